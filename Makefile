@@ -1,0 +1,58 @@
+# Every task of this project, by one word each; `make` alone lists them.
+
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+
+help: ## list these targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
+		printf '  make %-14s %s\n' "$$name" "$$text"; done
+
+setup: ## prepare .venv to run Headroom
+	@tools/setup run
+
+setup-dev: ## prepare .venv for tests and checks too
+	@tools/setup dev
+
+setup-bench: ## prepare .venv-bench, the peers that some benchmarks compare with
+	@tools/setup bench
+
+demo: setup ## run the demo on simulated ports; ARGS="..." goes to it
+	@$(BIN)/headroom demo $(ARGS)
+
+control-plane: ## build the control plane for the tests, once (about 8 minutes on two cores)
+	@tools/control-plane
+
+test: setup-dev ## run all tests; ARGS="..." goes to pytest
+	@tools/test $(ARGS)
+
+check: setup-dev ## format, lint, types, layers, house rules, generated files
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/test_tidy.py
+	$(BIN)/python -m headroom.api.generate --check
+
+fmt: setup-dev ## format the code and mend what the linter can mend
+	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench
+
+generate: setup ## write the generated files: CRDs, policies, reference pages
+	$(BIN)/python -m headroom.api.generate
+
+lock: ## write requirements/*.txt anew; ARGS=--upgrade moves to the newest versions
+	@tools/lock $(ARGS)
+
+bench: setup-dev ## run one benchmark: make bench NAME=...; without NAME, list them
+ifdef NAME
+	@$(BIN)/python -m bench.$(NAME) $(ARGS)
+else
+	@for file in $(filter-out %/__init__.py %/results.py,$(wildcard bench/*.py)); do \
+		printf '  make bench NAME=%-16s %s\n' "$$(basename "$$file" .py)" "$$(sed -nE '1s/"""//gp' "$$file")"; done
+endif
+
+clean: ## remove what was made in this folder (the built control plane stays in its cache)
+	rm -rf .venv .venv-bench .venv-lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help setup setup-dev setup-bench demo control-plane test check fmt generate lock bench clean

@@ -1,0 +1,65 @@
+"""Fixtures for every tier, and the rules of a run."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import hypothesis
+import pytest
+
+from tests.control_plane import ControlPlane, find_assets, lacking
+from tests.tiers import CI, Tiers
+
+# No deadline, because a busy machine is not a bug. In CI the same examples each time; elsewhere always new ones.
+hypothesis.settings.register_profile("headroom", deadline=None, print_blob=True, derandomize=CI)
+hypothesis.settings.load_profile("headroom")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Tiers(), "tiers")
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """The shared control plane with all its parts. Use a namespace of your own, clean up nodes, and do not restart it."""
+    assets = find_assets()
+    if why := lacking(assets):
+        pytest.skip(why)
+    _say(request, "starting the shared control plane")
+    with ControlPlane(assets) as plane:
+        yield plane
+
+
+@pytest.fixture
+def bare_control_plane(request: pytest.FixtureRequest) -> Iterator[Callable[..., ControlPlane]]:
+    """Makes control planes for one test alone: etcd and the API server, other parts and flags as asked for.
+
+    `bare_control_plane(components=("kwok",), apiserver_flags=["--watch-cache=false"])`; `users={"name": ["group"]}` adds users.
+    """
+    assets = find_assets()
+    planes: list[ControlPlane] = []
+
+    def make(
+        *, components: tuple[str, ...] = (), users: dict[str, list[str]] | None = None, **more: Any
+    ) -> ControlPlane:
+        if why := lacking(assets, components):
+            pytest.skip(why)
+        _say(request, f"starting a control plane for {request.node.name}")
+        plane = ControlPlane(assets, components=components, **more)
+        for name, groups in (users or {}).items():
+            plane.add_token_user(name, groups)
+        planes.append(plane)
+        plane.start()
+        return plane
+
+    yield make
+    for plane in planes:
+        plane.stop()
+
+
+def _say(request: pytest.FixtureRequest, text: str) -> None:
+    manager = request.config.pluginmanager
+    terminal, capture = manager.get_plugin("terminalreporter"), manager.get_plugin("capturemanager")
+    if terminal is not None and capture is not None:
+        with capture.global_and_fixture_disabled():
+            terminal.ensure_newline()
+            terminal.write_line(f"{text} ...")

@@ -1,0 +1,153 @@
+"""House rules that no linter knows: what may stand where, how long, and under which name."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+MOST_LINES = {"src": 400, "bench": 400, "tests": 500}
+MOST_LINES_OF_A_FUNCTION = 50
+
+# Names that say nothing about what is inside.
+EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
+
+# Kubernetes JSON is turned into facts at the edge; whoever is not listed here works with typed data only.
+JSON_ALLOWED = {
+    "src/headroom/adapters/kube/": "the edge itself",
+    "src/headroom/sim/": "plays the API server, so it speaks its language",
+    "src/headroom/api/": "validates raw documents and generates CRDs and policies",
+    "src/headroom/model/world.py": "saves and loads our own kinds in their wire form",
+    "src/headroom/cli/convert.py": "rewrites manifests that are not ours yet",
+}
+JSON_KEYS = "metadata|spec|status|containers|containerStatuses|ownerReferences|resourceVersion"
+JSON_INDEXING = re.compile(rf"""\[\s*["']({JSON_KEYS})["']\s*\]|\.get\(\s*["']({JSON_KEYS})["']""")
+
+PATCHING = re.compile(r"\b(monkeypatch|mocker|unittest\.mock|import mock|MagicMock|setattr)\b")
+
+# Split, so that this file does not find itself.
+REGISTRIES = re.compile(
+    "|".join(
+        re.escape(".".join(parts))
+        for parts in (
+            ("pypi", "org"),
+            ("pythonhosted", "org"),
+            ("proxy", "golang", "org"),
+            ("sum", "golang", "org"),
+            ("npmjs", "org"),
+            ("deb", "debian", "org"),
+        )
+    )
+    + "|^--(index-url|extra-index-url|find-links)",
+    re.MULTILINE,
+)
+MACHINE_PATHS = re.compile(r"""(?:^|[\s"'=:(`])/(home/\w|root/|Users/\w|work/)""", re.MULTILINE)
+
+
+def tracked_files() -> list[str]:
+    """All files that are, or are about to be, in the repository."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return sorted({name for name in listed.split("\0") if (ROOT / name).is_file()})
+
+
+FILES = tracked_files()
+
+
+def python_files(*folders: str) -> list[str]:
+    return [name for name in FILES if name.endswith(".py") and name.startswith(tuple(f"{f}/" for f in folders))]
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def matches(pattern: re.Pattern[str], names: list[str]) -> list[str]:
+    found = []
+    for name in names:
+        try:
+            text = text_of(name)
+        except UnicodeDecodeError:
+            continue
+        found += [f"{name}:{text.count(chr(10), 0, hit.start()) + 1}: {hit[0]}" for hit in pattern.finditer(text)]
+    return found
+
+
+def functions(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(text_of(name))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+@pytest.mark.parametrize("folder", MOST_LINES)
+def test_files_are_short(folder: str) -> None:
+    long = {name: len(text_of(name).splitlines()) for name in python_files(folder)}
+    assert {name: lines for name, lines in long.items() if lines > MOST_LINES[folder]} == {}
+
+
+def test_functions_are_short() -> None:
+    long = {
+        f"{name}:{function.lineno} {function.name}": lines
+        for name in python_files("src", "tests", "bench")
+        for function in functions(name)
+        if (lines := (function.end_lineno or 0) - function.lineno + 1) > MOST_LINES_OF_A_FUNCTION
+    }
+    assert long == {}
+
+
+def test_every_file_opens_with_what_it_is_for() -> None:
+    names = python_files("src", "bench") + [name for name in python_files("tests") if text_of(name)]
+    assert [name for name in names if not ast.get_docstring(ast.parse(text_of(name)))] == []
+
+
+def test_names_say_what_is_inside() -> None:
+    parts = {name: set(re.split(r"[/._-]", name)) for name in python_files("src", "tests", "bench", "tools")}
+    assert [name for name, words in parts.items() if words & EMPTY_NAMES] == []
+
+
+def test_decisions_are_tested_without_patching() -> None:
+    assert matches(PATCHING, python_files("tests/core")) == []
+
+
+def test_kubernetes_json_is_read_at_the_edge_only() -> None:
+    names = [name for name in python_files("src") if not name.startswith(tuple(JSON_ALLOWED))]
+    assert matches(JSON_INDEXING, names) == []
+
+
+def test_core_modules_use_one_another_by_their_front_door() -> None:
+    """`from headroom.core.x import _y`, and `headroom.core.x.y` from outside x, are internals."""
+    found = []
+    for name in python_files("src"):
+        for node in ast.walk(ast.parse(text_of(name))):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("headroom.core."):
+                continue
+            capability, *inside = (node.module or "").removeprefix("headroom.core.").split(".")
+            at_home = name.startswith((f"src/headroom/core/{capability}/", f"src/headroom/core/{capability}.py"))
+            private = any(alias.name.startswith("_") for alias in node.names)
+            if not at_home and (inside or private):
+                found.append(f"{name}:{node.lineno}")
+    assert found == []
+
+
+def test_nothing_depends_on_one_machine() -> None:
+    assert matches(REGISTRIES, FILES) == []
+    assert matches(MACHINE_PATHS, FILES) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (JSON_INDEXING, 'pod["metadata"]["name"]'),
+        (JSON_INDEXING, "node.get('status', {})"),
+        (PATCHING, "def test(monkeypatch): ..."),
+        (REGISTRIES, "https://files.python" + "hosted.org/packages"),
+        (REGISTRIES, "--index" + "-url https://somewhere"),
+        (MACHINE_PATHS, "file = '/ho" + "me/ada/x'"),
+    ],
+)
+def test_the_rules_can_fail(pattern: re.Pattern[str], text: str) -> None:
+    assert pattern.search(text)
