@@ -1,0 +1,24 @@
+"""Spot pools: how many machines to buy and which to give back.
+
+So far it only validates its resource and says so; the decisions come with the capability itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headroom.model.decisions import Decision
+from headroom.model.plans import Plan, affected, standing
+from headroom.model.world import Changes, World
+
+KIND = "Spotpool"
+SAYS = "The pool is valid; this version of Headroom neither buys nor ends machines yet."
+
+
+def decide(world: World, changes: Changes) -> Iterator[Decision]:
+    """One decision for each resource that may need a new one."""
+    for ref, resource in affected(world, KIND, changes):
+        yield standing(world, ref, resource, SAYS)
+
+
+PLAN = Plan(name="spot_pools", kind=KIND, wakes_on=frozenset({KIND}), at_most_every_ms=1000, decide=decide)

@@ -1,0 +1,1 @@
+"""The shared words, pure: facts, world, actions, decisions."""

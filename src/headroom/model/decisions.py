@@ -1,0 +1,50 @@
+"""The verdict on one resource: what is true of it, what is due, why, and when to look again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from headroom.api.resources import Status
+from headroom.model.actions import Action
+
+
+class Ref(Struct, frozen=True, order=True):
+    """Which resource."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.kind, self.namespace, self.name) if part)
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """What a plan says of one resource."""
+
+    resource: Ref
+    status: Status
+    reason: str
+    message: str
+    actions: tuple[Action, ...] = ()
+    look_again_ms: int = 60_000
+
+    def wire(self) -> dict[str, Any]:
+        """The form that `plan -o json`, logs and the dashboard show."""
+        return {
+            "resource": msgspec.to_builtins(self.resource),
+            "status": status_wire(self.status),
+            "actions": [msgspec.to_builtins(action) for action in self.actions],
+            "reason": self.reason,
+            "message": self.message,
+            "lookAgainAfterSeconds": -(-self.look_again_ms // 1000),
+        }
+
+
+def status_wire(status: Status) -> dict[str, Any]:
+    """A status as it is written to the API server: what is not known is left out, not written as nothing."""
+    found: dict[str, Any] = msgspec.to_builtins(status)
+    return {name: value for name, value in found.items() if value not in (None, "", [])}

@@ -1,0 +1,158 @@
+"""The little we keep of outside things. Amounts are whole millionths, moments whole milliseconds, absent moments None."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Pairs = tuple[tuple[str, str], ...]
+"""A small mapping, sorted by key: equal mappings are equal values, and one shared tuple serves many pods."""
+
+Amounts = tuple[tuple[str, int], ...]
+"""Resource name to millionths of its unit, sorted by name."""
+
+
+class Owner(Struct, frozen=True, gc=False):
+    """The controller of a pod."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+class Shape(Struct, frozen=True, gc=False, kw_only=True):
+    """All that decides where a pod may go. Pods of one template share one shape."""
+
+    requests: Amounts = ()
+    """What kube-scheduler reserves: main containers and sidecars, or the largest init container if that is more."""
+    node_selector: Pairs = ()
+    affinity: str = ""
+    """The pod's affinity as its JSON text; empty for none."""
+    tolerations: str = ""
+    """The pod's tolerations as their JSON text; empty for none."""
+    scheduler: str = "default-scheduler"
+    host_network: bool = False
+
+
+class Pod(Struct, frozen=True, gc=False, kw_only=True):
+    """One pod."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str = ""
+    labels: Pairs = ()
+    annotations: Pairs = ()
+    """Only those that Headroom reads: its own, and the bandwidth annotations."""
+    shape: Shape = Shape()
+    node: str = ""
+    phase: str = "Pending"
+    priority: int = 0
+    owner: Owner | None = None
+    created: int = 0
+    started: int | None = None
+    """The earliest start of any container, init containers included."""
+    ended: int | None = None
+    ended_by: str = ""
+    """The evidence for `ended`: ContainerFinish or FailureKnown."""
+    deleting: int | None = None
+    gates: tuple[str, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    """Only Headroom's own."""
+    claims: tuple[str, ...] = ()
+    """Names of the ResourceClaims through which devices are allocated."""
+    nominated_node: str = ""
+    unschedulable_since: int | None = None
+    unschedulable_message: str = ""
+
+    @property
+    def key(self) -> str:
+        """How people name it."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Taint(Struct, frozen=True, gc=False):
+    """One taint of a node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+class Node(Struct, frozen=True, gc=False, kw_only=True):
+    """One node."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    labels: Pairs = ()
+    annotations: Pairs = ()
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = False
+    ready_since: int | None = None
+    created: int = 0
+    deleting: int | None = None
+    provider_id: str = ""
+    allocatable: Amounts = ()
+
+
+class Instance(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A machine of a cloud; `name` is the cloud's id."""
+
+    name: str
+    provider: str = ""
+    region: str = ""
+    zone: str = ""
+    instance_type: str = ""
+    state: str = ""
+    public_ip: str = ""
+    private_ip: str = ""
+    tags: dict[str, str] = {}
+    launched_at: int | None = None
+    node: str = ""
+
+
+class Offer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A machine type that can be had in a zone, at a price."""
+
+    name: str
+    provider: str = ""
+    region: str = ""
+    zone: str = ""
+    zone_id: str = ""
+    instance_type: str = ""
+    arch: str = ""
+    vendor: str = ""
+    gpus: int = 0
+    capacity_type: str = ""
+    price_per_hour: int | None = None
+    """Millionths of a dollar."""
+    at: int | None = None
+    score: int | None = None
+
+
+class Machine(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A physical machine; `name` is its name in its PowerPool."""
+
+    name: str
+    power: Literal["On", "Off", "Unknown"] = "Unknown"
+    since: int | None = None
+
+
+class Usage(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A row of the ledger: GPUs that a pod held from `start` to `end`."""
+
+    name: str
+    cluster: str = ""
+    namespace: str = ""
+    pod: str = ""
+    uid: str = ""
+    start: int | None = None
+    end: int | None = None
+    gpus: int = 0
+    """Millionths of a GPU."""
+    labels: dict[str, str] = {}
+    price_per_hour: int | None = None
+    """Millionths of a dollar."""

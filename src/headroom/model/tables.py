@@ -1,0 +1,286 @@
+"""Pods and nodes as tables that are updated event by event and read by every plan without a copy.
+
+A pod is one compact fact in a row, and the numbers that whole-fleet sums need stand beside it in int64 columns. Values that
+many pods share (label sets, shapes, namespaces, nodes) are numbered once and counted, so a plan can judge each distinct value
+once, never each pod. `generation` grows with every change that a plan could notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, KeysView
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
+
+from headroom.model.facts import Node, Pod, Shape
+
+Value = TypeVar("Value", bound=Hashable)
+Ints = NDArray[np.int64]
+
+PHASES: Final = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+ABSENT: Final = -1
+"""Stands in a column where a moment or a number is not known."""
+
+_EMPTY: Final[frozenset[str]] = frozenset()
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+class Numbering(Generic[Value]):
+    """Gives each distinct value a small number and one shared object, and forgets values that nobody uses."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Value, int] = {}
+        self._values: list[Value | None] = []
+        self._uses: list[int] = []
+        self._free: list[int] = []
+
+    def take(self, value: Value) -> int:
+        """The number of `value`, counted once more."""
+        number = self._numbers.get(value)
+        if number is None:
+            if self._free:
+                number = self._free.pop()
+                self._values[number] = value
+            else:
+                number = len(self._values)
+                self._values.append(value)
+                self._uses.append(0)
+            self._numbers[value] = number
+        self._uses[number] += 1
+        return number
+
+    def drop(self, number: int) -> None:
+        """One use less; at none the number becomes free."""
+        self._uses[number] -= 1
+        if self._uses[number] == 0:
+            value = self._values[number]
+            self._values[number] = None
+            if value is not None:
+                del self._numbers[value]
+            self._free.append(number)
+
+    def __getitem__(self, number: int) -> Value:
+        value = self._values[number]
+        if value is None:
+            raise KeyError(number)
+        return value
+
+    def number(self, value: Value) -> int:
+        """The number of a value, ABSENT if nobody has it."""
+        return self._numbers.get(value, ABSENT)
+
+    def items(self) -> Iterator[tuple[int, Value]]:
+        """Every number in use with its value."""
+        return ((number, value) for value, number in self._numbers.items())
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+class Index:
+    """Which pods share a value: value to the uids that have it."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, set[str]] = {}
+
+    def add(self, value: str, uid: str) -> None:
+        """Put a pod under a value."""
+        self._members.setdefault(value, set()).add(uid)
+
+    def remove(self, value: str, uid: str) -> None:
+        """Take a pod away from a value."""
+        members = self._members.get(value)
+        if members is not None:
+            members.discard(uid)
+            if not members:
+                del self._members[value]
+
+    def __getitem__(self, value: str) -> frozenset[str] | set[str]:
+        return self._members.get(value, _EMPTY)
+
+    def values(self) -> KeysView[str]:
+        """Every value that some pod has."""
+        return self._members.keys()
+
+
+class PodTable:
+    """All pods that exist."""
+
+    COLUMNS: Final = (
+        "labels",
+        "namespace",
+        "shape",
+        "node",
+        "phase",
+        "priority",
+        "created",
+        "started",
+        "ended",
+        "deleting",
+    )
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.label_sets: Numbering[tuple[tuple[str, str], ...]] = Numbering()
+        self.shapes: Numbering[Shape] = Numbering()
+        self.names: Numbering[str] = Numbering()
+        self.by_node = Index()
+        """Bound pods under their node; unbound ones under the empty name."""
+        self.by_owner = Index()
+        """Pods under the uid of their controller."""
+        self._rows: dict[str, int] = {}
+        self._pods: list[Pod | None] = []
+        self._free: list[int] = []
+        self._columns: dict[str, Ints] = {name: np.full(64, ABSENT, np.int64) for name in self.COLUMNS}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Pod]:
+        return (self.at(row) for row in self._rows.values())
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._rows
+
+    def get(self, uid: str) -> Pod | None:
+        """The pod with that uid."""
+        row = self._rows.get(uid)
+        return None if row is None else self._pods[row]
+
+    def at(self, row: int) -> Pod:
+        """The pod in a row that is in use."""
+        pod = self._pods[row]
+        if pod is None:
+            raise KeyError(row)
+        return pod
+
+    def uids(self) -> KeysView[str]:
+        """Every pod's uid."""
+        return self._rows.keys()
+
+    def column(self, name: str) -> Ints:
+        """One number per row, ABSENT in rows that are free; read it, do not keep it."""
+        return self._columns[name][: len(self._pods)]
+
+    @property
+    def unbound(self) -> frozenset[str] | set[str]:
+        """The uids of pods that have no node yet and have not ended."""
+        return self.by_node[""]
+
+    def put(self, pod: Pod) -> bool:
+        """Add or replace a pod; False if nothing but its resource version is new."""
+        row = self._rows.get(pod.uid)
+        if row is None:
+            row = self._free.pop() if self._free else self._grow()
+            self._rows[pod.uid] = row
+            self._enter(row, pod)
+            return True
+        before = self.at(row)
+        if _same(before, pod):
+            # The old fact stays, since its values are the shared ones; nothing else of it is out of date.
+            self._pods[row] = structs.replace(before, resource_version=pod.resource_version)
+            return False
+        self._leave(row)
+        structs.force_setattr(pod, "uid", before.uid)
+        self._enter(row, pod)
+        return True
+
+    def remove(self, uid: str) -> bool:
+        """Forget a pod; False if it was not there."""
+        row = self._rows.pop(uid, None)
+        if row is None:
+            return False
+        self._leave(row)
+        self.generation += 1
+        self._pods[row] = None
+        for column in self._columns.values():
+            column[row] = ABSENT
+        self._free.append(row)
+        return True
+
+    def _grow(self) -> int:
+        row = len(self._pods)
+        self._pods.append(None)
+        if row >= len(self._columns["node"]):
+            for name, column in self._columns.items():
+                self._columns[name] = np.concatenate([column, np.full(len(column), ABSENT, np.int64)])
+        return row
+
+    def _enter(self, row: int, pod: Pod) -> None:
+        self.generation += 1
+        labels, shape = self.label_sets.take(pod.labels), self.shapes.take(pod.shape)
+        namespace, node = self.names.take(pod.namespace), self.names.take(pod.node)
+        # Equal values become one object here, so a fleet of like pods holds each label set and shape once.
+        structs.force_setattr(pod, "labels", self.label_sets[labels])
+        structs.force_setattr(pod, "shape", self.shapes[shape])
+        structs.force_setattr(pod, "namespace", self.names[namespace])
+        structs.force_setattr(pod, "node", self.names[node])
+        self._pods[row] = pod
+        columns = self._columns
+        columns["labels"][row], columns["shape"][row] = labels, shape
+        columns["namespace"][row], columns["node"][row] = namespace, node
+        columns["phase"][row] = PHASES.index(pod.phase) if pod.phase in PHASES else PHASES.index("Unknown")
+        columns["priority"][row], columns["created"][row] = pod.priority, pod.created
+        columns["started"][row] = ABSENT if pod.started is None else pod.started
+        columns["ended"][row] = ABSENT if pod.ended is None else pod.ended
+        columns["deleting"][row] = ABSENT if pod.deleting is None else pod.deleting
+        if pod.node or pod.phase not in _ENDED:
+            self.by_node.add(pod.node, pod.uid)
+        if pod.owner:
+            self.by_owner.add(pod.owner.uid, pod.uid)
+
+    def _leave(self, row: int) -> None:
+        pod = self.at(row)
+        columns = self._columns
+        self.label_sets.drop(int(columns["labels"][row]))
+        self.shapes.drop(int(columns["shape"][row]))
+        self.names.drop(int(columns["namespace"][row]))
+        self.names.drop(int(columns["node"][row]))
+        self.by_node.remove(pod.node, pod.uid)
+        if pod.owner:
+            self.by_owner.remove(pod.owner.uid, pod.uid)
+
+
+class NodeTable:
+    """All nodes that exist, by name."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._nodes: dict[str, Node] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._nodes.values())
+
+    def get(self, name: str) -> Node | None:
+        """The node of that name."""
+        return self._nodes.get(name)
+
+    def names(self) -> KeysView[str]:
+        """Every node's name."""
+        return self._nodes.keys()
+
+    def put(self, node: Node) -> bool:
+        """Add or replace a node; False if nothing but its resource version is new."""
+        before = self._nodes.get(node.name)
+        self._nodes[node.name] = node
+        if before is not None and _same(before, node):
+            return False
+        self.generation += 1
+        return True
+
+    def remove(self, name: str) -> bool:
+        """Forget a node; False if it was not there."""
+        if self._nodes.pop(name, None) is None:
+            return False
+        self.generation += 1
+        return True
+
+
+def _same(before: Pod | Node, after: Pod | Node) -> bool:
+    """Whether two facts say the same; a resource version alone says nothing."""
+    return bool(structs.replace(after, resource_version=before.resource_version) == before)

@@ -1,0 +1,42 @@
+"""Moments as whole milliseconds since 1970 (UTC), and their text at the edge."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+SECOND: Final = 1000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DURATION: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+)s)?(?:(\d+)ms)?", re.ASCII)
+
+
+def moment(text: str | None) -> int | None:
+    """Milliseconds of an RFC 3339 time; None for what is not one, or nothing at all."""
+    if not text:
+        return None
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return (when - _EPOCH) // timedelta(milliseconds=1)
+
+
+def text(ms: int) -> str:
+    """The moment as RFC 3339, with milliseconds only where there are any."""
+    when = _EPOCH + timedelta(milliseconds=ms)
+    return when.strftime("%Y-%m-%dT%H:%M:%S") + (f".{ms % SECOND:03d}" if ms % SECOND else "") + "Z"
+
+
+def duration(value: str) -> int | None:
+    """Milliseconds of a duration such as 90s, 5m, 1h30m or 2d; None for anything else."""
+    match = _DURATION.fullmatch(value)
+    if match is None or not value:
+        return None
+    days, hours, minutes, seconds, ms = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * MINUTE + seconds * SECOND + ms

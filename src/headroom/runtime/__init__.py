@@ -1,0 +1,1 @@
+"""The loop and what a process needs around it."""

@@ -1,0 +1,205 @@
+"""The one loop: observe, ask every plan that has something to decide, hand the decisions to the writer.
+
+Plans are asked when what they depend on changed, at most as often as they say; bursts are gathered. Every minute each plan is
+asked about everything, and a decision that differs from what the small passes led to is counted as a bug. A plan that raises is
+asked resource by resource, so that only the one that makes it raise goes without a decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from time import perf_counter
+from typing import Final
+
+from msgspec import Struct, field, structs
+
+from headroom.api.kinds import AnyResource
+from headroom.api.resources import Condition
+from headroom.model import conditions
+from headroom.model.decisions import Decision, Ref
+from headroom.model.plans import Plan
+from headroom.model.ports import Port
+from headroom.model.world import EVERYTHING, Changes, World
+from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.writes import Gate, Writer
+
+GATHER_SECONDS: Final = 0.05
+"""A burst of events is one reason to tick, not many."""
+FULL_PASS_SECONDS: Final = 60.0
+RETRY_AFTER_BUG_MS: Final = 60_000
+
+
+class PlanState(Struct):
+    """Where one plan stands."""
+
+    plan: Plan
+    pending: Changes = field(default_factory=lambda: Changes(everything=True))
+    asked_at: float = -1e9
+    full_at: float = -1e9
+    look_at: dict[Ref, float] = field(default_factory=dict)
+
+    def due_at(self) -> float:
+        """When it should be asked next."""
+        ready = self.asked_at + self.plan.at_most_every_ms / 1000
+        if self.pending:
+            return ready
+        soonest = min(self.look_at.values(), default=float("inf"))
+        return max(ready, min(soonest, self.full_at + FULL_PASS_SECONDS))
+
+
+class Loop:
+    """Runs the plans over one port."""
+
+    def __init__(self, port: Port, plans: Iterable[Plan], writer: Writer, gate: Gate, around: Surroundings) -> None:
+        self.decisions: dict[Ref, Decision] = {}
+        """The newest decision on every resource."""
+        self.decided_at: dict[Ref, int] = {}
+        """When each of them last changed."""
+        self.ticks = 0
+        self._port, self._writer, self._gate = port, writer, gate
+        self._clock, self._metrics, self._log = around.clock, around.metrics, around.log
+        self._states = [PlanState(plan) for plan in plans]
+        self._stopping = False
+        self._was_acting = False
+
+    async def run(self) -> None:
+        """Tick whenever there is something to decide, until stopped."""
+        while not self._stopping:
+            due = self.tick()
+            await self._wait(due)
+
+    def stop(self) -> None:
+        """End after the tick that is under way."""
+        self._stopping = True
+
+    async def _wait(self, due: float) -> None:
+        pause = min(1.0, due - self._clock.monotonic())
+        if pause > GATHER_SECONDS:
+            news = asyncio.ensure_future(self._port.changed())
+            rest = asyncio.ensure_future(self._clock.sleep(pause))
+            await asyncio.wait((news, rest), return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+            rest.cancel()
+        await self._clock.sleep(GATHER_SECONDS)
+
+    def tick(self) -> float:
+        """Ask every plan that is due. Returns when the next one will be."""
+        self.ticks += 1
+        world = self._port.world(self._clock.now())
+        acting = self._gate.may_act() and world.complete
+        retries = self._writer.take_retries()
+        for state in self._states:
+            state.pending.add(self._port.take_changes(state.plan.name))
+            state.pending.resources |= {ref for ref in retries if ref.kind == state.plan.kind}
+            if acting and not self._was_acting:
+                # Who may act again carries out what stands, not only what changes from now on.
+                state.pending.everything = True
+            if state.due_at() <= self._clock.monotonic():
+                self._ask(state, world)
+        self._was_acting = acting
+        self._measure(world)
+        return min((state.due_at() for state in self._states), default=float("inf"))
+
+    def _ask(self, state: PlanState, world: World) -> None:
+        now = self._clock.monotonic()
+        changes, state.pending, state.asked_at = state.pending, Changes(), now
+        changes.resources |= {ref for ref, at in state.look_at.items() if at <= now}
+        self._take_in(state, world, self._pass(state.plan, world, changes))
+        if changes.everything:
+            state.full_at = now
+        elif now - state.full_at >= FULL_PASS_SECONDS:
+            state.full_at = now
+            self._compare(state, world)
+
+    def _pass(self, plan: Plan, world: World, changes: Changes) -> list[Decision]:
+        """Ask one plan; one that raises is asked again for each resource alone."""
+        scope = "everything" if changes.everything else "changes"
+        began = perf_counter()
+        try:
+            return list(plan.decide(world, changes))
+        except Exception:  # noqa: BLE001 - a bug in one plan must not stop the others
+            self._metrics.plan_errors.labels(plan.name).inc()
+            self._log.exception("plan raised: this is a bug", plan=plan.name)
+            return [self._alone(plan, world, ref, resource) for ref, resource in world.of_kind(plan.kind)]
+        finally:
+            self._metrics.plan_passes.labels(plan.name, scope).inc()
+            self._metrics.plan_seconds.labels(plan.name).observe(perf_counter() - began)
+
+    def _alone(self, plan: Plan, world: World, ref: Ref, resource: AnyResource) -> Decision:
+        try:
+            found = [each for each in plan.decide(world, Changes(resources={ref})) if each.resource == ref]
+            return found[0]
+        except Exception as error:  # noqa: BLE001 - only this resource goes without a decision
+            return _undecided(world, ref, resource, f"deciding raised {type(error).__name__}: {error}")
+
+    def _take_in(self, state: PlanState, world: World, decisions: list[Decision]) -> None:
+        now = self._clock.monotonic()
+        for decision in decisions:
+            ref, resource = decision.resource, world.resources.get(decision.resource)
+            if resource is None:
+                continue
+            self._note(decision, world.now)
+            state.look_at[ref] = now + decision.look_again_ms / 1000
+            paused = resource.spec is not None and resource.spec.paused
+            if world.complete:
+                self._writer.submit(decision, resource, effects=not world.stopped and not paused)
+        for ref in [ref for ref in state.look_at if ref not in world.resources]:
+            del state.look_at[ref]
+            self.decisions.pop(ref, None)
+            self.decided_at.pop(ref, None)
+            self._writer.forget(ref)
+
+    def _note(self, decision: Decision, now: int) -> None:
+        """Keep the decision, and log it if it is a new one."""
+        before = self.decisions.get(decision.resource)
+        self.decisions[decision.resource] = decision
+        if before is None or substance(before) != substance(decision):
+            self.decided_at[decision.resource] = now
+            self._log.info(
+                "decision",
+                resource=str(decision.resource),
+                reason=decision.reason,
+                message=decision.message,
+                actions=[type(action).__name__ for action in decision.actions],
+            )
+
+    def _compare(self, state: PlanState, world: World) -> None:
+        """Hold what the small passes led to against a full one."""
+        plan = state.plan
+        full = {each.resource: each for each in self._pass(plan, world, EVERYTHING)}
+        known = {ref: each for ref, each in self.decisions.items() if ref.kind == plan.kind}
+        for ref in differences(known, full):
+            self._metrics.plan_differences.labels(plan.name).inc()
+            self._log.error("a full pass decides differently: this is a bug", plan=plan.name, resource=str(ref))
+        self._take_in(state, world, list(full.values()))
+
+    def _measure(self, world: World) -> None:
+        metrics = self._metrics
+        metrics.leading.set(self._gate.may_act())
+        metrics.stopped.set(world.stopped)
+        metrics.complete.set(world.complete)
+        metrics.pods.set(len(world.pods))
+        metrics.nodes.set(len(world.nodes))
+
+
+def substance(decision: Decision) -> tuple[object, ...]:
+    """What makes two decisions different ones: not the numbers and moments in them, which move by themselves."""
+    verdicts = [(each.type, each.status, each.reason) for each in decision.status.conditions]
+    return decision.reason, decision.actions, verdicts
+
+
+def differences(known: Mapping[Ref, Decision], full: Mapping[Ref, Decision]) -> list[Ref]:
+    """The resources that a full pass judges differently."""
+    return sorted(
+        ref
+        for ref in known.keys() | full.keys()
+        if ref not in known or ref not in full or substance(known[ref]) != substance(full[ref])
+    )
+
+
+def _undecided(world: World, ref: Ref, resource: AnyResource, why: str) -> Decision:
+    ready: Condition = conditions.judged(resource, "Ready", False, "InternalError", why, world.now)
+    kept = tuple(each for each in resource.status.conditions if each.type != "Ready")
+    status = structs.replace(resource.status, conditions=(ready, *kept), observed_generation=resource.generation)
+    return Decision(resource=ref, status=status, reason="InternalError", message=why, look_again_ms=RETRY_AFTER_BUG_MS)

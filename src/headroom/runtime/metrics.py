@@ -1,0 +1,44 @@
+"""The operator's own metrics. Names end in their unit or in _total; labels never carry a pod or a node name."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_TICK_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0)
+
+
+class Metrics:
+    """All metrics of one operator, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.plan_passes = Counter(
+            "headroom_plan_passes", "Times a plan was asked.", ["plan", "scope"], registry=registry
+        )
+        self.plan_seconds = Histogram(
+            "headroom_plan_seconds", "Time a plan took.", ["plan"], buckets=_TICK_BUCKETS, registry=registry
+        )
+        self.plan_errors = Counter("headroom_plan_errors", "Times a plan raised: bugs.", ["plan"], registry=registry)
+        self.plan_differences = Counter(
+            "headroom_plan_differences",
+            "Decisions that a full pass made differently from the passes over changes: bugs.",
+            ["plan"],
+            registry=registry,
+        )
+        self.actions = Counter("headroom_actions", "Actions by outcome.", ["action", "outcome"], registry=registry)
+        self.status_writes = Counter(
+            "headroom_status_writes", "Status writes by urgency and outcome.", ["urgency", "outcome"], registry=registry
+        )
+        self.leading = Gauge("headroom_leading", "1 while this process may act.", registry=registry)
+        self.stopped = Gauge("headroom_stopped", "1 while the cluster-wide stop is on.", registry=registry)
+        self.complete = Gauge(
+            "headroom_view_complete", "1 while the view of the cluster is complete.", registry=registry
+        )
+        self.view_age = Gauge("headroom_view_age_seconds", "Time since the slowest watch was heard.", registry=registry)
+        self.pods = Gauge("headroom_pods", "Pods in view.", registry=registry)
+        self.nodes = Gauge("headroom_nodes", "Nodes in view.", registry=registry)
+        self.resources = Gauge("headroom_resources", "Resources in view.", ["kind", "ready"], registry=registry)
+
+    def render(self) -> bytes:
+        """The text that Prometheus reads."""
+        return generate_latest(self.registry)

@@ -1,0 +1,99 @@
+"""How the process runs: one typed object from environment and flags, printed at start. What to do is in resources, not here."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from headroom.model.errors import Misconfigured
+
+PREFIX = "HEADROOM_"
+HIDDEN = "headroom-hidden"
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Every knob of the process. The environment variable of `log_level` is HEADROOM_LOG_LEVEL; a flag wins over it."""
+
+    kubeconfig: Annotated[
+        str, Meta(description="Path of a kubeconfig; empty: KUBECONFIG, in-cluster, or the home folder.")
+    ] = ""
+    context: Annotated[str, Meta(description="Context of the kubeconfig; empty: its current one.")] = ""
+    namespace: Annotated[str, Meta(description="The operator's own namespace.")] = "headroom-system"
+    cluster_id: Annotated[str, Meta(description="Names this cluster on cloud objects; empty: kube-system's uid.")] = ""
+    identity: Annotated[
+        str, Meta(description="Name of this process in the lease; empty: host name and a random part.")
+    ] = ""
+    lease_name: Annotated[str, Meta(description="Name of the lease.")] = "headroom"
+    elect_leader: Annotated[bool, Meta(description="False only where there is surely one process.")] = True
+    dry_run: Annotated[bool, Meta(description="Decide and print, write nothing.")] = False
+    writes_per_second: Annotated[float, Meta(gt=0, le=1000, description="Writes to the API server, on average.")] = 20.0
+    write_burst: Annotated[int, Meta(ge=1, le=10000, description="Writes at once after a quiet time.")] = 100
+    metrics_address: Annotated[str, Meta(description="host:port of metrics and dashboard; empty: none.")] = (
+        "0.0.0.0:8443"
+    )
+    metrics_plain: Annotated[bool, Meta(description="Serve them over plain HTTP and to everyone.")] = False
+    metrics_certificate: Annotated[str, Meta(description="PEM file; empty: a self-signed one is made at start.")] = ""
+    metrics_key: Annotated[str, Meta(description="PEM file of the certificate's key.")] = ""
+    health_address: Annotated[str, Meta(description="host:port of /healthz and /readyz; empty: none.")] = "0.0.0.0:8081"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="What is logged.")] = "info"
+    log_format: Annotated[Literal["", "json", "text"], Meta(description="Empty: text on a terminal, else json.")] = ""
+    ledger_url: Annotated[
+        str,
+        Meta(description="Where usage is kept; not used yet.", extra={HIDDEN: True}),
+    ] = ""
+
+    def shown(self) -> dict[str, Any]:
+        """The settings as they may be printed: secrets are not."""
+        out: dict[str, Any] = msgspec.to_builtins(self)
+        for name in secret_fields():
+            if out[name]:
+                out[name] = "(set, not shown)"
+        return out
+
+
+def secret_fields() -> list[str]:
+    """The fields that are never printed."""
+    info = msgspec.inspect.type_info(Settings)
+    assert isinstance(info, msgspec.inspect.StructType)
+    return [
+        field.name
+        for field in info.fields
+        if isinstance(field.type, msgspec.inspect.Metadata) and (field.type.extra or {}).get(HIDDEN)
+    ]
+
+
+def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Settings:
+    """Settings from flags (those that are not None), else the environment, else the defaults."""
+    known = {name: PREFIX + name.upper() for name in Settings.__struct_fields__}
+    found: dict[str, Any] = {name: environment[variable] for name, variable in known.items() if variable in environment}
+    found |= {name: value for name, value in flags.items() if value is not None}
+    for name, value in found.items():
+        if value in ("true", "false"):
+            found[name] = value == "true"
+    try:
+        settings = msgspec.convert(found, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise Misconfigured(f"reading the settings: {_named(str(error))}") from None
+    unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in _accepted(known))
+    if unknown:
+        raise Misconfigured(f"reading the settings: {', '.join(unknown)}: no such setting; see `headroom run --help`")
+    if settings.identity:
+        return settings
+    return msgspec.structs.replace(settings, identity=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
+
+
+def _accepted(known: Mapping[str, str]) -> set[str]:
+    # These two belong to the tools around the operator.
+    return {*known.values(), "HEADROOM_DATA", "HEADROOM_CACHE"}
+
+
+def _named(message: str) -> str:
+    """msgspec ends its messages in the path `$.log_level`; people know the variable."""
+    text, _, path = message.partition(" - at `$.")
+    return f"{PREFIX}{path.rstrip('`').upper()}: {text}" if path else text

@@ -1,0 +1,83 @@
+"""Small builders of facts and resources: a test names only what it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headroom.api import kinds
+from headroom.api.kinds import KINDS, AnyResource
+from headroom.api.resources import API_VERSION
+from headroom.model.decisions import Ref
+from headroom.model.facts import Node, Pod, Shape
+from headroom.model.times import moment
+from headroom.model.world import World, ref_of
+
+NOON = moment("2026-11-15T12:00:00Z") or 0
+
+SPECS: dict[str, dict[str, Any]] = {
+    "GPUWorkloadBudget": {
+        "selector": {"matchLabels": {"team": "a"}},
+        "quota": {"gpuHours": "100", "windowHours": 24},
+        "enforcement": {"action": "AlertOnly"},
+    },
+    "Spotpool": {"region": "ap-singapore", "instanceType": "GN7.2XLARGE32", "minimum": 2, "maximum": 2},
+    "PowerPool": {
+        "machines": [
+            {
+                "name": "worker-1",
+                "gpuCount": 4,
+                "scaleUpEndpoint": "http://power-api/worker-1/start",
+                "scaleDownEndpoint": "http://power-api/worker-1/stop",
+            }
+        ]
+    },
+    "Bandwidth": {
+        "capacity": {"local": {"ulMbps": 20000, "dlMbps": 20000}, "network": {"ulMbps": 1000, "dlMbps": 1000}}
+    },
+    "LeftoverNodePool": {"region": "us-east-1", "nodeClassName": "gpu"},
+}
+
+
+def a_document(kind: str, name: str = "one", **spec: Any) -> dict[str, Any]:
+    """A valid manifest of a kind, with some of its spec replaced."""
+    metadata = {"name": name} | ({"namespace": "team-a"} if KINDS[kind].namespaced else {})
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": SPECS[kind] | spec}
+
+
+def a_resource(kind: str = "GPUWorkloadBudget", name: str = "one", *, generation: int = 1, **spec: Any) -> AnyResource:
+    """A resource of a kind as it comes from the API server; wrong specs become problems."""
+    document = a_document(kind, name, **spec)
+    problems = tuple(kinds.problems(document))
+    return AnyResource(
+        kind=kind,
+        namespace=document["metadata"].get("namespace", ""),
+        name=name,
+        uid=f"uid-{kind}-{name}",
+        generation=generation,
+        spec=None if problems else kinds.spec_of(kind, document["spec"]),
+        status=KINDS[kind].status(),
+        problems=problems,
+    )
+
+
+def a_world(*resources: AnyResource, now: int = NOON, **more: Any) -> World:
+    """A world that holds these resources."""
+    return World(now=now, resources={ref_of(each): each for each in resources}, **more)
+
+
+def a_ref(kind: str = "GPUWorkloadBudget", name: str = "one") -> Ref:
+    """How `a_resource` of the same arguments is named."""
+    return Ref(kind, "team-a" if KINDS[kind].namespaced else "", name)
+
+
+def a_pod(name: str = "train-0", *, gpus: int = 1, **fields: Any) -> Pod:
+    """A pod that asks for whole GPUs."""
+    shape = Shape(requests=(("nvidia.com/gpu", gpus * 1_000_000),))
+    defaults: dict[str, Any] = {"uid": f"uid-{name}", "namespace": "team-a", "name": name, "shape": shape}
+    return Pod(**(defaults | fields))
+
+
+def a_node(name: str = "worker-1", *, gpus: int = 8, **fields: Any) -> Node:
+    """A ready node with whole GPUs."""
+    defaults: dict[str, Any] = {"name": name, "ready": True, "allocatable": (("nvidia.com/gpu", gpus * 1_000_000),)}
+    return Node(**(defaults | fields))
