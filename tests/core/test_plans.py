@@ -126,7 +126,7 @@ class History:
         generation = before.generation + 1 if before else 1
         if what == "stop":
             self.world = structs.replace(self.world, stopped=not self.world.stopped)
-            return Changes(everything=True)
+            return Changes(outside={"settings"})
         if what == "pod":
             pod = a_pod(name)
             self.world.pods.put(pod)

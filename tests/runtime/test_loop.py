@@ -109,6 +109,21 @@ async def test_a_paused_resource_has_no_effects_but_a_status() -> None:
     assert rig.port.done == [("status", a_ref())]
 
 
+async def test_a_switch_thrown_in_the_middle_of_a_decision_ends_the_rest_of_it() -> None:
+    rig = Rig(FakePort(a_resource()), plan_with(EVICT))
+
+    def stop() -> None:
+        rig.port.fields = {"stopped": True}
+        rig.port.change(Changes(outside={"settings"}))
+        rig.clock.seconds += 1
+        rig.operator.loop.tick()
+
+    rig.port.after_status = stop
+    await rig.tick()
+
+    assert ("action", EVICT) not in rig.port.done
+
+
 async def test_a_lost_lease_between_status_and_action_stops_the_action() -> None:
     rig = Rig(FakePort(a_resource()), plan_with(EVICT))
     rig.port.after_status = lambda: setattr(rig.gate, "is_open", False)

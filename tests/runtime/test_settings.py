@@ -29,6 +29,12 @@ def test_a_mistake_is_named_by_its_variable(environment: dict[str, str], named: 
         settings.load({}, environment)
 
 
+def test_variables_that_kubernetes_sets_are_not_ours() -> None:
+    service = {"HEADROOM_SERVICE_HOST": "10.0.0.7", "HEADROOM_PORT_8443_TCP": "tcp://10.0.0.7:8443", "HEADROOM_PORT": "x"}
+
+    assert settings.load({}, service).namespace == "headroom-system"
+
+
 def test_secrets_are_not_shown() -> None:
     found = settings.load({"ledger_url": "postgresql://headroom:canary@db/headroom"}, {})
 

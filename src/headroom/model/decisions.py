@@ -47,4 +47,4 @@ class Decision(Struct, frozen=True, kw_only=True):
 def status_wire(status: Status) -> dict[str, Any]:
     """A status as it is written to the API server: what is not known is left out, not written as nothing."""
     found: dict[str, Any] = msgspec.to_builtins(status)
-    return {name: value for name, value in found.items() if value not in (None, "", [])}
+    return {name: value for name, value in found.items() if value not in (None, "", [], ())}

@@ -31,8 +31,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def affected(world: World, kind: str, changes: Changes) -> Iterator[tuple[Ref, AnyResource]]:
-    """The resources of a kind that must be decided anew when only resources of that kind matter."""
-    if changes.everything:
+    """The resources of a kind that must be decided anew when only they and the kill switch matter."""
+    if changes.everything or "settings" in changes.outside:
         yield from world.of_kind(kind)
         return
     for ref in sorted(changes.resources):

@@ -20,7 +20,9 @@ Connect = Callable[[], tuple[Leases, Callable[[], Awaitable[None]]]]
 class LeaderThread:
     """A gate that stays open while the lease is ours."""
 
-    def __init__(self, connect: Connect, clock: Clock, identity: str, on_failure: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, connect: Connect, clock: Clock, identity: str, on_failure: Callable[[BaseException], None]
+    ) -> None:
         self._connect, self._clock, self._identity, self._on_failure = connect, clock, identity, on_failure
         self._leader: Leader | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import socket
 import uuid
@@ -80,17 +81,19 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ) 
         settings = msgspec.convert(found, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise Misconfigured(f"reading the settings: {_named(str(error))}") from None
-    unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in _accepted(known))
-    if unknown:
-        raise Misconfigured(f"reading the settings: {', '.join(unknown)}: no such setting; see `headroom run --help`")
+    _refuse_misspelt(environment, set(known.values()))
     if settings.identity:
         return settings
     return msgspec.structs.replace(settings, identity=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
 
 
-def _accepted(known: Mapping[str, str]) -> set[str]:
-    # These two belong to the tools around the operator.
-    return {*known.values(), "HEADROOM_DATA", "HEADROOM_CACHE"}
+def _refuse_misspelt(environment: Mapping[str, str], known: set[str]) -> None:
+    """A setting with a slip in its name would be silently ignored. Other variables are not ours: Kubernetes itself sets some."""
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and name not in known:
+            meant = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+            if meant:
+                raise Misconfigured(f"reading the settings: {name}: no such setting; {meant[0]} is one")
 
 
 def _named(message: str) -> str:

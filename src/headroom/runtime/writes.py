@@ -108,6 +108,8 @@ class Writer:
         """What was tried for each resource; None stands for its status."""
         self._numbers_at: dict[Ref, float] = {}
         self._retries: set[tuple[Ref, float]] = set()
+        self._silenced: set[Ref] = set()
+        """Resources whose effects were switched off; it ends even those of a decision that is being carried out."""
         self._news = asyncio.Event()
         self._stopping = False
 
@@ -117,6 +119,7 @@ class Writer:
         Without `effects` only its status is written.
         """
         ref = decision.resource
+        (self._silenced.discard if effects else self._silenced.add)(ref)
         if not self._gate.may_act():
             return
         self._drop_unwanted(ref, decision.actions)
@@ -142,6 +145,7 @@ class Writer:
         self._numbers_at.pop(ref, None)
         self._retries = {(each, at) for each, at in self._retries if each != ref}
         self._attempts.pop(ref, None)
+        self._silenced.discard(ref)
 
     async def run(self) -> None:
         """Work until stopped."""
@@ -202,7 +206,7 @@ class Writer:
         return outcome == "done"
 
     async def _act(self, work: Work, action: Action) -> None:
-        if not self._gate.may_act() or self._stopping:
+        if not self._gate.may_act() or self._stopping or work.ref in self._silenced:
             return
         outcome = await self._attempt(work.ref, action, self._port.perform(action, work.resource))
         self._metrics.actions.labels(type(action).__name__, outcome).inc()

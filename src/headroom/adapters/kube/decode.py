@@ -1,0 +1,162 @@
+"""Turns list pages and watch lines into facts: event and object in one typed pass, with only the fields that are kept.
+
+An object that does not fit its type is read again piece by piece, so that it costs itself some fields and nobody else anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from headroom.adapters.kube import parse, raw
+from headroom.adapters.kube.parse import Settings
+from headroom.adapters.kube.watch import Event, Page
+from headroom.api.kinds import AnyResource
+from headroom.api.resources import API_VERSION
+from headroom.model import facts
+from headroom.model.errors import Unavailable
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+Wire = TypeVar("Wire")
+
+
+class Versioned(Protocol):
+    """A fact that knows which version of its object it was read from."""
+
+    @property
+    def resource_version(self) -> str: ...
+
+
+Fact = TypeVar("Fact", bound=Versioned)
+
+
+class WireEvent(raw.Part, Generic[Wire]):
+    """One line of a watch."""
+
+    type: str | None = None
+    object: Wire | None = None
+
+
+class WirePage(raw.Part, Generic[Wire]):
+    """One page of a list."""
+
+    metadata: raw.ListMeta | None = None
+    items: list[Wire] | None = None
+
+
+class FactDecoder(Generic[Wire, Fact]):
+    """Reads pages and lines of one kind of object."""
+
+    def __init__(
+        self,
+        pages: msgspec.json.Decoder[WirePage[Wire]],
+        events: msgspec.json.Decoder[WireEvent[Wire]],
+        repair: Callable[[object], Wire],
+        fact: Callable[[Wire], Fact],
+    ) -> None:
+        self._pages, self._events, self._repair, self._fact = pages, events, repair, fact
+
+    def page(self, body: bytes) -> Page[Fact]:
+        """One page of a list. Raises `Unavailable` for anything else: an empty answer must not pass for an empty cluster."""
+        try:
+            found = self._pages.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            found = self._repaired_page(body)
+        meta = found.metadata
+        if meta is None or not meta.resource_version:
+            raise Unavailable("listing: the API server answered with something that is no list")
+        return Page(
+            items=[self._fact(each) for each in found.items or ()], version=meta.resource_version, cont=meta.next or ""
+        )
+
+    def event(self, line: bytes) -> Event[Fact]:
+        """One line of a watch. Raises `Unavailable` when it is no event: then the stream was cut."""
+        try:
+            found = self._events.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            found = self._repaired_event(line)
+        if found.type == "ERROR":
+            return _failure(line)
+        if found.type == "BOOKMARK":
+            return _bookmark(line)
+        if not found.type or found.object is None:
+            raise Unavailable("watching: the API server sent something that is no event")
+        fact = self._fact(found.object)
+        return Event(type=found.type, fact=fact, version=fact.resource_version)
+
+    def _repaired_page(self, body: bytes) -> WirePage[Wire]:
+        document = _mapping(raw.plain(body))
+        items = document.get("items")
+        return WirePage(
+            metadata=raw.fitted(document.get("metadata"), raw.ListMeta),
+            items=[self._repair(each) for each in items] if isinstance(items, list) else [],
+        )
+
+    def _repaired_event(self, line: bytes) -> WireEvent[Wire]:
+        document = _mapping(raw.plain(line))
+        return WireEvent(type=str(document.get("type") or ""), object=self._repair(document.get("object")))
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _failure(line: bytes) -> Event[Any]:
+    why = raw.fitted(_mapping(raw.plain(line)).get("object"), raw.Failure)
+    return Event(
+        type="ERROR", fact=None, version="", status_code=why.code or 0, message=why.message or why.reason or ""
+    )
+
+
+def _bookmark(line: bytes) -> Event[Any]:
+    meta = raw.fitted(_mapping(raw.plain(line)).get("object"), raw.Object).metadata or raw.ObjectMeta()
+    return Event(
+        type="BOOKMARK",
+        fact=None,
+        version=meta.resource_version or "",
+        initial_end=(meta.annotations or {}).get(INITIAL_EVENTS_END) == "true",
+    )
+
+
+def pods() -> FactDecoder[raw.Pod, facts.Pod]:
+    """Reads pods."""
+    return FactDecoder(
+        msgspec.json.Decoder(WirePage[raw.Pod]),
+        msgspec.json.Decoder(WireEvent[raw.Pod]),
+        lambda document: raw.fitted(document, raw.Pod),
+        parse.pod_of,
+    )
+
+
+def nodes() -> FactDecoder[raw.Node, facts.Node]:
+    """Reads nodes."""
+    return FactDecoder(
+        msgspec.json.Decoder(WirePage[raw.Node]),
+        msgspec.json.Decoder(WireEvent[raw.Node]),
+        lambda document: raw.fitted(document, raw.Node),
+        parse.node_of,
+    )
+
+
+def settings() -> FactDecoder[raw.ConfigMap, Settings]:
+    """Reads ConfigMaps."""
+    return FactDecoder(
+        msgspec.json.Decoder(WirePage[raw.ConfigMap]),
+        msgspec.json.Decoder(WireEvent[raw.ConfigMap]),
+        lambda document: raw.fitted(document, raw.ConfigMap),
+        parse.settings_of,
+    )
+
+
+def resources(kind: str) -> FactDecoder[dict[str, Any], AnyResource]:
+    """Reads one of our own kinds."""
+    named = {"apiVersion": API_VERSION, "kind": kind}
+    return FactDecoder(
+        msgspec.json.Decoder(WirePage[dict[str, Any]]),
+        msgspec.json.Decoder(WireEvent[dict[str, Any]]),
+        _mapping,
+        lambda document: parse.resource(named | document),
+    )

@@ -1,0 +1,334 @@
+"""Kubernetes objects become facts here, and nowhere else.
+
+The rules follow the API server and kube-scheduler: what a pod reserves, when it started and ended, who controls it. Reading never
+fails on an object, however odd: what cannot be understood is left out. Amounts are in `amounts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from headroom.adapters.kube import amounts, raw
+from headroom.api import kinds, schema
+from headroom.api.kinds import AnyResource
+from headroom.api.resources import Status
+from headroom.api.schema import Problem
+from headroom.model import facts, times
+
+OURS: Final = "headroom.dev/"
+KEPT_ANNOTATIONS: Final = frozenset(
+    {
+        "kubernetes.io/egress-bandwidth",
+        "kubernetes.io/ingress-bandwidth",
+        "ovn.kubernetes.io/egress_rate",
+        "ovn.kubernetes.io/ingress_rate",
+    }
+)
+_LONGEST_MESSAGE: Final = 1000
+_LONGEST_REMEMBERED: Final = 2048
+_LARGEST_PRIORITY: Final = 2**31
+_PHASES_OF_AN_END: Final = ("Succeeded", "Failed")
+_META: Final = raw.ObjectMeta()
+_NULL: Final = (b"", b"null", b"{}", b"[]")
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """A ConfigMap."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str = ""
+    data: dict[str, str] = {}
+
+
+def pod(document: object) -> facts.Pod:
+    """The pod in a plain manifest. Without a namespace it is in `default`, without a uid `namespace/name` serves as one."""
+    return pod_of(raw.fitted(document, raw.Pod))
+
+
+def node(document: object) -> facts.Node:
+    """The node in a plain manifest; without a uid its name serves as one."""
+    return node_of(raw.fitted(document, raw.Node))
+
+
+# --- pods ---------------------------------------------------------------------------------------------------------------------
+
+_NO_POD_SPEC: Final = raw.PodSpec()
+_NO_POD_STATUS: Final = raw.PodStatus()
+
+
+def pod_of(wire: raw.Pod) -> facts.Pod:
+    """The pod as a fact."""
+    meta, spec, status = wire.metadata or _META, wire.spec or _NO_POD_SPEC, wire.status or _NO_POD_STATUS
+    namespace, name, phase = meta.namespace or "default", meta.name or "", _one(status.phase or "Pending")
+    ended, ended_by = _end(status, phase) if phase in _PHASES_OF_AN_END else (None, "")
+    since, message = _unschedulable(status.conditions)
+    return facts.Pod(
+        uid=meta.uid or f"{namespace}/{name}",
+        namespace=namespace,
+        name=name,
+        resource_version=meta.resource_version or "",
+        labels=_pairs(meta.labels),
+        annotations=_annotations(meta.annotations),
+        shape=_shape(spec),
+        node=spec.node_name or "",
+        phase=phase,
+        priority=_priority(spec.priority) if spec.priority else 0,
+        owner=_controller(meta.owner_references) if meta.owner_references else None,
+        created=_moment(meta.creation_timestamp) or 0,
+        started=_start(status),
+        ended=ended,
+        ended_by=ended_by,
+        deleting=_moment(meta.deletion_timestamp),
+        gates=_names(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
+        finalizers=_own(meta.finalizers),
+        claims=_claims(spec.resource_claims, status) if spec.resource_claims else (),
+        nominated_node=status.nominated_node_name or "",
+        unschedulable_since=since,
+        unschedulable_message=message,
+    )
+
+
+def _shape(spec: raw.PodSpec) -> facts.Shape:
+    return facts.Shape(
+        requests=amounts.requested(spec),
+        node_selector=_pairs(spec.node_selector),
+        affinity=_text(bytes(spec.affinity)),
+        tolerations=_tolerations(bytes(spec.tolerations)),
+        scheduler=_one(spec.scheduler_name or "default-scheduler"),
+        host_network=bool(spec.host_network),
+    )
+
+
+def _priority(priority: int) -> int:
+    # The API knows 32 bits; a manifest may say anything, and the columns hold 64.
+    return max(-_LARGEST_PRIORITY, min(_LARGEST_PRIORITY, priority))
+
+
+def _text(json: bytes) -> str:
+    return "" if json in _NULL else json.decode("utf-8", "replace")
+
+
+def _tolerations(json: bytes) -> str:
+    # Most pods of a fleet have one of a few lists; only short ones are remembered, so the memory stays small.
+    return _few_tolerations(json) if len(json) <= _LONGEST_REMEMBERED else _own_tolerations(json)
+
+
+def _own_tolerations(json: bytes) -> str:
+    """The list without the two that admission puts on every pod."""
+    try:
+        given = msgspec.json.decode(json, type=list[dict[str, Any]]) if json not in _NULL else []
+    except msgspec.DecodeError:
+        return ""
+    kept = [each for each in given if each not in _ON_EVERY_POD]
+    return msgspec.json.encode(kept).decode() if kept else ""
+
+
+_few_tolerations: Final = lru_cache(maxsize=256)(_own_tolerations)
+_ON_EVERY_POD: Final = [
+    {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for what in ("not-ready", "unreachable")
+]
+
+
+def _start(status: raw.PodStatus) -> int | None:
+    """The earliest start of any container. Not status.startTime: that is when the kubelet first saw the pod."""
+    starts = []
+    for each in _statuses(status):
+        for state in (each.state, each.last_state):
+            if state is None:
+                continue
+            run = state.running or state.terminated
+            if run is not None and (start := _moment(run.started_at)) is not None:
+                starts.append(start)
+    return min(starts, default=None)
+
+
+def _end(status: raw.PodStatus, phase: str) -> tuple[int | None, str]:
+    """When a pod that is over ended, and how we know.
+
+    A failed pod may have no finish to show: its node is lost and a container is `running` for ever, or none ever started. Then the
+    last turn of a condition is the moment at which the failure was known.
+    """
+    finishes, running = [], False
+    for each in _statuses(status):
+        running = running or bool(each.state and each.state.running)
+        for state in (each.state, each.last_state):
+            if state and state.terminated and (finish := _moment(state.terminated.finished_at)) is not None:
+                finishes.append(finish)
+                break
+    if phase == "Failed" and (running or not finishes):
+        turns = [_moment(each.last_transition_time) for each in status.conditions or ()]
+        known = max((each for each in turns if each is not None), default=None)
+        if known is not None:
+            return known, "FailureKnown"
+    return (max(finishes), "ContainerFinish") if finishes else (None, "")
+
+
+def _statuses(status: raw.PodStatus) -> list[raw.ContainerStatus]:
+    main, init = status.container_statuses or [], status.init_container_statuses
+    return main + init if init else main
+
+
+def _unschedulable(conditions: list[raw.Condition] | None) -> tuple[int | None, str]:
+    for each in conditions or ():
+        if each.type == "PodScheduled" and each.status == "False" and each.reason == "Unschedulable":
+            return _moment(each.last_transition_time), _one((each.message or "")[:_LONGEST_MESSAGE])
+    return None, ""
+
+
+def _controller(references: list[raw.OwnerReference]) -> facts.Owner | None:
+    for each in references:
+        if each.controller:
+            return _owner(each.kind or "", each.name or "", each.uid or "")
+    return None
+
+
+def _claims(claims: list[raw.Claim], status: raw.PodStatus) -> tuple[str, ...]:
+    made = {each.name: each.resource_claim_name for each in status.resource_claim_statuses or ()}
+    return _names(made.get(each.name) or each.resource_claim_name for each in claims)
+
+
+# --- nodes, settings and our own kinds ------------------------------------------------------------------------------------------
+
+_NO_NODE_SPEC: Final = raw.NodeSpec()
+_NO_NODE_STATUS: Final = raw.NodeStatus()
+
+
+def node_of(wire: raw.Node) -> facts.Node:
+    """The node as a fact."""
+    meta, spec, status = wire.metadata or _META, wire.spec or _NO_NODE_SPEC, wire.status or _NO_NODE_STATUS
+    name = meta.name or ""
+    ready = next((each for each in status.conditions or () if each.type == "Ready" and each.status == "True"), None)
+    return facts.Node(
+        name=name,
+        uid=meta.uid or name,
+        resource_version=meta.resource_version or "",
+        labels=_pairs(meta.labels),
+        annotations=_annotations(meta.annotations),
+        taints=tuple(facts.Taint(t.key or "", t.value or "", t.effect or "") for t in spec.taints or ()),
+        unschedulable=bool(spec.unschedulable),
+        ready=ready is not None,
+        ready_since=_moment(ready.last_transition_time) if ready else None,
+        created=_moment(meta.creation_timestamp) or 0,
+        deleting=_moment(meta.deletion_timestamp),
+        provider_id=spec.provider_id or "",
+        allocatable=amounts.offered(status),
+    )
+
+
+def settings_of(wire: raw.ConfigMap) -> Settings:
+    """The ConfigMap as data."""
+    meta = wire.metadata or _META
+    namespace, name = meta.namespace or "default", meta.name or ""
+    return Settings(
+        namespace=namespace,
+        name=name,
+        uid=meta.uid or f"{namespace}/{name}",
+        resource_version=meta.resource_version or "",
+        data=wire.data or {},
+    )
+
+
+def resource(document: object) -> AnyResource:
+    """One of our resources. With problems it has no spec: nothing is decided on a resource that was understood by half."""
+    members = document if isinstance(document, dict) else {}
+    kind = str(members.get("kind"))
+    known = kinds.KINDS.get(kind)
+    meta = raw.fitted(members, raw.Object).metadata or _META
+    namespace = (meta.namespace or "default") if known is None or known.namespaced else ""
+    name = meta.name or ""
+    spec, problems = _spec(kind, document)
+    return AnyResource(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        uid=meta.uid or (f"{namespace}/{name}" if namespace else name),
+        generation=meta.generation or 1,
+        resource_version=meta.resource_version or "",
+        deleting=bool(meta.deletion_timestamp),
+        finalizers=tuple(meta.finalizers or ()),
+        annotations=dict(_annotations(meta.annotations)),
+        spec=spec,
+        status=kinds.status_of(kind, members.get("status")) if known else Status(),
+        problems=problems,
+    )
+
+
+def _spec(kind: str, document: Any) -> tuple[Any, tuple[Problem, ...]]:
+    if isinstance(document, dict):
+        # A status is ours: one that another version wrote does not make the spec wrong.
+        document = {name: each for name, each in document.items() if name != "status"}
+    problems = tuple(kinds.problems(document))
+    if problems:
+        return None, problems
+    try:
+        # The API server drops a null where there is a default; manifests that never met one must mean the same.
+        return kinds.spec_of(kind, schema.defaulted(kinds.spec_schema(kind), document["spec"])), ()
+    except msgspec.ValidationError as error:
+        return None, (Problem("spec", str(error)),)
+
+
+# --- small values that very many objects share ------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16384)
+def _one(text: str) -> str:
+    """One object for equal texts. The least used are forgotten, so unique ones cannot pile up."""
+    return text
+
+
+@lru_cache(maxsize=16384)
+def _pair(key: str, value: str) -> tuple[str, str]:
+    return (key, value)
+
+
+@lru_cache(maxsize=4096)
+def _owner(kind: str, name: str, uid: str) -> facts.Owner:
+    return facts.Owner(_one(kind), name, uid)
+
+
+def _pairs(mapping: msgspec.Raw) -> facts.Pairs:
+    json = bytes(mapping)
+    if json in _NULL:
+        return ()
+    return _few_pairs(json) if len(json) <= _LONGEST_REMEMBERED else _sorted_pairs(json)
+
+
+def _sorted_pairs(json: bytes) -> facts.Pairs:
+    return tuple(sorted([_pair(key, value) for key, value in raw.strings(json).items()]))
+
+
+_few_pairs: Final = lru_cache(maxsize=4096)(_sorted_pairs)
+
+
+def _annotations(annotations: Mapping[str, str] | None) -> facts.Pairs:
+    if not annotations:
+        return ()
+    kept = [pair for pair in annotations.items() if pair[0] in KEPT_ANNOTATIONS or pair[0].startswith(OURS)]
+    return tuple(sorted(kept)) if kept else ()
+
+
+def _own(finalizers: list[str] | None) -> tuple[str, ...]:
+    return _names(each for each in finalizers if each.startswith(OURS)) if finalizers else ()
+
+
+def _names(names: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(_one(each) for each in names if each)
+
+
+def _moment(text: str | None) -> int | None:
+    return None if text is None or len(text) > 64 else _few_moments(text)
+
+
+@lru_cache(maxsize=16384)
+def _few_moments(text: str) -> int | None:
+    """The moment, None for the empty time of Go programs (year 1) and anything else before 1970."""
+    found = times.moment(text)
+    return found if found is not None and found >= 0 else None

@@ -1,0 +1,323 @@
+"""Keeps a sink equal to one collection of the API server: list, watch, resume, list again, for ever.
+
+Nothing is lost and nothing is invented: an object leaves the sink only when the server said that it was deleted, or when a
+list that was read to its end does not have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from headroom.adapters.kube import errors, paths
+from headroom.adapters.kube.client import Kube
+from headroom.model.errors import HeadroomError, Unavailable
+from headroom.model.ports import Clock
+
+Fact = TypeVar("Fact")
+FactIn_contra = TypeVar("FactIn_contra", contravariant=True)
+
+IDLE_SECONDS: Final = 90.0
+"""Silence after which a stream counts as dead; the server sends a bookmark about once a minute."""
+WATCH_SECONDS: Final = (300, 600)
+"""For how long a stream is asked for, at random, so that many do not end at once."""
+SHORTEST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 30.0
+CALM_SECONDS: Final = 10.0
+"""A stream that held for so long was a success, even if nothing happened."""
+SHORT_SECONDS: Final = 1.0
+"""A stream that ended sooner than this is suspicious."""
+SILENT_STREAMS: Final = 2
+"""After so many streams without a word the version itself is suspected: a watch from the future is never answered."""
+BREATH: Final = 256
+"""Objects after which other tasks get a turn."""
+
+
+class Page(Struct, Generic[Fact], frozen=True, gc=False):
+    """One page of a list."""
+
+    items: list[Fact]
+    version: str
+    cont: str = ""
+    """Where the next page begins; empty on the last one."""
+
+
+class Event(Struct, Generic[Fact], frozen=True, gc=False):
+    """One line of a watch."""
+
+    type: str
+    """ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+    fact: Fact | None = None
+    version: str = ""
+    initial_end: bool = False
+    """True for the bookmark with the annotation k8s.io/initial-events-end."""
+    status_code: int = 0
+    """The code of an ERROR."""
+    message: str = ""
+    """The words of an ERROR."""
+
+
+class Decoder(Protocol[Fact]):
+    """Turns the server's JSON into facts.
+
+    An object that cannot be understood must not raise, since the same object would come again for ever: its event has no
+    fact, and its page leaves it out. Only what is no event or list at all raises `msgspec.MsgspecError`.
+    """
+
+    def page(self, body: bytes) -> Page[Fact]:
+        """A page of a list."""
+        ...
+
+    def event(self, line: bytes) -> Event[Fact]:
+        """A line of a watch."""
+        ...
+
+
+class Sink(Protocol[FactIn_contra]):
+    """Holds the facts."""
+
+    def key(self, fact: FactIn_contra) -> str:
+        """What tells this fact from all others."""
+        ...
+
+    def keys(self) -> Iterable[str]:
+        """The keys of all facts held."""
+        ...
+
+    def put(self, fact: FactIn_contra) -> None:
+        """Hold a fact, in place of one with the same key."""
+        ...
+
+    def remove(self, key: str) -> None:
+        """Let go of a fact; there may be none."""
+        ...
+
+    def listed(self) -> None:
+        """A complete list has been taken in: the sink is now what the server has."""
+        ...
+
+
+class Reflector(Generic[Fact]):
+    """Runs for ever, and heals by itself from whatever the server or the network does."""
+
+    def __init__(  # noqa: PLR0913  four things to connect, time and chance, and two settings
+        self,
+        kube: Kube,
+        path: str,
+        decoder: Decoder[Fact],
+        sink: Sink[Fact],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        query: Mapping[str, str] | None = None,
+        idle: float = IDLE_SECONDS,
+    ) -> None:
+        self.synced = False
+        self.absent = False
+        """The server does not know the kind."""
+        """True while nothing is known to be missing: since the last complete list no event was lost."""
+        self.heard = clock.monotonic()
+        """When the server last told us anything, on the monotonic clock."""
+        self.problem = ""
+        """The last failure as a sentence; empty when all is well."""
+        self.relists = 0
+        """Complete lists after the first."""
+        self._kube, self._path, self._decoder, self._sink = kube, path, decoder, sink
+        self._clock, self._rng, self._idle = clock, rng, idle
+        self._query = dict(query or {})
+        self._version = ""
+        self._listed_before = False
+        self._streams_initial = True
+        self._failures = 0
+        self._short_ends = 0
+        self._gone = 0
+        self._silent = 0
+        self._countdown = BREATH
+        self._began = self.heard
+
+    async def run(self) -> None:
+        """Never returns; cancel it."""
+        while True:
+            self._began = self._clock.monotonic()
+            try:
+                if self._version:
+                    await self._follow(seen=None)
+                elif self._streams_initial:
+                    await self._follow(seen=set())
+                else:
+                    await self._list()
+                    continue
+            except (HeadroomError, msgspec.MsgspecError) as problem:
+                await self._recover(problem)
+            else:
+                await self._resume()
+
+    # Listing and watching
+
+    async def _list(self) -> None:
+        """A consistent list in pages; whatever page fails, nothing is removed."""
+        seen: set[str] = set()
+        cont = ""
+        while True:
+            page = self._decoder.page(await self._kube.page(self._path, query=self._query, cont=cont))
+            self.heard = self._clock.monotonic()
+            for fact in page.items:
+                self._sink.put(fact)
+                seen.add(self._sink.key(fact))
+            await asyncio.sleep(0)
+            cont = page.cont
+            if not cont:
+                break
+        # The next list may be streamed again.
+        self._streams_initial = True
+        self._take_in(seen, page.version)
+
+    async def _follow(self, seen: set[str] | None) -> None:
+        """One stream until its end; with `seen` it begins with the whole collection."""
+        query = {**self._query, "allowWatchBookmarks": "true", "timeoutSeconds": str(self._rng.randint(*WATCH_SECONDS))}
+        if seen is None:
+            query["resourceVersion"] = self._version
+        else:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        async with aclosing(self._kube.watch(self._path, query=query, idle=self._idle)) as lines:
+            async for line in lines:
+                event = self._decoder.event(line)
+                if event.type == "ERROR":
+                    raise self._error(event)
+                if seen is None:
+                    self._take(event)
+                else:
+                    seen = self._take_initial(event, seen)
+                self.heard = self._clock.monotonic()
+                self._countdown -= 1
+                if self._countdown <= 0:
+                    self._countdown = BREATH
+                    await asyncio.sleep(0)
+        if seen is not None:
+            raise Unavailable(f"{self._doing}: the stream ended before the list was complete")
+
+    def _take(self, event: Event[Fact]) -> None:
+        fact = event.fact
+        if fact is not None:
+            if event.type == "DELETED":
+                self._sink.remove(self._sink.key(fact))
+            else:
+                self._sink.put(fact)
+        if event.version:
+            self._version = event.version
+        self._all_is_well()
+
+    def _take_initial(self, event: Event[Fact], seen: set[str]) -> set[str] | None:
+        """What has been seen so far, None once it was everything."""
+        fact = event.fact
+        if fact is not None:
+            key = self._sink.key(fact)
+            if event.type == "DELETED":
+                self._sink.remove(key)
+                seen.discard(key)
+            else:
+                self._sink.put(fact)
+                seen.add(key)
+        elif event.initial_end:
+            self._take_in(seen, event.version)
+            return None
+        return seen
+
+    def _take_in(self, seen: set[str], version: str) -> None:
+        """The end of a complete list: what it does not have is gone."""
+        # Sorted, so that a simulation goes the same way every time.
+        for key in sorted(set(self._sink.keys()) - seen):
+            self._sink.remove(key)
+        self.relists += self._listed_before
+        self._listed_before = True
+        self._version = version
+        # Only what comes after the list shows whether the watch holds.
+        self._began = self._clock.monotonic()
+        self.synced, self.absent = True, False
+        self.problem = ""
+        self._sink.listed()
+
+    # Failing and going on
+
+    async def _resume(self) -> None:
+        """After a stream that the server ended: go on at once, unless it does nothing but end."""
+        self._suspect_silence()
+        lasted = self._clock.monotonic() - self._began
+        if lasted >= CALM_SECONDS:
+            self._all_is_well()
+        if lasted >= SHORT_SECONDS:
+            self._short_ends = 0
+            return
+        self._short_ends += 1
+        if self._short_ends > 1:
+            await self._pause(None)
+
+    def _all_is_well(self) -> None:
+        self.problem = ""
+        self._failures = self._short_ends = self._gone = 0
+
+    def _suspect_silence(self) -> None:
+        """Lists again after several streams from a version brought nothing at all, not even a bookmark."""
+        if self.heard > self._began or not self._version:
+            self._silent = 0
+        elif self._clock.monotonic() - self._began >= self._idle:
+            self._silent += 1
+            if self._silent >= SILENT_STREAMS:
+                self._version, self._silent = "", 0
+
+    async def _recover(self, problem: HeadroomError | msgspec.MsgspecError) -> None:
+        """After a failure: decide what to begin again with, and when."""
+        listing = not self._version
+        self._suspect_silence()
+        if self._clock.monotonic() - self._began >= CALM_SECONDS and not listing:
+            self._all_is_well()
+        self.problem = self._sentence(problem)
+        self.absent = isinstance(problem, errors.NotFound)
+        if isinstance(problem, errors.Gone | errors.NotFound):
+            # Events were lost, or the kind itself went: only a new list tells what is still there.
+            self._version = ""
+            self.synced = False
+        if listing and self._streams_initial and not isinstance(problem, _SAME_FOR_A_LIST):
+            self._streams_initial = False
+            if isinstance(problem, errors.ApiError):
+                return  # this server does not stream lists, or not now: pages at once
+        if isinstance(problem, errors.Gone):
+            self._gone += 1
+            if self._gone == 1:
+                return
+        await self._pause(problem)
+
+    async def _pause(self, problem: Exception | None) -> None:
+        """Exponential backoff with full jitter, never shorter than the server asks for."""
+        longest = min(LONGEST_PAUSE, SHORTEST_PAUSE * 2.0 ** min(self._failures, 16))
+        self._failures += 1
+        hint = problem.retry_after if isinstance(problem, errors.ApiError) else None
+        await self._clock.sleep(max(self._rng.uniform(0, longest), min(hint or 0.0, LONGEST_PAUSE)))
+
+    def _error(self, event: Event[Fact]) -> errors.ApiError:
+        message = f"{self._doing}: {event.message or 'the server ended the stream with an error'}"
+        return errors.class_for(event.status_code)(event.status_code, "", message)
+
+    def _sentence(self, problem: Exception) -> str:
+        if isinstance(problem, errors.Forbidden):
+            what = self._doing.removeprefix("watching ")
+            return f"{problem}; grant the verbs list and watch on {what}, as deploy/rbac.yaml does"
+        if isinstance(problem, errors.NotFound):
+            return f"{problem}; install the kinds with `headroom crds | kubectl apply -f -`"
+        if isinstance(problem, msgspec.MsgspecError):
+            return f"{self._doing}: the answer cannot be read: {problem}"
+        return str(problem)
+
+    @property
+    def _doing(self) -> str:
+        return f"watching {paths.spoken(self._path)}"
+
+
+# A list in pages would be answered just the same.
+_SAME_FOR_A_LIST: Final = (errors.Unauthorized, errors.Forbidden, errors.NotFound, errors.Throttled)

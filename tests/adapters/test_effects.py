@@ -1,0 +1,387 @@
+"""Every action on a simulated API server: what it does, that doing it twice does it once, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from headroom.adapters.kube import effects, errors, parse, paths
+from headroom.adapters.kube.effects import Effects
+from headroom.api.kinds import AnyResource
+from headroom.model import actions
+from headroom.model.actions import Action
+from headroom.model.errors import Refused, Unavailable
+from headroom.model.tables import PodTable
+from headroom.sim import faults as wrong
+from tests.adapters.simulated import Cluster, virtual
+from tests.builders import a_pod, a_resource
+
+BY = "GPUWorkloadBudget/team-a/one"
+POD = "team-a/train-0"
+GATES = [{"name": "first.example"}, {"name": "headroom.dev/budget"}, {"name": "last.example"}]
+
+
+def on(kind: type[Action], document: dict[str, Any], **more: Any) -> Action:
+    return msgspec.convert({"type": kind.__name__, "pod": POD, "uid": document["metadata"]["uid"]} | more, kind)
+
+
+def evict(document: dict[str, Any], **more: Any) -> Action:
+    version = document["metadata"]["resourceVersion"]
+    return on(actions.EvictPod, document, **({"resourceVersion": version, "graceSeconds": 30} | more))
+
+
+async def do(cluster: Cluster, action: Action, resource: AnyResource | None = None) -> None:
+    await cluster.port.perform(action, resource or a_resource())
+
+
+async def do_twice(cluster: Cluster, action: Action, resource: AnyResource | None = None) -> None:
+    """The second time must find nothing left to do."""
+    await do(cluster, action, resource)
+    writes = cluster.writes()
+    await do(cluster, action, resource)
+    assert cluster.writes() == writes
+
+
+def notes(cluster: Cluster, kind: str, namespace: str, name: str) -> dict[str, str]:
+    found: dict[str, str] = cluster.stored(kind, namespace, name)["metadata"].get("annotations") or {}
+    return found
+
+
+def forget(cluster: Cluster, path: str) -> None:
+    cluster.server.do("DELETE", path, {"gracePeriodSeconds": 0})
+
+
+# --- pods ----------------------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_evict() -> None:
+    cluster = Cluster()
+    cluster.node("n1")
+    action = evict(cluster.pod(node="n1"))
+    await do(cluster, action)
+    found = cluster.stored("Pod", "team-a", "train-0")["metadata"]
+    assert found["deletionTimestamp"]
+    assert found["deletionGracePeriodSeconds"] == 30
+    with pytest.raises(Refused, match="evicting pod team-a/train-0: it is terminating already"):
+        await do(cluster, action)
+    assert cluster.writes() == 1
+
+
+@virtual
+async def test_evict_only_that_pod_in_that_version() -> None:
+    cluster = Cluster()
+    cluster.node("n1")
+    old = cluster.pod(node="n1")
+    cluster.server.do("PATCH", paths.pod("team-a", "train-0"), {"metadata": {"labels": {"new": "label"}}})
+    with pytest.raises(errors.Conflict):
+        await do(cluster, evict(old))
+    forget(cluster, paths.pod("team-a", "train-0"))
+    with pytest.raises(Refused, match="it is gone"):
+        await do(cluster, evict(old))
+    cluster.pod(node="n1")
+    with pytest.raises(Refused, match="it is gone"):
+        await do(cluster, evict(old))
+    assert "deletionTimestamp" not in cluster.stored("Pod", "team-a", "train-0")["metadata"]
+
+
+@virtual
+async def test_a_pod_that_has_ended_is_not_evicted() -> None:
+    cluster = Cluster()
+    document = cluster.pod(status={"phase": "Succeeded"})
+    with pytest.raises(Refused, match="it has ended already"):
+        await do(cluster, evict(document))
+
+
+@virtual
+async def test_pause_and_resume() -> None:
+    cluster = Cluster()
+    document = cluster.pod(metadata={"annotations": {"theirs": "stays"}})
+    await do(cluster, on(actions.PausePod, document))
+    first = notes(cluster, "Pod", "team-a", "train-0")
+    assert first == {"theirs": "stays", "headroom.dev/paused-at": "2026-11-15T12:00:00Z", "headroom.dev/paused-by": BY}
+    await cluster.clock.sleep(60)
+    await do_twice(cluster, on(actions.PausePod, document))
+    assert notes(cluster, "Pod", "team-a", "train-0") == first
+    await do_twice(cluster, on(actions.ResumePod, document))
+    assert notes(cluster, "Pod", "team-a", "train-0") == {"theirs": "stays"}
+
+
+@virtual
+async def test_touch() -> None:
+    cluster = Cluster()
+    document = cluster.pod()
+    for _ in range(2):
+        await do(cluster, on(actions.TouchPod, document))
+    assert notes(cluster, "Pod", "team-a", "train-0") == {"headroom.dev/touched-at": "2026-11-15T12:00:00Z"}
+
+
+@virtual
+async def test_release_lifts_our_gate_only() -> None:
+    cluster = Cluster()
+    document = cluster.pod(spec={"schedulingGates": GATES})
+    await do_twice(cluster, on(actions.ReleasePod, document))
+    left = cluster.stored("Pod", "team-a", "train-0")["spec"]["schedulingGates"]
+    assert left == [{"name": "first.example"}, {"name": "last.example"}]
+
+
+@virtual
+async def test_release_when_others_lift_theirs_at_the_same_moment() -> None:
+    cluster = Cluster()
+    document = cluster.pod(spec={"schedulingGates": GATES})
+    answer = cluster.kube.json_patch
+
+    async def meanwhile(path: str, operations: Any) -> bytes:
+        cluster.server.do("PATCH", path, {"spec": {"schedulingGates": GATES[1:]}})
+        return await answer(path, operations)
+
+    cluster.kube.json_patch = meanwhile  # type: ignore[method-assign]  # the moment between reading and writing
+    await do(cluster, on(actions.ReleasePod, document))
+    assert cluster.stored("Pod", "team-a", "train-0")["spec"]["schedulingGates"] == [{"name": "last.example"}]
+
+
+@pytest.mark.parametrize("kind", [actions.PausePod, actions.TouchPod])
+@virtual
+async def test_a_pod_that_is_gone_is_not_changed(kind: type[Action]) -> None:
+    cluster = Cluster()
+    document = cluster.pod()
+    forget(cluster, paths.pod("team-a", "train-0"))
+    with pytest.raises(Refused, match="pod team-a/train-0: it is gone"):
+        await do(cluster, on(kind, document))
+    cluster.pod()
+    with pytest.raises(Refused, match="pod team-a/train-0: it is gone"):
+        await do(cluster, on(kind, document))
+    assert cluster.writes() == 0
+
+
+@pytest.mark.parametrize("kind", [actions.ResumePod, actions.ReleasePod])
+@virtual
+async def test_a_pod_that_is_gone_needs_no_undoing(kind: type[Action]) -> None:
+    cluster = Cluster()
+    document = cluster.pod()
+    forget(cluster, paths.pod("team-a", "train-0"))
+    await do(cluster, on(kind, document))
+    cluster.pod(metadata={"annotations": {"headroom.dev/paused-at": "x"}}, spec={"schedulingGates": GATES})
+    await do(cluster, on(kind, document))
+    assert cluster.writes() == 0
+
+
+# --- nodes ---------------------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_cordon_and_uncordon() -> None:
+    cluster = Cluster()
+    cluster.node("n1")
+    await do_twice(cluster, actions.CordonNode(node="n1"))
+    assert cluster.stored("Node", "", "n1")["spec"]["unschedulable"] is True
+    assert notes(cluster, "Node", "", "n1") == {"headroom.dev/cordoned-by": BY}
+    await do_twice(cluster, actions.UncordonNode(node="n1"))
+    assert not cluster.stored("Node", "", "n1")["spec"].get("unschedulable")
+    assert notes(cluster, "Node", "", "n1") == {}
+
+
+@virtual
+async def test_what_others_cordoned_stays_cordoned() -> None:
+    cluster = Cluster()
+    cluster.node("n1", unschedulable=True)
+    await do(cluster, actions.CordonNode(node="n1"))
+    with pytest.raises(Refused, match="it was not Headroom that cordoned it"):
+        await do(cluster, actions.UncordonNode(node="n1"))
+    assert cluster.stored("Node", "", "n1")["spec"]["unschedulable"] is True
+    assert cluster.writes() == 0
+
+
+def taints(cluster: Cluster) -> list[dict[str, Any]]:
+    """All but the one that the API server puts on every new node."""
+    found = cluster.stored("Node", "", "n1")["spec"].get("taints") or []
+    return [each for each in found if each["key"] != "node.kubernetes.io/not-ready"]
+
+
+@virtual
+async def test_taint_and_untaint() -> None:
+    cluster = Cluster()
+    theirs = {"key": "theirs", "effect": "NoExecute", "timeAdded": "2026-11-15T11:00:00Z"}
+    cluster.node("n1", taints=[theirs])
+    taint = "headroom.dev/asleep=yes:NoSchedule"
+    ours = {"key": "headroom.dev/asleep", "value": "yes", "effect": "NoSchedule"}
+    await do_twice(cluster, actions.TaintNode(node="n1", taint=taint))
+    assert taints(cluster) == [theirs, ours]
+    await do_twice(cluster, actions.TaintNode(node="n1", taint="headroom.dev/asleep=no:NoSchedule"))
+    assert taints(cluster) == [theirs, ours | {"value": "no"}]
+    await do(cluster, actions.UntaintNode(node="n1", taint=taint))
+    await do_twice(cluster, actions.UntaintNode(node="n1", taint="headroom.dev/asleep=no:NoSchedule"))
+    assert taints(cluster) == [theirs]
+    await do(cluster, actions.UntaintNode(node="n1", taint="theirs:NoExecute"))
+    assert taints(cluster) == []
+
+
+@virtual
+async def test_taints_that_are_refused() -> None:
+    cluster = Cluster()
+    cluster.node("n1", taints=[{"key": "theirs", "value": "a", "effect": "NoSchedule"}])
+    with pytest.raises(Refused, match="another value"):
+        await do(cluster, actions.TaintNode(node="n1", taint="theirs=b:NoSchedule"))
+    for text in ("key", "key=value", "key=value:Never", "=v:NoSchedule"):
+        with pytest.raises(Refused, match="must be written"):
+            await do(cluster, actions.TaintNode(node="n1", taint=text))
+
+
+@virtual
+async def test_a_node_that_is_gone() -> None:
+    cluster = Cluster()
+    for action in (actions.CordonNode(node="n1"), actions.TaintNode(node="n1", taint="a=b:NoSchedule")):
+        with pytest.raises(Refused, match="node n1: it is gone"):
+            await do(cluster, action)
+    await do(cluster, actions.UncordonNode(node="n1"))
+    await do(cluster, actions.UntaintNode(node="n1", taint="a=b:NoSchedule"))
+
+
+@virtual
+async def test_a_change_is_worked_out_anew_when_others_were_faster() -> None:
+    cluster = Cluster()
+    cluster.node("n1")
+    patch, busy = cluster.kube.merge_patch, [1, 2]
+
+    async def meanwhile(path: str, body: Any) -> bytes:
+        if busy:
+            cluster.server.do("PATCH", path, {"metadata": {"labels": {"at": str(busy.pop())}}})
+        return await patch(path, body)
+
+    cluster.kube.merge_patch = meanwhile  # type: ignore[method-assign]  # the moment between reading and writing
+    await do(cluster, actions.CordonNode(node="n1"))
+    assert cluster.stored("Node", "", "n1")["spec"]["unschedulable"] is True
+    busy += range(10)
+    with pytest.raises(errors.Conflict):
+        await do(cluster, actions.UncordonNode(node="n1"))
+
+
+# --- owners, finalizers, events --------------------------------------------------------------------------------------------------
+
+
+def job(cluster: Cluster, **spec: Any) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    metadata = {"name": "train", "namespace": "team-a"}
+    cluster.server.put(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template} | spec}
+    )
+
+
+@virtual
+async def test_suspend_and_resume_a_job() -> None:
+    cluster = Cluster()
+    job(cluster)
+    await do_twice(cluster, actions.SuspendOwner(kind="Job", object="team-a/train"))
+    assert cluster.stored("Job", "team-a", "train")["spec"]["suspend"] is True
+    assert notes(cluster, "Job", "team-a", "train") == {"headroom.dev/suspended-by": BY}
+    await do_twice(cluster, actions.ResumeOwner(kind="Job", object="team-a/train"))
+    assert cluster.stored("Job", "team-a", "train")["spec"]["suspend"] is False
+    assert notes(cluster, "Job", "team-a", "train") == {}
+
+
+@virtual
+async def test_what_others_suspended_stays_suspended() -> None:
+    cluster = Cluster()
+    job(cluster, suspend=True)
+    await do(cluster, actions.SuspendOwner(kind="Job", object="team-a/train"))
+    with pytest.raises(Refused, match="it was not Headroom that suspended it"):
+        await do(cluster, actions.ResumeOwner(kind="Job", object="team-a/train"))
+    with pytest.raises(Refused, match="only Jobs"):
+        await do(cluster, actions.SuspendOwner(kind="RayCluster", object="team-a/train"))
+    with pytest.raises(Refused, match="it is gone"):
+        await do(cluster, actions.SuspendOwner(kind="Job", object="team-a/never"))
+    await do(cluster, actions.ResumeOwner(kind="Job", object="team-a/never"))
+
+
+@virtual
+async def test_finalizers_of_ours_are_removed_and_no_others() -> None:
+    cluster = Cluster()
+    cluster.pod(metadata={"finalizers": ["headroom.dev/usage", "theirs.example/x"]})
+    await do_twice(cluster, actions.RemoveFinalizer(object="Pod/team-a/train-0"))
+    assert cluster.stored("Pod", "team-a", "train-0")["metadata"]["finalizers"] == ["theirs.example/x"]
+    await do(cluster, actions.RemoveFinalizer(object="PowerPool/never"))
+    for text in ("Secret/team-a/x", "Pod", "Pod/a/b/c", "Pod//x"):
+        with pytest.raises(Refused):
+            await do(cluster, actions.RemoveFinalizer(object=text))
+
+
+@virtual
+async def test_the_finalizer_of_a_resource_that_is_being_deleted() -> None:
+    cluster = Cluster()
+    old = cluster.resource()
+    path = paths.resource("GPUWorkloadBudget", "team-a", "one")
+    cluster.server.do("PATCH", path, {"metadata": {"finalizers": ["headroom.dev/usage"]}})
+    await do(cluster, actions.RemoveFinalizer(object=BY), a_resource())  # another uid: that one is gone
+    assert cluster.stored("GPUWorkloadBudget", "team-a", "one")["metadata"]["finalizers"]
+    cluster.server.do("DELETE", path)
+    await do_twice(cluster, actions.RemoveFinalizer(object=BY), old)
+    assert cluster.server.object("GPUWorkloadBudget", "team-a", "one") is None
+
+
+def event(about: str) -> actions.EmitEvent:
+    return actions.EmitEvent(object=about, event_type="Warning", reason="QuotaExceeded", message="all is used")
+
+
+@virtual
+async def test_events_name_their_object() -> None:
+    async with Cluster() as cluster:
+        resource = cluster.resource()
+        pod, node = cluster.pod(), cluster.node("n1")
+        await cluster.settle()
+        for about in (BY, "Pod/team-a/train-0", "Node/n1", "PowerPool/rack"):
+            await do_twice(cluster, event(about), resource)
+        with pytest.raises(Refused, match="knows no such kind"):
+            await do(cluster, event("Secret/team-a/x"), resource)
+        found = {each["involvedObject"]["kind"]: each["involvedObject"] for each in cluster.server.objects("Event")}
+        assert len(cluster.server.objects("Event")) == 4
+        assert found["GPUWorkloadBudget"]["uid"] == resource.uid
+        assert found["GPUWorkloadBudget"]["apiVersion"] == "headroom.dev/v1alpha1"
+        assert (found["Pod"]["uid"], found["Pod"]["apiVersion"]) == (pod["metadata"]["uid"], "v1")
+        assert (found["Node"]["uid"], found["Node"].get("namespace")) == (node["metadata"]["uid"], None)
+        assert "uid" not in found["PowerPool"]
+
+
+def test_a_pod_is_found_by_name() -> None:
+    table = PodTable()
+    for namespace in ("team-a", "team-b"):
+        table.put(a_pod("x", uid=namespace, namespace=namespace))
+    found = effects.find_pod(table, "team-b", "x")
+    assert found is not None
+    assert found.uid == "team-b"
+    assert effects.find_pod(table, "team-b", "y") is None
+    assert effects.find_pod(table, "team-c", "x") is None
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------------------
+
+NOT_YET = [
+    actions.LaunchInstance(pool="p", slot=0, token="t", instance_type="i", zone="z"),
+    actions.WakeMachine(pool="p", machine="m"),
+    actions.ApplyBudgetHold(budget="team-a/one"),
+    actions.DrainNode(node="n1"),
+    actions.SetNodeResources(node="n1"),
+    actions.DeleteNodePool(node_pool="x"),
+]
+
+
+@pytest.mark.parametrize("action", NOT_YET, ids=lambda action: type(action).__name__)
+@virtual
+async def test_what_cannot_be_done_yet_is_refused(action: Action) -> None:
+    with pytest.raises(Refused, match=f"{type(action).__name__}: this version of Headroom cannot do that yet"):
+        await do(Cluster(), action)
+
+
+@virtual
+async def test_a_lost_reply_leaves_one_effect() -> None:
+    cluster = Cluster()
+    cluster.node("n1")
+    effect = Effects(cluster.kube, cluster.events, clock=cluster.clock, view=cluster.port)
+    cluster.transport._faults.add(wrong.LostReply(verb="patch", times=1))
+    action = actions.CordonNode(node="n1")
+    with pytest.raises(Unavailable):
+        await effect.perform(action, a_resource())
+    await effect.perform(action, a_resource())
+    assert cluster.writes() == 1
+    assert parse.node(cluster.stored("Node", "", "n1")).unschedulable

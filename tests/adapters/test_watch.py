@@ -1,0 +1,413 @@
+"""The list-watch, against a server that says what a script tells it to say."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.transport import Reply, StreamRefused
+from headroom.adapters.kube.watch import LONGEST_PAUSE, Event, Page, Reflector
+from headroom.model.errors import Unavailable
+
+Thing = tuple[str, str]
+"""Name and version: all that these tests keep of an object."""
+
+
+class Clock:
+    """Sleeping takes no time here, but is written down."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+        self.sleeps: list[float] = []
+
+    def now(self) -> int:
+        return int(self.time * 1000)
+
+    def monotonic(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.time += seconds
+        await asyncio.sleep(0)
+
+
+class Things:
+    """A sink that also remembers what was done to it."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, str] = {}
+        self.calls: list[str] = []
+
+    def key(self, fact: Thing) -> str:
+        return fact[0]
+
+    def keys(self) -> Iterable[str]:
+        return self.held.keys()
+
+    def put(self, fact: Thing) -> None:
+        self.held[fact[0]] = fact[1]
+        self.calls.append(f"put {fact[0]}@{fact[1]}")
+
+    def remove(self, key: str) -> None:
+        self.held.pop(key, None)
+        self.calls.append(f"remove {key}")
+
+    def listed(self) -> None:
+        self.calls.append("listed")
+
+
+class Decoder:
+    def page(self, body: bytes) -> Page[Thing]:
+        read = msgspec.json.decode(body)
+        items = [_thing(item) for item in read["items"]]
+        return Page(items, read["metadata"]["resourceVersion"], read["metadata"].get("continue", ""))
+
+    def event(self, line: bytes) -> Event[Thing]:
+        read = msgspec.json.decode(line)
+        about = read["object"]
+        if read["type"] == "ERROR":
+            return Event("ERROR", status_code=about["code"], message=about["message"])
+        metadata = about["metadata"]
+        if read["type"] == "BOOKMARK":
+            end = "k8s.io/initial-events-end" in metadata.get("annotations", {})
+            return Event("BOOKMARK", None, metadata["resourceVersion"], end)
+        return Event(read["type"], _thing(about), metadata["resourceVersion"])
+
+
+def _thing(item: Any) -> Thing:
+    return item["metadata"]["name"], item["metadata"]["resourceVersion"]
+
+
+Step = bytes | BaseException | Callable[[], None]
+
+
+class Script:
+    """A transport: each stream or request takes the next answer; after the last one it is silent for ever."""
+
+    def __init__(self, *answers: Reply | list[Step] | BaseException) -> None:
+        self.answers = list(answers)
+        self.asked: list[Mapping[str, str]] = []
+        self.over = asyncio.Event()
+
+    async def _next(self, query: Mapping[str, str]) -> Any:
+        self.asked.append(query)
+        if not self.answers:
+            self.over.set()
+            await asyncio.Event().wait()
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async def request(self, *_: Any, query: Mapping[str, str] | None = None, **__: Any) -> Reply:
+        answer = await self._next(query or {})
+        assert isinstance(answer, Reply), f"{query} was a list, the script has a stream"
+        return answer
+
+    async def stream(self, *_: Any, query: Mapping[str, str], **__: Any) -> AsyncIterator[bytes]:
+        answer = await self._next(query)
+        if isinstance(answer, Reply):
+            raise StreamRefused(answer)
+        for step in answer:
+            if isinstance(step, bytes):
+                yield step
+            elif isinstance(step, BaseException):
+                raise step
+            else:
+                step()
+
+    async def close(self) -> None:
+        pass
+
+
+def added(name: str, version: int) -> bytes:
+    return _event("ADDED", name, version)
+
+
+def deleted(name: str, version: int) -> bytes:
+    return _event("DELETED", name, version)
+
+
+def _event(kind: str, name: str, version: int) -> bytes:
+    metadata = {"name": name, "resourceVersion": str(version)}
+    return json.dumps({"type": kind, "object": {"metadata": metadata}}).encode()
+
+
+def bookmark(version: int, *, end: bool = False) -> bytes:
+    metadata: dict[str, Any] = {"resourceVersion": str(version)}
+    if end:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+    about = {"metadata": metadata, "spec": {"containers": None}}
+    return json.dumps({"type": "BOOKMARK", "object": about}).encode()
+
+
+def error(code: int, message: str = "too old resource version") -> bytes:
+    return json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": code, "message": message}}).encode()
+
+
+def page(version: int, *names: str, cont: str = "") -> Reply:
+    items = [{"metadata": {"name": name, "resourceVersion": str(version)}} for name in names]
+    return Reply(
+        200, json.dumps({"metadata": {"resourceVersion": str(version), "continue": cont}, "items": items}).encode()
+    )
+
+
+def refusal(code: int, reason: str, message: str = "no", **details: Any) -> Reply:
+    status = {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}
+    return Reply(code, json.dumps(status).encode())
+
+
+class Played:
+    def __init__(self, *answers: Reply | list[Step] | BaseException) -> None:
+        self.clock, self.sink, self.script = Clock(), Things(), Script(*answers)
+        kube = Kube(self.script, self.clock)
+        self.reflector = Reflector(
+            kube,
+            "/api/v1/pods",
+            Decoder(),
+            self.sink,
+            clock=self.clock,
+            rng=random.Random(1),
+            query={"labelSelector": "a=b"},
+        )
+
+    async def __call__(self) -> "Played":
+        task = asyncio.create_task(self.reflector.run())
+        over = asyncio.create_task(self.script.over.wait())
+        await asyncio.wait([task, over], timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        if task.done():
+            task.result()
+        assert self.script.over.is_set(), f"stuck before {self.script.answers}"
+        task.cancel()
+        return self
+
+    @property
+    def passed(self) -> float:
+        """Seconds waited."""
+        return sum(self.clock.sleeps)
+
+
+async def play(*answers: Reply | list[Step] | BaseException) -> Played:
+    return await Played(*answers)()
+
+
+BROKEN = Unavailable("watching pods: the connection broke")
+
+
+async def test_streamed_list_then_events_on_the_same_stream() -> None:
+    played = await play([added("a", 3), added("b", 5), bookmark(9, end=True), deleted("a", 10), added("c", 11)])
+    assert played.sink.calls == ["put a@3", "put b@5", "listed", "remove a", "put c@11"]
+    first, second = played.script.asked
+    assert first["sendInitialEvents"] == "true"
+    assert first["resourceVersionMatch"] == "NotOlderThan"
+    assert "resourceVersion" not in first  # unset: a consistent read
+    assert first["allowWatchBookmarks"] == "true"
+    assert first["labelSelector"] == second["labelSelector"] == "a=b"
+    assert 300 <= int(first["timeoutSeconds"]) <= 600
+    assert second["resourceVersion"] == "11"
+    assert "sendInitialEvents" not in second
+    assert played.reflector.synced
+    assert played.reflector.relists == 0
+
+
+async def test_not_synced_before_the_list_is_complete() -> None:
+    played = Played([added("a", 3)])
+    played.script.answers[0].append(lambda: states.append(played.reflector.synced))  # type: ignore[union-attr]  # a list
+    states: list[bool] = []
+    await played()
+    assert states == [False]
+    assert "listed" not in played.sink.calls
+
+
+async def test_a_list_that_broke_off_removes_nothing() -> None:
+    played = await play(
+        [added("a", 1), added("b", 2), bookmark(2, end=True), error(410)],
+        [added("a", 1), BROKEN],
+        page(7, "a", cont="more"),
+        refusal(410, "Expired"),
+        page(8, "a", cont="more"),
+        BROKEN,
+        BROKEN,
+        BROKEN,
+        page(9, "a", cont="more"),
+    )
+    assert played.sink.held == {"a": "9", "b": "2"}
+    assert not played.reflector.synced
+
+
+async def test_what_a_complete_list_lacks_is_removed() -> None:
+    played = await play(
+        [added("a", 1), added("b", 2), bookmark(2, end=True), error(410)],
+        [added("b", 2), added("c", 4), deleted("c", 5), bookmark(6, end=True)],
+    )
+    assert played.sink.calls[3:] == ["put b@2", "put c@4", "remove c", "remove a", "listed"]
+    assert played.reflector.relists == 1
+    assert played.reflector.synced
+
+
+@pytest.mark.parametrize("code", [400, 422, 500, 504])
+@pytest.mark.parametrize("inside", [False, True])
+async def test_pages_where_lists_are_not_streamed(code: int, inside: bool) -> None:
+    answer: Reply | list[Step] = [error(code, "not here")] if inside else refusal(code, "Invalid")
+    played = await play(answer, page(20, "a", "b", cont="x"), page(20, "c"), [bookmark(30)])
+    assert played.sink.held == {"a": "20", "b": "20", "c": "20"}
+    assert played.passed == 0
+    _, first, second, watch, after = played.script.asked
+    assert first["limit"] == "500"
+    assert "resourceVersion" not in first
+    assert second["continue"] == "x"
+    assert watch["resourceVersion"] == "20"
+    assert after["resourceVersion"] == "30"
+
+
+async def test_expired_version_lists_at_once_then_more_slowly() -> None:
+    listed: list[Step] = [added("a", 1), bookmark(1, end=True)]
+    played = await play(*[[*listed, error(410)]] * 12)
+    assert len(played.clock.sleeps) == 11  # the first relist alone is at once
+    assert max(played.clock.sleeps) > 2
+    assert played.reflector.relists == 11
+
+
+async def test_expired_version_as_a_status() -> None:
+    played = await play(
+        [bookmark(1, end=True), BROKEN], refusal(410, "Expired"), [added("a", 5), bookmark(5, end=True)]
+    )
+    assert played.sink.held == {"a": "5"}
+    assert [query.get("resourceVersion") for query in played.script.asked] == [None, "1", None, "5"]
+    assert len(played.clock.sleeps) == 1  # for the broken stream, none for the 410
+
+
+async def test_a_broken_stream_goes_on_where_it_was() -> None:
+    played = await play(
+        [bookmark(1, end=True), added("a", 4), BROKEN], [added("b", 5), BROKEN], BROKEN, BROKEN, [bookmark(9)]
+    )
+    assert [query.get("resourceVersion") for query in played.script.asked] == [None, "4", "5", "5", "5", "9"]
+    assert played.reflector.synced
+    assert played.reflector.problem == ""
+    assert played.reflector.relists == 0
+
+
+async def test_pauses_grow_up_to_a_limit_and_are_reset_by_success() -> None:
+    rounds = 400
+    played = await play([bookmark(1, end=True)], *[BROKEN] * rounds, [bookmark(2), BROKEN])
+    *growing, last = played.clock.sleeps
+    assert len(growing) == rounds
+    assert growing[0] <= 0.5
+    assert growing[2] <= 2
+    assert LONGEST_PAUSE * 0.9 < max(growing) <= LONGEST_PAUSE
+    assert 12 < sum(growing[50:]) / (rounds - 50) < 18  # full jitter: half the limit on average
+    assert last <= 0.5
+
+
+async def test_a_server_that_only_ends_streams_is_not_asked_in_a_hot_loop() -> None:
+    played = await play([bookmark(1, end=True)], *[[]] * 20)
+    assert len(played.clock.sleeps) >= 19
+
+
+async def test_a_stream_that_ends_after_its_time_is_resumed_at_once() -> None:
+    played = Played([bookmark(1, end=True)])
+
+    def later() -> None:
+        played.clock.time += 400
+
+    played.script.answers += [[later, bookmark(2)]] * 20
+    await played()
+    assert played.clock.sleeps == []
+    assert played.reflector.relists == 0
+
+
+async def test_streams_that_never_say_a_word_lead_to_a_new_list() -> None:
+    """A cluster restored from a backup is at an older version than ours: it would let us wait for ever."""
+    played = Played([added("a", 900), bookmark(900, end=True)])
+    silence = Unavailable("watching pods: nothing heard for 90 s")
+
+    def later() -> None:
+        played.clock.time += 90
+
+    played.script.answers += [[later, silence], [later, silence], [added("b", 3), bookmark(4, end=True)]]
+    await played()
+    assert played.sink.held == {"b": "3"}
+    assert [query.get("resourceVersion") for query in played.script.asked] == [None, "900", "900", None, "4"]
+
+
+async def test_a_throttled_list_waits_as_long_as_the_server_asks() -> None:
+    played = await play(refusal(429, "TooManyRequests", retryAfterSeconds=7), [bookmark(1, end=True)])
+    assert played.passed >= 7
+    assert played.script.asked[1]["sendInitialEvents"] == "true"
+
+
+FORBIDDEN = 'pods is forbidden: User "me" cannot watch resource "pods" in API group "" at the cluster scope'
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (refusal(403, "Forbidden", FORBIDDEN), ["cannot watch", "grant the verbs list and watch on pods"]),
+        (refusal(404, "NotFound", "the server could not find it"), ["could not find it", "install the kinds"]),
+        (refusal(401, "Unauthorized", "Unauthorized"), ["watching pods: Unauthorized"]),
+    ],
+)
+async def test_missing_rights_or_kind_say_what_to_do_and_heal(answer: Reply, words: list[str]) -> None:
+    seen: list[str] = []
+    played = Played(*[answer] * 4)
+    played.script.answers.append([lambda: seen.append(played.reflector.problem), added("a", 1), bookmark(1, end=True)])
+    await played()
+    assert all(word in seen[0] for word in words)
+    assert len(played.clock.sleeps) == 4
+    assert played.reflector.problem == ""
+    assert played.reflector.synced
+
+
+async def test_rights_lost_in_between_remove_nothing() -> None:
+    played = await play([added("a", 1), bookmark(1, end=True), BROKEN], *[refusal(403, "Forbidden")] * 3)
+    assert played.sink.held == {"a": "1"}
+    assert played.script.asked[-1]["resourceVersion"] == "1"
+
+
+async def test_kind_that_went_and_came_back_is_listed_anew() -> None:
+    played = await play([added("a", 1), bookmark(1, end=True)], refusal(404, "NotFound"), [bookmark(9, end=True)])
+    assert played.sink.held == {}
+    assert played.reflector.relists == 1
+
+
+async def test_a_line_that_is_no_event_breaks_the_stream_but_not_the_reflector() -> None:
+    played = await play([bookmark(1, end=True), added("a", 2), b'{"type":"ADD'], [added("b", 3)])
+    assert played.sink.held == {"a": "2", "b": "3"}
+    assert played.script.asked[1]["resourceVersion"] == "2"
+
+
+async def test_heard_moves_with_every_line() -> None:
+    played = Played([bookmark(1, end=True)])
+    marks: list[float] = []
+
+    def later() -> None:
+        marks.append(played.reflector.heard)
+        played.clock.time += 60
+
+    played.script.answers.append([later, bookmark(2), later, bookmark(3), later])
+    await played()
+    assert marks == [1000, 1060, 1120]
+
+
+async def test_others_get_a_turn_in_a_big_list() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    played = Played([*[added(f"p{number}", number + 1) for number in range(5000)], bookmark(5000, end=True)])
+    task = asyncio.create_task(other())
+    await played()
+    task.cancel()
+    assert turns >= 5000 / 256 - 1
+    assert len(played.sink.held) == 5000
