@@ -1,0 +1,230 @@
+"""The way from a client to the simulated API server: a `Transport` on which anything can be made to go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from headroom.adapters.kube.transport import JSON, Reply, StreamRefused
+from headroom.model.errors import Unavailable
+from headroom.sim import faults as wrong
+from headroom.sim.answers import ApiError
+from headroom.sim.faults import AnyFault, Crash, Fault, Faults
+from headroom.sim.rights import Actor
+from headroom.sim.watches import Line, Watch
+
+if TYPE_CHECKING:
+    from headroom.sim.apiserver import ApiServer
+
+
+class _Stream:
+    """An open watch of a client."""
+
+    def __init__(self, watch: Watch, path: str) -> None:
+        self.watch, self.path = watch, path
+        self.cut = False
+        self.muted = False
+        self.version = 0
+        """The version of the last line that was delivered."""
+
+
+class SimTransport:
+    """A connection of one actor: an `adapters.kube.transport.Transport`."""
+
+    def __init__(self, server: ApiServer, actor: Actor, faults: Faults | None = None) -> None:
+        self.server, self.actor = server, actor
+        self.on_crash: Callable[[], None] | None = None
+        self._clock = server.clock
+        self._faults = faults or Faults(server.clock, server.clock.start_ms)
+        self._faults.on_add.append(self._strike)
+        self._streams: list[_Stream] = []
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        content_type: str = JSON,
+        timeout: float = 30.0,
+    ) -> Reply:
+        """One request, one reply. Raises `Unavailable` when no reply came; then the effect is unknown."""
+        await self._travel()
+        query = query or {}
+        what = f"{method} {path}"
+        due = self._faults.on_request(self.actor.name, self.server.verb(method, path, query), path)
+        slow = sum(each.ms for each in due if isinstance(each, wrong.Slow)) / 1000
+        if slow:
+            await self._clock.sleep(min(slow, timeout))
+        self._check_alive()
+        if (refused := self._before(due, what)) is not None:
+            return refused
+        reply = self.server.handle(self.actor, method, path, query, body, content_type)
+        self._after(due, what)
+        if slow > timeout:
+            raise Unavailable(f"{what}: no reply within {timeout:g} s")
+        return reply
+
+    async def stream(self, path: str, *, query: Mapping[str, str], idle: float) -> AsyncIterator[bytes]:
+        """The lines of a watch, as the port promises them."""
+        await self._travel()
+        due = self._faults.on_request(self.actor.name, "watch", path)
+        if (refused := self._before(due, f"WATCH {path}")) is not None:
+            raise StreamRefused(refused)
+        self._after(due, f"WATCH {path}")
+        try:
+            watch = self.server.watch(self.actor, path, query)
+        except ApiError as failure:
+            raise StreamRefused(failure.reply()) from None
+        stream = _Stream(watch, path)
+        self._streams.append(stream)
+        try:
+            while True:
+                line = await self._line(stream, idle)
+                if line is None:
+                    return
+                for each in await self._disturbed(stream, line):
+                    yield each
+        finally:
+            watch.close()
+            self._streams.remove(stream)
+
+    async def close(self) -> None:
+        """Let go of all streams."""
+        for each in list(self._streams):
+            each.cut = True
+            each.watch.close()
+        if self._strike in self._faults.on_add:
+            self._faults.on_add.remove(self._strike)
+
+    def kill(self) -> None:
+        """The actor is dead: whatever it still tries raises `Crash`."""
+        self.actor.alive = False
+        for each in list(self._streams):
+            each.watch.close()
+
+    # --- requests ---------------------------------------------------------------------------------------------------------
+
+    async def _travel(self) -> None:
+        self._check_alive()
+        if self.actor.latency_ms:
+            await self._clock.sleep(self.actor.latency_ms / 1000)
+        else:
+            await asyncio.sleep(0)
+        self._check_alive()
+
+    def _check_alive(self) -> None:
+        if not self.actor.alive:
+            raise Crash(f"{self.actor.name} is dead")
+
+    def _die(self, why: str) -> Crash:
+        self.kill()
+        if self.on_crash:
+            self.on_crash()
+        return Crash(f"{self.actor.name} died {why}")
+
+    def _before(self, due: list[AnyFault], what: str) -> Reply | None:
+        for each in due:
+            match each:
+                case wrong.CrashBefore():
+                    raise self._die(f"before {what}")
+                case wrong.Outage():
+                    raise Unavailable(f"{what}: the server cannot be reached")
+                case wrong.Expire():
+                    self.server.compact()
+                case wrong.Refusal():
+                    details = {"retryAfterSeconds": each.retry_after} if each.retry_after is not None else None
+                    return ApiError(each.status, each.reason or _reason(each.status), each.message, details).reply()
+        return None
+
+    def _after(self, due: list[AnyFault], what: str) -> None:
+        for each in due:
+            if isinstance(each, wrong.CrashAfter):
+                raise self._die(f"after {what}")
+            if isinstance(each, wrong.LostReply):
+                raise Unavailable(f"{what}: the reply was lost")
+
+    # --- streams ----------------------------------------------------------------------------------------------------------
+
+    async def _line(self, stream: _Stream, idle: float) -> Line | None:
+        limit = self._clock.monotonic() + idle
+        while True:
+            try:
+                line = await stream.watch.line(limit - self._clock.monotonic())
+            except TimeoutError:
+                raise Unavailable(f"watching {stream.path}: nothing was heard for {idle:g} s") from None
+            self._check_alive()
+            if stream.cut:
+                raise Unavailable(f"watching {stream.path}: the connection broke")
+            if not stream.muted:
+                return line
+            if line is None:  # the server ended it, but that was not heard either
+                await self._clock.sleep(max(0.0, limit - self._clock.monotonic()))
+                raise Unavailable(f"watching {stream.path}: nothing was heard for {idle:g} s")
+
+    async def _disturbed(self, stream: _Stream, line: Line) -> list[bytes]:
+        """What arrives of a line, and when."""
+        out = [line.data]
+        for each in self._faults.on_event(self.actor.name, stream.path):
+            match each:
+                case wrong.DroppedStream():
+                    raise Unavailable(f"watching {stream.path}: the connection broke")
+                case wrong.BlackHole():
+                    stream.muted = True
+                    out = []
+                case wrong.Duplicate():
+                    out = out * 2
+                case wrong.WatchDelay():
+                    await self._clock.sleep((line.at + each.ms - self._clock.now()) / 1000)
+                case wrong.StaleView():
+                    out = await self._stale(stream, each, out)
+        self._check_alive()
+        if stream.cut:
+            raise Unavailable(f"watching {stream.path}: the connection broke")
+        stream.version = max(stream.version, line.version)
+        return out
+
+    async def _stale(self, stream: _Stream, fault: Fault, out: list[bytes]) -> list[bytes]:
+        end = self._faults.window(fault)[1]
+        if end is None:
+            raise Unavailable(f"watching {stream.path}: a stale view needs an end")
+        await self._clock.sleep((end - self._clock.now()) / 1000)
+        return out
+
+    def _strike(self, fault: AnyFault) -> None:
+        """A fault of the clock alone meets the streams that are open when its time comes."""
+        chance = fault.nth is not None or fault.probability is not None
+        if chance or not isinstance(fault, (wrong.DroppedStream, wrong.BlackHole, wrong.Outage)):
+            return
+        delay = (self._faults.window(fault)[0] - self._clock.now()) / 1000
+        if delay > 0:
+            self._clock.call_later(delay, lambda: self._hit(fault))
+        else:
+            self._hit(fault)
+
+    def _hit(self, fault: AnyFault) -> None:
+        for each in list(self._streams):
+            if not self._faults.meets(fault, self.actor.name, "watch", each.path):
+                continue
+            if isinstance(fault, wrong.BlackHole):
+                each.muted = True
+            else:
+                each.cut = True
+            each.watch.nudge() if each.muted else each.watch.close()
+
+
+def _reason(status: int) -> str:
+    return {
+        401: "Unauthorized",
+        403: "Forbidden",
+        404: "NotFound",
+        409: "Conflict",
+        410: "Expired",
+        422: "Invalid",
+        429: "TooManyRequests",
+        500: "InternalError",
+        503: "ServiceUnavailable",
+        504: "Timeout",
+    }.get(status, "")

@@ -1,0 +1,107 @@
+"""A job controller: it makes a Job's pods, counts how they end, and takes them away while the Job is suspended."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from headroom.sim.answers import ApiError, Body
+from headroom.sim.apiserver import ApiServer
+from headroom.sim.apistore import Record
+from headroom.sim.catalog import JOB, POD
+from headroom.sim.rights import Actor
+
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+class Jobs:
+    """All Jobs of the cluster."""
+
+    def __init__(self, server: ApiServer, actor: Actor) -> None:
+        self._server, self._actor = server, actor
+        self._ends: dict[str, dict[str, str]] = {}
+        """Job uid to the pods of it that ended, and how: they count on after they are deleted."""
+
+    def of_pod(self, namespace: str, name: str) -> None:
+        """A pod of this Job changed."""
+        record = self._server.store.get(JOB, namespace, name)
+        if record is not None:
+            self.sync(record)
+
+    def sync(self, record: Record) -> None:
+        """Bring the pods of a Job to what it asks for."""
+        job, spec = record.body, record.body["spec"]
+        if job["metadata"].get("deletionTimestamp") or _is_finished(job):
+            return
+        pods = [each for each in self._server.store.all(POD, record.key[0]) if _belongs(each.body, record.uid)]
+        ends = self._ends.setdefault(record.uid, {})
+        for each in pods:
+            if each.body["status"].get("phase") in _ENDED:
+                ends[each.uid] = each.body["status"]["phase"]
+        active = [each for each in pods if each.uid not in ends and "deletionTimestamp" not in each.body["metadata"]]
+        succeeded = sum(1 for phase in ends.values() if phase == "Succeeded")
+        failed = len(ends) - succeeded
+        completions = spec.get("completions")
+        done = succeeded >= completions if completions is not None else succeeded > 0 and not active
+        if spec.get("suspend"):
+            for each in active:
+                self._do("DELETE", POD.url(*each.key))
+            active = []
+        elif not done and failed <= spec.get("backoffLimit", 6):
+            left = spec.get("parallelism", 1) if completions is None else completions - succeeded
+            missing = min(spec.get("parallelism", 1), left) - len(active)
+            for _ in range(max(0, missing)):
+                self._do("POST", POD.url(record.key[0]), _pod(record))
+            self._report(record, len(active) + max(0, missing), succeeded, failed, done=done)
+            return
+        self._report(record, len(active), succeeded, failed, done=done)
+
+    def _do(self, method: str, path: str, document: Body | None = None) -> None:
+        with suppress(ApiError):  # tried again with the next change
+            self._server.do(method, path, document, actor=self._actor)
+
+    def _report(self, record: Record, active: int, succeeded: int, failed: int, *, done: bool) -> None:
+        job = record.body
+        before = job.get("status") or {}
+        status: Body = {"active": active or None, "succeeded": succeeded or None, "failed": failed or None}
+        suspended, now = bool(job["spec"].get("suspend")), self._server.writer.now()
+        conditions = {each["type"]: each for each in before.get("conditions") or []}
+        verdicts = {"Suspended": suspended} if suspended or "Suspended" in conditions else {}
+        if done:
+            verdicts["Complete"] = True
+            status["completionTime"] = before.get("completionTime") or now
+        elif failed > job["spec"].get("backoffLimit", 6):
+            verdicts["Failed"] = True
+        for type_, verdict in verdicts.items():
+            word = "True" if verdict else "False"
+            if conditions.get(type_, {}).get("status") != word:
+                conditions[type_] = {"type": type_, "status": word, "lastTransitionTime": now}
+        if conditions:
+            status["conditions"] = list(conditions.values())
+        status["startTime"] = None if suspended else before.get("startTime") or now
+        merged = {name: value for name, value in (before | status).items() if value is not None}
+        if merged != before:
+            self._do("PATCH", JOB.url(*record.key, "status"), {"metadata": {"uid": record.uid}, "status": status})
+
+
+def _is_finished(job: Body) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or []
+    return any(each.get("type") in ("Complete", "Failed") and each.get("status") == "True" for each in conditions)
+
+
+def _belongs(pod: Body, uid: str) -> bool:
+    return any(each.get("uid") == uid for each in pod["metadata"].get("ownerReferences") or [])
+
+
+def _pod(record: Record) -> Body:
+    template = record.body["spec"]["template"]
+    metadata = template.get("metadata") or {}
+    owner: Body = {"apiVersion": "batch/v1", "kind": "Job", "name": record.key[1], "uid": record.uid}
+    owner |= {"controller": True, "blockOwnerDeletion": True}
+    mine = {name: metadata[name] for name in ("labels", "annotations") if metadata.get(name)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": mine | {"generateName": f"{record.key[1]}-", "ownerReferences": [owner]},
+        "spec": template["spec"],
+    }

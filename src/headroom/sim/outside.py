@@ -1,0 +1,86 @@
+"""Facts from outside, as documents write them: instances, offers, machines and rows of the ledger."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from headroom.api.quantities import Invalid, nano
+from headroom.model import times
+from headroom.model.facts import Instance, Machine, Offer, Usage
+
+KINDS: Final[dict[str, type[Struct]]] = {"Instance": Instance, "Offer": Offer, "Machine": Machine, "Usage": Usage}
+_MICRO: Final = 1000
+"""Billionths in a millionth."""
+_MOMENTS: Final = ("launchedAt", "at", "since", "start", "end")
+_AMOUNTS: Final = ("gpus", "pricePerHour")
+_MAPPINGS: Final = ("tags", "labels")
+_POWER: Final = ("On", "Off", "Unknown")
+
+Problems = list[tuple[str, str]]
+
+
+def fact(kind: str, document: dict[str, Any]) -> tuple[Any, Problems]:
+    """The fact, and what is wrong with it: field and message. A wrong field is left out, never guessed."""
+    type_ = KINDS[kind]
+    known = {each.encode_name: each.name for each in msgspec.structs.fields(type_) if each.name != "name"}
+    problems: Problems = []
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str) or not name:
+        problems.append(("metadata.name", "is required"))
+    problems += [
+        (str(key), "is no field here") for key in document if key not in ("apiVersion", "kind", "metadata", "spec")
+    ]
+    spec = document.get("spec")
+    if not isinstance(spec, dict):
+        problems.append(("spec", "is required"))
+        spec = {}
+    values: dict[str, Any] = {"name": str(name or "")}
+    for key, value in spec.items():
+        if key not in known:
+            problems.append((f"spec.{key}", f"is no field here; the fields are {', '.join(sorted(known))}"))
+            continue
+        found, problem = _value(kind, key, value)
+        if problem:
+            problems.append((f"spec.{key}", problem))
+        elif found is not None:
+            values[known[key]] = found
+    return type_(**values), problems
+
+
+def _value(kind: str, key: str, value: Any) -> tuple[Any, str]:
+    if value is None:
+        return None, ""
+    if key in _MOMENTS:
+        moment = times.moment(value) if isinstance(value, str) else None
+        return moment, "" if moment is not None else f"must be a moment such as 2026-01-31T12:00:00Z, not {value!r}"
+    if key in _AMOUNTS:
+        return _millionths(value)
+    if key in _MAPPINGS:
+        good = isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+        return (value, "") if good else (None, "must be a mapping of text to text")
+    if key == "score":
+        good = isinstance(value, int) and not isinstance(value, bool)
+        return (value, "") if good else (None, f"must be a whole number, not {value!r}")
+    if not isinstance(value, str):
+        return None, f"must be text, not {value!r}"
+    if kind == "Machine" and key == "power" and value not in _POWER:
+        return None, f"must be one of {', '.join(_POWER)}, not {value!r}"
+    return value, ""
+
+
+def _millionths(value: Any) -> tuple[int | None, str]:
+    """An amount of GPUs or dollars in millionths, exactly; a finer one is refused, since it could not be kept."""
+    # YAML reads 1.5 as a float; its shortest text is what was written.
+    text = repr(value) if isinstance(value, float) else value
+    found = nano(text, largest=10**12) if isinstance(text, (str, int)) else Invalid("must be a decimal number")
+    if isinstance(found, Invalid):
+        return None, found.reason
+    if found < 0:
+        return None, "must not be negative"
+    if found % _MICRO:
+        return None, "must have at most 6 decimals"
+    return found // _MICRO, ""

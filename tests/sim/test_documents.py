@@ -1,0 +1,153 @@
+"""Manifests become a World, and whatever is no manifest is refused quickly and in one sentence."""
+
+import json
+import time
+
+import pytest
+
+from headroom.model.errors import Misconfigured
+from headroom.sim import documents
+
+BUDGET = """
+apiVersion: headroom.dev/v1alpha1
+kind: GPUWorkloadBudget
+metadata: {name: lab, namespace: lab}
+spec:
+  selector: {matchLabels: {team: lab}}
+  quota: {gpuHours: "10", windowHours: 24}
+  enforcement: {action: AlertOnly}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: train, namespace: lab, uid: u1, labels: {team: lab}, creationTimestamp: 2026-01-31T12:00:00Z}
+spec:
+  nodeName: n1
+  containers: [{name: main, image: none, resources: {limits: {nvidia.com/gpu: "2"}, requests: {nvidia.com/gpu: "2"}}}]
+status: {phase: Running}
+"""
+FACTS = """
+apiVersion: sim.headroom.dev/v1
+kind: Instance
+metadata: {name: i-1}
+spec: {provider: aws, zone: us-east-1a, instanceType: g5.xlarge, state: running, tags: {a: b}, launchedAt: 2026-01-31T12:00:00Z}
+---
+apiVersion: sim.headroom.dev/v1
+kind: Offer
+metadata: {name: o-1}
+spec: {provider: aws, gpus: 1, pricePerHour: 0.4321, score: 7, at: "2026-01-31T12:00:00Z"}
+---
+apiVersion: sim.headroom.dev/v1
+kind: Machine
+metadata: {name: m-1}
+spec: {power: "Off", since: 2026-01-31T11:00:00Z}
+---
+apiVersion: sim.headroom.dev/v1
+kind: Usage
+metadata: {name: row-1}
+spec: {cluster: c, namespace: lab, pod: old, uid: u0, start: 2026-01-31T10:00:00Z, end: 2026-01-31T11:00:00Z,
+       gpus: "0.5", labels: {team: lab}, pricePerHour: "1.5"}
+"""
+
+
+def read(*texts: str) -> documents.Documents:
+    return documents.read([(f"file-{number}.yaml", text.encode()) for number, text in enumerate(texts)])
+
+
+def refusal(text: bytes) -> str:
+    with pytest.raises(Misconfigured) as caught:
+        documents.read([("bad.yaml", text)])
+    return str(caught.value)
+
+
+def test_resources_pods_nodes_and_facts_become_a_world() -> None:
+    node = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {nvidia.com/gpu: '8'}}\n"
+    found = read(BUDGET + "---" + POD, node, FACTS)
+    assert found.problems == []
+    world = found.world(1000, "here")
+    assert (world.now, world.cluster) == (1000, "here")
+    assert [str(ref) for ref in world.resources] == ["GPUWorkloadBudget/lab/lab"]
+    pod = world.pods.get("u1")
+    assert pod is not None
+    assert dict(pod.shape.requests)["nvidia.com/gpu"] == 2_000_000
+    assert world.nodes.get("n1") is not None
+    assert world.instances["i-1"].launched_at == 1_769_860_800_000
+    assert world.offers["o-1"].price_per_hour == 432_100
+    assert world.offers["o-1"].gpus == 1_000_000
+    assert world.machines["m-1"].power == "Off"
+    assert world.usage["row-1"].gpus == 500_000
+    assert world.usage["row-1"].price_per_hour == 1_500_000
+
+
+def test_what_kubectl_prints_is_read_whatever_its_form() -> None:
+    item = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "uid": "1"}})
+    plain = f'{{"apiVersion": "v1", "kind": "List", "items": [{item}]}}'
+    typed = '{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "b", "uid": "2"}}]}'
+    assert [pod.name for pod in read(plain, typed).pods] == ["a", "b"]
+
+
+def test_a_moment_stays_the_text_that_it_is() -> None:
+    found = next(
+        iter(documents.objects("x", b"kind: A\nat: 2026-01-31T12:00:00Z\nday: 2026-01-31\nforced: !!timestamp x"))
+    )
+    assert found.value == {"kind": "A", "at": "2026-01-31T12:00:00Z", "day": "2026-01-31", "forced": "x"}
+
+
+def test_other_kinds_are_ignored_and_counted() -> None:
+    found = read("apiVersion: v1\nkind: Service\n---\napiVersion: v1\nkind: Service\n---\nkind: Odd\n---\n")
+    assert found.ignored == {"v1/Service": 2, "Odd": 1}
+
+
+def test_problems_of_resources_are_named() -> None:
+    found = read(BUDGET.replace("windowHours: 24", "windowHours: 0"))
+    [(where, field, message)] = found.problems
+    assert where == {"kind": "GPUWorkloadBudget", "namespace": "lab", "name": "lab"}
+    assert field == "spec.quota.windowHours"
+    assert message
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "field"),
+    [
+        ("Machine", {"power": "Sleepy"}, "spec.power"),
+        ("Machine", {"powre": "On"}, "spec.powre"),
+        ("Machine", {"since": "yesterday"}, "spec.since"),
+        ("Offer", {"pricePerHour": "cheap"}, "spec.pricePerHour"),
+        ("Offer", {"pricePerHour": float("nan")}, "spec.pricePerHour"),
+        ("Offer", {"pricePerHour": -1}, "spec.pricePerHour"),
+        ("Offer", {"gpus": "0.0000001"}, "spec.gpus"),
+        ("Offer", {"score": 1.5}, "spec.score"),
+        ("Instance", {"tags": {"a": 1}}, "spec.tags"),
+        ("Instance", {"zone": 7}, "spec.zone"),
+        ("Usage", [], "spec"),
+    ],
+)
+def test_problems_of_facts_are_named(kind: str, spec: object, field: str) -> None:
+    document = {"apiVersion": "sim.headroom.dev/v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+    text = json.dumps(document).replace("NaN", '".nan"')
+    [(where, found, message)] = read(text).problems
+    assert (where["kind"], where["name"], found) == (kind, "x", field)
+    assert message
+
+
+def test_noise_is_refused_in_one_sentence_that_names_the_file_and_the_line() -> None:
+    assert "bad.yaml" in refusal(b"\xff\xfe\x00")
+    assert "in line 2" in refusal(b"a: b\n]: c\n")
+    assert "no Kubernetes object" in refusal(b"just a sentence")
+    assert "no Kubernetes object" in refusal(b"- a\n- b\n")
+    for text in (b'a: !!int ""', b"a: !!bool x", b"? [a]\n: b", b"a: !unknown b", b"a: " + b"1" * 5000):
+        assert refusal(text).count("\n") == 0
+
+
+def test_a_megabyte_of_noise_a_bomb_and_a_pit_are_refused_quickly() -> None:
+    began = time.process_time()
+    bomb = b"a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+    for letter, before in zip("bcdefghij", "abcdefghi", strict=True):
+        bomb += f"{letter}: &{letter} [{', '.join([f'*{before}'] * 10)}]\n".encode()
+    assert "too many values" in refusal(bomb)
+    assert "too many values" in refusal(b"a: &a [*a]")
+    assert "levels deep" in refusal(b"a: " + b"[" * 50_000)
+    assert "levels deep" in refusal(b'{"a":' + b"[" * 50_000)
+    assert refusal(bytes(range(33, 127)) * 11_000)
+    assert "larger than 64 MiB" in refusal(b" " * (documents.LARGEST_BYTES + 1))
+    assert time.process_time() - began < 5

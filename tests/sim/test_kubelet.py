@@ -1,0 +1,179 @@
+"""The cluster around the API server: pods find nodes, run, end and go; jobs make them."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from headroom.sim.apiserver import ApiServer
+from headroom.sim.kubelet import Cluster
+from tests.sim.world import START, node, pod, simulated
+
+T = TypeVar("T")
+
+
+def lived(work: Callable[[ApiServer], Awaitable[T]]) -> T:
+    """Do `work` in a cluster that moves."""
+
+    async def all_of_it(server: ApiServer) -> T:
+        cluster = Cluster(server)
+        cluster.start()
+        found = await work(server)
+        cluster.stop()
+        return found
+
+    return simulated(all_of_it)
+
+
+def of(server: ApiServer, name: str = "p") -> dict[str, Any]:
+    found = server.object("Pod", "default", name)
+    assert found is not None
+    return found
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"team": "a"}, "annotations": {"sim.headroom.dev/runs-for": "1m"}}}
+    container = {"name": "main", "image": "none:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    inner = {"restartPolicy": "Never", "containers": [container], "terminationGracePeriodSeconds": 5}
+    metadata = {"name": "j", "namespace": "default"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": spec | {"template": template | {"spec": inner}},
+    }
+
+
+def test_a_pod_is_placed_runs_and_succeeds() -> None:
+    async def work(server: ApiServer) -> None:
+        server.put(node())
+        server.put(pod(runs_for="10m"))
+        await server.clock.sleep(1)
+        assert of(server)["spec"]["nodeName"] == "n1"
+        assert of(server)["status"]["phase"] == "Pending"
+        await server.clock.sleep(2)
+        status = of(server)["status"]
+        assert status["phase"] == "Running"
+        assert status["containerStatuses"][0]["state"]["running"]["startedAt"] == "2026-01-01T00:00:02Z"
+        assert {each["type"] for each in status["conditions"] if each["status"] == "True"} >= {"Ready", "PodScheduled"}
+        await server.clock.sleep(600)
+        ended = of(server)["status"]["containerStatuses"][0]["state"]["terminated"]
+        assert of(server)["status"]["phase"] == "Succeeded"
+        assert (ended["exitCode"], ended["finishedAt"]) == (0, "2026-01-01T00:10:02Z")
+
+    lived(work)
+
+
+def test_a_pod_without_room_says_so_and_is_placed_when_there_is_some() -> None:
+    async def work(server: ApiServer) -> None:
+        server.put(node(gpus=4))
+        server.put(pod("big", gpus=3, runs_for="5m"))
+        server.put(pod("next", gpus=2))
+        await server.clock.sleep(5)
+        [condition] = of(server, "next")["status"]["conditions"]
+        assert condition["reason"] == "Unschedulable"
+        assert condition["message"] == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+        await server.clock.sleep(310)
+        assert of(server, "next")["status"]["phase"] == "Running"
+
+    lived(work)
+
+
+def test_selectors_taints_cordons_and_gates_keep_pods_away() -> None:
+    async def work(server: ApiServer) -> dict[str, str]:
+        server.put(node("a-cordoned", unschedulable=True))
+        server.put(node("b-tainted", taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]))
+        labelled = node("c-labelled")
+        labelled["metadata"]["labels"] = {"zone": "x"}
+        server.put(labelled)
+        tolerant, choosy, gated = pod("tolerant"), pod("choosy"), pod("gated")
+        tolerant["spec"]["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
+        choosy["spec"]["nodeSelector"] = {"zone": "x"}
+        gated["spec"]["schedulingGates"] = [{"name": "headroom.dev/budget"}]
+        for each in (tolerant, choosy, gated, pod("plain")):
+            server.put(each)
+        await server.clock.sleep(5)
+        return {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in server.objects("Pod")}
+
+    placed = lived(work)
+    assert placed == {"tolerant": "b-tainted", "choosy": "c-labelled", "gated": "", "plain": "c-labelled"}
+
+
+def test_a_node_that_is_not_ready_gets_no_pods_until_it_is() -> None:
+    async def work(server: ApiServer) -> None:
+        off = node()
+        off["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+        server.put(off)
+        server.put(pod())
+        await server.clock.sleep(60)
+        assert "nodeName" not in of(server)["spec"]
+        server.put(off | {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+        await server.clock.sleep(5)
+        assert of(server)["status"]["phase"] == "Running"
+
+    lived(work)
+
+
+def test_a_deleted_pod_ends_after_its_grace_or_sooner() -> None:
+    async def work(server: ApiServer) -> list[int]:
+        server.put(node())
+        server.put(pod("slow"))
+        server.put(pod("quick", stops_in="3s"))
+        await server.clock.sleep(10)
+        gone = []
+        server.store.subscribe(lambda change: gone.append(server.clock.now() - START) if change.after is None else None)
+        for name in ("slow", "quick"):
+            server.do("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+        await server.clock.sleep(60)
+        return gone
+
+    assert lived(work) == [13_000, 20_000]
+
+
+def test_the_pods_of_a_node_that_is_gone_go_too() -> None:
+    async def work(server: ApiServer) -> None:
+        server.put(node())
+        server.put(pod())
+        await server.clock.sleep(5)
+        server.do("DELETE", "/api/v1/nodes/n1")
+        await server.clock.sleep(30)
+        assert of(server)["status"]["phase"] == "Running"
+        await server.clock.sleep(20)
+        assert server.objects("Pod") == []
+
+    lived(work)
+
+
+def test_a_job_makes_its_pods_and_completes() -> None:
+    async def work(server: ApiServer) -> dict[str, Any]:
+        server.put(node())
+        server.put(job(completions=5, parallelism=2))
+        await server.clock.sleep(30)
+        assert len(server.objects("Pod")) == 2
+        await server.clock.sleep(600)
+        found = server.object("Job", "default", "j")
+        assert found is not None
+        assert len(server.objects("Pod")) == 5
+        server.do("DELETE", "/apis/batch/v1/namespaces/default/jobs/j")
+        assert server.objects("Pod") == []
+        status: dict[str, Any] = found["status"]
+        return status
+
+    status = lived(work)
+    assert status["succeeded"] == 5
+    assert [each["type"] for each in status["conditions"] if each["status"] == "True"] == ["Complete"]
+
+
+def test_a_suspended_job_loses_its_pods_and_gets_them_back() -> None:
+    async def work(server: ApiServer) -> list[int]:
+        path = "/apis/batch/v1/namespaces/default/jobs/j"
+        server.put(node())
+        server.put(job(completions=2, parallelism=2))
+        await server.clock.sleep(10)
+        counts = [len(server.objects("Pod"))]
+        server.do("PATCH", path, {"spec": {"suspend": True}})
+        await server.clock.sleep(20)
+        counts.append(len(server.objects("Pod")))
+        server.do("PATCH", path, {"spec": {"suspend": False}})
+        await server.clock.sleep(10)
+        return [*counts, len(server.objects("Pod"))]
+
+    assert lived(work) == [2, 0, 2]
