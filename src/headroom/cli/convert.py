@@ -1,0 +1,278 @@
+"""`headroom convert`: manifests of the five systems that Headroom grew from, rewritten as its own.
+
+The kinds and fields are the same; what changes is the group, plain-text keys (they move into a Secret), annotations, and the
+machines that were environment variables or chart values (they become a PowerPool). The rest passes as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from headroom.cli import machines, manifests, output
+
+Json = Any
+
+OLD_GROUPS: Final = {
+    "budget.zxuhan.dev": "GPUWorkloadBudget",
+    "devops.jokerbai.com": "Spotpool",
+    "devops.jokerbai.com.jokerbai.com": "Spotpool",  # what the article's kubebuilder command really makes
+    "networking.vaclab.org": "Bandwidth",
+    "gpu.devplatforms.io": "LeftoverNodePool",
+}
+POOL: Final = "gpu-machines"
+_OLD_ANNOTATIONS: Final = {
+    "budget.zxuhan.dev/paused-at": "headroom.dev/paused-at",
+    "budget.zxuhan.dev/paused-by": "headroom.dev/paused-by",
+}
+# kubectl's copy of the last manifest would carry the plain-text keys along.
+_DROPPED_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
+_SET_BY_SERVER: Final = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+_PLACE_OF_KEYS: Final = "credentialsSecretRef"
+
+
+def convert(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Manifests, values or .env files; - is stdin.")],
+) -> None:
+    """Rewrite manifests of five older systems as Headroom's.
+
+    They are gwb-operator, Spotpool, k8s-gpu-autoprovision, vaclab-bandwidth-operator and Leftover. Prints YAML; what cannot be taken over is said on stderr. Keys in a Spotpool move into a Secret. The machines of
+    k8s-gpu-autoprovision are found in .env files, chart values and Deployments and become one PowerPool. Exit code 1 if
+    something in the result still needs an editor.
+
+    Example: headroom convert old/*.yaml nodes.env > new.yaml && headroom check new.yaml
+    """
+    import yaml
+
+    found = Conversion()
+    for source, text in manifests.read(files):
+        found.take(source, text)
+    documents = found.documents()
+    if documents:
+        print(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True, width=120), end="")
+    wrong = list(_problems(documents))
+    for complaint in [*found.warnings, *wrong]:
+        output.say(complaint)
+    if not documents:
+        output.say("nothing to convert was found")
+    if wrong or not documents:
+        sys.exit(output.PROBLEMS)
+
+
+class Conversion:
+    """What has been converted so far."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self._documents: list[Json] = []
+        self._machines: dict[str, dict[str, Json]] = {}
+
+    def take(self, source: str, text: bytes) -> None:
+        """Convert all that stands in one file."""
+        from headroom.sim import documents
+
+        words = text.decode("utf-8", "replace")
+        if machines.is_environment(words):
+            self._take_machines(source, machines.in_environment(machines.variables(words)))
+            return
+        for found in documents.objects(source, text):
+            self._take_document(source, found.value)
+
+    def documents(self) -> list[Json]:
+        """The result, the PowerPool last."""
+        if not self._machines:
+            return self._documents
+        return [*self._documents, _ours("PowerPool", {"name": POOL}, {"machines": list(self._machines.values())})]
+
+    def _take_document(self, source: str, document: dict[str, Json]) -> None:
+        candidates = list(_candidates(document))
+        if candidates:
+            self._take_machines(source, candidates)
+            if "kind" in document:
+                self._warn(
+                    source, f"{_named(document)} is the old controller: its machines are taken over, itself is not"
+                )
+            return
+        if "kind" not in document:
+            self._warn(source, "holds an object without a kind and without nodeGroups; it is left out")
+            return
+        self._documents += self._converted(source, document)
+
+    def _take_machines(self, source: str, candidates: list[machines.Candidate]) -> None:
+        if not candidates:
+            self._warn(source, "no variable ends in _GPU_COUNT, so no machine was found")
+        for candidate in candidates:
+            machine, why = machines.usable(candidate)
+            if machine is None:
+                self._warn(source, why)
+            elif self._machines.setdefault(machine["name"], machine) != machine:
+                self._warn(
+                    source, f"{candidate.label}: there is another machine {machine['name']}; this one is left out"
+                )
+
+    def _converted(self, source: str, document: dict[str, Json]) -> list[Json]:
+        from headroom.api.resources import GROUP
+
+        group, kind = str(document.get("apiVersion", "")).partition("/")[0], document["kind"]
+        document = _with_new_annotations(document)
+        if group == GROUP:
+            return _without_plain_keys(document) if kind == "Spotpool" else [document]
+        if OLD_GROUPS.get(group) != kind:
+            self._warn(source, f"{_named(document)} is of no kind that is converted; it is passed on as it is")
+            return [document]
+        metadata, spec = _kept_metadata(kind, _mapping(document, "metadata")), dict(_mapping(document, "spec"))
+        for change in _CHANGES[kind]:
+            self.warnings += [f"{source}: {_named(document)}: {said}" for said in change(metadata, spec)]
+        converted = _ours(kind, metadata, spec)
+        return _without_plain_keys(converted) if kind == "Spotpool" else [converted]
+
+    def _warn(self, source: str, text: str) -> None:
+        self.warnings.append(f"{source}: {text}")
+
+
+def _ours(kind: str, metadata: Json, spec: Json) -> dict[str, Json]:
+    from headroom.api.resources import API_VERSION
+
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _mapping(document: Json, key: str) -> dict[str, Json]:
+    value = document.get(key) if isinstance(document, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _named(document: dict[str, Json]) -> str:
+    metadata = _mapping(document, "metadata")
+    return "/".join(
+        str(part) for part in (document.get("kind"), metadata.get("namespace"), metadata.get("name")) if part
+    )
+
+
+def _problems(documents: list[Json]) -> Iterator[str]:
+    from headroom.api.kinds import problems
+    from headroom.api.resources import GROUP
+
+    for document in documents:
+        if str(document.get("apiVersion")).partition("/")[0] == GROUP:
+            for problem in problems(document):
+                yield f"{_named(document)}: {problem.field} {problem.message}"
+
+
+# --- what all kinds have ------------------------------------------------------------------------------------------------
+
+
+def _kept_metadata(kind: str, metadata: dict[str, Json]) -> dict[str, Json]:
+    """What a person wrote: what a server added belongs to the old object."""
+    from headroom.api.kinds import KINDS
+
+    kept = {key: value for key, value in metadata.items() if key not in _SET_BY_SERVER}
+    if not KINDS[kind].namespaced:
+        kept.pop("namespace", None)
+    finalizers = kept.pop("finalizers", None)
+    if isinstance(finalizers, list):
+        # Nobody would ever remove the finalizer of a controller that is gone.
+        foreign = [each for each in finalizers if str(each).partition("/")[0] not in OLD_GROUPS]
+        kept |= {"finalizers": foreign} if foreign else {}
+    return kept
+
+
+def _with_new_annotations(document: dict[str, Json]) -> dict[str, Json]:
+    metadata = _mapping(document, "metadata")
+    annotations = _mapping(metadata, "annotations")
+    if not any(key in _OLD_ANNOTATIONS for key in annotations) and not _is_old(document):
+        return document
+    renamed = {
+        _OLD_ANNOTATIONS.get(key, key): value for key, value in annotations.items() if key not in _DROPPED_ANNOTATIONS
+    }
+    kept = {key: value for key, value in metadata.items() if key != "annotations"}
+    return document | {"metadata": kept | ({"annotations": renamed} if renamed else {})}
+
+
+def _is_old(document: dict[str, Json]) -> bool:
+    return str(document.get("apiVersion", "")).partition("/")[0] in OLD_GROUPS
+
+
+# --- kind by kind ---------------------------------------------------------------------------------------------------------
+
+
+def _without_plain_keys(pool: dict[str, Json]) -> list[Json]:
+    """A Spotpool, after the Secret that its keys moved into if it had any."""
+    spec, metadata = dict(_mapping(pool, "spec")), _mapping(pool, "metadata")
+    keys = {key: spec.pop(key) for key in ("secretId", "secretKey") if key in spec}
+    if not any(keys.values()):
+        return [pool | {"spec": spec}] if keys else [pool]
+    name = f"{metadata.get('name', 'spotpool')}-credentials"
+    place = {"name": name} | {key: metadata[key] for key in ("namespace",) if key in metadata}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": place,
+        "type": "Opaque",
+        "stringData": {key: str(value) for key, value in keys.items() if value},
+    }
+    return [secret, pool | {"spec": {_PLACE_OF_KEYS: {"name": name}} | spec}]
+
+
+def _drop_gateway(_: Json, spec: dict[str, Json]) -> Iterator[str]:
+    if spec.pop("kongGatewayIP", None) is not None:
+        yield "spec.kongGatewayIP has no meaning here and is left out"
+
+
+def _rename_reservations(_: Json, spec: dict[str, Json]) -> Iterator[str]:
+    reservations = spec.pop("reservations", None)
+    if isinstance(reservations, list):
+        requests = spec.get("requests")
+        known = list(requests) if isinstance(requests, list) else []
+        uids = {each.get("podUid") for each in known if isinstance(each, dict)}
+        spec["requests"] = known + [
+            each for each in reservations if not isinstance(each, dict) or each.get("podUid") not in uids
+        ]
+        if reservations:
+            yield "spec.reservations is named spec.requests now"
+
+
+def _same_node_name(metadata: dict[str, Json], spec: dict[str, Json]) -> Iterator[str]:
+    node, name = spec.get("node"), metadata.get("name")
+    if node != name and str(node).lower() == str(name).lower():
+        spec["node"] = name
+        yield "spec.node is written as the object's name now"
+
+
+def _drop_zeros(_: Json, spec: dict[str, Json]) -> Iterator[str]:
+    """There, as in Go, zero and nothing meant the same: take the default."""
+    yield from ()
+    for key in [key for key, value in spec.items() if value in ("", 0, None) and value is not False]:
+        if key != "minSpotScore":
+            del spec[key]
+
+
+_CHANGES: Final = {
+    "GPUWorkloadBudget": (),
+    "Spotpool": (_drop_gateway,),
+    "Bandwidth": (_rename_reservations, _same_node_name),
+    "LeftoverNodePool": (_drop_zeros,),
+}
+
+
+# --- machines ---------------------------------------------------------------------------------------------------------------
+
+
+def _candidates(document: dict[str, Json]) -> Iterator[machines.Candidate]:
+    """The machines that chart values, a mapping of variables, or the environment of an object's containers describe."""
+    if "kind" not in document:
+        groups = document.get("nodeGroups")
+        if isinstance(groups, list):
+            yield from machines.in_node_groups(groups)
+        yield from machines.in_environment(document)
+        return
+    template = _mapping(_mapping(document, "spec"), "template") or document
+    containers = _mapping(template, "spec").get("containers")
+    for container in containers if isinstance(containers, list) else ():
+        listed = container.get("env") if isinstance(container, dict) else None
+        if isinstance(listed, list):
+            pairs = [each for each in listed if isinstance(each, dict)]
+            yield from machines.in_environment({str(each.get("name")): each.get("value") for each in pairs})

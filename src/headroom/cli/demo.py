@@ -1,0 +1,34 @@
+"""`headroom demo`: the production operator on a simulated cluster, with the dashboard. Nothing else is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    speed: Annotated[float, typer.Option(min=0.1, max=600, help="Simulated seconds for each real one.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Another seed, another course of events.")] = 1,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="The dashboard's port; the next free one if taken.")
+    ] = 8080,
+    scenario: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Play this scenario instead of the built-in fleet.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option("--for", min=0, metavar="SECONDS", help="End after so long.")] = None,
+) -> None:
+    """Run Headroom on an embedded simulated cluster.
+
+    The loop, the client and the dashboard are those of `headroom run`; only the API server and the fleet are simulated. It
+    prints the dashboard's address, then a line now and then. Ctrl-C ends it.
+
+    Example: headroom demo --speed 120
+    """
+    import asyncio
+
+    from headroom.cli import demonstration
+
+    wishes = demonstration.Wishes(speed, seed, port, scenario, seconds)
+    raise typer.Exit(asyncio.run(demonstration.show(wishes)))

@@ -1,0 +1,110 @@
+"""A connection to a real cluster for the commands that need one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from headroom.model.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from headroom.adapters.kube.client import Kube
+    from headroom.adapters.kube.config import ClientConfig
+    from headroom.adapters.kube.store import KubePort
+    from headroom.runtime.settings import Settings
+
+SYNC_SECONDS: Final = 120.0
+FIRST_ANSWER_SECONDS: Final = 10.0
+
+Result = TypeVar("Result")
+
+
+def with_cluster(settings: Settings, work: Callable[[Kube], Awaitable[Result]]) -> Result:
+    """Connect, make sure that somebody answers, do the work, disconnect."""
+
+    async def connected() -> Result:
+        async with connection(settings) as (kube, config):
+            await answers(kube, config)
+            return await work(kube)
+
+    return asyncio.run(connected())
+
+
+@asynccontextmanager
+async def connection(settings: Settings) -> AsyncIterator[tuple[Kube, ClientConfig]]:
+    """A client for the cluster of the settings; nothing is asked yet."""
+    import random
+
+    from headroom.adapters.kube.client import Kube
+    from headroom.adapters.kube.config import load
+    from headroom.adapters.kube.http import HttpTransport
+    from headroom.runtime.clock import RealClock
+
+    config = load(settings.kubeconfig, settings.context)
+    clock = RealClock()
+    kube = Kube(HttpTransport(config, clock), clock, random.Random())
+    try:
+        yield kube, config
+    finally:
+        await kube.close()
+
+
+async def answers(kube: Kube, config: ClientConfig) -> None:
+    """Raise, in a sentence that says what to do, unless an API server answers and knows us."""
+    from headroom.adapters.kube import errors
+
+    try:
+        async with asyncio.timeout(FIRST_ANSWER_SECONDS):
+            await kube.get("/version", timeout=FIRST_ANSWER_SECONDS)
+    except (Unavailable, TimeoutError) as error:
+        why = str(error) or f"asking {config.server}: no answer within {FIRST_ANSWER_SECONDS:g} s"
+        raise Unavailable(f"{why}; check that the server runs and that {config.source} has its address") from error
+    except errors.Forbidden:
+        return  # it knows us; what we may not do is asked for elsewhere
+    except errors.Unauthorized as error:
+        raise Refused(
+            f"asking {config.server}: it does not know these credentials; renew them in {config.source}"
+        ) from error
+
+
+@asynccontextmanager
+async def observed(kube: Kube, settings: Settings) -> AsyncIterator[KubePort]:
+    """A complete view of the cluster. Raises `Unavailable` with the reasons if there is none in time."""
+    import random
+
+    from headroom.adapters.kube.events import Events
+    from headroom.adapters.kube.store import KubePort
+
+    clock = kube.clock
+    port = KubePort(
+        kube,
+        Events(kube, clock),
+        clock=clock,
+        rng=random.Random(),
+        namespace=settings.namespace,
+        cluster=settings.cluster_id,
+    )
+    await port.start()
+    try:
+        await _complete(port)
+        yield port
+    finally:
+        await port.stop()
+
+
+async def _complete(port: KubePort) -> None:
+    waited = 0.0
+    while not await port.synced(1.0):
+        waited += 1.0
+        if waited >= SYNC_SECONDS:
+            why = "; ".join(port.problems()) or "no reason is known"
+            raise Unavailable(f"reading the cluster took more than {SYNC_SECONDS:g} s: {why}")
+
+
+def settings_of(kubeconfig: str | None, context: str | None, namespace: str | None = None) -> Settings:
+    """Settings from a command's few options and the environment."""
+    from headroom.runtime.settings import load
+
+    return load({"kubeconfig": kubeconfig, "context": context, "namespace": namespace})

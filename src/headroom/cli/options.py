@@ -1,0 +1,28 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Form(StrEnum):
+    """How a result is printed."""
+
+    table = "table"
+    json = "json"
+
+
+Files = Annotated[list[Path], typer.Option("--file", "-f", metavar="FILE", help="Manifests, repeatable; - is stdin.")]
+Output = Annotated[Form, typer.Option("--output", "-o", help="A table for people, or json.")]
+Now = Annotated[
+    str, typer.Option("--now", metavar="TIME", help="The moment to decide for, such as 2026-01-31T12:00:00Z.")
+]
+Kubeconfig = Annotated[str | None, typer.Option(metavar="PATH", help="The kubeconfig; else as kubectl finds it.")]
+Context = Annotated[str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig.")]
+Namespace = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The operator's namespace, headroom-system if not set.")
+]

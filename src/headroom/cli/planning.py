@@ -1,0 +1,72 @@
+"""One tick over a whole world, and how it is printed: what `plan`, `replay`, `explain` and `run --dry-run` have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headroom.cli import output
+from headroom.cli.options import Form
+
+if TYPE_CHECKING:
+    from headroom.model.decisions import Decision, Ref
+    from headroom.model.world import World
+
+Problems = list[tuple[dict[str, str], str, str]]
+"""Which object (kind, namespace, name), which field, what about it."""
+
+
+def decisions(world: World) -> list[Decision]:
+    """What every plan says of every valid resource."""
+    from headroom.core import PLANS
+    from headroom.model.world import EVERYTHING
+
+    asked = [decision for plan in PLANS for decision in plan.decide(world, EVERYTHING)]
+    return [each for each in asked if not world.resources[each.resource].problems]
+
+
+def planned(world: World, problems: Problems | None = None) -> dict[str, Any]:
+    """The result of one tick, as `plan -o json` prints it; the problems are those of the world's resources if none are given."""
+    from headroom.model import times
+
+    if problems is None:
+        problems = [
+            (_named(ref), problem.field, problem.message)
+            for ref in sorted(world.resources)
+            for problem in world.resources[ref].problems
+        ]
+    return {
+        "now": times.text(world.now),
+        "problems": [{"resource": what, "field": field, "message": why} for what, field, why in problems],
+        "decisions": [decision.wire() for decision in decisions(world)],
+    }
+
+
+def show(result: dict[str, Any], form: Form) -> None:
+    """Print the result."""
+    if form is Form.json:
+        output.as_json(result)
+        return
+    for each in result["problems"]:
+        output.line(f"{_spoken(each['resource'])}: {each['field']} {each['message']}")
+    if result["decisions"]:
+        output.as_table(("RESOURCE", "REASON", "ACTIONS", "MESSAGE"), [_row(each) for each in result["decisions"]])
+    elif not result["problems"]:
+        output.line("There is no resource of Headroom to decide on.")
+
+
+def exit_code(result: dict[str, Any]) -> int:
+    """1 if something in the input is wrong."""
+    return output.PROBLEMS if result["problems"] else output.OK
+
+
+def _row(decision: dict[str, Any]) -> tuple[str, ...]:
+    actions = [str(action["type"]) for action in decision["actions"]]
+    return _spoken(decision["resource"]), decision["reason"], ", ".join(actions) or "none", decision["message"]
+
+
+def _named(ref: Ref) -> dict[str, str]:
+    return {"kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
+
+
+def _spoken(resource: dict[str, str]) -> str:
+    return "/".join(part for part in resource.values() if part)

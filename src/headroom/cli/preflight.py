@@ -1,0 +1,112 @@
+"""What must be true before the operator starts: somebody answers, our kinds are there, and we have the rights that we need.
+
+Each thing that is missing is one sentence that says what to do, here and not later in a log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from headroom.cli import live
+from headroom.model.errors import Misconfigured, Refused
+
+if TYPE_CHECKING:
+    from headroom.adapters.kube.client import Kube
+    from headroom.adapters.kube.config import ClientConfig
+    from headroom.adapters.kube.reviews import Need
+    from headroom.runtime.settings import Settings
+
+CRD_REMEDY: Final = "run `kubectl apply -f deploy/crds`, or `headroom crds | kubectl apply -f -`"
+
+
+class _Kind(Struct):
+    name: str = ""
+
+
+class _Kinds(Struct):
+    resources: list[_Kind] = []
+
+
+async def check(kube: Kube, config: ClientConfig, settings: Settings) -> None:
+    """Raise for the first thing that is missing."""
+    await live.answers(kube, config)
+    await _kinds(kube)
+    await _rights(kube, settings)
+    if not settings.dry_run:
+        await _namespace(kube, settings.namespace)
+
+
+async def _kinds(kube: Kube) -> None:
+    import msgspec
+
+    from headroom.adapters.kube import errors
+    from headroom.api.kinds import KINDS
+    from headroom.api.resources import GROUP, VERSION
+
+    try:
+        body = await kube.get(f"/apis/{GROUP}/{VERSION}")
+        served = {each.name for each in msgspec.json.decode(body, type=_Kinds).resources}
+    except errors.NotFound:
+        served = set()
+    missing = [f"{kind.plural}.{GROUP}" for kind in KINDS.values() if kind.plural not in served]
+    if missing:
+        raise Misconfigured(f"looking for Headroom's kinds: the cluster lacks {', '.join(missing)}; {CRD_REMEDY}")
+
+
+async def _rights(kube: Kube, settings: Settings) -> None:
+    from headroom.adapters.kube.reviews import lacking
+
+    missing = await lacking(kube, needs(settings))
+    if missing:
+        raise Refused(
+            f"asking for our rights: we may not {_spoken(missing)}; grant that to this user with a ClusterRole"
+        )
+
+
+def _spoken(missing: list[Need]) -> str:
+    """Each resource once, with all verbs that are missing for it."""
+    verbs: dict[str, list[str]] = {}
+    for need in missing:
+        verbs.setdefault(need.target, []).append(need.verb)
+    return "; ".join(f"{' or '.join(found)} {target}" for target, found in verbs.items())
+
+
+def needs(settings: Settings) -> list[Need]:
+    """Every right that the operator uses; a dry run needs to read only."""
+    from headroom.adapters.kube.reviews import Need
+    from headroom.api.kinds import KINDS
+    from headroom.api.resources import GROUP
+
+    plurals = [kind.plural for kind in KINDS.values()]
+    own = settings.namespace
+    found = [Need(verb, resource) for resource in ("pods", "nodes") for verb in ("list", "watch")]
+    found += [Need(verb, plural, GROUP) for plural in plurals for verb in ("list", "watch")]
+    found += [Need(verb, "configmaps", namespace=own) for verb in ("list", "watch")]
+    if not settings.cluster_id:
+        found.append(Need("get", "namespaces"))
+    if settings.dry_run:
+        return found
+    found += [Need("patch", f"{plural}/status", GROUP) for plural in plurals]
+    found += [Need(verb, "events") for verb in ("get", "create", "patch")]
+    if settings.elect_leader:
+        found += [Need(verb, "leases", "coordination.k8s.io", own) for verb in ("get", "create", "update")]
+    if settings.metrics_address and not settings.metrics_plain:
+        found.append(Need("create", "tokenreviews", "authentication.k8s.io"))
+        found.append(Need("create", "subjectaccessreviews", "authorization.k8s.io"))
+    return found
+
+
+async def _namespace(kube: Kube, name: str) -> None:
+    from headroom.adapters.kube import errors, paths
+
+    try:
+        await kube.get(paths.namespace(name))
+    except errors.NotFound as error:
+        raise Misconfigured(
+            f"looking for the operator's namespace: there is no {name}; "
+            f"run `kubectl create namespace {name}` or give --namespace"
+        ) from error
+    except errors.Forbidden:
+        return  # we may not look; the lease will tell

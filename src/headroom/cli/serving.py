@@ -1,0 +1,192 @@
+"""The operator as a process: everything wired together, started, and taken down in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import random
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.config import ClientConfig
+from headroom.adapters.kube.events import Events
+from headroom.adapters.kube.http import HttpTransport
+from headroom.adapters.kube.leases import KubeLeases
+from headroom.adapters.kube.reviews import Reviews
+from headroom.adapters.kube.store import KubePort
+from headroom.cli import live, output, planning, preflight
+from headroom.cli.options import Form
+from headroom.core import PLANS
+from headroom.model.plans import Plan
+from headroom.model.ports import Leases
+from headroom.runtime import logs
+from headroom.runtime.clock import RealClock
+from headroom.runtime.leader import Always
+from headroom.runtime.leader_thread import LeaderThread
+from headroom.runtime.operator import Operator
+from headroom.runtime.settings import Settings
+from headroom.runtime.surroundings import Surroundings
+from headroom.web import certificate
+from headroom.web.server import Servers, health_app, main_app
+from headroom.web.view import Showing, View
+
+SHUTDOWN_SECONDS: Final = 18.0
+"""Kubernetes gives 30 by default; whoever is not done by then is killed."""
+WATCH_SECONDS: Final = 1.0
+NEWS_SECONDS: Final = 10.0
+"""How long a first view may take before the log says what it waits for."""
+
+
+async def dry_run(settings: Settings, form: Form, *, watch: bool) -> int:
+    """Read the cluster, print what would be done, and write nothing."""
+    async with live.connection(settings) as (kube, config):
+        await preflight.check(kube, config, settings)
+        async with live.observed(kube, settings) as port:
+            result = planning.planned(port.world(kube.clock.now()))
+            planning.show(result, form)
+            ends = _told_to_end() if watch else None
+            while ends is not None and not await _set_within(ends, WATCH_SECONDS):
+                before, result = result, planning.planned(port.world(kube.clock.now()))
+                if before | {"now": ""} != result | {"now": ""}:
+                    planning.show(result, form)
+    return planning.exit_code(result)
+
+
+def _told_to_end() -> asyncio.Event:
+    """Set by SIGTERM and Ctrl-C."""
+    ends = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ends.set)
+    return ends
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
+
+
+async def serve(settings: Settings, plans: Sequence[Plan] = PLANS) -> int:
+    """Run the operator until it is told to stop."""
+    around = Surroundings(clock=RealClock(), log=logs.make(settings.log_level, settings.log_format))
+    around.log.info("starting", **settings.shown())
+    async with live.connection(settings) as (kube, config):
+        await preflight.check(kube, config, settings)
+        process = Process(settings, around, kube, config, plans)
+        return await process.run()
+
+
+class Process:
+    """One operator with its lease, its view and its servers."""
+
+    def __init__(
+        self, settings: Settings, around: Surroundings, kube: Kube, config: ClientConfig, plans: Sequence[Plan]
+    ) -> None:
+        self._settings, self._around, self._config = settings, around, config
+        self._kube = kube
+        self._ends = _told_to_end()
+        self._failure: BaseException | None = None
+        self._servers = Servers()
+        self._port = KubePort(
+            kube,
+            Events(kube, around.clock),
+            clock=around.clock,
+            rng=around.rng,
+            namespace=settings.namespace,
+            cluster=settings.cluster_id,
+        )
+        self._leader = self._candidate() if settings.elect_leader else None
+        self._operator = Operator(self._port, self._leader or Always(), settings, around, plans)
+
+    async def run(self) -> int:
+        """Start everything, wait for a signal or a failure, stop everything."""
+        await self._listen()
+        if self._leader:
+            self._leader.start()
+        await self._port.start()
+        tasks = [asyncio.create_task(each) for each in (self._operator.run(), self._settle(), self._follow_leader())]
+        tasks[0].add_done_callback(self._ended)
+        await self._ends.wait()
+        self._around.log.info("stopping")
+        try:
+            async with asyncio.timeout(SHUTDOWN_SECONDS):
+                await self._stop(tasks)
+        except TimeoutError:
+            self._around.log.warning("not everything came to its end in time", seconds=SHUTDOWN_SECONDS)
+        if self._failure is not None:
+            self._around.log.error("ended by a mistake in Headroom", error=repr(self._failure))
+            return output.COULD_NOT_RUN
+        self._around.log.info("stopped")
+        return output.OK
+
+    async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
+        # The writer first: an effect that has begun ends under our lease, and only then is it given back.
+        await self._operator.stop()
+        if self._leader:
+            await self._leader.stop()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._servers.close()
+        await self._port.stop()
+
+    async def _settle(self) -> None:
+        """Once the first view is complete, keep what will live for long out of the cyclic collector's way."""
+        while not await self._port.synced(NEWS_SECONDS):
+            self._around.log.warning("the view is not complete yet", why=self._port.problems())
+        gc.collect()
+        gc.freeze()
+        world = self._port.world(self._around.clock.now())
+        self._around.log.info("the view is complete", pods=len(world.pods), nodes=len(world.nodes))
+
+    async def _follow_leader(self) -> None:
+        """Say in the log when we begin or cease to lead, and why the lease cannot be had."""
+        led, problem = False, ""
+        while self._leader is not None:
+            if self._leader.may_act() != led:
+                led = not led
+                self._around.log.info("leading" if led else "not leading any more", identity=self._settings.identity)
+            if self._leader.problem != problem:
+                problem = self._leader.problem
+                if problem:
+                    self._around.log.warning("the lease cannot be held", why=problem)
+            await self._around.clock.sleep(1.0)
+
+    async def _listen(self) -> None:
+        settings, around = self._settings, self._around
+        view = View(port=self._port, loop=self._operator.loop, gate=self._leader or Always(), clock=around.clock)
+        if settings.health_address:
+            await self._servers.listen(health_app(view), settings.health_address, "health_address")
+        if not settings.metrics_address:
+            return
+        showing = Showing(view=view, metrics=around.metrics)
+        if settings.metrics_plain:
+            await self._servers.listen(main_app(showing, None), settings.metrics_address, "metrics_address")
+            return
+        names = ("headroom", f"headroom.{settings.namespace}.svc")
+        tls = certificate.context(settings.metrics_certificate, settings.metrics_key, names)
+        app = main_app(showing, Reviews(self._kube, around.clock))
+        await self._servers.listen(app, settings.metrics_address, "metrics_address", tls)
+
+    def _candidate(self) -> LeaderThread:
+        loop = asyncio.get_running_loop()
+
+        def connect() -> tuple[Leases, Callable[[], Awaitable[None]]]:
+            kube = Kube(HttpTransport(self._config, self._around.clock), self._around.clock, random.Random())
+            return KubeLeases(kube, self._settings.namespace, self._settings.lease_name), kube.close
+
+        def failed(error: BaseException) -> None:
+            loop.call_soon_threadsafe(self._fail, error)
+
+        return LeaderThread(connect, self._around.clock, self._settings.identity, failed)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not self._ends.is_set():
+            self._fail(task.exception() if not task.cancelled() else None)
+
+    def _fail(self, error: BaseException | None) -> None:
+        self._failure = error or RuntimeError("the loop ended by itself")
+        self._ends.set()

@@ -1,0 +1,48 @@
+"""`headroom snapshot`: the world as the operator sees it, in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headroom.cli.options import Context, Kubeconfig, Namespace
+
+if TYPE_CHECKING:
+    from headroom.adapters.kube.client import Kube
+
+
+def snapshot(
+    file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; else stdout.")] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = None,
+) -> None:
+    """Save all that Headroom knows of a cluster as JSON.
+
+    `headroom replay` decides on it later. It holds no Secrets.
+
+    Example: headroom snapshot -o world.json && headroom replay world.json
+    """
+    import sys
+
+    from headroom.cli import live, output
+    from headroom.model.errors import Misconfigured
+    from headroom.model.world import save
+
+    settings = live.settings_of(kubeconfig, context, namespace)
+
+    async def work(kube: Kube) -> bytes:
+        async with live.observed(kube, settings) as port:
+            return save(port.world(kube.clock.now()))
+
+    saved = live.with_cluster(settings, work) + b"\n"
+    if file is None:
+        sys.stdout.buffer.write(saved)
+        return
+    try:
+        file.write_bytes(saved)
+    except OSError as error:
+        raise Misconfigured(f"writing {file}: {error.strerror or error}; give another file") from error
+    output.say(f"wrote {len(saved)} bytes to {file}")

@@ -1,0 +1,39 @@
+"""`headroom stop`: the cluster-wide kill switch, thrown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headroom.cli import kill_switch
+from headroom.cli.options import Context, Kubeconfig, Namespace
+
+if TYPE_CHECKING:
+    from headroom.adapters.kube.client import Kube
+
+
+def stop(
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept beside the switch.")] = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = None,
+) -> None:
+    """End all effects in the whole cluster within a tick.
+
+    Observing goes on. It sets the key `stop` of the ConfigMap `headroom`, so it also works while no operator runs. Undo: headroom resume.
+
+    Example: headroom stop --reason "power maintenance in hall 2"
+    """
+    from headroom.cli import live, output
+
+    settings = live.settings_of(kubeconfig, context, namespace)
+
+    async def work(kube: Kube) -> None:
+        await kill_switch.throw(kube, settings.namespace, reason)
+
+    live.with_cluster(settings, work)
+    output.line(
+        f'Stopped: ConfigMap {settings.namespace}/{kill_switch.NAME} has stop: "true" now; '
+        "`headroom resume` lets effects happen again."
+    )

@@ -1,0 +1,156 @@
+"""`headroom uninstall`: take back what Headroom left in a cluster, so that nothing is stuck when it is gone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+
+from headroom.cli import kill_switch
+from headroom.cli.options import Context, Kubeconfig, Namespace
+from headroom.model.errors import Misconfigured, Refused
+
+if TYPE_CHECKING:
+    from headroom.adapters.kube.client import Kube
+    from headroom.runtime.settings import Settings
+
+TRIES: Final = 5
+
+
+class Leftover(NamedTuple):
+    """One thing to remove."""
+
+    what: str
+    path: str
+    finalizers_only: bool = False
+
+
+def uninstall(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    crds: Annotated[
+        bool, typer.Option("--crds", help="Remove the kinds too, and with them all their resources.")
+    ] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = None,
+) -> None:
+    """Remove what Headroom left in a cluster.
+
+    These are its finalizers, its ConfigMap and its Lease; with --crds also its kinds. Remove the operator's Deployment first, or it puts things back. May be repeated.
+
+    Example: headroom uninstall --crds
+    """
+    from headroom.cli import live, output
+
+    settings = live.settings_of(kubeconfig, context, namespace)
+
+    async def find(kube: Kube) -> list[Leftover]:
+        return [each async for each in leftovers(kube, settings, crds=crds)]
+
+    found = live.with_cluster(settings, find)
+    if not found:
+        output.line("There is nothing to remove.")
+        return
+    for each in found:
+        output.line(f"{'would remove' if not yes else 'removing'} {each.what}")
+    _confirm(yes)
+
+    async def work(kube: Kube) -> None:
+        for each in found:
+            await _remove(kube, each)
+
+    live.with_cluster(settings, work)
+    output.line(f"Removed {len(found)} things.")
+
+
+def _confirm(yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Misconfigured("asking whether to go on: there is no terminal; give --yes")
+    typer.confirm("Remove all of this?", abort=True)
+
+
+async def leftovers(kube: Kube, settings: Settings, *, crds: bool) -> AsyncIterator[Leftover]:
+    """What there is to remove, in the order in which it is removed."""
+    from headroom.adapters.kube import decode, errors, paths
+    from headroom.adapters.kube.parse import OURS
+    from headroom.api.kinds import KINDS
+    from headroom.api.resources import GROUP
+
+    async for pod in _listed(kube, paths.pods(), decode.pods()):
+        if pod.finalizers:
+            yield Leftover(
+                f"our finalizer from pod {pod.key}", paths.pod(pod.namespace, pod.name), finalizers_only=True
+            )
+    for kind in KINDS:
+        async for each in _listed(kube, paths.collection(kind), decode.resources(kind)):
+            if any(name.startswith(OURS) for name in each.finalizers):
+                path = paths.resource(kind, each.namespace, each.name)
+                named = "/".join(part for part in (kind, each.namespace, each.name) if part)
+                yield Leftover(f"our finalizer from {named}", path, finalizers_only=True)
+    single = [
+        Leftover(
+            f"ConfigMap {settings.namespace}/{kill_switch.NAME}", paths.configmap(settings.namespace, kill_switch.NAME)
+        ),
+        Leftover(
+            f"Lease {settings.namespace}/{settings.lease_name}", paths.lease(settings.namespace, settings.lease_name)
+        ),
+    ]
+    if crds:
+        group, plural = "apiextensions.k8s.io", "customresourcedefinitions"
+        names = [f"{kind.plural}.{GROUP}" for kind in KINDS.values()]
+        single += [
+            Leftover(f"kind {name} and all its resources", paths.of(group, "v1", plural, name=name)) for name in names
+        ]
+    for thing in single:
+        try:
+            await kube.get(thing.path)
+        except errors.NotFound:
+            continue
+        yield thing
+
+
+async def _listed(kube: Kube, path: str, decoder: Any) -> AsyncIterator[Any]:
+    """Every object of a kind; none if the kind is not there."""
+    from headroom.adapters.kube import errors
+
+    try:
+        async for body in kube.pages(path):
+            for fact in decoder.page(body).items:
+                yield fact
+    except errors.NotFound:
+        return
+
+
+async def _remove(kube: Kube, thing: Leftover) -> None:
+    from headroom.adapters.kube import errors
+
+    try:
+        if thing.finalizers_only:
+            await _remove_finalizers(kube, thing.path)
+        else:
+            await kube.delete(thing.path)
+    except errors.NotFound:
+        return  # somebody else was quicker
+
+
+async def _remove_finalizers(kube: Kube, path: str) -> None:
+    """Ours go, all others stay, whoever else changes the object at the same moment."""
+    from headroom.adapters.kube import errors, raw
+    from headroom.adapters.kube.parse import OURS
+
+    for _ in range(TRIES):
+        meta = raw.read(await kube.get(path), raw.Object).metadata or raw.ObjectMeta()
+        kept = [each for each in meta.finalizers or () if not each.startswith(OURS)]
+        if len(kept) == len(meta.finalizers or ()):
+            return
+        change = {"uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": kept}
+        try:
+            await kube.merge_patch(path, {"metadata": change})
+            return
+        except errors.Conflict:
+            continue
+    raise Refused(f"removing the finalizer at {path}: it changes all the time; try again")

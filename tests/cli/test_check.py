@@ -1,0 +1,128 @@
+"""`headroom check` names every wrong field with its line, and no input makes it hang or crash."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli import samples
+from tests.cli.conftest import Headroom
+
+WRONG = """\
+# a comment
+apiVersion: headroom.dev/v1alpha1
+kind: GPUWorkloadBudget
+metadata:
+  name: team-a
+  namespace: lab
+spec:
+  selector:
+    matchLabels:
+      example.com/team: "not a label value"
+  quota:
+    gpuHours: "-5"
+    windowHours: 0
+  enforcement:
+    action: Shout
+  colour: red
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: passed-over}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: headroom.dev/v1alpha1
+  kind: PowerPool
+  metadata: {name: rack}
+  spec:
+    machines:
+    - name: a
+      gpuCount: 1
+      scaleUpEndpoint: http://a/up
+      scaleDownEndpoint: ftp://a/down
+"""
+
+
+def test_every_wrong_field_at_once_with_its_line(headroom: Headroom, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(WRONG)
+    done = headroom("check", file)
+    assert done.code == 1
+    places = [line.removeprefix(f"{file}:").split(" must")[0].split(" is")[0] for line in done.out.splitlines()]
+    assert places == [
+        "10: GPUWorkloadBudget/lab/team-a: spec.selector.matchLabels.example.com/team",
+        "12: GPUWorkloadBudget/lab/team-a: spec.quota.gpuHours",
+        "13: GPUWorkloadBudget/lab/team-a: spec.quota.windowHours",
+        "15: GPUWorkloadBudget/lab/team-a: spec.enforcement.action",
+        "16: GPUWorkloadBudget/lab/team-a: spec.colour",
+        "33: PowerPool/rack: spec.machines[0].scaleDownEndpoint",
+    ]
+    assert done.err == "6 problems in 2 resources\n"
+
+
+def test_a_missing_field_has_the_line_of_what_should_hold_it(headroom: Headroom, tmp_path: Path) -> None:
+    file = tmp_path / "short.yaml"
+    file.write_text("apiVersion: headroom.dev/v1alpha1\nkind: Spotpool\nmetadata: {name: a}\nspec:\n  region: r\n")
+    done = headroom("check", file)
+    assert [line.split(": ", 1)[0] for line in done.out.splitlines()] == [f"{file}:4", f"{file}:4"]
+
+
+def test_right_ones_pass_and_old_ones_are_sent_to_convert(headroom: Headroom) -> None:
+    ours = samples.BUDGET.replace("budget.zxuhan.dev", "headroom.dev")
+    assert headroom("check", "-", stdin=ours.encode()).out == "1 resource, no problems\n"
+    done = headroom("check", "-", stdin=samples.BUDGET.encode())
+    assert done.code == 1
+    assert "standard input:1: GPUWorkloadBudget/default/team-a: apiVersion must be headroom.dev/v1alpha1" in done.out
+    assert "`headroom convert` changes it" in done.out
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 10)}]\n" for n in range(12)
+)
+NOISE = {
+    "bytes": os.urandom(2**20),
+    "letters": b"a" * 2**20,
+    "brackets": b"[" * 2**20,
+    "braces": b"{" * 2**20,
+    "dashes": b"- " * 2**19,
+    "questions": b"? " * 2**19,
+    "keys": b"a: " * 2**18,
+    "anchors": b"&a " * 2**18,
+    "list": b"- a\n" * 2**18,
+    "controls": b"a: \x1b[31m\x07" * 2**16,
+    "bomb": BOMB.encode(),
+}
+
+
+@pytest.mark.parametrize("command", [["check"], ["plan", "-f"], ["convert"]], ids=lambda command: str(command[0]))
+@pytest.mark.parametrize("noise", NOISE)
+def test_a_megabyte_of_noise_is_one_sentence(headroom: Headroom, noise: str, command: list[str]) -> None:
+    began = time.monotonic()
+    done = headroom(*command, "-", stdin=NOISE[noise])
+    assert time.monotonic() - began < 10
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("headroom: reading standard input: ")
+    assert done.err.count("\n") == 1
+    assert len(done.err) < 400
+    assert done.err.removesuffix("\n").isprintable()
+
+
+def test_a_file_that_is_not_there_is_one_sentence(headroom: Headroom, tmp_path: Path) -> None:
+    done = headroom("check", tmp_path / "none.yaml")
+    assert done.code == 2
+    assert (
+        done.err
+        == f"headroom: reading {tmp_path}/none.yaml: No such file or directory; check the path and its rights\n"
+    )
+
+
+def test_noise_cannot_crash_the_process() -> None:
+    """libyaml's composer would overflow the stack, which no exception handler sees: so in a process of its own."""
+    command = [sys.executable, "-m", "headroom", "check", "-"]
+    done = subprocess.run(command, input=NOISE["brackets"], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")

@@ -1,0 +1,197 @@
+"""`headroom convert` takes over every sample of the five older systems, and loses nothing silently."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headroom.api.kinds import problems
+from tests.cli import samples
+from tests.cli.conftest import Done, Headroom
+
+
+def converted(done: Done) -> list[Any]:
+    return list(yaml.safe_load_all(done.out))
+
+
+@pytest.mark.parametrize("kind", samples.ALL)
+def test_each_sample_becomes_a_valid_resource_with_a_plan(headroom: Headroom, tmp_path: Path, kind: str) -> None:
+    done = headroom("convert", "-", stdin=samples.ALL[kind].encode())
+    assert (done.code, done.err) == (0, "")
+    [ours] = [each for each in converted(done) if each["kind"] == kind]
+    assert problems(ours) == []
+    planned = headroom("plan", "-f", "-", "-o", "json", stdin=done.out.encode())
+    assert planned.code == 0
+    result = json.loads(planned.out)
+    assert result["problems"] == []
+    assert [each["resource"]["kind"] for each in result["decisions"]] == [kind]
+    assert result["decisions"][0]["message"]
+
+
+def test_plain_keys_move_into_a_secret(headroom: Headroom) -> None:
+    secret, pool = converted(headroom("convert", "-", stdin=samples.SPOTPOOL.encode()))
+    assert secret == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "spotpool-sample-credentials"},
+        "type": "Opaque",
+        "stringData": {"secretId": "<your-secret-id>", "secretKey": "<your-secret-key>"},
+    }
+    assert pool["spec"]["credentialsSecretRef"] == {"name": "spotpool-sample-credentials"}
+    assert (
+        "secret" not in str({**pool["spec"], "credentialsSecretRef": None}).replace("credentialsSecretRef", "").lower()
+    )
+
+
+def test_keys_also_leave_a_pool_that_is_ours_already_and_what_kubectl_remembers(headroom: Headroom) -> None:
+    remembered = """\
+  namespace: lab
+  uid: 0b3c
+  resourceVersion: "7"
+  annotations:
+    kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"secretKey":"<your-secret-key>"}}'
+    note: kept
+"""
+    text = samples.SPOTPOOL.replace("spec:\n", f"{remembered}spec:\n", 1)
+    secret, pool = converted(headroom("convert", "-", stdin=text.encode()))
+    assert pool["metadata"] == {"name": "spotpool-sample", "namespace": "lab", "annotations": {"note": "kept"}}
+    assert secret["metadata"]["namespace"] == "lab"
+    ours = samples.SPOTPOOL.replace("devops.jokerbai.com/v1", "headroom.dev/v1alpha1")
+    assert [each["kind"] for each in converted(headroom("convert", "-", stdin=ours.encode()))] == ["Secret", "Spotpool"]
+
+
+MACHINES = [
+    {
+        "name": f"gpu-worker-{number}",
+        "gpuCount": count,
+        "scaleUpEndpoint": f"http://power-api/gpu-worker-{number}/start",
+        "scaleDownEndpoint": f"http://power-api/gpu-worker-{number}/stop",
+    }
+    for number, count in ((1, 4), (2, 8))
+]
+
+
+def as_deployment(environment: str) -> str:
+    pairs = [line.split("=", 1) for line in environment.splitlines() if "=" in line and not line.startswith("#")]
+    container = {"name": "main", "env": [{"name": name, "value": value} for name, value in pairs]}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    return json.dumps(
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "gpu-node-manager"}, "spec": spec}
+    )
+
+
+def as_mapping(environment: str) -> str:
+    return "\n".join(line.replace("=", ": ", 1) for line in environment.splitlines() if "=" in line)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        samples.ENVIRONMENT,
+        samples.ENVIRONMENT.replace("GPU_NODE", "export GPU_NODE"),
+        samples.ENVIRONMENT.replace("=gpu", '="gpu').replace("-1\n", '-1"\n').replace("-2\n", '-2"\n'),
+        samples.VALUES,
+        as_mapping(samples.ENVIRONMENT),
+        as_deployment(samples.ENVIRONMENT),
+    ],
+    ids=["env", "export", "quoted", "values", "mapping", "deployment"],
+)
+def test_every_form_of_machines_becomes_the_same_pool(headroom: Headroom, text: str) -> None:
+    done = headroom("convert", "-", stdin=text.encode())
+    assert done.code == 0
+    [pool] = converted(done)
+    assert pool["kind"] == "PowerPool"
+    assert pool["spec"] == {"machines": MACHINES}
+    assert problems(pool) == []
+
+
+def test_a_docker_line_is_understood(headroom: Headroom) -> None:
+    [pool] = converted(headroom("convert", "-", stdin=samples.DOCKER.encode()))
+    assert [each["scaleUpEndpoint"] for each in pool["spec"]["machines"]] == ["http://power-api/start"]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("GPU_NODE_2_NAME=gpu-worker-2", "GPU_NODE_2_*: GPU_NODE_2_NAME missing"),
+        ("GPU_NODE_2_GPU_COUNT=8", "GPU_NODE_2_*: GPU_NODE_2_GPU_COUNT missing"),
+        ("GPU_NODE_2_SCALE_UP_ENDPOINT=http://power-api/gpu-worker-2/start", "GPU_NODE_2_SCALE_UP_ENDPOINT missing"),
+    ],
+)
+def test_an_incomplete_machine_is_left_out_and_named(headroom: Headroom, line: str, says: str) -> None:
+    done = headroom("convert", "-", stdin=samples.ENVIRONMENT.replace(line, "").encode())
+    assert done.code == 0
+    assert says in done.err
+    assert [each["name"] for each in converted(done)[0]["spec"]["machines"]] == ["gpu-worker-1"]
+
+
+@pytest.mark.parametrize("value", ["many", "0", "-3", "4.5", "9" * 400])
+def test_a_machine_without_a_usable_count_is_left_out_and_named(headroom: Headroom, value: str) -> None:
+    text = samples.ENVIRONMENT.replace("GPU_NODE_2_GPU_COUNT=8", f"GPU_NODE_2_GPU_COUNT={value}")
+    done = headroom("convert", "-", stdin=text.encode())
+    assert "GPU_NODE_2_GPU_COUNT must be" in done.err
+    assert len(converted(done)[0]["spec"]["machines"]) == 1
+
+
+def test_what_is_ours_already_passes_unchanged_and_what_is_unknown_with_a_word(headroom: Headroom) -> None:
+    ours = samples.BUDGET.replace("budget.zxuhan.dev", "headroom.dev")
+    text = f"{ours}---\n{samples.NODE_CLASS}"
+    done = headroom("convert", "-", stdin=text.encode())
+    assert converted(done) == list(yaml.safe_load_all(text))
+    assert done.err.splitlines() == [
+        "standard input: EC2NodeClass/karpenter-quick-test is of no kind that is converted; it is passed on as it is"
+    ]
+
+
+def test_annotations_of_a_paused_pod_are_renamed(headroom: Headroom) -> None:
+    pod = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: train-0
+  annotations: {budget.zxuhan.dev/paused-at: 2026-04-20T10:00:00Z, budget.zxuhan.dev/paused-by: lab/team-a, x: "1"}
+"""
+    [moved] = converted(headroom("convert", "-", stdin=pod.encode()))
+    assert moved["metadata"]["annotations"] == {
+        "headroom.dev/paused-at": "2026-04-20T10:00:00Z",
+        "headroom.dev/paused-by": "lab/team-a",
+        "x": "1",
+    }
+
+
+def test_reservations_are_requests_now(headroom: Headroom) -> None:
+    entry = "[{podUid: u1, podName: a, bandwidth: {ulMbps: 5}}]"
+    text = samples.BANDWIDTH.replace("reservations: []", f"reservations: {entry}").replace(
+        "spec:\n", "spec:\n  node: Node-Name\n"
+    )
+    done = headroom("convert", "-", stdin=text.encode())
+    [bandwidth] = converted(done)
+    assert bandwidth["spec"]["requests"] == [{"podUid": "u1", "podName": "a", "bandwidth": {"ulMbps": 5}}]
+    assert bandwidth["spec"]["node"] == "node-name"
+    assert "reservations" not in bandwidth["spec"]
+    assert problems(bandwidth) == []
+
+
+def test_zeros_that_meant_the_default_are_dropped(headroom: Headroom) -> None:
+    text = samples.LEFTOVER.replace(
+        "minGPUs: 4", "minGPUs: 0\n  maxZones: 0\n  capacityType: ''\n  labels: {}"
+    ).replace("  capacityType: spot               # default\n", "")
+    done = headroom("convert", "-", stdin=text.encode())
+    assert done.code == 0
+    assert not {"minGPUs", "maxZones", "capacityType"} & set(converted(done)[0]["spec"])
+
+
+def test_what_stays_wrong_is_said(headroom: Headroom) -> None:
+    done = headroom("convert", "-", stdin=samples.SPOTPOOL.replace("minimum: 2", "minimum: 3").encode())
+    assert done.code == 1
+    assert "Spotpool/spotpool-sample: spec.maximum must be at least minimum" in done.err
+    assert len(converted(done)) == 2
+
+
+@pytest.mark.parametrize("text", ["", "A=1\n", "x: 1\n"])
+def test_nothing_to_convert_is_said(headroom: Headroom, text: str) -> None:
+    done = headroom("convert", "-", stdin=text.encode())
+    assert (done.code, done.out) == (1, "")
+    assert "nothing to convert was found" in done.err

@@ -1,0 +1,69 @@
+"""The command line as a whole: quick to start, helpful, and never a traceback for what a user can mend."""
+
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+import yaml
+
+from headroom.api.kinds import KINDS
+from headroom.cli.main import COMMANDS
+from headroom.runtime.settings import Settings
+from tests.cli.conftest import Headroom
+
+HEAVY = ("aiohttp", "asyncio", "cryptography", "jinja2", "numpy", "prometheus_client", "rich", "structlog", "yaml")
+
+
+def test_nothing_heavy_is_loaded_for_help() -> None:
+    code = f"import sys, headroom.cli.main; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "\n"
+
+
+@pytest.mark.parametrize("command", [command.__name__ for command in COMMANDS])
+def test_every_command_explains_itself_with_an_example(headroom: Headroom, command: str) -> None:
+    done = headroom(command, "--help")
+    assert done.code == 0
+    assert f"Example: headroom {command}" in " ".join(done.out.split())
+
+
+def test_help_says_what_the_exit_codes_mean(headroom: Headroom) -> None:
+    said = " ".join(headroom("--help").out.split())
+    assert "Exit codes: 0 all is well; 1 the input has problems" in said
+    assert all(f" {command.__name__} " in said for command in COMMANDS)
+
+
+def test_every_setting_is_a_flag_of_run(headroom: Headroom) -> None:
+    said = " ".join(headroom("run", "--help").out.split())
+    for name in Settings.__struct_fields__:
+        assert f"--{name.replace('_', '-')}" in said
+        assert f"HEADROOM_{name.upper()}" in said
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--log-level", "loud"), ("--writes-per-second", "0"), ("--write-burst", "many"), ("--no-such-flag",)],
+)
+def test_a_wrong_flag_ends_with_2_and_no_traceback(headroom: Headroom, flags: tuple[str, ...]) -> None:
+    done = headroom("run", "--kubeconfig", "none", *flags)
+    assert (done.code, done.out) == (2, "")
+    assert "Traceback" not in done.err
+
+
+def test_an_unknown_variable_is_one_sentence(headroom: Headroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADROOM_LOG_LEVLE", "debug")
+    done = headroom("run", "--kubeconfig", "none")
+    assert done.code == 2
+    assert done.err == (
+        "headroom: reading the settings: HEADROOM_LOG_LEVLE: no such setting; see `headroom run --help`\n"
+    )
+
+
+def test_crds_prints_every_kind(headroom: Headroom) -> None:
+    printed = list(yaml.safe_load_all(headroom("crds").out))
+    assert [each["spec"]["names"]["kind"] for each in printed] == list(KINDS)
+
+
+def test_version(headroom: Headroom) -> None:
+    assert headroom("version").out == f"headroom {metadata.version('headroom')} (headroom.dev/v1alpha1)\n"
