@@ -4,13 +4,12 @@ import asyncio
 import random
 import sys
 
-from headroom.adapters.kube.store import KubePort
-
 from bench.readers import cost
 from headroom.adapters.kube import config
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.http import HttpTransport
+from headroom.adapters.kube.store import KubePort
 from headroom.runtime.clock import RealClock
 from headroom.runtime.leader import Never
 from headroom.runtime.operator import Operator

@@ -30,7 +30,11 @@ def test_a_mistake_is_named_by_its_variable(environment: dict[str, str], named: 
 
 
 def test_variables_that_kubernetes_sets_are_not_ours() -> None:
-    service = {"HEADROOM_SERVICE_HOST": "10.0.0.7", "HEADROOM_PORT_8443_TCP": "tcp://10.0.0.7:8443", "HEADROOM_PORT": "x"}
+    service = {
+        "HEADROOM_SERVICE_HOST": "10.0.0.7",
+        "HEADROOM_PORT_8443_TCP": "tcp://10.0.0.7:8443",
+        "HEADROOM_PORT": "x",
+    }
 
     assert settings.load({}, service).namespace == "headroom-system"
 

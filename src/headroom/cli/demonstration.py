@@ -11,14 +11,14 @@ from typing import Any, Final, NamedTuple
 
 from headroom.adapters.kube.transport import Transport
 from headroom.cli import output
-from headroom.cli.embedded import EmbeddedOperator
 from headroom.model import times
 from headroom.model.ports import Clock
 from headroom.sim.clock import SimClock
 from headroom.sim.fleet import fleet
+from headroom.sim.operators import SimulatedProcess
 from headroom.sim.scenario import Scenario, Simulation
 from headroom.web.server import Servers, free_port, main_app
-from headroom.web.view import Showing
+from headroom.web.view import Showing, View
 
 HOURS: Final = 72
 """How much of the built-in fleet's life is written in advance; at the usual speed it lasts longer than an hour."""
@@ -68,14 +68,15 @@ class Stage:
         self._showing: Showing | None = None
         self._begun = asyncio.Event()
 
-    def _operator(self, transport: Transport, clock: Clock, rng: random.Random, identity: str) -> EmbeddedOperator:
+    def _operator(self, transport: Transport, clock: Clock, rng: random.Random, identity: str) -> SimulatedProcess:
         """A new operator process; the dashboard shows the newest."""
-        made = EmbeddedOperator(transport, clock, rng, identity)
+        made = SimulatedProcess(transport, clock, rng, identity)
+        view = View(port=made.port, loop=made.operator.loop, gate=made.leader, clock=clock, title="Headroom demo")
         if self._showing is None:
-            self._showing = Showing(view=made.view, metrics=made.metrics)
+            self._showing = Showing(view=view, metrics=made.around.metrics)
             self._begun.set()
         else:
-            self._showing.view, self._showing.metrics = made.view, made.metrics
+            self._showing.view, self._showing.metrics = view, made.around.metrics
         return made
 
     async def talk(self, wishes: Wishes) -> None:

@@ -51,7 +51,8 @@ class Watch:
         self.bookmarks = query.get("allowWatchBookmarks") in ("1", "true")
         seconds = float(query.get("timeoutSeconds") or 0) or LONGEST_SECONDS
         self._deadline = clock.monotonic() + seconds
-        self._next_bookmark = self._bookmark_after(clock.monotonic())
+        # A real server with nothing to say of a kind sends its first bookmark after two minutes.
+        self._next_bookmark = self._bookmark_after(clock.monotonic(), 2 * BOOKMARK_SECONDS)
         self._start(query)
 
     def _start(self, query: Mapping[str, str]) -> None:
@@ -87,10 +88,10 @@ class Watch:
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             )
 
-    def _bookmark_after(self, now: float) -> float:
+    def _bookmark_after(self, now: float, pause: float = BOOKMARK_SECONDS) -> float:
         """When the next bookmark is due: about every minute, and shortly before the end."""
         last = self._deadline - LAST_BOOKMARK_SECONDS
-        return min(now + BOOKMARK_SECONDS, last) if now < last else math.inf
+        return min(now + pause, last) if now < last else math.inf
 
     def _add(self, kind: str, raw: bytes, version: int) -> None:
         data = b'{"type":"' + kind.encode() + b'","object":' + raw + b"}"

@@ -19,6 +19,7 @@ REQUEST_SECONDS: Final = 5.0
 
 class _Metadata(Struct, rename="camel"):
     resource_version: str = ""
+    uid: str = ""
 
 
 class _Spec(Struct, rename="camel"):
@@ -63,7 +64,10 @@ class KubeLeases:
                 return self._understood(await self._kube.create(collection, body, timeout=self._timeout))
             # A replacement would drop the labels that others gave it.
             version, kept = self._last
-            body["metadata"] = {**(kept if version == before.version else metadata), "resourceVersion": before.version}
+            uid, _, number = before.version.partition("/")
+            # The uid too: without it the server would make a lease anew that somebody deleted.
+            own = {"uid": uid, "resourceVersion": number}
+            body["metadata"] = {**(kept if version == before.version else metadata), **own}
             return self._understood(await self._kube.replace(self._path, body, timeout=self._timeout))
         except errors.AlreadyExists as problem:
             raise LeaseTaken(str(problem)) from problem
@@ -97,14 +101,15 @@ class KubeLeases:
             raise Unavailable(f"reading {paths.spoken(self._path)}: the answer is no Lease: {problem}") from problem
         # Written back as it was, only without what the server keeps to itself.
         metadata.pop("managedFields", None)
-        self._last = (found.metadata.resource_version, metadata)
+        version = f"{found.metadata.uid}/{found.metadata.resource_version}"
+        self._last = (version, metadata)
         self._acquired = found.spec.acquire_time or ""
         return Lease(
             holder=found.spec.holder_identity or "",
             duration_seconds=found.spec.lease_duration_seconds or 0,
             renewals=found.spec.renew_time or "",
             transitions=found.spec.lease_transitions or 0,
-            version=found.metadata.resource_version,
+            version=version,
         )
 
     @property

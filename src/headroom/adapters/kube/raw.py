@@ -6,6 +6,7 @@ out too, and the rest of its object is kept: one bad object must never stop the 
 
 from __future__ import annotations
 
+import functools
 import json
 from datetime import date
 from typing import Any, Final, TypeVar
@@ -210,9 +211,12 @@ def plain(body: bytes) -> Any:
 def fitted(document: object, kind: type[Wire]) -> Wire:
     """The parts of a plain document, such as a manifest from YAML, that have the right type; what has not is left out."""
     try:
-        return msgspec.convert(_fit(document, inspect.type_info(kind)), kind, strict=False)
+        return msgspec.convert(_fit(document, _type_info(kind)), kind, strict=False)
     except (_Unfit, msgspec.ValidationError, RecursionError):
         return kind()
+
+
+_type_info = functools.cache(inspect.type_info)  # milliseconds each time otherwise
 
 
 class _Unfit(Exception):

@@ -33,8 +33,6 @@ CALM_SECONDS: Final = 10.0
 """A stream that held for so long was a success, even if nothing happened."""
 SHORT_SECONDS: Final = 1.0
 """A stream that ended sooner than this is suspicious."""
-SILENT_STREAMS: Final = 2
-"""After so many streams without a word the version itself is suspected: a watch from the future is never answered."""
 BREATH: Final = 256
 """Objects after which other tasks get a turn."""
 
@@ -137,7 +135,6 @@ class Reflector(Generic[Fact]):
         self._failures = 0
         self._short_ends = 0
         self._gone = 0
-        self._silent = 0
         self._countdown = BREATH
         self._began = self.heard
 
@@ -263,13 +260,13 @@ class Reflector(Generic[Fact]):
         self._failures = self._short_ends = self._gone = 0
 
     def _suspect_silence(self) -> None:
-        """Lists again after several streams from a version brought nothing at all, not even a bookmark."""
-        if self.heard > self._began or not self._version:
-            self._silent = 0
-        elif self._clock.monotonic() - self._began >= self._idle:
-            self._silent += 1
-            if self._silent >= SILENT_STREAMS:
-                self._version, self._silent = "", 0
+        """Lists again after a stream brought nothing at all, not even a bookmark, for as long as it may.
+
+        A watch from a version of the future is never answered. And a server that has nothing to say of a kind sends its first
+        bookmark only after two minutes, which is too long to go on calling the view complete.
+        """
+        if self.heard <= self._began and self._clock.monotonic() - self._began >= self._idle:
+            self._version = ""
 
     async def _recover(self, problem: HeadroomError | msgspec.MsgspecError) -> None:
         """After a failure: decide what to begin again with, and when."""

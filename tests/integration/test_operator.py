@@ -1,0 +1,150 @@
+"""The operator on a real API server: killed, doubled, cut off, and left alone. Nothing is done twice, and nothing is lost."""
+
+import asyncio
+import random
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headroom.adapters.kube import config
+from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.events import Events
+from headroom.adapters.kube.http import HttpTransport
+from headroom.adapters.kube.store import KubePort
+from headroom.api.crd import crd
+from headroom.api.kinds import KINDS
+from headroom.model.world import Changes
+from headroom.runtime.clock import RealClock
+from headroom.runtime.leader import Always
+from headroom.runtime.operator import Operator
+from headroom.runtime.settings import Settings
+from headroom.runtime.surroundings import Surroundings
+from tests.builders import a_document
+from tests.control_plane import ControlPlane, wait_until
+from tests.integration.replicas import Replicas, audited
+
+MakePlane = Callable[..., ControlPlane]
+PODS = 40
+WRITES = re.compile(
+    r'^apiserver_request_total\{.*resource="(?!leases)([a-z]+)".*verb="(POST|PUT|PATCH|DELETE|APPLY)".*\} (\d+)',
+    re.MULTILINE,
+)
+
+
+@pytest.fixture
+def replicas(bare_control_plane: MakePlane, tmp_path: Path) -> Iterator[Replicas]:
+    made = Replicas(bare_control_plane(apiserver_flags=audited(tmp_path)), tmp_path)
+    yield made
+    made.end_all()
+
+
+def test_killed_at_any_moment_with_a_second_replica_and_a_restarted_server_it_evicts_each_pod_once(
+    replicas: Replicas,
+) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    replicas.prepare(PODS)
+    replicas.start()
+    replicas.start()
+
+    for progress in (5, 15):
+        replicas.wait_for(progress)
+        time.sleep(rng.uniform(0, 0.5))
+        replicas.end(replicas.leader(), signal.SIGKILL)
+        replicas.start()
+    replicas.wait_for(20)
+    replicas.plane.restart_apiserver(kill=True)
+    replicas.wait_for(PODS)
+    time.sleep(2)  # for an eviction too many to show itself
+
+    assert max(replicas.evictions().values()) == 1
+    assert not [log for identity in replicas.running if '"level": "error"' in (log := replicas.log(identity))]
+
+
+def test_a_graceful_stop_hands_the_lease_over_and_ends_well(replicas: Replicas) -> None:
+    replicas.prepare(2)
+    first = replicas.start()
+    replicas.wait_for(2)
+    second = replicas.start()
+    wait_until(lambda: "the view is complete" in replicas.log(second), "the second operator watches")
+
+    assert replicas.end(first, signal.SIGTERM) == 0
+    replicas.add_pods(2, prefix="later")
+    replicas.wait_for(4)
+    assert replicas.leader() == second
+    assert list(replicas.evictions().values()) == [1, 1, 1, 1]
+
+
+async def test_an_unchanged_world_is_not_written_to_in_a_thousand_ticks(bare_control_plane: MakePlane) -> None:
+    """Counted by the API server itself."""
+    plane = bare_control_plane()
+    plane.apply(*(crd(kind) for kind in KINDS.values()))
+    for namespace in ("team-a", "headroom-system"):
+        plane.kubectl("create", "namespace", namespace)
+    wait_until(lambda: "leftovernodepools" in plane.kubectl("api-resources"), "the kinds are served")
+    plane.apply(*(a_document(kind) for kind in KINDS))
+    clock = RealClock()
+    transport = HttpTransport(config.load(str(plane.kubeconfig()), None), clock)
+    kube = Kube(transport, clock)
+    port = KubePort(kube, Events(kube, clock), clock=clock, rng=random.Random(1))
+    operator = Operator(port, Always(), Settings(), Surroundings(clock=clock))
+    await port.start()
+    assert await port.synced(30)
+    running = asyncio.create_task(operator.run())
+    try:
+        await _until_ready(plane)
+        before = _writes(plane)
+        for _ in range(1000):
+            for state in operator.loop._states:
+                state.pending.add(Changes(everything=True))
+                state.asked_at = -1e9
+            operator.loop.tick()
+            await asyncio.sleep(0)
+        await asyncio.sleep(1)
+        assert operator.loop.ticks >= 1000
+        assert _writes(plane) == before
+    finally:
+        await operator.stop()
+        await asyncio.wait_for(running, 10)
+        await port.stop()
+        await transport.close()
+
+
+async def _until_ready(plane: ControlPlane) -> None:
+    """All five resources have a status, and the writer has come to rest."""
+    for _ in range(100):
+        shown = await asyncio.to_thread(plane.kubectl, "get", "gwb,sp,pp,bw,lonp", "-A", "-o", "name")
+        ready = await asyncio.to_thread(
+            plane.kubectl,
+            "get",
+            "gwb,sp,pp,bw,lonp",
+            "-A",
+            "-o",
+            "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}",
+        )
+        if len(shown.split()) == len(KINDS) and ready.split() == ["True"] * len(KINDS):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("the resources did not get Ready")
+
+
+def _writes(plane: ControlPlane) -> int:
+    return sum(int(count) for _, _, count in WRITES.findall(plane.metrics()))
+
+
+def test_every_kind_shows_its_columns_and_its_verdict(replicas: Replicas) -> None:
+    plane = replicas.plane
+    replicas.prepare(0)
+    plane.apply(*(a_document(kind) for kind in KINDS))
+    replicas.start()
+    get = ("get", "gwb,sp,pp,bw,lonp", "-A")
+    wait_until(lambda: plane.kubectl(*get).count(" True ") == len(KINDS) + 1, "all are Ready")
+
+    shown = plane.kubectl(*get)
+    for heading in ("CONSUMED", "REMAINING", "MIN", "MAX", "IDLE", "UUL", "STATE", "REGION", "PRICE", "READY", "AGE"):
+        assert heading in shown
