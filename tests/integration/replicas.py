@@ -41,8 +41,8 @@ class Replicas:
     def prepare(self, pods: int) -> None:
         """Install the kinds, one budget, and pods that stay when they are evicted, so that a second eviction could be seen."""
         self.plane.apply(*(crd(kind) for kind in KINDS.values()))
-        for namespace in ("team-a", "headroom-system"):
-            self.plane.kubectl("create", "namespace", namespace)
+        names = ("team-a", "headroom-system")
+        self.plane.apply(*({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names))
         wait_until(lambda: "gpuworkloadbudgets" in self.plane.kubectl("api-resources"), "the kinds are served")
         self.plane.apply(a_document("GPUWorkloadBudget", "probe"))
         self.add_pods(pods)
@@ -52,10 +52,10 @@ class Replicas:
         if count:
             self.plane.apply(*(_victim(f"{prefix}-{number:03d}") for number in range(count)))
 
-    def start(self) -> str:
+    def start(self, user: str = "admin") -> str:
         """One more operator; returns its identity."""
         identity = f"op-{next(self._numbers)}"
-        command = [sys.executable, "-m", "tests.integration.probe", str(self.plane.kubeconfig()), identity]
+        command = [sys.executable, "-m", "tests.integration.probe", str(self.plane.kubeconfig(user)), identity]
         with (self.plane.folder / f"{identity}.log").open("wb") as log:
             self.running[identity] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT)
         return identity

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from headroom.adapters.kube import config
 from headroom.adapters.kube.client import Kube
@@ -17,6 +18,7 @@ from headroom.adapters.kube.http import HttpTransport
 from headroom.adapters.kube.store import KubePort
 from headroom.api.crd import crd
 from headroom.api.kinds import KINDS
+from headroom.cli.preflight import needs
 from headroom.model.world import Changes
 from headroom.runtime.clock import RealClock
 from headroom.runtime.leader import Always
@@ -25,7 +27,7 @@ from headroom.runtime.settings import Settings
 from headroom.runtime.surroundings import Surroundings
 from tests.builders import a_document
 from tests.control_plane import ControlPlane, wait_until
-from tests.integration.replicas import Replicas, audited
+from tests.integration.replicas import ROOT, Replicas, audited
 
 MakePlane = Callable[..., ControlPlane]
 PODS = 40
@@ -148,3 +150,35 @@ def test_every_kind_shows_its_columns_and_its_verdict(replicas: Replicas) -> Non
     shown = plane.kubectl(*get)
     for heading in ("CONSUMED", "REMAINING", "MIN", "MAX", "IDLE", "UUL", "STATE", "REGION", "PRICE", "READY", "AGE"):
         assert heading in shown
+
+
+def test_the_rights_in_deploy_are_all_it_uses_and_enough(bare_control_plane: MakePlane, tmp_path: Path) -> None:
+    """A user who has just those rights runs it; nothing is refused, and nothing is granted that preflight does not ask for."""
+    plane = bare_control_plane(users={"headroom": []}, apiserver_flags=audited(tmp_path))
+    replicas = Replicas(plane, tmp_path)
+    roles = (ROOT / "deploy" / "rbac.yaml").read_text()
+    plane.kubectl("apply", "-f", "-", input=roles)
+    plane.grant("headroom", "headroom-operator")
+    own = ("--role=headroom-operator", "--user=headroom", "--namespace=headroom-system")
+    plane.kubectl("create", "rolebinding", "headroom-user", *own)
+    try:
+        replicas.prepare(0)
+        identity = replicas.start(user="headroom")
+        ready = ("get", "gwb", "-A", "-o", "jsonpath={.items[*].status.conditions[*].status}")
+        wait_until(lambda: plane.kubectl(*ready) == "True", "the budget is Ready")
+        log = replicas.log(identity)
+    finally:
+        replicas.end_all()
+    assert "forbidden" not in log
+    assert _granted(roles) == {(need.group, need.resource, need.verb) for need in needs(Settings())}
+
+
+def _granted(roles: str) -> set[tuple[str, str, str]]:
+    rules = [rule for each in yaml.safe_load_all(roles) for rule in each.get("rules", ()) if "resources" in rule]
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }

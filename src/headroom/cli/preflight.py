@@ -61,7 +61,7 @@ async def _rights(kube: Kube, settings: Settings) -> None:
     missing = await lacking(kube, needs(settings))
     if missing:
         raise Refused(
-            f"asking for our rights: we may not {_spoken(missing)}; grant that to this user with a ClusterRole"
+            f"asking for our rights: we may not {_spoken(missing)}; grant that to this user as deploy/rbac.yaml does"
         )
 
 
@@ -85,7 +85,7 @@ def needs(settings: Settings) -> list[Need]:
     found += [Need(verb, plural, GROUP) for plural in plurals for verb in ("list", "watch")]
     found += [Need(verb, "configmaps", namespace=own) for verb in ("list", "watch")]
     if not settings.cluster_id:
-        found.append(Need("get", "namespaces"))
+        found.append(Need("get", "namespaces", name="kube-system"))
     if settings.dry_run:
         return found
     found += [Need("patch", f"{plural}/status", GROUP) for plural in plurals]

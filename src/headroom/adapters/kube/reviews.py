@@ -34,11 +34,14 @@ class Need(Struct, frozen=True):
     """As in a role: `pods`, `pods/eviction`."""
     group: str = ""
     namespace: str = ""
+    name: str = ""
+    """Of the one object that it is needed for; empty for all."""
 
     @property
     def target(self) -> str:
         """What the verb is needed for, as people write it: `leases.coordination.k8s.io in namespace x`."""
         what = f"{self.resource}.{self.group}" if self.group else self.resource
+        what += f" {self.name}" if self.name else ""
         return what + (f" in namespace {self.namespace}" if self.namespace else "")
 
     def __str__(self) -> str:
@@ -117,8 +120,7 @@ async def lacking(kube: Kube, needs: Iterable[Need]) -> list[Need]:
     async def have(need: Need) -> bool:
         resource, _, part = need.resource.partition("/")
         attributes = {"verb": need.verb, "group": need.group, "resource": resource, "subresource": part}
-        if need.namespace:
-            attributes["namespace"] = need.namespace
+        attributes |= {"namespace": need.namespace, "name": need.name}
         async with turn:
             verdict = await _review(kube, _AUTHORIZATION, "SelfSubjectAccessReview", {"resourceAttributes": attributes})
         return verdict.allowed and not verdict.denied
