@@ -1,6 +1,7 @@
 """A server that replays recorded watch events over TLS at a steady pace, each with a new resource version."""
 
 import asyncio
+import contextlib
 import json
 import re
 import ssl
@@ -64,10 +65,11 @@ class Replay:
             return web.Response(body=self._one_pod() if is_pods else empty, content_type="application/json")
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        if is_pods:
-            await self._send(response)
-        else:
-            await asyncio.sleep(3600)
+        with contextlib.suppress(ConnectionError):  # the reader was ended
+            if is_pods:
+                await self._send(response)
+            else:
+                await asyncio.sleep(3600)
         return response
 
     def _one_pod(self) -> bytes:
