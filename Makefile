@@ -32,13 +32,15 @@ check: setup-dev ## format, lint, types, layers, house rules, generated files
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/test_tidy.py
 	$(BIN)/python -m headroom.api.generate --check
+	$(BIN)/python -m bench.figures --check
 
 fmt: setup-dev ## format the code and mend what the linter can mend
 	$(BIN)/ruff format src tests bench
 	$(BIN)/ruff check --fix src tests bench
 
-generate: setup ## write the generated files: CRDs, policies, reference pages
+generate: setup ## write the generated files: CRDs, field reference, figures in the pages
 	$(BIN)/python -m headroom.api.generate
+	$(BIN)/python -m bench.figures
 
 lock: ## write requirements/*.txt anew; ARGS=--upgrade moves to the newest versions
 	@tools/lock $(ARGS)
@@ -47,7 +49,7 @@ bench: setup-dev ## run one benchmark: make bench NAME=...; without NAME, list t
 ifdef NAME
 	@$(BIN)/python -m bench.$(NAME) $(ARGS)
 else
-	@for file in $(filter-out %/__init__.py %/results.py,$(wildcard bench/*.py)); do \
+	@for file in $(filter-out %/__init__.py %/results.py %/figures.py,$(wildcard bench/*.py)); do \
 		printf '  make bench NAME=%-16s %s\n' "$$(basename "$$file" .py)" "$$(sed -nE '1s/"""//gp' "$$file")"; done
 endif
 

@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from rich.table import Table
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(__file__).parent / "results"
-PACKAGES = ("headroom", "aiohttp", "asyncpg", "kopf", "kubernetes", "msgspec", "numpy")
+PACKAGES = ("headroom", "aiohttp", "asyncpg", "msgspec", "numpy")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -37,14 +37,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.value > self.goal if self.sense == "max" else self.value < self.goal
 
 
-def write(name: str, rows: Sequence[Row | dict[str, Any]], folder: Path = FOLDER) -> list[Row]:
-    """Prints the rows, writes them to NAME.json, and returns those that miss their goal."""
+def write(
+    name: str, rows: Sequence[Row | dict[str, Any]], folder: Path = FOLDER, also: Mapping[str, str] | None = None
+) -> list[Row]:
+    """Prints the rows, writes them to NAME.json, and returns those that miss their goal. `also` are further versions."""
     checked = [row if isinstance(row, Row) else msgspec.convert(row, Row) for row in rows]
     document = {
         "name": name,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _output("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"),
-        "versions": _versions(),
+        "versions": _versions() | dict(also or {}),
         "machine": _machine(),
         "rows": msgspec.to_builtins(checked),
     }

@@ -19,6 +19,7 @@ from headroom.runtime.surroundings import Surroundings
 
 async def main(kubeconfig: str, expected: int) -> None:
     """Report when all pods are there, then again for each line on standard input."""
+    cost.begin()
     clock = RealClock()
     transport = HttpTransport(config.load(kubeconfig, None), clock)
     kube = Kube(transport, clock)

@@ -30,4 +30,5 @@ if __name__ == "__main__":
     logging.getLogger("kopf").setLevel(logging.ERROR)
     logging.getLogger("kopf.objects").setLevel(logging.CRITICAL)
 
+    cost.begin()
     asyncio.run(kopf.operator(clusterwide=True, standalone=True))

@@ -10,6 +10,7 @@ from kubernetes.informer import SharedInformer
 from bench.readers import cost
 
 if __name__ == "__main__":
+    cost.begin()
     config.load_kube_config(sys.argv[1])
     informer = SharedInformer(list_func=client.CoreV1Api().list_pod_for_all_namespaces)
     informer.start()

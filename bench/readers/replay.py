@@ -12,6 +12,7 @@ from typing import Self
 from aiohttp import web
 
 VERSION = re.compile(rb'"resourceVersion":"[0-9]+"')
+LABEL = re.compile(rb'"touched":"[^"]*"')
 
 
 class Replay:

@@ -31,14 +31,14 @@ def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 class Cluster:
     """The server, and Headroom's view of it."""
 
-    def __init__(self, **transport: Any) -> None:
+    def __init__(self, *, on_failure: Callable[[BaseException], None] | None = None, **transport: Any) -> None:
         self.clock = SimClock(NOON)
         self.server = ApiServer(self.clock, random.Random(1))
         self.server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}})
         self.transport = self.server.transport("headroom", **transport)
         self.kube = Kube(self.transport, self.clock)
         self.events = Events(self.kube, self.clock)
-        self.port = KubePort(self.kube, self.events, clock=self.clock, rng=random.Random(2))
+        self.port = KubePort(self.kube, self.events, clock=self.clock, rng=random.Random(2), on_failure=on_failure)
 
     async def __aenter__(self) -> Cluster:
         await self.port.start()

@@ -76,7 +76,8 @@ async def test_the_kill_switch() -> None:
     async with Cluster() as cluster:
         cluster.port.subscribe("budgets", frozenset({"pods"}))
         cluster.port.take_changes("budgets")
-        for value, stopped in (("true", True), ("false", False), ("True ", True)):
+        words = {"true": True, "false": False, "True ": True, " No\n": False, "yes": True, "OFF": False, "ture": True}
+        for value, stopped in {**words, "": False, "1": True, "0": False}.items():
             cluster.server.put(settings(value))
             await cluster.settle()
             assert cluster.port.world(NOON).stopped is stopped
@@ -110,6 +111,52 @@ async def test_a_watch_that_ends_by_a_bug_is_named() -> None:
         await cluster.settle()
         assert not cluster.port.complete
         assert [text for text in cluster.port.problems() if "pods" in text and "mistake" in text]
+
+
+@virtual
+async def test_a_watch_that_ends_by_a_bug_is_told_of_and_one_that_is_cancelled_is_not() -> None:
+    failures: list[BaseException] = []
+    cluster = Cluster(on_failure=failures.append)
+    async with cluster:
+        await cluster.settle()
+        assert failures == []  # to have learnt the cluster's id is no failure
+        cluster.port._reflectors[paths.pods()]._sink = None  # type: ignore[assignment]  # a bug of ours, as bad as any
+        cluster.pod()
+        await cluster.settle()
+        assert [type(each) for each in failures] == [AttributeError]
+    assert len(failures) == 1
+
+
+@virtual
+async def test_a_kind_that_was_taken_away_has_no_resources_until_it_is_back() -> None:
+    async with Cluster() as cluster:
+        cluster.resource()
+        cluster.resource("PowerPool", "rack")
+        await cluster.settle()
+        cluster.port.subscribe("plan", ALL)
+        cluster.port.take_changes("plan")
+        gone = wrong.Refusal(status=404, path=paths.collection("GPUWorkloadBudget"), until="5m")
+        cluster.transport._faults.add(wrong.DroppedStream(path=paths.collection("GPUWorkloadBudget")))
+        cluster.transport._faults.add(gone)
+        await cluster.settle(60)
+        assert set(cluster.port.world(NOON).resources) == {Ref("PowerPool", "", "rack")}
+        assert cluster.port.take_changes("plan").resources == {a_ref()}
+        assert cluster.port.complete
+        await cluster.settle(300)
+        assert a_ref() in cluster.port.world(NOON).resources
+        assert cluster.port.take_changes("plan").everything
+
+
+@virtual
+async def test_what_every_cluster_has_cannot_be_absent() -> None:
+    async with Cluster() as cluster:
+        cluster.pod()
+        await cluster.settle()
+        cluster.transport._faults.add(wrong.DroppedStream(path=paths.pods()))
+        cluster.transport._faults.add(wrong.Refusal(status=404, path=paths.pods()))
+        await cluster.settle(60)
+        assert len(cluster.port.world(NOON).pods) == 1
+        assert not cluster.port.complete
 
 
 @virtual
@@ -300,6 +347,35 @@ async def test_what_is_older_changes_nothing() -> None:
     assert set(held.keys()) == {"another"}
     held.remove(new.uid)
     assert resources[a_ref()] is reborn
+
+
+@virtual
+async def test_what_is_listed_counts_however_old_it_looks() -> None:
+    """A cluster that was restored from a backup has the same objects in lower versions."""
+    async with Cluster() as cluster:
+        held, resources = sink()
+        new, old = (
+            structs.replace(a_resource(generation=int(version)), resource_version=version) for version in ("10", "9")
+        )
+        held.put(new)
+        held.put(old, listed=True)
+        assert resources[a_ref()] is old
+        document, switch = cluster.pod(), settings("true")
+        cluster.node("n1")
+        cluster.server.put(switch)
+        await cluster.settle()
+        now = cluster.port._settings.current
+        assert now is not None
+        for path, found in {
+            paths.pods(): structs.replace(parse.pod(document), resource_version="1", phase="Failed"),
+            paths.nodes(): structs.replace(parse.node(cluster.stored("Node", "", "n1")), resource_version="1"),
+            paths.configmaps("headroom-system"): structs.replace(now, resource_version="1", data={}),
+        }.items():
+            cluster.port._reflectors[path]._sink.put(found, listed=True)
+        world = cluster.port.world(NOON)
+        assert not world.stopped
+        assert [(pod.phase, pod.resource_version) for pod in world.pods] == [("Failed", "1")]
+        assert [node.resource_version for node in world.nodes] == ["1"]
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,9 @@ class Things:
     def keys(self) -> Iterable[str]:
         return self.held.keys()
 
-    def put(self, fact: Thing) -> None:
+    def put(self, fact: Thing, *, listed: bool = False) -> None:
         self.held[fact[0]] = fact[1]
-        self.calls.append(f"put {fact[0]}@{fact[1]}")
+        self.calls.append(f"{'list' if listed else 'put'} {fact[0]}@{fact[1]}")
 
     def remove(self, key: str) -> None:
         self.held.pop(key, None)
@@ -93,6 +93,7 @@ class Script:
     def __init__(self, *answers: Reply | list[Step] | BaseException) -> None:
         self.answers = list(answers)
         self.asked: list[Mapping[str, str]] = []
+        self.idles: list[float] = []
         self.over = asyncio.Event()
 
     async def _next(self, query: Mapping[str, str]) -> Any:
@@ -110,7 +111,8 @@ class Script:
         assert isinstance(answer, Reply), f"{query} was a list, the script has a stream"
         return answer
 
-    async def stream(self, *_: Any, query: Mapping[str, str], **__: Any) -> AsyncIterator[bytes]:
+    async def stream(self, *_: Any, query: Mapping[str, str], idle: float) -> AsyncIterator[bytes]:
+        self.idles.append(idle)
         answer = await self._next(query)
         if isinstance(answer, Reply):
             raise StreamRefused(answer)
@@ -164,7 +166,7 @@ def refusal(code: int, reason: str, message: str = "no", **details: Any) -> Repl
 
 
 class Played:
-    def __init__(self, *answers: Reply | list[Step] | BaseException) -> None:
+    def __init__(self, *answers: Reply | list[Step] | BaseException, **more: Any) -> None:
         self.clock, self.sink, self.script = Clock(), Things(), Script(*answers)
         kube = Kube(self.script, self.clock)
         self.reflector = Reflector(
@@ -175,7 +177,16 @@ class Played:
             clock=self.clock,
             rng=random.Random(1),
             query={"labelSelector": "a=b"},
+            **more,
         )
+
+    def wait(self, seconds: float) -> Callable[[], None]:
+        """A step that takes so long."""
+
+        def later() -> None:
+            self.clock.time += seconds
+
+        return later
 
     async def __call__(self) -> "Played":
         task = asyncio.create_task(self.reflector.run())
@@ -199,11 +210,12 @@ async def play(*answers: Reply | list[Step] | BaseException) -> Played:
 
 
 BROKEN = Unavailable("watching pods: the connection broke")
+SILENCE = Unavailable("watching pods: nothing heard for 90 s")
 
 
 async def test_streamed_list_then_events_on_the_same_stream() -> None:
     played = await play([added("a", 3), added("b", 5), bookmark(9, end=True), deleted("a", 10), added("c", 11)])
-    assert played.sink.calls == ["put a@3", "put b@5", "listed", "remove a", "put c@11"]
+    assert played.sink.calls == ["list a@3", "list b@5", "listed", "remove a", "put c@11"]
     first, second = played.script.asked
     assert first["sendInitialEvents"] == "true"
     assert first["resourceVersionMatch"] == "NotOlderThan"
@@ -247,7 +259,7 @@ async def test_what_a_complete_list_lacks_is_removed() -> None:
         [added("a", 1), added("b", 2), bookmark(2, end=True), error(410)],
         [added("b", 2), added("c", 4), deleted("c", 5), bookmark(6, end=True)],
     )
-    assert played.sink.calls[3:] == ["put b@2", "put c@4", "remove c", "remove a", "listed"]
+    assert played.sink.calls[3:] == ["list b@2", "list c@4", "remove c", "remove a", "listed"]
     assert played.reflector.relists == 1
     assert played.reflector.synced
 
@@ -296,7 +308,7 @@ async def test_a_broken_stream_goes_on_where_it_was() -> None:
 
 async def test_pauses_grow_up_to_a_limit_and_are_reset_by_success() -> None:
     rounds = 400
-    played = await play([bookmark(1, end=True)], *[BROKEN] * rounds, [bookmark(2), BROKEN])
+    played = await Played([bookmark(1, end=True)], *[BROKEN] * rounds, [bookmark(2), BROKEN], idle=1e6)()
     *growing, last = played.clock.sleeps
     assert len(growing) == rounds
     assert growing[0] <= 0.5
@@ -307,17 +319,13 @@ async def test_pauses_grow_up_to_a_limit_and_are_reset_by_success() -> None:
 
 
 async def test_a_server_that_only_ends_streams_is_not_asked_in_a_hot_loop() -> None:
-    played = await play([bookmark(1, end=True)], *[[]] * 20)
+    played = await Played([bookmark(1, end=True)], *[[]] * 20, idle=1e6)()
     assert len(played.clock.sleeps) >= 19
 
 
 async def test_a_stream_that_ends_after_its_time_is_resumed_at_once() -> None:
     played = Played([bookmark(1, end=True)])
-
-    def later() -> None:
-        played.clock.time += 400
-
-    played.script.answers += [[later, bookmark(2)]] * 20
+    played.script.answers += [[played.wait(400), bookmark(2)]] * 20
     await played()
     assert played.clock.sleeps == []
     assert played.reflector.relists == 0
@@ -326,15 +334,42 @@ async def test_a_stream_that_ends_after_its_time_is_resumed_at_once() -> None:
 async def test_a_stream_that_never_says_a_word_leads_to_a_new_list() -> None:
     """A cluster restored from a backup is at an older version than ours: it would let us wait for ever."""
     played = Played([added("a", 900), bookmark(900, end=True)])
-    silence = Unavailable("watching pods: nothing heard for 90 s")
-
-    def later() -> None:
-        played.clock.time += 90
-
-    played.script.answers += [[later, silence], [added("b", 3), bookmark(4, end=True)]]
+    played.script.answers += [[played.wait(90), SILENCE], [added("b", 3), bookmark(4, end=True)]]
     await played()
     assert played.sink.held == {"b": "3"}
     assert [query.get("resourceVersion") for query in played.script.asked] == [None, "900", None, "4"]
+
+
+async def test_silence_after_the_list_on_its_own_stream_leads_to_a_new_list_too() -> None:
+    """Resumed instead, it could be silent as long again, and the view would be too old by then."""
+    played = Played()
+    played.script.answers += [[bookmark(1, end=True), played.wait(89.999), SILENCE], [bookmark(4, end=True)]]
+    await played()
+    assert [query.get("resourceVersion") for query in played.script.asked] == [None, None, "4"]
+
+
+async def test_a_stream_that_follows_a_silent_one_may_only_be_silent_for_the_rest() -> None:
+    played = Played()
+    played.script.answers += [[bookmark(1, end=True), played.wait(60), BROKEN], [played.wait(29), SILENCE]]
+    await played()
+    assert [query.get("resourceVersion") for query in played.script.asked] == [None, "1", None]
+    whole, rest, again = played.script.idles
+    assert (whole, again) == (90, 90)
+    assert 29 < rest <= 30
+    assert len(played.clock.sleeps) == 1  # for the broken stream, none after so long a silence
+
+
+async def test_a_version_that_the_server_refuses_for_ever_leads_to_a_new_list() -> None:
+    """Such as 504 "Too large resource version": no 410, but no word of what happens either."""
+    played = Played([added("a", 900), bookmark(900, end=True)])
+    ages: list[float] = []
+    refused: list[Step] = [played.wait(16), error(504, "Too large resource version")]
+    relisted: list[Step] = [lambda: ages.append(played.clock.time - 1000), added("b", 3), bookmark(4, end=True)]
+    played.script.answers += [*[refused] * 5, relisted]
+    await played()
+    assert played.sink.held == {"b": "3"}
+    assert [query.get("resourceVersion") for query in played.script.asked] == [None, *["900"] * 5, None, "4"]
+    assert ages[0] < 120
 
 
 async def test_a_throttled_list_waits_as_long_as_the_server_asks() -> None:
@@ -375,6 +410,14 @@ async def test_kind_that_went_and_came_back_is_listed_anew() -> None:
     played = await play([added("a", 1), bookmark(1, end=True)], refusal(404, "NotFound"), [bookmark(9, end=True)])
     assert played.sink.held == {}
     assert played.reflector.relists == 1
+
+
+@pytest.mark.parametrize("optional", [True, False])
+async def test_a_kind_that_is_gone_takes_its_objects_along_if_it_may_go(optional: bool) -> None:
+    listed: list[Step] = [added("a", 1), bookmark(1, end=True)]
+    played = await Played(listed, refusal(404, "NotFound"), refusal(404, "NotFound"), optional=optional)()
+    assert played.sink.held == ({} if optional else {"a": "1"})
+    assert (played.reflector.synced, played.reflector.absent) == (False, optional)
 
 
 async def test_a_line_that_is_no_event_breaks_the_stream_but_not_the_reflector() -> None:

@@ -51,12 +51,12 @@ def test_a_wrong_flag_ends_with_2_and_no_traceback(headroom: Headroom, flags: tu
     assert "Traceback" not in done.err
 
 
-def test_an_unknown_variable_is_one_sentence(headroom: Headroom, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelt_variable_is_one_sentence(headroom: Headroom, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADROOM_LOG_LEVLE", "debug")
     done = headroom("run", "--kubeconfig", "none")
     assert done.code == 2
     assert done.err == (
-        "headroom: reading the settings: HEADROOM_LOG_LEVLE: no such setting; see `headroom run --help`\n"
+        "headroom: reading the settings: HEADROOM_LOG_LEVLE: no such setting; HEADROOM_LOG_LEVEL is one\n"
     )
 
 

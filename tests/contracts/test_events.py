@@ -33,12 +33,13 @@ async def test_the_same_again_counts_up_also_after_a_restart(cluster: Cluster) -
     assert event["count"] == 3
 
 
-async def test_what_is_said_once_stays_one(cluster: Cluster) -> None:
+async def test_one_occurrence_counts_once_and_the_next_one_too(cluster: Cluster) -> None:
     about = reference(cluster, await cluster.create(budget("a")))
-    for _ in range(2):
-        await Events(cluster.kube, cluster.clock).emit(about, "Normal", "Held", "New pods wait.", once="token")
-    (event,) = (await cluster.listed("Event"))["items"]
-    assert event["count"] == 1
+    for token, count in (("first", 1), ("second", 2)):
+        for _ in range(2):
+            await Events(cluster.kube, cluster.clock).emit(about, "Normal", "Held", "New pods wait.", once=token)
+        (event,) = (await cluster.listed("Event"))["items"]
+        assert event["count"] == count
 
 
 async def test_a_series_is_a_patch(cluster: Cluster) -> None:

@@ -91,6 +91,15 @@ async def test_only_the_uid_keeps_a_deleted_lease_from_coming_back(cluster: Clus
         await cluster.replace(found)
 
 
+async def test_a_lease_that_does_not_say_how_long_it_lasts_lasts_a_while(cluster: Cluster) -> None:
+    await leases(cluster).write("mine", 15, None)
+    spec = {"leaseDurationSeconds": None}
+    await cluster.kube.merge_patch(cluster.path("Lease", "headroom"), {"spec": spec})
+    found = await leases(cluster).read()
+    assert found is not None
+    assert (found.holder, found.duration_seconds) == ("mine", 15)
+
+
 async def test_labels_of_others_survive_a_renewal(cluster: Cluster) -> None:
     mine = leases(cluster)
     held = await mine.write("mine", 15, None)

@@ -30,7 +30,7 @@ class Facts:
     def keys(self) -> Iterable[str]:
         return self.held.keys()
 
-    def put(self, fact: Settings) -> None:
+    def put(self, fact: Settings, *, listed: bool = False) -> None:
         self.held[fact.uid] = fact
 
     def remove(self, key: str) -> None:

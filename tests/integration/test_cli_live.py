@@ -196,6 +196,17 @@ def test_explain_offers_what_is_near(to: tuple[str, ...]) -> None:
     assert f"did you mean GPUWorkloadBudget/{NAMESPACE}/team-a?" in said
 
 
+def test_uninstall_refuses_while_an_operator_leads(plane: ControlPlane, to: tuple[str, ...]) -> None:
+    with running(*to) as operator:
+        wait_until(lambda: read(plane, "lease", "headroom")["spec"]["holderIdentity"], "the operator leads")
+        refused = headroom("uninstall", "--yes", *to, code=2)
+        assert f"holds the lease {NAMESPACE}/headroom; stop the operator first, or give --force" in refused.stderr
+        assert refused.stdout == ""
+        assert "would remove" in headroom("uninstall", "--force", *to, code=2).stdout
+        operator.process.send_signal(signal.SIGTERM)
+        assert operator.process.wait(20) == 0
+
+
 def test_uninstall_takes_back_what_is_ours_only(plane: ControlPlane, to: tuple[str, ...]) -> None:
     headroom("stop", *to)
     held = BUDGET | {
@@ -206,6 +217,7 @@ def test_uninstall_takes_back_what_is_ours_only(plane: ControlPlane, to: tuple[s
     plane.apply(held, {"apiVersion": "v1", "kind": "Pod", "metadata": pod_meta, "spec": {"containers": [container]}})
     refused = headroom("uninstall", *to, code=2)
     assert f"would remove our finalizer from pod {NAMESPACE}/held" in refused.stdout
+    assert refused.stdout.splitlines()[-1] == f"would remove ConfigMap {NAMESPACE}/headroom"
     assert sentence(refused).endswith("give --yes")
     assert len(read(plane, "pod", "held")["metadata"]["finalizers"]) == 2
     headroom("uninstall", "--yes", *to)

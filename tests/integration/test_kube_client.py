@@ -285,7 +285,7 @@ class Names:
     def keys(self) -> Iterable[str]:
         return self.held
 
-    def put(self, fact: tuple[str, str]) -> None:
+    def put(self, fact: tuple[str, str], *, listed: bool = False) -> None:
         self.held[fact[0]] = fact[1]
 
     def remove(self, key: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 
@@ -93,6 +94,29 @@ async def test_a_released_lease_is_taken_at_once(clock: HandClock) -> None:
     await second.attempt()
 
     assert (first.may_act(), second.may_act()) == (False, True)
+
+
+async def test_a_release_waits_for_a_renewal_that_is_under_way(clock: HandClock) -> None:
+    """Else it would write on top of a version that the renewal has just replaced, and the next leader would have to wait."""
+
+    class Hesitant(OneLease):
+        async def write(self, holder: str, duration_seconds: int, before: Lease | None) -> Lease:
+            done = await super().write(holder, duration_seconds, before)
+            await asyncio.sleep(0.01)  # the effect is there, the reply is on its way
+            return done
+
+    lease = Hesitant()
+    first, second = candidates(clock, lease)
+    await first.attempt()
+    renewing = asyncio.create_task(first.attempt())
+    await asyncio.sleep(0)
+    await first.release()
+    await renewing
+
+    assert lease.lease is not None
+    assert lease.lease.holder == ""
+    await second.attempt()
+    assert second.may_act()
 
 
 async def test_a_leader_whose_lease_was_taken_stops_at_once(clock: HandClock) -> None:

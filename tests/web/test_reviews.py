@@ -1,5 +1,6 @@
 """Reviews: who may read is asked of the API server once in a while, and never more than is needed."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from headroom.adapters.kube.client import Kube
-from headroom.adapters.kube.reviews import MOST_REMEMBERED, Need, Reviews, lacking
+from headroom.adapters.kube.reviews import AT_ONCE, MOST_REMEMBERED, MOST_WAITING, Need, Reviews, lacking
 from headroom.adapters.kube.transport import Reply
 from headroom.model.errors import Unavailable
 
@@ -32,10 +33,13 @@ class Server:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.noise = False
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def request(self, method: str, path: str, *, body: bytes = b"", **_: Any) -> Reply:
         asked = json.loads(body)
         self.asked.append(asked)
+        await self.answers.wait()
         spec = asked["spec"]
         assert (method, path) == ("POST", f"/apis/{asked['apiVersion']}/{asked['kind'].lower()}s")
         if asked["kind"] == "TokenReview":
@@ -102,8 +106,61 @@ async def test_no_token_and_an_endless_one_are_not_asked_about(reviews: Reviews,
 async def test_only_so_much_is_remembered(reviews: Reviews) -> None:
     for number in range(MOST_REMEMBERED + 50):
         await reviews.may(f"t-{number}", "/metrics")
-    assert len(reviews._known) == MOST_REMEMBERED
-    assert b"t-0" not in b"".join(digest for digest, _ in reviews._known)
+    assert len(reviews._until[False]) == MOST_REMEMBERED
+    assert b"t-0" not in b"".join(digest for digest, _ in reviews._until[False])
+
+
+async def strangers(reviews: Reviews, server: Server, count: int) -> list[asyncio.Task[bool]]:
+    """Callers with made-up tokens, while the API server takes its time."""
+    server.answers.clear()
+    tasks = [asyncio.create_task(reviews.may(f"made-up-{number}", "/metrics")) for number in range(count)]
+    await asyncio.sleep(0.01)
+    return tasks
+
+
+async def end(server: Server, tasks: list[asyncio.Task[bool]]) -> list[bool | BaseException]:
+    server.answers.set()
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_who_is_known_does_not_wait_behind_strangers(reviews: Reviews, server: Server) -> None:
+    assert await reviews.may("t-ada", "/metrics")
+    tasks = await strangers(reviews, server, 20)
+    assert await asyncio.wait_for(reviews.may("t-ada", "/metrics"), 1)
+    assert await end(server, tasks) == [False] * 20
+
+
+async def test_only_so_many_strangers_may_wait(reviews: Reviews, server: Server) -> None:
+    tasks = await strangers(reviews, server, AT_ONCE + MOST_WAITING + 5)
+    assert [type(task.exception()) for task in tasks if task.done()] == [Unavailable] * 5
+    assert len(server.asked) == AT_ONCE
+    await end(server, tasks)
+    assert not await reviews.may("one-more", "/metrics")
+
+
+async def test_who_was_let_in_before_is_asked_about_beside_any_number_of_strangers(
+    reviews: Reviews, server: Server, clock: Clock
+) -> None:
+    assert await reviews.may("t-ada", "/metrics")
+    for number in range(MOST_REMEMBERED + 50):
+        await reviews.may(f"t-{number}", "/metrics")
+    clock.seconds += 61
+    tasks = await strangers(reviews, server, AT_ONCE + MOST_WAITING)
+    ada = asyncio.create_task(reviews.may("t-ada", "/metrics"))
+    await asyncio.sleep(0.01)
+    assert server.asked[-1]["spec"] == {"token": "t-ada"}
+    await end(server, [*tasks, ada])
+    assert ada.result() is True
+
+
+async def test_the_same_question_at_the_same_time_is_asked_as_often_as_there_are_turns(
+    reviews: Reviews, server: Server
+) -> None:
+    server.answers.clear()
+    tasks = [asyncio.create_task(reviews.may("t-ada", "/metrics")) for _ in range(20)]
+    await asyncio.sleep(0.01)
+    assert await end(server, tasks) == [True] * 20
+    assert len(server.asked) == 2 * AT_ONCE
 
 
 async def test_an_answer_that_is_none_lets_nobody_in(reviews: Reviews, server: Server) -> None:

@@ -97,6 +97,8 @@ class Process:
             rng=around.rng,
             namespace=settings.namespace,
             cluster=settings.cluster_id,
+            # Blind for ever, we must not keep the lease: another replica sees.
+            on_failure=self._fail,
         )
         self._leader = self._candidate() if settings.elect_leader else None
         self._operator = Operator(self._port, self._leader or Always(), settings, around, plans)
@@ -188,5 +190,5 @@ class Process:
             self._fail(task.exception() if not task.cancelled() else None)
 
     def _fail(self, error: BaseException | None) -> None:
-        self._failure = error or RuntimeError("the loop ended by itself")
+        self._failure = self._failure or error or RuntimeError("the loop ended by itself")
         self._ends.set()

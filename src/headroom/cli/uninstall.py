@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
     from headroom.runtime.settings import Settings
 
-TRIES: Final = 5
+LONGEST_WAIT: Final = 60
 
 
 class Leftover(NamedTuple):
@@ -29,6 +29,7 @@ class Leftover(NamedTuple):
 
 def uninstall(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Do so even while an operator leads.")] = False,
     crds: Annotated[
         bool, typer.Option("--crds", help="Remove the kinds too, and with them all their resources.")
     ] = False,
@@ -38,7 +39,7 @@ def uninstall(
 ) -> None:
     """Remove what Headroom left in a cluster.
 
-    These are its finalizers, its ConfigMap and its Lease; with --crds also its kinds. Remove the operator's Deployment first, or it puts things back. May be repeated.
+    These are its finalizers, its ConfigMap and its Lease; with --crds also its kinds. Remove the operator's Deployment first, or it puts things back; while one leads, this refuses. May be repeated.
 
     Example: headroom uninstall --crds
     """
@@ -47,6 +48,8 @@ def uninstall(
     settings = live.settings_of(kubeconfig, context, namespace)
 
     async def find(kube: Kube) -> list[Leftover]:
+        if not force:
+            await refuse_while_led(kube, settings)
         return [each async for each in leftovers(kube, settings, crds=crds)]
 
     found = live.with_cluster(settings, find)
@@ -73,6 +76,29 @@ def _confirm(yes: bool) -> None:
     typer.confirm("Remove all of this?", abort=True)
 
 
+async def refuse_while_led(kube: Kube, settings: Settings) -> None:
+    """Raise `Refused` if somebody holds the lease. One that nobody renews for as long as it lasts was left by a dead process."""
+    from headroom.adapters.kube.leases import KubeLeases
+    from headroom.cli import output
+
+    leases = KubeLeases(kube, settings.namespace, settings.lease_name)
+    first = found = await leases.read()
+    if first is None or not first.holder:
+        return
+    waits = min(first.duration_seconds, LONGEST_WAIT)
+    output.say(f"{first.holder} has the lease; looking for up to {waits} s whether it still lives ...")
+    for _ in range(waits):
+        await kube.clock.sleep(1.0)
+        found = await leases.read()
+        if found is None or not found.holder:
+            return
+        if found.version != first.version:
+            raise Refused(
+                f"uninstalling: {found.holder} holds the lease {settings.namespace}/{settings.lease_name}; "
+                "stop the operator first, or give --force"
+            )
+
+
 async def leftovers(kube: Kube, settings: Settings, *, crds: bool) -> AsyncIterator[Leftover]:
     """What there is to remove, in the order in which it is removed."""
     from headroom.adapters.kube import decode, errors, paths
@@ -93,9 +119,6 @@ async def leftovers(kube: Kube, settings: Settings, *, crds: bool) -> AsyncItera
                 yield Leftover(f"our finalizer from {named}", path, finalizers_only=True)
     single = [
         Leftover(
-            f"ConfigMap {settings.namespace}/{kill_switch.NAME}", paths.configmap(settings.namespace, kill_switch.NAME)
-        ),
-        Leftover(
             f"Lease {settings.namespace}/{settings.lease_name}", paths.lease(settings.namespace, settings.lease_name)
         ),
     ]
@@ -105,6 +128,9 @@ async def leftovers(kube: Kube, settings: Settings, *, crds: bool) -> AsyncItera
         single += [
             Leftover(f"kind {name} and all its resources", paths.of(group, "v1", plural, name=name)) for name in names
         ]
+    # The kill switch is in it, so it goes last: until then it holds back an operator that nobody thought of.
+    switch = paths.configmap(settings.namespace, kill_switch.NAME)
+    single.append(Leftover(f"ConfigMap {settings.namespace}/{kill_switch.NAME}", switch))
     for thing in single:
         try:
             await kube.get(thing.path)
@@ -126,31 +152,12 @@ async def _listed(kube: Kube, path: str, decoder: Any) -> AsyncIterator[Any]:
 
 
 async def _remove(kube: Kube, thing: Leftover) -> None:
-    from headroom.adapters.kube import errors
+    from headroom.adapters.kube import effects, errors
 
     try:
         if thing.finalizers_only:
-            await _remove_finalizers(kube, thing.path)
+            await effects.remove_finalizers(kube, thing.path)
         else:
             await kube.delete(thing.path)
     except errors.NotFound:
         return  # somebody else was quicker
-
-
-async def _remove_finalizers(kube: Kube, path: str) -> None:
-    """Ours go, all others stay, whoever else changes the object at the same moment."""
-    from headroom.adapters.kube import errors, raw
-    from headroom.adapters.kube.parse import OURS
-
-    for _ in range(TRIES):
-        meta = raw.read(await kube.get(path), raw.Object).metadata or raw.ObjectMeta()
-        kept = [each for each in meta.finalizers or () if not each.startswith(OURS)]
-        if len(kept) == len(meta.finalizers or ()):
-            return
-        change = {"uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": kept}
-        try:
-            await kube.merge_patch(path, {"metadata": change})
-            return
-        except errors.Conflict:
-            continue
-    raise Refused(f"removing the finalizer at {path}: it changes all the time; try again")

@@ -50,6 +50,8 @@ class Leader:
         self._lease: Lease | None = None
         self._changed_at = 0.0
         self._stopping = False
+        self._turn = asyncio.Lock()
+        """A renewal and a release never cross: the later one would write on top of a version that is gone."""
 
     def may_act(self) -> bool:
         """Whether an effect may begin now."""
@@ -69,6 +71,11 @@ class Leader:
 
     async def attempt(self) -> None:
         """Renew the lease, or take it if nobody has it."""
+        async with self._turn:
+            if not self._stopping:
+                await self._attempt()
+
+    async def _attempt(self) -> None:
         began = self._clock.monotonic()
         if self._lease is None or self._lease.holder != self.identity:
             self._observe(await self._leases.read())
@@ -96,11 +103,15 @@ class Leader:
 
     async def release(self) -> None:
         """Stop acting at once and let the next candidate in without waiting."""
-        held = self.may_act()
+        held = self._act_until > 0
         self._stopping, self._act_until = True, 0.0
-        if held and self._lease is not None:
-            try:
-                async with asyncio.timeout(REQUEST_SECONDS):
-                    await self._leases.write("", 1, self._lease)
-            except (HeadroomError, LeaseTaken, TimeoutError) as error:
-                self.problem = f"releasing the lease: {error or 'no answer'}"
+        if not held:
+            return
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS), self._turn:
+                # Read first: a renewal whose reply was lost has changed the version.
+                lease = await self._leases.read()
+                if lease is not None and lease.holder == self.identity:
+                    await self._leases.write("", 1, lease)
+        except (HeadroomError, LeaseTaken, TimeoutError) as error:
+            self.problem = f"releasing the lease: {error or 'no answer'}"

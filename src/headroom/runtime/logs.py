@@ -6,8 +6,6 @@ import logging
 import sys
 from typing import Any, Protocol, TextIO, cast
 
-import structlog
-
 
 class Log(Protocol):
     """The few calls that the runtime makes."""
@@ -21,6 +19,8 @@ class Log(Protocol):
 
 def make(level: str = "info", form: str = "", stream: TextIO | None = None) -> Log:
     """A logger; `form` is json or text, by default text on a terminal and json elsewhere."""
+    import structlog  # noqa: PLC0415 - it brings a terminal library along; who logs nothing need not wait for it
+
     out = stream or sys.stderr
     is_text = form == "text" or (not form and out.isatty())
     render: Any = structlog.dev.ConsoleRenderer(colors=out.isatty()) if is_text else structlog.processors.JSONRenderer()

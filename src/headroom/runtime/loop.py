@@ -60,6 +60,7 @@ class Loop:
         self._port, self._writer, self._gate = port, writer, gate
         self._clock, self._metrics, self._log = around.clock, around.metrics, around.log
         self._states = [PlanState(plan) for plan in plans]
+        self._bugs: dict[str, str] = {}
         self._stopping = False
         self._was_acting = False
 
@@ -87,6 +88,7 @@ class Loop:
         """Ask every plan that is due. Returns when the next one will be."""
         self.ticks += 1
         world = self._port.world(self._clock.now())
+        self._writer.halted = world.stopped or not world.complete
         acting = self._gate.may_act() and world.complete
         retries = self._writer.take_retries()
         for state in self._states:
@@ -118,20 +120,30 @@ class Loop:
         began = perf_counter()
         try:
             return list(plan.decide(world, changes))
-        except Exception:  # noqa: BLE001 - a bug in one plan must not stop the others
-            self._metrics.plan_errors.labels(plan.name).inc()
-            self._log.exception("plan raised: this is a bug", plan=plan.name)
-            return [self._alone(plan, world, ref, resource) for ref, resource in world.of_kind(plan.kind)]
+        except Exception as error:  # noqa: BLE001 - a bug in one plan must not stop the others
+            self._bug(plan, error)
+            concerned = world.of_kind(plan.kind)
+            if not changes.everything and not (changes.pods or changes.nodes or changes.unbound or changes.outside):
+                concerned = [(ref, each) for ref, each in concerned if ref in changes.resources]
+            alone = [self._alone(plan, world, ref, resource) for ref, resource in concerned]
+            return [decision for decision in alone if decision is not None]
         finally:
             self._metrics.plan_passes.labels(plan.name, scope).inc()
             self._metrics.plan_seconds.labels(plan.name).observe(perf_counter() - began)
 
-    def _alone(self, plan: Plan, world: World, ref: Ref, resource: AnyResource) -> Decision:
+    def _alone(self, plan: Plan, world: World, ref: Ref, resource: AnyResource) -> Decision | None:
         try:
-            found = [each for each in plan.decide(world, Changes(resources={ref})) if each.resource == ref]
-            return found[0]
+            found = plan.decide(world, Changes(resources={ref}))
+            return next((each for each in found if each.resource == ref), None)
         except Exception as error:  # noqa: BLE001 - only this resource goes without a decision
             return _undecided(world, ref, resource, f"deciding raised {type(error).__name__}: {error}")
+
+    def _bug(self, plan: Plan, error: Exception) -> None:
+        """Count it, and log it when it is a new one."""
+        self._metrics.plan_errors.labels(plan.name).inc()
+        if self._bugs.get(plan.name) != repr(error):
+            self._bugs[plan.name] = repr(error)
+            self._log.exception("plan raised: this is a bug", plan=plan.name)
 
     def _take_in(self, state: PlanState, world: World, decisions: list[Decision]) -> None:
         now = self._clock.monotonic()
@@ -139,16 +151,22 @@ class Loop:
             ref, resource = decision.resource, world.resources.get(decision.resource)
             if resource is None:
                 continue
-            self._note(decision, world.now)
             state.look_at[ref] = now + decision.look_again_ms / 1000
-            paused = resource.spec is not None and resource.spec.paused
-            if world.complete:
-                self._writer.submit(decision, resource, effects=not world.stopped and not paused)
+            try:
+                self._hand_over(decision, resource, world)
+            except Exception as error:  # noqa: BLE001 - one bad decision must not stop the others
+                self._bug(state.plan, error)
         for ref in [ref for ref in state.look_at if ref not in world.resources]:
             del state.look_at[ref]
             self.decisions.pop(ref, None)
             self.decided_at.pop(ref, None)
             self._writer.forget(ref)
+
+    def _hand_over(self, decision: Decision, resource: AnyResource, world: World) -> None:
+        self._note(decision, world.now)
+        paused = resource.spec is not None and resource.spec.paused
+        if world.complete:
+            self._writer.submit(decision, resource, effects=not world.stopped and not paused)
 
     def _note(self, decision: Decision, now: int) -> None:
         """Keep the decision, and log it if it is a new one."""

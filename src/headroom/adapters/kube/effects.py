@@ -1,12 +1,14 @@
 """Carries out actions on the cluster. Every one is safe to repeat: what is done already stays done, once.
 
 An action looks at its target just before it acts, and the write is tied to what it saw (uid, version), so it can never hit another
-object of the same name. A target that is gone needs no undoing; anything else that is asked of it is refused.
+object of the same name. A target that is gone needs no undoing and no eviction; anything else that is asked of it is refused. Only
+what the resource itself did is undone for it: each such change names its author in an annotation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -17,7 +19,7 @@ from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.parse import OURS
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.resources import API_VERSION
-from headroom.model import actions, facts, times
+from headroom.model import actions, conditions, facts, times
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref
 from headroom.model.errors import Refused
@@ -79,22 +81,18 @@ class Effects:
     # Pods
 
     async def _evict(self, action: actions.EvictPod, _resource: AnyResource) -> None:
-        doing = f"evicting pod {action.pod}"
         pod = await self._pod(action)
-        if pod is None:
-            raise Refused(f"{doing}: it is gone")
-        if _meta(pod).deletion_timestamp:
-            raise Refused(f"{doing}: it is terminating already")
+        if pod is None or _meta(pod).deletion_timestamp:
+            return  # the effect is there: it may have been ours, and only its reply was lost
         if pod.status and pod.status.phase in ("Succeeded", "Failed"):
-            raise Refused(f"{doing}: it has ended already")
-        namespace, name = _split(action.pod)
-        await self._kube.evict(
-            namespace,
-            name,
-            uid=action.uid,
-            resource_version=action.resource_version or _meta(pod).resource_version or "",
-            grace_seconds=action.grace_seconds,
-        )
+            raise Refused(f"evicting pod {action.pod}: it has ended already")
+        with suppress(errors.NotFound):
+            await self._kube.evict(
+                *_split(action.pod),
+                uid=action.uid,
+                resource_version=action.resource_version or _meta(pod).resource_version or "",
+                grace_seconds=action.grace_seconds,
+            )
 
     async def _pause(self, action: actions.PausePod, resource: AnyResource) -> None:
         def change(pod: raw.Pod) -> Patch | None:
@@ -104,10 +102,10 @@ class Effects:
 
         await self._change_pod(action, "pausing", change)
 
-    async def _resume(self, action: actions.ResumePod, _resource: AnyResource) -> None:
+    async def _resume(self, action: actions.ResumePod, resource: AnyResource) -> None:
         def change(pod: raw.Pod) -> Patch | None:
-            there = [name for name in (PAUSED_AT, PAUSED_BY) if name in _annotations(pod)]
-            return _annotate(dict.fromkeys(there)) if there else None
+            ours = _annotations(pod).get(PAUSED_BY) == str(ref_of(resource))
+            return _annotate({PAUSED_AT: None, PAUSED_BY: None}) if ours else None
 
         await self._change_pod(action, "", change)
 
@@ -118,7 +116,7 @@ class Effects:
     async def _change_pod(self, action: actions.OnPod, doing: str, change: Callable[[raw.Pod], Patch | None]) -> None:
         """Patch exactly this pod. `doing` is empty for what needs no doing when the pod is gone."""
         namespace, name = _split(action.pod)
-        if not await self._change(paths.pod(namespace, name), raw.Pod, change, uid=action.uid) and doing:
+        if not await _change(self._kube, paths.pod(namespace, name), raw.Pod, change, uid=action.uid) and doing:
             raise Refused(f"{doing} pod {action.pod}: it is gone")
 
     async def _release(self, action: actions.ReleasePod, _resource: AnyResource) -> None:
@@ -146,7 +144,7 @@ class Effects:
 
     async def _pod(self, action: actions.OnPod) -> raw.Pod | None:
         """The pod as it is now; None if it is gone, even if another one has its name."""
-        found = await self._read(paths.pod(*_split(action.pod)), raw.Pod)
+        found = await _read(self._kube, paths.pod(*_split(action.pod)), raw.Pod)
         return found if found is not None and _meta(found).uid == action.uid else None
 
     # Nodes
@@ -157,17 +155,18 @@ class Effects:
                 return None  # ours already, or somebody else's, which is not ours to undo later
             return _annotate({CORDONED_BY: str(ref_of(resource))}) | {"spec": {"unschedulable": True}}
 
-        if not await self._change(paths.node(action.node), raw.Node, change):
+        if not await _change(self._kube, paths.node(action.node), raw.Node, change):
             raise Refused(f"cordoning node {action.node}: it is gone")
 
-    async def _uncordon(self, action: actions.UncordonNode, _resource: AnyResource) -> None:
+    async def _uncordon(self, action: actions.UncordonNode, resource: AnyResource) -> None:
         def change(node: raw.Node) -> Patch | None:
-            ours, cordoned = CORDONED_BY in _annotations(node), bool(node.spec and node.spec.unschedulable)
+            by, cordoned = _annotations(node).get(CORDONED_BY), bool(node.spec and node.spec.unschedulable)
+            ours = by == str(ref_of(resource))
             if cordoned and not ours:
-                raise Refused(f"uncordoning node {action.node}: it was not Headroom that cordoned it")
+                raise Refused(f"uncordoning node {action.node}: it was {by or 'not Headroom'} that cordoned it")
             return _annotate({CORDONED_BY: None}) | {"spec": {"unschedulable": None}} if ours else None
 
-        await self._change(paths.node(action.node), raw.Node, change)
+        await _change(self._kube, paths.node(action.node), raw.Node, change)
 
     async def _taint(self, action: actions.TaintNode, _resource: AnyResource) -> None:
         taint = _taint_of(action.taint)
@@ -183,7 +182,7 @@ class Effects:
             value = {"value": taint.value} if taint.value else {}
             return {"spec": {"taints": [*others, {"key": taint.key, "effect": taint.effect, **value}]}}
 
-        if not await self._change(paths.node(action.node), _Tainted, change):
+        if not await _change(self._kube, paths.node(action.node), _Tainted, change):
             raise Refused(f"tainting node {action.node}: it is gone")
 
     async def _untaint(self, action: actions.UntaintNode, _resource: AnyResource) -> None:
@@ -193,7 +192,7 @@ class Effects:
             kept = [each for each in node.taints if not _same_taint(each, taint)]
             return {"spec": {"taints": kept or None}} if len(kept) < len(node.taints) else None
 
-        await self._change(paths.node(action.node), _Tainted, change)
+        await _change(self._kube, paths.node(action.node), _Tainted, change)
 
     # Owners, finalizers, events
 
@@ -203,31 +202,27 @@ class Effects:
                 return None
             return _annotate({SUSPENDED_BY: str(ref_of(resource))}) | {"spec": {"suspend": True}}
 
-        if not await self._change(_owner_path(action), raw.Job, change):
+        if not await _change(self._kube, _owner_path(action), raw.Job, change):
             raise Refused(f"suspending {action.kind} {action.object}: it is gone")
 
-    async def _resume_owner(self, action: actions.ResumeOwner, _resource: AnyResource) -> None:
+    async def _resume_owner(self, action: actions.ResumeOwner, resource: AnyResource) -> None:
         def change(job: raw.Job) -> Patch | None:
-            ours, suspended = SUSPENDED_BY in _annotations(job), bool(job.spec and job.spec.suspend)
+            by, suspended = _annotations(job).get(SUSPENDED_BY), bool(job.spec and job.spec.suspend)
+            ours = by == str(ref_of(resource))
             if suspended and not ours:
-                raise Refused(f"resuming {action.kind} {action.object}: it was not Headroom that suspended it")
+                who = by or "not Headroom"
+                raise Refused(f"resuming {action.kind} {action.object}: it was {who} that suspended it")
             return _annotate({SUSPENDED_BY: None}) | {"spec": {"suspend": False}} if ours else None
 
-        await self._change(_owner_path(action), raw.Job, change)
+        await _change(self._kube, _owner_path(action), raw.Job, change)
 
     async def _remove_finalizer(self, action: actions.RemoveFinalizer, resource: AnyResource) -> None:
         target = _ref(action.object)
         if target.kind != "Pod" and target.kind not in KINDS:
             raise Refused(f"removing the finalizer of {action.object}: Headroom sets none on objects of that kind")
-
-        def change(found: raw.Object) -> Patch | None:
-            there = _meta(found).finalizers or []
-            kept = [each for each in there if not each.startswith(OURS)]
-            return {"metadata": {"finalizers": kept}} if len(kept) < len(there) else None
-
         pod = target.kind == "Pod"
         path = paths.pod(target.namespace, target.name) if pod else paths.resource(*_parts(target))
-        await self._change(path, raw.Object, change, uid=resource.uid if target == ref_of(resource) else "")
+        await remove_finalizers(self._kube, path, uid=resource.uid if target == ref_of(resource) else "")
 
     async def _emit(self, action: actions.EmitEvent, resource: AnyResource) -> None:
         target = _ref(action.object)
@@ -239,10 +234,18 @@ class Effects:
             "name": target.name,
             "uid": uid,
         }
-        # Asked for again, after a crash or a lost reply, it is still the same news about the same version of the spec.
-        once = f"{resource.uid}/{resource.generation}"
         said = {name: value for name, value in reference.items() if value}
+        once = self._occurrence(action, resource)
         await self._events.emit(said, action.event_type, action.reason, action.message, once=once)
+
+    def _occurrence(self, action: actions.EmitEvent, resource: AnyResource) -> str:
+        """The same for an event that is asked for again after a lost reply, another one when the same happens again."""
+        # As it stands now: the resource that was decided on does not have the turn yet that the event speaks of.
+        current = self._view.world(self._clock.now()).resources.get(ref_of(resource), resource)
+        ready = conditions.find(current.status.conditions, "Ready")
+        if ready is not None and (ready.reason, ready.message) == (action.reason, action.message):
+            return ready.last_transition_time
+        return f"{resource.uid}@{resource.resource_version}"
 
     def _identity(self, target: Ref, resource: AnyResource) -> tuple[str, str]:
         """The API version and the uid of an object."""
@@ -262,37 +265,51 @@ class Effects:
             return "batch/v1", ""
         raise Refused(f"recording an event on {target}: Headroom knows no such kind")
 
-    # Reading and changing
 
-    async def _read(self, path: str, kind: type[Wire]) -> Wire | None:
+# --- reading and changing -----------------------------------------------------------------------------------------------------
+
+
+async def _read(kube: Kube, path: str, kind: type[Wire]) -> Wire | None:
+    try:
+        return raw.read(await kube.get(path), kind)
+    except errors.NotFound:
+        return None
+
+
+async def _change(
+    kube: Kube, path: str, kind: type[Wire], change: Callable[[Wire], Patch | None], *, uid: str = ""
+) -> bool:
+    """Read the object and patch that very version of it; False if it is gone."""
+    for left in reversed(range(TRIES)):
+        found = await _read(kube, path, kind)
+        if found is None or (uid and _meta(found).uid != uid):
+            return False
+        patch = change(found)
+        if patch is None:
+            return True
+        meta = {"uid": _meta(found).uid, "resourceVersion": _meta(found).resource_version}
+        tied = patch | {"metadata": patch.get("metadata", {}) | meta}
         try:
-            return raw.read(await self._kube.get(path), kind)
+            await kube.merge_patch(path, tied)
         except errors.NotFound:
-            return None
+            return False
+        except errors.Conflict:
+            if not left:
+                raise
+        else:
+            return True
+    return False
 
-    async def _change(
-        self, path: str, kind: type[Wire], change: Callable[[Wire], Patch | None], *, uid: str = ""
-    ) -> bool:
-        """Read the object and patch that very version of it; False if it is gone."""
-        for left in reversed(range(TRIES)):
-            found = await self._read(path, kind)
-            if found is None or (uid and _meta(found).uid != uid):
-                return False
-            patch = change(found)
-            if patch is None:
-                return True
-            meta = {"uid": _meta(found).uid, "resourceVersion": _meta(found).resource_version}
-            tied = patch | {"metadata": patch.get("metadata", {}) | meta}
-            try:
-                await self._kube.merge_patch(path, tied)
-            except errors.NotFound:
-                return False
-            except errors.Conflict:
-                if not left:
-                    raise
-            else:
-                return True
-        return False
+
+async def remove_finalizers(kube: Kube, path: str, *, uid: str = "") -> None:
+    """Ours go, all others stay, whoever else changes the object at the same moment."""
+
+    def change(found: raw.Object) -> Patch | None:
+        there = _meta(found).finalizers or []
+        kept = [each for each in there if not each.startswith(OURS)]
+        return {"metadata": {"finalizers": kept}} if len(kept) < len(there) else None
+
+    await _change(kube, path, raw.Object, change, uid=uid)
 
 
 # --- small things -------------------------------------------------------------------------------------------------------------

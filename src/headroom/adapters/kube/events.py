@@ -1,13 +1,12 @@
 """Kubernetes events: what Headroom did and why, where `kubectl describe` shows it.
 
-The name of an event follows from what it says about which object, so saying the same again, even after a crash, counts up
-one event and never makes a second.
+The name of an event follows from what it says about which object, so saying the same again counts up one event and never makes a
+second. A token for each occurrence, kept on the event, tells a repetition after a crash or a lost reply from a new occurrence.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -20,19 +19,19 @@ from headroom.model import times
 from headroom.model.ports import Clock
 
 LONGEST_MESSAGE: Final = 1024
-REMEMBERED: Final = 4096
-"""Events whose count is known without asking; older ones are looked up."""
-FRESH: Final = 10 * times.MINUTE
+OCCURRENCE: Final = "headroom.dev/occurrence"
+"""The annotation with the token of the occurrence that was counted last."""
 _LONGEST_NAME: Final = 253
 
 
+class _Metadata(Struct, rename="camel"):
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
 class _Counted(Struct):
+    metadata: _Metadata
     count: int | None = None
-
-
-class _Known(Struct):
-    count: int
-    at: int
 
 
 class Events:
@@ -42,7 +41,6 @@ class Events:
         self._kube = kube
         self._clock = clock
         self._component = component
-        self._known: OrderedDict[str, _Known] = OrderedDict()
 
     async def emit(
         self,
@@ -55,58 +53,38 @@ class Events:
     ) -> None:
         """Record an event on the object with this apiVersion, kind, namespace, name and uid.
 
-        Without `once`, each call counts as another occurrence. With it, all calls with the same token are one occurrence.
+        Each call counts as another occurrence, but calls that follow each other with the same token `once` are one.
         """
         # Events on objects of no namespace live in this one; the API server insists.
         namespace = object_reference.get("namespace") or "default"
-        name = _name(object_reference, reason, message, once)
-        key = f"{namespace}/{name}"
-        known = self._known.get(key)
-        fresh = known is not None and self._clock.now() - known.at < FRESH
-        if known is not None and fresh and not once:
-            try:
-                return await self._count(namespace, name, known.count + 1)
-            except errors.NotFound:
-                self._known.pop(key)  # expired on the server: it is new again
-        elif fresh:
-            return None
-        body = self._body(object_reference, type, reason, message) | {
-            "metadata": {"name": name, "namespace": namespace}
-        }
-        return await self._create(namespace, name, body, counts=not once)
-
-    async def _create(self, namespace: str, name: str, body: dict[str, Any], *, counts: bool) -> None:
+        metadata: dict[str, Any] = {"name": _name(object_reference, reason, message), "namespace": namespace}
+        if once:
+            metadata["annotations"] = {OCCURRENCE: once}
         try:
-            await self._kube.create(paths.events(namespace), body)
+            body = self._body(object_reference, type, reason, message)
+            await self._kube.create(paths.events(namespace), {"metadata": metadata} | body)
         except errors.AlreadyExists:
-            if counts:
-                await self._count_on(namespace, name)
-                return
+            await self._count(paths.event(namespace, metadata["name"]), once)
         except (errors.NotFound, errors.Forbidden) as problem:
             # The namespace is gone or going, and its events with it: nobody is left to tell.
             if isinstance(problem, errors.Forbidden) and "being terminated" not in problem.message:
                 raise
-            return
-        self._remember(f"{namespace}/{name}", 1)
 
-    async def _count_on(self, namespace: str, name: str) -> None:
-        """One more occurrence of an event that we do not remember."""
+    async def _count(self, path: str, once: str) -> None:
+        """One more occurrence of an event that is there, unless it is the one that was counted last."""
         try:
-            there = msgspec.json.decode(await self._kube.get(paths.event(namespace, name)), type=_Counted)
-            await self._count(namespace, name, (there.count or 1) + 1)
+            there = msgspec.json.decode(await self._kube.get(path), type=_Counted)
+            meta = there.metadata
+            if once and (meta.annotations or {}).get(OCCURRENCE) == once:
+                return
+            # Tied to what was read: another replica may count at the same moment.
+            tied = {"resourceVersion": meta.resource_version, "annotations": {OCCURRENCE: once or None}}
+            last = _seconds(self._clock.now())
+            await self._kube.merge_patch(
+                path, {"metadata": tied, "count": (there.count or 1) + 1, "lastTimestamp": last}
+            )
         except errors.NotFound:
             return  # expired between two requests; the next occurrence makes it anew
-
-    async def _count(self, namespace: str, name: str, count: int) -> None:
-        change = {"count": count, "lastTimestamp": _seconds(self._clock.now())}
-        await self._kube.merge_patch(paths.event(namespace, name), change)
-        self._remember(f"{namespace}/{name}", count)
-
-    def _remember(self, key: str, count: int) -> None:
-        self._known[key] = _Known(count, self._clock.now())
-        self._known.move_to_end(key)
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
 
     def _body(self, reference: Mapping[str, Any], type_: str, reason: str, message: str) -> dict[str, Any]:
         now = _seconds(self._clock.now())
@@ -125,8 +103,8 @@ class Events:
         }
 
 
-def _name(reference: Mapping[str, Any], reason: str, message: str, once: str) -> str:
-    parts = (str(reference.get("uid") or ""), reason, message, once)
+def _name(reference: Mapping[str, Any], reason: str, message: str) -> str:
+    parts = (str(reference.get("uid") or ""), reason, message)
     # Each part with its length, so that no two lists of parts read the same.
     digest = hashlib.sha256(
         "".join(f"{len(part)}:{part}" for part in parts).encode("utf-8", "surrogatepass")

@@ -28,6 +28,8 @@ TOKEN_FILE_SECONDS: Final = 60.0
 """How long a token from a file is used before the file is read again."""
 PLUGIN_SECONDS: Final = 60.0
 CONNECT_SECONDS: Final = 10.0
+GATHER_SECONDS: Final = 0.006
+"""Events of a watch are read in bunches this far apart; the loop gathers for longer than that anyway."""
 # Large pieces: fewer wake-ups for big lists and busy watches.
 _READ_BUFFER: Final = 2**20
 _KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
@@ -37,7 +39,7 @@ class HttpTransport:
     """Implements `Transport` against the server and with the identity of a `ClientConfig`."""
 
     def __init__(self, config: ClientConfig, clock: Clock) -> None:
-        self._config = config
+        self._config, self._clock = config, clock
         self._credentials = _Credentials(config, clock)
         self._session: aiohttp.ClientSession | None = None
 
@@ -84,8 +86,19 @@ class HttpTransport:
                     for line in lines:
                         if line:
                             yield line
+                    await self._gather(response)
                 if any(begun):
                     raise Unavailable(f"watching {paths.spoken(path)}: the stream ended in the middle of an event")
+
+    async def _gather(self, response: aiohttp.ClientResponse) -> None:
+        """Let the next events pile up for a moment: the server sends them one by one, and to be woken for each costs more than to
+        read it.
+        """
+        transport = response.connection.transport if response.connection else None
+        if transport is not None:
+            transport.pause_reading()
+            await self._clock.sleep(GATHER_SECONDS)
+            transport.resume_reading()
 
     async def close(self) -> None:
         """Let go of all connections."""

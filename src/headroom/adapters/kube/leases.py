@@ -13,6 +13,8 @@ from headroom.model import times
 from headroom.model.errors import Unavailable
 from headroom.model.ports import Lease, LeaseTaken
 
+ASSUMED_SECONDS: Final = 15
+"""For how long a lease holds that does not say; none at all would let everybody in at once."""
 REQUEST_SECONDS: Final = 5.0
 """A request that takes longer is of no use to a leader whose lease runs out."""
 
@@ -106,7 +108,7 @@ class KubeLeases:
         self._acquired = found.spec.acquire_time or ""
         return Lease(
             holder=found.spec.holder_identity or "",
-            duration_seconds=found.spec.lease_duration_seconds or 0,
+            duration_seconds=found.spec.lease_duration_seconds or ASSUMED_SECONDS,
             renewals=found.spec.renew_time or "",
             transitions=found.spec.lease_transitions or 0,
             version=version,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +21,8 @@ ALLOWED_SECONDS: Final = 60.0
 DENIED_SECONDS: Final = 10.0
 MOST_REMEMBERED: Final = 1024
 AT_ONCE: Final = 4
+MOST_WAITING: Final = 32
+"""Callers that may wait for their turn; more are sent away at once."""
 LONGEST_TOKEN: Final = 16_384
 
 _AUTHENTICATION: Final = "authentication.k8s.io"
@@ -67,18 +70,41 @@ class _Review(Struct):
 
 
 _REVIEW: Final = msgspec.json.Decoder(_Review)
+_Key = tuple[bytes, str]
+"""The hash of a token, and a path."""
+
+
+class _Queue:
+    """So many at once, so many that wait, and nobody else."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._inside = 0
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        if self._inside >= AT_ONCE + MOST_WAITING:
+            raise Unavailable("asking who somebody is: too many others wait for an answer; try again later")
+        self._inside += 1
+        try:
+            async with self._turn:
+                yield
+        finally:
+            self._inside -= 1
 
 
 class Reviews:
     """Whether the bearer of a token may read one of our paths: TokenReview, then SubjectAccessReview.
 
-    Verdicts are remembered for a short while, a yes longer than a no, and only so many of them.
+    Verdicts are remembered for a short while, a yes longer than a no, and only so many of each. Whoever was let in before has a
+    queue of their own, so that strangers with made-up tokens can neither make us forget them nor stand in their way.
     """
 
     def __init__(self, kube: Kube, clock: Clock) -> None:
         self._kube, self._clock = kube, clock
-        self._known: OrderedDict[tuple[bytes, str], tuple[bool, float]] = OrderedDict()
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._until: dict[bool, OrderedDict[_Key, float]] = {True: OrderedDict(), False: OrderedDict()}
+        """Until when a verdict holds. A yes stays here after that: its bearer is no stranger."""
+        self._queues = {True: _Queue(), False: _Queue()}
 
     async def may(self, token: str, path: str) -> bool:
         """Whether they may get that path. Raises a `HeadroomError` if the API server cannot be asked."""
@@ -86,17 +112,27 @@ class Reviews:
             return False
         # Never the token itself: a dump of this process should not hold more of them than it must.
         key = (hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest(), path)
-        async with self._turn:
-            verdict, until = self._known.get(key, (False, 0.0))
-            if self._clock.monotonic() < until:
-                return verdict
-            verdict = await self._ask(token, path)
-        seconds = ALLOWED_SECONDS if verdict else DENIED_SECONDS
-        self._known[key] = (verdict, self._clock.monotonic() + seconds)
-        self._known.move_to_end(key)
-        while len(self._known) > MOST_REMEMBERED:
-            self._known.popitem(last=False)
+        verdict = self._remembered(key)
+        if verdict is None:
+            async with self._queues[key in self._until[True]].turn():
+                # Whoever was before us in the queue may have asked the same.
+                verdict = self._remembered(key)
+                if verdict is None:
+                    verdict = await self._ask(token, path)
+                    self._remember(key, verdict)
         return verdict
+
+    def _remembered(self, key: _Key) -> bool | None:
+        now = self._clock.monotonic()
+        return next((verdict for verdict, until in self._until.items() if now < until.get(key, now)), None)
+
+    def _remember(self, key: _Key, verdict: bool) -> None:
+        self._until[not verdict].pop(key, None)
+        known = self._until[verdict]
+        known[key] = self._clock.monotonic() + (ALLOWED_SECONDS if verdict else DENIED_SECONDS)
+        known.move_to_end(key)
+        while len(known) > MOST_REMEMBERED:
+            known.popitem(last=False)
 
     async def _ask(self, token: str, path: str) -> bool:
         known = await _review(self._kube, _AUTHENTICATION, "TokenReview", {"token": token})

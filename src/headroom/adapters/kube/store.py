@@ -1,14 +1,15 @@
 """The cluster as the loop sees it: watches keep tables up to date, and the World is a view of them.
 
-Everything here runs in one event loop. A fact is never replaced by an older one, so that our own writes, which are taken from the
-server's answer at once, are not undone by a watch that is still behind.
+Everything here runs in one event loop. A watch never replaces a fact by an older one, so that our own writes, which are taken from
+the server's answer at once, are not undone by a watch that is still behind. A list does: it is never older than a write that was
+answered before it, and after the cluster's restore from a backup all its versions are lower.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
@@ -33,6 +34,7 @@ from headroom.model.world import Changes, World, ref_of
 
 SETTINGS: Final = "headroom"
 """The ConfigMap with the cluster-wide settings, in the operator's namespace."""
+NOT_STOPPED: Final = ("", "false", "no", "off", "0")
 OLDEST_SECONDS: Final = 120.0
 """A watch that was silent for longer may hide anything; a bookmark comes about every minute."""
 
@@ -71,10 +73,10 @@ class PodSink:
         """All uids."""
         return self._table.uids()
 
-    def put(self, fact: Pod) -> None:
+    def put(self, fact: Pod, *, listed: bool = False) -> None:
         """Take in a pod; plans hear of it if more than its version is new."""
         before = self._table.get(fact.uid)
-        if before is not None and is_older(fact, before):
+        if before is not None and not listed and is_older(fact, before):
             return
         unbound = before is not None and fact.uid in self._table.unbound
         if self._table.put(fact):
@@ -109,10 +111,10 @@ class NodeSink:
         """All names."""
         return self._table.names()
 
-    def put(self, fact: Node) -> None:
+    def put(self, fact: Node, *, listed: bool = False) -> None:
         """Take in a node; plans hear of it if more than its version is new."""
         before = self._table.get(fact.name)
-        if (before is None or not is_older(fact, before)) and self._table.put(fact):
+        if (before is None or listed or not is_older(fact, before)) and self._table.put(fact):
             self._changes.node(fact.name)
 
     def remove(self, key: str) -> None:
@@ -140,12 +142,12 @@ class ResourceSink:
         """All uids."""
         return self._refs.keys()
 
-    def put(self, fact: AnyResource) -> None:
+    def put(self, fact: AnyResource, *, listed: bool = False) -> None:
         """Take in a resource; plans hear of it if more than its version is new."""
         ref = ref_of(fact)
         before = self._resources.get(ref)
         if before is not None:
-            if is_older(fact, before):
+            if not listed and is_older(fact, before):
                 return
             self._refs.pop(before.uid, None)
         self._refs[fact.uid] = ref
@@ -179,8 +181,8 @@ class SettingsSink:
 
     @property
     def stopped(self) -> bool:
-        """Whether the kill switch is thrown."""
-        return self.current is not None and self.current.data.get("stop", "").strip().lower() == "true"
+        """Whether the kill switch is thrown: whoever writes anything there but a clear no wants it to be."""
+        return self.current is not None and self.current.data.get("stop", "").strip().lower() not in NOT_STOPPED
 
     def key(self, fact: Settings) -> str:
         """The uid."""
@@ -190,9 +192,9 @@ class SettingsSink:
         """The uid of the one ConfigMap, if it exists."""
         return [self.current.uid] if self.current else []
 
-    def put(self, fact: Settings) -> None:
+    def put(self, fact: Settings, *, listed: bool = False) -> None:
         """Take in the settings."""
-        if fact.name != SETTINGS or (self.current and is_older(fact, self.current)):
+        if fact.name != SETTINGS or (self.current and not listed and is_older(fact, self.current)):
             return
         before, self.current = self.current, fact
         if before is None or before.data != fact.data:
@@ -214,7 +216,7 @@ class SettingsSink:
 class KubePort:
     """A real cluster, or a simulated API server, as the loop's port."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  two things to connect, time and chance, and three settings
         self,
         kube: Kube,
         events: Events,
@@ -223,8 +225,11 @@ class KubePort:
         rng: random.Random,
         namespace: str = "headroom-system",
         cluster: str = "",
+        on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
+        """`on_failure` is told of a watch that ended by a mistake of ours: the view will never be complete again."""
         self._kube, self._clock, self._rng, self._cluster = kube, clock, rng, cluster
+        self._on_failure = on_failure
         self._cluster_problem = ""
         self._changes = Subscriptions()
         self._pods, self._nodes = PodTable(), NodeTable()
@@ -238,16 +243,12 @@ class KubePort:
         self._reflect(paths.pods(), decode.pods(), PodSink(self._pods, self._changes))
         self._reflect(paths.nodes(), decode.nodes(), NodeSink(self._nodes, self._changes))
         for kind, sink in self._sinks.items():
-            self._reflect(paths.collection(kind), decode.resources(kind), sink)
+            self._reflect(paths.collection(kind), decode.resources(kind), sink, optional=True)
         only = {"fieldSelector": f"metadata.name={SETTINGS}"}
-        self._reflect(paths.configmaps(namespace), decode.settings(), self._settings, only)
+        self._reflect(paths.configmaps(namespace), decode.settings(), self._settings, query=only)
 
-    def _reflect(
-        self, path: str, decoder: Decoder[Fact], sink: Sink[Fact], query: Mapping[str, str] | None = None
-    ) -> None:
-        self._reflectors[path] = Reflector(
-            self._kube, path, decoder, sink, clock=self._clock, rng=self._rng, query=query
-        )
+    def _reflect(self, path: str, decoder: Decoder[Fact], sink: Sink[Fact], **more: Any) -> None:
+        self._reflectors[path] = Reflector(self._kube, path, decoder, sink, clock=self._clock, rng=self._rng, **more)
 
     # Living
 
@@ -257,6 +258,12 @@ class KubePort:
             self._tasks[path] = asyncio.create_task(reflector.run(), name=f"watch {path}")
         if not self._cluster:
             self._tasks["cluster"] = asyncio.create_task(self._learn_cluster(), name="cluster id")
+        for task in self._tasks.values():
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) and self._on_failure:
+            self._on_failure(error)
 
     async def stop(self) -> None:
         """End all watches."""

@@ -1,7 +1,7 @@
 """Keeps a sink equal to one collection of the API server: list, watch, resume, list again, for ever.
 
-Nothing is lost and nothing is invented: an object leaves the sink only when the server said that it was deleted, or when a
-list that was read to its end does not have it.
+Nothing is lost and nothing is invented: an object leaves the sink only when the server said that it was deleted, when a list
+that was read to its end does not have it, or with its whole kind.
 """
 
 from __future__ import annotations
@@ -88,8 +88,11 @@ class Sink(Protocol[FactIn_contra]):
         """The keys of all facts held."""
         ...
 
-    def put(self, fact: FactIn_contra) -> None:
-        """Hold a fact, in place of one with the same key."""
+    def put(self, fact: FactIn_contra, *, listed: bool = False) -> None:
+        """Hold a fact, in place of one with the same key.
+
+        One that was `listed` is the truth, however old it looks: a cluster restored from a backup counts from lower versions.
+        """
         ...
 
     def remove(self, key: str) -> None:
@@ -104,7 +107,7 @@ class Sink(Protocol[FactIn_contra]):
 class Reflector(Generic[Fact]):
     """Runs for ever, and heals by itself from whatever the server or the network does."""
 
-    def __init__(  # noqa: PLR0913  four things to connect, time and chance, and two settings
+    def __init__(  # noqa: PLR0913  four things to connect, time and chance, and three settings
         self,
         kube: Kube,
         path: str,
@@ -115,11 +118,12 @@ class Reflector(Generic[Fact]):
         rng: random.Random,
         query: Mapping[str, str] | None = None,
         idle: float = IDLE_SECONDS,
+        optional: bool = False,
     ) -> None:
         self.synced = False
-        self.absent = False
-        """The server does not know the kind."""
         """True while nothing is known to be missing: since the last complete list no event was lost."""
+        self.absent = False
+        """The server does not know the kind, which is `optional`: so it has no objects."""
         self.heard = clock.monotonic()
         """When the server last told us anything, on the monotonic clock."""
         self.problem = ""
@@ -127,7 +131,7 @@ class Reflector(Generic[Fact]):
         self.relists = 0
         """Complete lists after the first."""
         self._kube, self._path, self._decoder, self._sink = kube, path, decoder, sink
-        self._clock, self._rng, self._idle = clock, rng, idle
+        self._clock, self._rng, self._idle, self._optional = clock, rng, idle, optional
         self._query = dict(query or {})
         self._version = ""
         self._listed_before = False
@@ -142,6 +146,8 @@ class Reflector(Generic[Fact]):
         """Never returns; cancel it."""
         while True:
             self._began = self._clock.monotonic()
+            if self._is_too_silent:
+                self._version = ""
             try:
                 if self._version:
                     await self._follow(seen=None)
@@ -165,7 +171,7 @@ class Reflector(Generic[Fact]):
             page = self._decoder.page(await self._kube.page(self._path, query=self._query, cont=cont))
             self.heard = self._clock.monotonic()
             for fact in page.items:
-                self._sink.put(fact)
+                self._sink.put(fact, listed=True)
                 seen.add(self._sink.key(fact))
             await asyncio.sleep(0)
             cont = page.cont
@@ -178,11 +184,14 @@ class Reflector(Generic[Fact]):
     async def _follow(self, seen: set[str] | None) -> None:
         """One stream until its end; with `seen` it begins with the whole collection."""
         query = {**self._query, "allowWatchBookmarks": "true", "timeoutSeconds": str(self._rng.randint(*WATCH_SECONDS))}
+        idle = self._idle
         if seen is None:
             query["resourceVersion"] = self._version
+            # Silence goes on from stream to stream, or one that breaks now and then could hide anything.
+            idle -= self._began - self.heard
         else:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        async with aclosing(self._kube.watch(self._path, query=query, idle=self._idle)) as lines:
+        async with aclosing(self._kube.watch(self._path, query=query, idle=idle)) as lines:
             async for line in lines:
                 event = self._decoder.event(line)
                 if event.type == "ERROR":
@@ -219,7 +228,7 @@ class Reflector(Generic[Fact]):
                 self._sink.remove(key)
                 seen.discard(key)
             else:
-                self._sink.put(fact)
+                self._sink.put(fact, listed=True)
                 seen.add(key)
         elif event.initial_end:
             self._take_in(seen, event.version)
@@ -228,9 +237,7 @@ class Reflector(Generic[Fact]):
 
     def _take_in(self, seen: set[str], version: str) -> None:
         """The end of a complete list: what it does not have is gone."""
-        # Sorted, so that a simulation goes the same way every time.
-        for key in sorted(set(self._sink.keys()) - seen):
-            self._sink.remove(key)
+        self._remove_all_but(seen)
         self.relists += self._listed_before
         self._listed_before = True
         self._version = version
@@ -240,11 +247,15 @@ class Reflector(Generic[Fact]):
         self.problem = ""
         self._sink.listed()
 
+    def _remove_all_but(self, seen: set[str]) -> None:
+        # Sorted, so that a simulation goes the same way every time.
+        for key in sorted(set(self._sink.keys()) - seen):
+            self._sink.remove(key)
+
     # Failing and going on
 
     async def _resume(self) -> None:
         """After a stream that the server ended: go on at once, unless it does nothing but end."""
-        self._suspect_silence()
         lasted = self._clock.monotonic() - self._began
         if lasted >= CALM_SECONDS:
             self._all_is_well()
@@ -259,27 +270,29 @@ class Reflector(Generic[Fact]):
         self.problem = ""
         self._failures = self._short_ends = self._gone = 0
 
-    def _suspect_silence(self) -> None:
-        """Lists again after a stream brought nothing at all, not even a bookmark, for as long as it may.
+    @property
+    def _is_too_silent(self) -> bool:
+        """Whether nothing at all, not even a bookmark, was heard for as long as a stream may be silent: then a new list is due.
 
-        A watch from a version of the future is never answered. And a server that has nothing to say of a kind sends its first
-        bookmark only after two minutes, which is too long to go on calling the view complete.
+        A watch from a version of the future is never answered, or with an error for ever. And a server that has nothing to say
+        of a kind sends its first bookmark only after two minutes, which is too long to go on calling the view complete.
         """
-        if self.heard <= self._began and self._clock.monotonic() - self._began >= self._idle:
-            self._version = ""
+        # Not all of it: the moments at which it began and ended are rounded, and a second silence would be too much.
+        return self._clock.monotonic() - self.heard >= 0.9 * self._idle
 
     async def _recover(self, problem: HeadroomError | msgspec.MsgspecError) -> None:
         """After a failure: decide what to begin again with, and when."""
         listing = not self._version
-        self._suspect_silence()
         if self._clock.monotonic() - self._began >= CALM_SECONDS and not listing:
             self._all_is_well()
         self.problem = self._sentence(problem)
-        self.absent = isinstance(problem, errors.NotFound)
+        self.absent = self._optional and isinstance(problem, errors.NotFound)
         if isinstance(problem, errors.Gone | errors.NotFound):
             # Events were lost, or the kind itself went: only a new list tells what is still there.
             self._version = ""
             self.synced = False
+        if self.absent:
+            self._remove_all_but(set())
         if listing and self._streams_initial and not isinstance(problem, _SAME_FOR_A_LIST):
             self._streams_initial = False
             if isinstance(problem, errors.ApiError):
@@ -288,6 +301,8 @@ class Reflector(Generic[Fact]):
             self._gone += 1
             if self._gone == 1:
                 return
+        if self._is_too_silent and not listing:
+            return  # that was pause enough
         await self._pause(problem)
 
     async def _pause(self, problem: Exception | None) -> None:

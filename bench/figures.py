@@ -1,0 +1,62 @@
+"""Writes the figures of bench/results into the pages that quote them: `python -m bench.figures [--check]`.
+
+A page says `<!-- figures: NAME -->` and `<!-- end of figures -->`; whatever stands between is replaced by the table of that benchmark.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.results import FOLDER, ROOT
+
+PAGES = ("README.md", "docs/decisions/0001-own-list-watch.md")
+BLOCK = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+
+
+def table(name: str) -> str:
+    """One benchmark as Markdown."""
+    file = FOLDER / f"{name}.json"
+    found: dict[str, Any] = json.loads(file.read_text())
+    lines = ["| figure | value | goal | peer |", "|---|---|---|---|"]
+    lines += [
+        f"| {row['figure']} | {row['value']:g} {row['unit']} | {_goal(row)} | {_peer(row)} |" for row in found["rows"]
+    ]
+    versions = ", ".join(f"{what} {number}" for what, number in found["versions"].items() if number)
+    machine = found["machine"]
+    where = f"{machine['cores']} cores, {machine['model']}, {machine['memoryGiB']} GiB"
+    lines += ["", f"`make bench NAME={name}`, {found['date'][:10]}, commit {found['commit']}; {where}; {versions}."]
+    return "\n".join(lines) + "\n"
+
+
+def _goal(row: dict[str, Any]) -> str:
+    if row["goal"] is None:
+        return ""
+    is_met = row["value"] <= row["goal"] if row["sense"] == "max" else row["value"] >= row["goal"]
+    bound = "at most" if row["sense"] == "max" else "at least"
+    return f"{bound} {row['goal']:g}" + ("" if is_met else ", **missed**")
+
+
+def _peer(row: dict[str, Any]) -> str:
+    return f"{row['peer']}: {row['peerValue']:g}" if row["peer"] else ""
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or with --check only say which differ."""
+    different = []
+    for name in PAGES:
+        page = ROOT / name
+        text = page.read_text()
+        wanted = BLOCK.sub(lambda block: f"{block[1]}{table(block[2])}{block[3]}", text)
+        if text != wanted:
+            different.append(name)
+            if "--check" not in arguments:
+                Path(page).write_text(wanted)
+    for name in different:
+        print(("differs: " if "--check" in arguments else "wrote: ") + name)
+    return 1 if different and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

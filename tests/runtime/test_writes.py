@@ -1,0 +1,141 @@
+"""The writer in the middle of its work: whatever is decided meanwhile holds for what has not begun."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import pytest
+from msgspec import structs
+
+from headroom.model.actions import Action, ApplyNodePool, EvictPod
+from headroom.model.conditions import find
+from headroom.model.decisions import Decision
+from headroom.model.errors import Refused
+from headroom.model.plans import standing
+from headroom.runtime.attempts import REPEAT_AFTER_SECONDS
+from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.writes import WriteBudget, Writer
+from tests.builders import a_ref, a_resource, a_world
+from tests.runtime.fakes import FakePort, HandClock, Switch
+
+MANY = tuple(
+    EvictPod(pod=f"team-a/train-{number}", uid=str(number), resource_version="1", grace_seconds=0)
+    for number in range(50)
+)
+
+
+class Desk:
+    """A writer that is given decisions by hand."""
+
+    def __init__(self) -> None:
+        self.clock, self.port, self.gate = HandClock(), FakePort(a_resource()), Switch()
+        around = Surroundings(clock=self.clock, rng=random.Random(7))
+        self.writer = Writer(self.port, self.gate, WriteBudget(self.clock, 10.0, 1), around)
+        self._running: asyncio.Task[None] | None = None
+
+    def decision(self, *actions: Action) -> Decision:
+        resource = self.port.resources[a_ref()]
+        return structs.replace(standing(a_world(resource), a_ref(), resource, "Says so."), actions=actions)
+
+    def submit(self, *actions: Action, effects: bool = True) -> None:
+        self.writer.submit(self.decision(*actions), self.port.resources[a_ref()], effects=effects)
+
+    async def work(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Let the writer run until something holds, or until it rests."""
+        self._running = self._running or asyncio.create_task(self.writer.run())
+        for _ in range(2000):
+            await asyncio.sleep(0)
+            if until() or self.writer.idle:
+                return
+
+    @property
+    def evictions(self) -> int:
+        return sum(what == "action" for what, _ in self.port.done)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+async def begun(desk: Desk) -> int:
+    """A decision with many evictions of which a few are done."""
+    desk.submit(*MANY)
+    await desk.work(lambda: desk.evictions >= 5)
+    assert 5 <= desk.evictions < len(MANY)
+    return desk.evictions
+
+
+def newer(desk: Desk) -> None:
+    desk.submit()
+
+
+def gone(desk: Desk) -> None:
+    desk.writer.forget(a_ref())
+
+
+def halted(desk: Desk) -> None:
+    desk.writer.halted = True
+
+
+def paused(desk: Desk) -> None:
+    desk.submit(*MANY, effects=False)
+
+
+def lost(desk: Desk) -> None:
+    desk.gate.is_open = False
+
+
+@pytest.mark.parametrize("what_happens", [newer, gone, halted, paused, lost])
+async def test_what_is_decided_meanwhile_ends_the_rest(desk: Desk, what_happens: Callable[[Desk], None]) -> None:
+    before = await begun(desk)
+    what_happens(desk)
+    await desk.work()
+
+    assert desk.evictions <= before + 1, "only the one that was under way may still come to its end"
+
+
+async def test_a_stop_does_not_wait_for_what_has_not_begun(desk: Desk) -> None:
+    before = await begun(desk)
+    at = desk.clock.seconds
+    await desk.writer.stop()
+
+    assert desk.evictions <= before + 1
+    assert desk.clock.seconds - at < 1.0
+
+
+async def test_an_action_that_carries_a_spec_is_one_like_any_other(desk: Desk) -> None:
+    action = ApplyNodePool(node_pool="leftover-one", spec={"weight": 10})
+    desk.submit(action)
+    await desk.work()
+    desk.submit(action)
+    await desk.work()
+
+    assert desk.port.done.count(("action", action)) == 1
+
+
+async def test_many_failures_make_a_message_that_can_still_be_written(desk: Desk) -> None:
+    desk.submit()
+    await desk.work()
+    desk.port.fails = [Refused(f"evicting pod team-a/train-{number}: {'no ' * 100}") for number in range(50)]
+    desk.submit(*MANY)
+    await desk.work()
+    desk.submit(*MANY)
+    await desk.work()
+
+    degraded = find(desk.port.resources[a_ref()].status.conditions, "Degraded")
+    assert degraded is not None
+    assert degraded.message.endswith("and 47 more")
+    assert len(degraded.message) < 5000
+
+
+async def test_the_same_may_be_done_again_after_a_while(desk: Desk) -> None:
+    desk.submit(MANY[0])
+    await desk.work()
+    desk.clock.seconds += REPEAT_AFTER_SECONDS + 1
+    desk.submit(MANY[0])
+    await desk.work()
+
+    assert desk.evictions == 2
