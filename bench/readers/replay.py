@@ -87,7 +87,7 @@ class Replay:
             for _ in range(due):
                 line = self._lines[self.sent % len(self._lines)]
                 self.sent += 1
-                await response.write(
-                    VERSION.sub(b'"resourceVersion":"%d"' % (10**9 + self.sent), line, count=1) + b"\n"
-                )
+                # A new version and a new label, so that each is a change that the reader must take in.
+                line = VERSION.sub(b'"resourceVersion":"%d"' % (10**9 + self.sent), line, count=1)
+                await response.write(LABEL.sub(b'"touched":"%d"' % self.sent, line, count=1) + b"\n")
             await asyncio.sleep(0.001)

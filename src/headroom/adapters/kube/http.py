@@ -30,6 +30,8 @@ PLUGIN_SECONDS: Final = 60.0
 CONNECT_SECONDS: Final = 10.0
 GATHER_SECONDS: Final = 0.006
 """Events of a watch are read in bunches this far apart; the loop gathers for longer than that anyway."""
+PLENTY: Final = 128 * 1024
+"""So much at once is bunch enough: then the server is ahead of us, and waiting would only make a first list slower."""
 # Large pieces: fewer wake-ups for big lists and busy watches.
 _READ_BUFFER: Final = 2**20
 _KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
@@ -86,7 +88,8 @@ class HttpTransport:
                     for line in lines:
                         if line:
                             yield line
-                    await self._gather(response)
+                    if len(chunk) < PLENTY:
+                        await self._gather(response)
                 if any(begun):
                     raise Unavailable(f"watching {paths.spoken(path)}: the stream ended in the middle of an event")
 
