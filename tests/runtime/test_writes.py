@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 from msgspec import structs
 
-from headroom.model.actions import Action, ApplyNodePool, EvictPod
+from headroom.model.actions import Action, ApplyNodePool, EmitEvent, EvictPod
 from headroom.model.conditions import find
 from headroom.model.decisions import Decision
-from headroom.model.errors import Refused
+from headroom.model.errors import Refused, Unavailable
 from headroom.model.plans import standing
 from headroom.runtime.attempts import REPEAT_AFTER_SECONDS
 from headroom.runtime.surroundings import Surroundings
@@ -139,3 +139,16 @@ async def test_the_same_may_be_done_again_after_a_while(desk: Desk) -> None:
     await desk.work()
 
     assert desk.evictions == 2
+
+
+async def test_an_event_whose_write_got_no_answer_is_told_all_the_same(desk: Desk) -> None:
+    event = EmitEvent(
+        object="GPUWorkloadBudget/team-a/one", event_type="Warning", reason="InvalidSpec", message="Look."
+    )
+    desk.submit()
+    await desk.work()
+    desk.port.fails = [Unavailable("creating an event: no answer"), Unavailable("creating an event: no answer")]
+    desk.submit(event)
+    await desk.work()
+
+    assert desk.port.done.count(("action", event)) == 1

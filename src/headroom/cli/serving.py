@@ -90,6 +90,7 @@ class Process:
         self._ends = _told_to_end()
         self._failure: BaseException | None = None
         self._servers = Servers()
+        self._aside: list[asyncio.Task[None]] = []
         self._port = KubePort(
             kube,
             Events(kube, around.clock),
@@ -109,8 +110,9 @@ class Process:
         if self._leader:
             self._leader.start()
         await self._port.start()
-        tasks = [asyncio.create_task(each) for each in (self._operator.run(), self._settle(), self._follow_leader())]
-        tasks[0].add_done_callback(self._ended)
+        operating = asyncio.create_task(self._operator.run())
+        operating.add_done_callback(self._ended)
+        tasks = [operating, *map(asyncio.create_task, (self._settle(), self._follow_leader())), *self._aside]
         await self._ends.wait()
         self._around.log.info("stopping")
         try:
@@ -172,6 +174,9 @@ class Process:
         tls = certificate.context(settings.metrics_certificate, settings.metrics_key, names)
         app = main_app(showing, Reviews(self._kube, around.clock))
         await self._servers.listen(app, settings.metrics_address, "metrics_address", tls)
+        if settings.metrics_certificate:
+            files = (settings.metrics_certificate, settings.metrics_key)
+            self._aside.append(asyncio.create_task(certificate.follow(tls, *files, around.clock)))
 
     def _candidate(self) -> LeaderThread:
         loop = asyncio.get_running_loop()

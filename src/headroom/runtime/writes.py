@@ -26,6 +26,7 @@ from headroom.runtime.surroundings import Surroundings
 NUMBERS_EVERY_SECONDS: Final = 10.0
 FIRST_BACKOFF_SECONDS: Final = 1.0
 REFUSED_BACKOFF_SECONDS: Final = 10.0
+EVENT_RETRIES_SECONDS: Final = (1.0, 4.0, 15.0)
 EFFECT_SECONDS: Final = 4.0
 """Less than the leader's margin: an effect that began under our lease ends under it."""
 AT_ONCE: Final = 8
@@ -207,6 +208,14 @@ class Writer:
 
     async def _act(self, work: Work, action: Action) -> None:
         outcome = await self._attempt(work.ref, action, self._port.perform(action, work.resource))
+        for pause in EVENT_RETRIES_SECONDS if isinstance(action, EmitEvent) else ():
+            if outcome != "unavailable":
+                break
+            # Any other action is wanted again by the next decision; the turn that an event tells of is over by then.
+            await self._clock.sleep(pause)
+            if not self._may_begin(work.ref, action):
+                break
+            outcome = await self._attempt(work.ref, action, self._port.perform(action, work.resource))
         self._metrics.actions.labels(type(action).__name__, outcome).inc()
         if outcome == "done":
             self._log.info("effect done", effect=type(action).__name__, resource=str(work.ref))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import ssl
@@ -15,7 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from headroom.model.errors import Misconfigured
+from headroom.model.ports import Clock
 
+LOOK_SECONDS: Final = 30.0
 VALID: Final = timedelta(days=3650)
 """Nobody can verify a self-signed certificate by its dates, and none must run out under a process that nobody restarts."""
 
@@ -39,6 +42,24 @@ def context(certificate: str, key: str, names: tuple[str, ...]) -> ssl.SSLContex
             "give a PEM file and its own key (metrics_certificate, metrics_key)"
         ) from error
     return tls
+
+
+async def follow(tls: ssl.SSLContext, certificate: str, key: str, clock: Clock) -> None:
+    """Read the given files again whenever they change, so that a renewed certificate needs no restart. Never returns."""
+    known = _changed_at(certificate, key)
+    while True:
+        await clock.sleep(LOOK_SECONDS)
+        found = _changed_at(certificate, key)
+        if found == known:
+            continue
+        # The two files change one after the other: a pair that does not fit yet is read again next time.
+        with contextlib.suppress(OSError, ssl.SSLError):
+            tls.load_cert_chain(certificate, key or None, password=b"")
+            known = found
+
+
+def _changed_at(*files: str) -> list[int]:
+    return [os.stat(file).st_mtime_ns if file and os.path.exists(file) else 0 for file in files]  # noqa: PTH110, PTH116  text paths
 
 
 def _load_self_signed(tls: ssl.SSLContext, names: tuple[str, ...]) -> None:
