@@ -16,10 +16,10 @@ setup-dev: ## prepare .venv for tests and checks too
 setup-bench: ## prepare .venv-bench, the peers that some benchmarks compare with
 	@tools/setup bench
 
-demo: setup ## run the demo on simulated ports; ARGS="..." goes to it
+demo: setup ## run the operator on a simulated cluster; for example ARGS="--port 9000"
 	@$(BIN)/headroom demo $(ARGS)
 
-control-plane: ## build the control plane for the tests, once (about 8 minutes on two cores)
+control-plane: ## build the control plane for the tests, once (about ten minutes on two cores)
 	@tools/control-plane
 
 test: setup-dev ## run all tests; ARGS="..." goes to pytest

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.results import FOLDER, ROOT
 
-PAGES = ("README.md", "docs/decisions/0001-own-list-watch.md")
+PAGES = ("docs/figures.md", "docs/decisions/0001-own-list-watch.md")
 BLOCK = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 

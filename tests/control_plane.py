@@ -78,7 +78,7 @@ def lacking(assets: Path | None, components: Sequence[str] = COMPONENTS) -> str:
         return "the control plane is not built (make control-plane)"
     wanted = [*CORE, *components, *(["kwok-stages.yaml"] if "kwok" in components else [])]
     missing = [name for name in wanted if not (assets / name).exists()]
-    return f"KUBEBUILDER_ASSETS lacks {', '.join(missing)}" if missing else ""
+    return f"the control plane's folder lacks {', '.join(missing)} (make control-plane)" if missing else ""
 
 
 class ControlPlane:

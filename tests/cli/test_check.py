@@ -11,6 +11,7 @@ import pytest
 from tests.cli import samples
 from tests.cli.conftest import Headroom
 
+OURS = samples.BUDGET.replace("budget.zxuhan.dev", "headroom.dev")
 WRONG = """\
 # a comment
 apiVersion: headroom.dev/v1alpha1
@@ -62,7 +63,7 @@ def test_every_wrong_field_at_once_with_its_line(headroom: Headroom, tmp_path: P
         "16: GPUWorkloadBudget/lab/team-a: spec.colour",
         "33: PowerPool/rack: spec.machines[0].scaleDownEndpoint",
     ]
-    assert done.err == "6 problems in 2 resources\n"
+    assert done.err == "passed over: 1 of v1/ConfigMap\n6 problems in 2 resources\n"
 
 
 def test_a_missing_field_has_the_line_of_what_should_hold_it(headroom: Headroom, tmp_path: Path) -> None:
@@ -73,12 +74,92 @@ def test_a_missing_field_has_the_line_of_what_should_hold_it(headroom: Headroom,
 
 
 def test_right_ones_pass_and_old_ones_are_sent_to_convert(headroom: Headroom) -> None:
-    ours = samples.BUDGET.replace("budget.zxuhan.dev", "headroom.dev")
-    assert headroom("check", "-", stdin=ours.encode()).out == "1 resource, no problems\n"
+    assert headroom("check", "-", stdin=OURS.encode()).out == "1 resource, no problems\n"
     done = headroom("check", "-", stdin=samples.BUDGET.encode())
     assert done.code == 1
     assert "standard input:1: GPUWorkloadBudget/default/team-a: apiVersion must be headroom.dev/v1alpha1" in done.out
     assert "`headroom convert` changes it" in done.out
+
+
+@pytest.mark.parametrize("version", ["example.com/v1", "headroom.dev/v2", "headroom.dev"])
+def test_convert_is_not_named_for_what_it_does_not_know(headroom: Headroom, version: str) -> None:
+    done = headroom("check", "-", stdin=OURS.replace("headroom.dev/v1alpha1", version).encode())
+    assert done.code == 1
+    assert done.out.endswith(
+        f'apiVersion must be headroom.dev/v1alpha1, not "{version}"; write headroom.dev/v1alpha1\n'
+    )
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+@pytest.mark.parametrize(
+    ("version", "kind", "known"),
+    [("headroom.dev/v1alpha1", "Spotpol", "Spotpool"), ("sim.headroom.dev/v1", "Offers", "Offer")],
+)
+def test_an_unknown_kind_of_ours_is_a_problem(
+    headroom: Headroom, command: str, version: str, kind: str, known: str
+) -> None:
+    done = headroom(command, "-", stdin=f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n".encode())
+    assert done.code == 1
+    assert f"{kind}/a: kind must be one of " in done.out
+    assert known in done.out
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_an_object_without_a_kind_is_a_problem(headroom: Headroom, command: str) -> None:
+    done = headroom(command, "-", stdin=b"apiVersion: headroom.dev/v1alpha1\nmetadata: {name: a}\n")
+    assert done.code == 1
+    assert "a: kind is required\n" in done.out
+    assert "None" not in done.out
+
+
+def test_the_other_files_are_checked_if_one_cannot_be_read(headroom: Headroom, tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text(OURS.replace("windowHours: 24", "windowHours: 0"))
+    (tmp_path / "bad.yaml").write_text("a: [")
+    done = headroom("check", tmp_path / "none.yaml", tmp_path / "bad.yaml", tmp_path / "wrong.yaml")
+    assert done.code == 2
+    assert [line.split(": ")[0] for line in done.err.splitlines()] == [
+        "headroom",
+        "headroom",
+        "1 problem in 1 resource",
+    ]
+    assert "spec.quota.windowHours must be" in done.out
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_a_key_given_twice_is_a_problem(headroom: Headroom, command: str) -> None:
+    twice = OURS.replace("    windowHours: 24\n", "    windowHours: 24\n    windowHours: 48\n")
+    done = headroom(command, "-", stdin=f"{OURS.replace('team-a', 'team-b')}---\n{twice}".encode())
+    assert done.code == 1
+    assert "GPUWorkloadBudget/default/team-a: windowHours is given twice: line 28 has it already\n" in done.out
+    assert done.out.count("given twice") == 1
+    if command == "check":
+        assert done.out.startswith("standard input:29: ")
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_a_resource_given_twice_is_a_problem_that_names_both_places(
+    headroom: Headroom, tmp_path: Path, command: str
+) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text(f"# a comment\n{OURS}")
+    second.write_text(OURS)
+    done = headroom(command, first, second)
+    assert done.code == 1
+    assert f"GPUWorkloadBudget/default/team-a: is given twice: it stands at {first}:2 already\n" in done.out
+
+
+def test_files_with_nothing_of_headroom_are_named(headroom: Headroom) -> None:
+    done = headroom("check", "-", stdin=f"{samples.NODE_CLASS}---\napiVersion: v1\nkind: Pod\n".encode())
+    assert (done.code, done.out) == (0, "nothing of Headroom in standard input\n")
+    assert done.err == "passed over: 1 of karpenter.k8s.aws/v1/EC2NodeClass\npassed over: 1 of v1/Pod\n"
+
+
+def test_a_folder_and_a_tab_are_said_in_plain_words(headroom: Headroom, tmp_path: Path) -> None:
+    done = headroom("check", tmp_path)
+    assert done.err == f"headroom: reading {tmp_path}: it is a folder; give its files, for example {tmp_path}/*.yaml\n"
+    done = headroom("check", "-", stdin=b"apiVersion: v1\nkind: Pod\nmetadata:\n\tname: a\n")
+    assert done.code == 2
+    assert "line 4 begins with a tab, which YAML does not allow" in done.err
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from headroom.cli import demonstration
 from tests.cli.conftest import Headroom
 from tests.processes import free_ports
 
@@ -91,8 +92,16 @@ def test_it_takes_the_next_port_and_ends_by_itself() -> None:
     [port] = free_ports(1)
     with demo("--port", port, "--for", 30) as (_, first), demo("--port", port, "--for", 1) as (process, second):
         assert first != second
+        taken = second.removesuffix("/").rpartition(":")[2]
         _, err = process.communicate(timeout=20)
-        assert (process.returncode, err) == (0, "")
+        assert (process.returncode, err) == (0, f"port {port} is taken, using {taken}\n")
+
+
+@pytest.mark.parametrize(("pods", "said"), [(0, "0 pods running"), (1, "1 pod running"), (2, "2 pods running")])
+def test_one_pod_is_not_pods(pods: int, said: str) -> None:
+    fleet = {"gpusHeld": 0, "gpus": 0, "podsRunning": pods, "podsUnbound": 0}
+    line = demonstration._line({"now": "2026-01-31T12:00:00Z", "fleet": fleet, "resources": []})
+    assert f", {said}," in line
 
 
 def test_it_plays_a_scenario(tmp_path: Path) -> None:
@@ -102,6 +111,23 @@ def test_it_plays_a_scenario(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "1 of 1 resources Ready" in done.stdout
+    assert done.stdout.endswith("1 of 1 expectation held\n")
+
+
+def test_a_scenario_ends_by_itself_and_says_what_was_not_as_expected(tmp_path: Path) -> None:
+    file = tmp_path / "small.yaml"
+    wrong = "  - {at: 9m, resource: GPUWorkloadBudget/lab/team-b, exists: true}\n---"
+    file.write_text(SCENARIO.replace("---", wrong, 1))
+    command = [*DEMO, "--scenario", str(file), "--port", str(free_ports(1)[0])]
+    done = subprocess.run([*command, "--speed", "200"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "not as the scenario expects: at 9m, GPUWorkloadBudget/lab/team-b: it is not there\n"
+    assert done.stdout.endswith("1 of 2 expectations held\n")
+    early = subprocess.run(
+        [*command, "--speed", "100", "--for", "3"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (early.returncode, early.stderr) == (0, "")
+    assert early.stdout.endswith("1 of 2 expectations held, 1 not reached yet\n")
 
 
 @pytest.mark.parametrize(

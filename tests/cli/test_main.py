@@ -1,8 +1,10 @@
 """The command line as a whole: quick to start, helpful, and never a traceback for what a user can mend."""
 
+import os
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 import yaml
@@ -67,3 +69,41 @@ def test_crds_prints_every_kind(headroom: Headroom) -> None:
 
 def test_version(headroom: Headroom) -> None:
     assert headroom("version").out == f"headroom {metadata.version('headroom')} (headroom.dev/v1alpha1)\n"
+    assert headroom("--version").out == headroom("version").out
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--write-burst", "x"), "--write-burst (HEADROOM_WRITE_BURST) must be a whole number, not 'x'\n"),
+        (
+            ("--health-address", "8081"),
+            "(HEADROOM_HEALTH_ADDRESS) must be host:port such as 0.0.0.0:8443, not '8081'\n",
+        ),
+        (("--watch",), "--watch is for a dry run; give --dry-run too, or leave it out\n"),
+        ((), "reading kubeconfig none: no such file; check the path\n"),
+    ],
+)
+def test_what_run_refuses_is_one_sentence(headroom: Headroom, flags: tuple[str, ...], says: str) -> None:
+    done = headroom("run", "--kubeconfig", "none", *flags)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith(says)
+    assert done.err.count("\n") == 1
+
+
+def test_a_manifest_is_no_kubeconfig(headroom: Headroom, tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text("apiVersion: v1\nkind: Pod\n")
+    done = headroom("run", "--kubeconfig", file)
+    assert done.code == 2
+    assert done.err == f"headroom: reading kubeconfig {file}: it is of kind Pod, not Config; give a kubeconfig\n"
+
+
+@pytest.mark.parametrize("command", ["version", "crds", "--help"])
+def test_who_reads_no_further_ends_it_quietly(command: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    arguments = [sys.executable, "-m", "headroom", command]
+    done = subprocess.run(arguments, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -74,6 +74,7 @@ def test_people_get_a_table_without_control_characters(headroom: Headroom) -> No
     done = headroom("plan", "-f", "-", stdin=f"{hostile}---\n{BUDGET.replace('team-a', 'team-c')}".encode())
     assert done.code == 1
     assert "GPUWorkloadBudget/default/team-c" in done.out
+    assert "\nDecided for 20" in done.out
     assert "spec.enforcement.action must be one of" in done.out
     assert all(char.isprintable() or char == "\n" for char in done.out)
 
@@ -93,6 +94,23 @@ def test_a_wrong_moment_is_one_sentence(headroom: Headroom, moment: str) -> None
     done = headroom("plan", "-f", "-", "--now", moment, stdin=BUDGET.encode())
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("headroom: reading --now: ")
+
+
+def test_files_may_be_given_without_a_flag_and_long_names_stay_whole(headroom: Headroom, tmp_path: Path) -> None:
+    name = "a" * 60
+    (tmp_path / "budget.yaml").write_text(BUDGET.replace("name: team-a", f"name: {name}"))
+    done = headroom("plan", tmp_path / "budget.yaml", "--now", NOW)
+    assert done.code == 0
+    assert done.out.startswith(f"Decided for {NOW}:\n")
+    assert f"GPUWorkloadBudget/default/{name}" in done.out
+
+
+def test_a_name_stays_whole_on_a_narrow_terminal(headroom: Headroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "30")
+    name = "a" * 60
+    done = headroom("plan", "-", stdin=BUDGET.replace("name: team-a", f"name: {name}").encode())
+    assert f"GPUWorkloadBudget/default/{name}" in done.out
 
 
 def test_no_file_is_a_usage_error(headroom: Headroom) -> None:
@@ -120,8 +138,13 @@ def test_explain_names_problems(headroom: Headroom) -> None:
         ("gwb/team-x", "did you mean GPUWorkloadBudget/default/team-a?"),
         ("budget/team-a", "there is no kind 'budget'"),
         ("gwbz/team-a", "did you mean gwb"),
-        ("gwb", "write KIND/NAME or KIND/NAMESPACE/NAME"),
-        ("gwb/a/b/c", "write KIND/NAME or KIND/NAMESPACE/NAME"),
+        ("train", "write KIND/[NAMESPACE/]NAME"),
+        (
+            "spotpool/x",
+            "there are GPUWorkloadBudget/a/same, GPUWorkloadBudget/b/same, GPUWorkloadBudget/default/team-a",
+        ),
+        ("gwb", "write KIND/[NAMESPACE/]NAME"),
+        ("gwb/a/b/c", "write KIND/[NAMESPACE/]NAME"),
         ("gwb/same", "there are GPUWorkloadBudget/a/same, GPUWorkloadBudget/b/same; say which"),
     ],
 )

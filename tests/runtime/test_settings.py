@@ -29,6 +29,33 @@ def test_a_mistake_is_named_by_its_variable(environment: dict[str, str], named: 
         settings.load({}, environment)
 
 
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (
+            {"log_level": "loud"},
+            "--log-level (HEADROOM_LOG_LEVEL) must be one of debug, error, info, warning, not 'loud'",
+        ),
+        ({"write_burst": "x"}, "--write-burst (HEADROOM_WRITE_BURST) must be a whole number, not 'x'"),
+        ({"write_burst": "0"}, "must be a whole number at least 1 and at most 10000, not '0'"),
+        ({"writes_per_second": "x"}, "must be a number, not 'x'"),
+        ({"elect_leader": "perhaps"}, "must be true or false, not 'perhaps'"),
+        ({"metrics_address": "8443"}, "--metrics-address (HEADROOM_METRICS_ADDRESS) must be host:port such as"),
+        ({"health_address": "localhost:99999"}, "--health-address (HEADROOM_HEALTH_ADDRESS) must be host:port such as"),
+        ({"health_address": "::1:80"}, "must be host:port such as"),
+    ],
+)
+def test_a_mistake_is_told_with_what_is_wanted(flags: dict[str, str], says: str) -> None:
+    with pytest.raises(Misconfigured) as caught:
+        settings.load(flags, {})
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["", ":8081", "0.0.0.0:0", "[::1]:8443", "localhost:8443"])
+def test_addresses_may_be_written_in_several_ways(address: str) -> None:
+    assert settings.load({"health_address": address}, {}).health_address == address
+
+
 def test_variables_that_kubernetes_sets_are_not_ours() -> None:
     service = {
         "HEADROOM_SERVICE_HOST": "10.0.0.7",

@@ -98,9 +98,43 @@ def test_other_kinds_are_ignored_and_counted() -> None:
     assert found.ignored == {"v1/Service": 2, "Odd": 1}
 
 
+def test_unknown_kinds_of_our_groups_and_objects_without_a_kind_are_problems() -> None:
+    found = read(
+        "apiVersion: headroom.dev/v1alpha1\nkind: Odd\n---\napiVersion: sim.headroom.dev/v1\nkind: Odd\n",
+        "apiVersion: sim.headroom.dev/v2\nkind: Offer\n---\nkind: null\n---\n"
+        "apiVersion: sim.headroom.dev/v1\nkind: Scenario\n",
+    )
+    assert [each.field for each in found.problems] == ["kind", "kind", "apiVersion", "kind"]
+    assert [each.place for each in found.problems] == [
+        ("file-0.yaml", 0),
+        ("file-0.yaml", 1),
+        ("file-1.yaml", 0),
+        ("file-1.yaml", 1),
+    ]
+    assert found.ignored == {"sim.headroom.dev/v1/Scenario": 1}
+
+
+def test_an_object_that_is_given_twice_is_a_problem() -> None:
+    found = read(BUDGET + "---" + POD, FACTS, BUDGET)
+    [wrong] = found.problems
+    assert (wrong.message, wrong.place, wrong.earlier) == ("is given twice", ("file-2.yaml", 0), ("file-0.yaml", 0))
+
+
+def test_a_key_that_is_given_twice_is_found_wherever_it_stands() -> None:
+    text = "kind: A\nx: {a: 1, b: [a, a, {c: 1, c: 2}], a: 3}\ny: &y {a: 1}\nz: {<<: *y, a: 2}\n---\nkind: B\n? [q]\n"
+    repeated: list[documents.Repeated] = []
+    with pytest.raises(Misconfigured):
+        list(documents.objects("x", text.encode(), repeated))  # a list as a key
+    assert [(each.line, each.key, each.first_line) for each in repeated] == [(2, "c", 2), (2, "a", 2)]
+
+
+def test_a_tab_is_named() -> None:
+    assert "line 3 begins with a tab, which YAML does not allow" in refusal(b"kind: A\nmetadata:\n\tname: a\n")
+
+
 def test_problems_of_resources_are_named() -> None:
     found = read(BUDGET.replace("windowHours: 24", "windowHours: 0"))
-    [(where, field, message)] = found.problems
+    [(where, field, message, *_)] = found.problems
     assert where == {"kind": "GPUWorkloadBudget", "namespace": "lab", "name": "lab"}
     assert field == "spec.quota.windowHours"
     assert message
@@ -125,7 +159,7 @@ def test_problems_of_resources_are_named() -> None:
 def test_problems_of_facts_are_named(kind: str, spec: object, field: str) -> None:
     document = {"apiVersion": "sim.headroom.dev/v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
     text = json.dumps(document).replace("NaN", '".nan"')
-    [(where, found, message)] = read(text).problems
+    [(where, found, message, *_)] = read(text).problems
     assert (where["kind"], where["name"], found) == (kind, "x", field)
     assert message
 

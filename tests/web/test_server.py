@@ -172,7 +172,7 @@ async def test_the_page_shows_the_fleet_and_every_resource(view: View, serve: Se
     plain = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert "GPUs held 2 of 8" in plain
     assert "Nodes ready 0 of 1" in plain
-    assert "Pods running 1 of 3" in plain
+    assert "Pods running 1 and 1 starting or finished" in plain
     assert "GPUWorkloadBudget lab/team-a True Reconciled The budget is valid" in plain
     assert "GPUWorkloadBudget lab/team-b False InvalidSpec spec.colour" in plain
     assert plain.index("Last decisions") < plain.rindex("GPUWorkloadBudget/lab/team-b")

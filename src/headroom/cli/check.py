@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headroom.cli import manifests, output
+from headroom.cli import manifests, output, passing
+from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from headroom.api.kinds import AnyResource
+    from headroom.sim.documents import Documents
 
 
 def check(
@@ -19,56 +20,50 @@ def check(
 ) -> None:
     """Validate manifests offline, as the API server would.
 
-    Every wrong field is named as FILE:LINE: KIND/NAME: FIELD MESSAGE. Exit code 1 if there is any. Objects that are not of
-    Headroom are passed over.
+    Every wrong field is named as FILE:LINE: KIND/NAME: FIELD MESSAGE. Exit code 1 if there is any, and 2 if a file could not
+    be read; the others are still checked. Objects that are not of Headroom are passed over.
 
     Example: headroom check team-a.yaml pools/*.yaml
     """
-    found: list[str] = []
-    resources = 0
-    for source, text in manifests.read(files):
-        ours = _resources(source, text)
-        resources += len(ours)
-        found += _complaints(source, text, ours)
-    for complaint in found:
-        output.line(complaint)
-    if found:
-        output.say(f"{_counted(len(found), 'problem')} in {_counted(resources, 'resource')}")
-        raise typer.Exit(output.PROBLEMS)
-    output.line(f"{_counted(resources, 'resource')}, no problems")
-
-
-def _resources(source: str, text: bytes) -> dict[int, AnyResource]:
-    """Headroom's resources among the objects of a text, each under its number there."""
-    from headroom.adapters.kube import parse
     from headroom.sim import documents
 
-    found = enumerate(documents.objects(source, text))
-    return {number: parse.resource(each.value) for number, each in found if _is_ours(each.value)}
+    found, read = documents.Documents(), []
+    manifests.refuse_twice(files)
+    for path in files:
+        try:
+            [(source, text)] = manifests.read([path])
+            documents.take(found, source, text, any_group=True)
+        except Misconfigured as error:
+            output.say(f"headroom: {error}")
+        else:
+            read.append((source, text))
+    _say_passed_over(found, read)
+    wrong = [_spoken(each) for each in manifests.complaints(found, read)]
+    for complaint in wrong:
+        output.line(complaint)
+    if wrong:
+        among = f" in {_counted(len(found.ours), 'resource')}" if found.ours else ""
+        output.say(f"{_counted(len(wrong), 'problem')}{among}")
+    elif found.ours:
+        output.line(f"{_counted(len(found.ours), 'resource')}, no problems")
+    if len(read) < len(files):
+        raise typer.Exit(output.COULD_NOT_RUN)
+    raise typer.Exit(output.PROBLEMS if wrong else output.OK)
 
 
-def _is_ours(value: dict[str, Any]) -> bool:
-    from headroom.api.kinds import KINDS
-    from headroom.api.resources import GROUP
+def _say_passed_over(found: Documents, texts: Sequence[manifests.Text]) -> None:
+    read_by_plan = {"v1/Pod": len(found.pods), "v1/Node": len(found.nodes)}
+    passing.say(found.ignored | {kind: count for kind, count in read_by_plan.items() if count})
+    with_ours = {place.source for place in found.ours}
+    for source, _ in texts:
+        if source not in with_ours:
+            output.line(f"nothing of Headroom in {source}")
 
-    group = str(value.get("apiVersion", "")).partition("/")[0]
-    return group == GROUP or value.get("kind") in KINDS
 
-
-def _complaints(source: str, text: bytes, ours: dict[int, AnyResource]) -> Iterator[str]:
-    from headroom.api.kinds import KINDS
-    from headroom.model.world import ref_of
-
-    if not any(resource.problems for resource in ours.values()):
-        return
-    lines = manifests.Lines(text)
-    for number, resource in ours.items():
-        placed = [(lines.of(number, problem.field), problem) for problem in resource.problems]
-        for line, problem in sorted(placed, key=lambda pair: pair[0]):
-            old = problem.field == "apiVersion" and resource.kind in KINDS
-            hint = "; `headroom convert` changes it" if old else ""
-            what = f"{problem.field} " if problem.field else ""
-            yield f"{source}:{line}: {ref_of(resource)}: {what}{problem.message}{hint}"
+def _spoken(complaint: manifests.Complaint) -> str:
+    named = "/".join(part for part in complaint.resource.values() if part)
+    words = [f"{complaint.source}:{complaint.line}:", f"{named}:" if named else "", complaint.field, complaint.message]
+    return " ".join(word for word in words if word)
 
 
 def _counted(count: int, thing: str) -> str:

@@ -22,7 +22,8 @@ def demo(
     """Run Headroom on an embedded simulated cluster.
 
     The loop, the client and the dashboard are those of `headroom run`; only the API server and the fleet are simulated. It
-    prints the dashboard's address, then a line now and then. Ctrl-C ends it.
+    prints the dashboard's address, then a line now and then. Ctrl-C ends it. With --scenario it ends with the scenario, says
+    how many of its expectations held, and the exit code is 1 if something was not as expected.
 
     Example: headroom demo --speed 120
     """

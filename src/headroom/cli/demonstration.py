@@ -16,7 +16,8 @@ from headroom.model.ports import Clock
 from headroom.sim.clock import SimClock
 from headroom.sim.fleet import fleet
 from headroom.sim.operators import SimulatedProcess
-from headroom.sim.scenario import Scenario, Simulation
+from headroom.sim.scenario import MakeOperator, Scenario, Simulation
+from headroom.sim.script import Expectation
 from headroom.web.server import Servers, free_port, main_app
 from headroom.web.view import Showing, View
 
@@ -46,24 +47,63 @@ async def show(wishes: Wishes) -> int:
         loop.call_later(wishes.seconds, ends.set)
     stage = Stage(Scenario.load(wishes.scenario) if wishes.scenario else _built_in(wishes.seed), wishes.speed)
     playing = asyncio.create_task(stage.simulation.play())
-    # An error in the scenario ends the demo at once, with its sentence.
-    playing.add_done_callback(lambda task: ends.set() if task.cancelled() or task.exception() else None)
+    # An error in the scenario ends the demo at once, with its sentence; so does the end of one that somebody gave.
+    playing.add_done_callback(
+        lambda task: ends.set() if wishes.scenario or task.cancelled() or task.exception() else None
+    )
     talking = asyncio.create_task(stage.talk(wishes))
     talking.add_done_callback(lambda task: ends.set() if not task.cancelled() else None)
     await ends.wait()
     await stage.close(playing, talking)
-    return output.PROBLEMS if wishes.scenario and stage.simulation.failures else output.OK
+    if not wishes.scenario:
+        return output.OK
+    output.line(stage.simulation.verdict())
+    return output.PROBLEMS if stage.simulation.failures else output.OK
 
 
 def _built_in(seed: int) -> Scenario:
     return Scenario.of(fleet(seed, hours=HOURS), "the built-in fleet")
 
 
+class _Said(list[str]):
+    """Failures, each of which is said the moment it is found."""
+
+    def append(self, failure: str) -> None:
+        output.say(f"not as the scenario expects: {failure}")
+        super().append(failure)
+
+
+class Judged(Simulation):
+    """A scenario that says at once what is not as expected, and counts what is."""
+
+    def __init__(self, scenario: Scenario, make_operator: MakeOperator, clock: SimClock) -> None:
+        super().__init__(scenario, make_operator, clock)
+        self._held, self._reached = 0, 0
+
+    def start(self) -> None:
+        """Set the stage; from now on failures are said."""
+        self.failures = _Said(self.failures)
+        super().start()
+
+    def _judge(self, expected: Expectation) -> None:
+        before = len(self.failures)
+        super()._judge(expected)
+        self._reached += 1
+        self._held += len(self.failures) == before
+
+    def verdict(self) -> str:
+        """How many expectations held, in words."""
+        all_ = len(self.scenario.expect)
+        left = all_ - self._reached
+        said = f"{self._held} of {all_} expectation{'' if all_ == 1 else 's'} held"
+        return f"{said}, {left} not reached yet" if left else said
+
+
 class Stage:
     """One scenario with its operators and the dashboard."""
 
     def __init__(self, scenario: Scenario, speed: float) -> None:
-        self.simulation = Simulation(scenario, self._operator, SimClock(scenario.start, speed))
+        self.simulation = Judged(scenario, self._operator, SimClock(scenario.start, speed))
         self._servers = Servers()
         self._showing: Showing | None = None
         self._begun = asyncio.Event()
@@ -84,17 +124,17 @@ class Stage:
         await self._begun.wait()
         assert self._showing is not None
         app = main_app(self._showing, None)
-        port = await self._servers.listen(app, f"127.0.0.1:{free_port(wishes.port)}", "--port")
+        free = free_port(wishes.port)
+        if free != wishes.port:
+            output.say(f"port {wishes.port} is taken, using {free}")
+        port = await self._servers.listen(app, f"127.0.0.1:{free}", "--port")
         output.line(f"Headroom runs on a simulated cluster, {wishes.speed:g} times as fast as life.")
         output.line(f"The dashboard is at http://127.0.0.1:{port}/ and Ctrl-C ends the demo.")
-        said, pause = 0, FIRST_LINE_SECONDS
+        pause = FIRST_LINE_SECONDS
         while True:
             await asyncio.sleep(pause)
             pause = LINE_SECONDS
             output.line(_line(self._showing.view.state()))
-            for failure in self.simulation.failures[said:]:
-                output.say(f"not as the scenario expects: {failure}")
-            said = len(self.simulation.failures)
 
     async def close(self, playing: asyncio.Task[Any], talking: asyncio.Task[None]) -> None:
         """End everything in good order. Raises what ended the demo, if it was a failure."""
@@ -113,9 +153,10 @@ class Stage:
 def _line(state: dict[str, Any]) -> str:
     fleet_, resources = state["fleet"], state["resources"]
     moment = times.moment(state["now"]) or 0
+    running = fleet_["podsRunning"]
     good = sum(each["ready"] == "True" for each in resources)
     return (
         f"{times.text(moment - moment % times.SECOND)}  "
-        f"{fleet_['gpusHeld']} of {fleet_['gpus']} GPUs held, {fleet_['podsRunning']} pods running, "
+        f"{fleet_['gpusHeld']} of {fleet_['gpus']} GPUs held, {running} pod{'' if running == 1 else 's'} running, "
         f"{fleet_['podsUnbound']} waiting; {good} of {len(resources)} resources Ready"
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headroom.model.world import World
 
 MOST_NEAR: Final = 3
+MOST_LISTED: Final = 20
 
 
 def explain(
@@ -40,14 +41,14 @@ def explain(
 
     kind, place, name = _asked(what)
     if files:
-        told = _explained(documents_of(files).world(moment(now)), kind, place, name)
+        told = _explained(documents_of(files).world(moment(now)), (kind, place, name), in_files=True)
     else:
         settings = live.settings_of(kubeconfig, context, namespace)
 
         async def work(kube: Kube) -> Told:
             async with live.observed(kube, settings) as port:
                 # The view is only good until the next await.
-                return _explained(port.world(kube.clock.now()), kind, place, name)
+                return _explained(port.world(kube.clock.now()), (kind, place, name))
 
         told = live.with_cluster(settings, work)
     if form is Form.json:
@@ -63,12 +64,14 @@ def _asked(what: str) -> tuple[str, str, str]:
     first, *rest = what.split("/")
     words = {word.lower(): kind.name for kind in KINDS.values() for word in (kind.name, kind.plural, *kind.short_names)}
     kind = words.get(first.lower())
+    if not rest and kind is None:
+        raise Misconfigured(f"reading {what!r}: write KIND/[NAMESPACE/]NAME, such as gwb/lab/team-a")
     if kind is None:
         near = _near(first.lower(), {word: word for word in words})
         known = ", ".join(f"{each.name} ({each.short_names[0]})" for each in KINDS.values())
         raise Misconfigured(f"reading {what!r}: there is no kind {first!r}{near}; the kinds are {known}")
     if not 1 <= len(rest) <= 2 or not all(rest):
-        raise Misconfigured(f"reading {what!r}: write KIND/NAME or KIND/NAMESPACE/NAME, such as gwb/lab/team-a")
+        raise Misconfigured(f"reading {what!r}: write KIND/[NAMESPACE/]NAME, such as gwb/lab/team-a")
     return kind, rest[0] if len(rest) == 2 else "", rest[-1]
 
 
@@ -80,7 +83,8 @@ def _near(word: str, words: dict[str, str]) -> str:
     return f" (did you mean {' or '.join(words[each] for each in found)}?)" if found else ""
 
 
-def _find(world: World, kind: str, namespace: str, name: str) -> Ref:
+def _find(world: World, what: tuple[str, str, str], *, in_files: bool) -> Ref:
+    kind, namespace, name = what
     refs = [ref for ref, _ in world.of_kind(kind)]
     found = [ref for ref in refs if ref.name == name and (not namespace or ref.namespace == namespace)]
     if len(found) == 1:
@@ -91,7 +95,16 @@ def _find(world: World, kind: str, namespace: str, name: str) -> Ref:
     # The names alone are compared: the kind is the same for all, and would make everything look alike.
     names = {f"{ref.namespace}/{ref.name}" if namespace else ref.name: str(ref) for ref in reversed(refs)}
     near = _near(f"{namespace}/{name}" if namespace else name, names)
-    raise Misconfigured(f"looking for {asked}: there is none{near}; `kubectl get {kind.lower()} -A` lists them all")
+    where = f"`kubectl get {kind.lower()} -A` lists them all"
+    if in_files:
+        where = f"there are {_listed([str(each) for each in sorted(world.resources)])}"
+    raise Misconfigured(f"looking for {asked}: there is none{near}; {where}")
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MOST_LISTED
+    shown = ", ".join(names[:MOST_LISTED]) or "no resources of Headroom in what was given"
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 class Told(NamedTuple):
@@ -137,9 +150,9 @@ def _spoken(action: dict[str, Any]) -> Iterator[str]:
         yield str(value) if name == "type" else f"{name}={value}"
 
 
-def _explained(world: World, kind: str, namespace: str, name: str) -> Told:
+def _explained(world: World, asked: tuple[str, str, str], *, in_files: bool = False) -> Told:
     from headroom.cli import planning
 
-    ref = _find(world, kind, namespace, name)
+    ref = _find(world, asked, in_files=in_files)
     decision = next((each for each in planning.decisions(world) if each.resource == ref), None)
     return Told(ref, world.resources[ref], world.stopped, decision)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -62,14 +63,42 @@ for command in COMMANDS:
     app.command()(command)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version.version()
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Hold the options of the program itself; `HELP` is its text."""
+    del show
+
+
 def main() -> None:
     """Run one command and exit."""
+    try:
+        code = _code()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has enough of it, as in `headroom crds | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = output.OK
+    sys.exit(code)
+
+
+def _code() -> int:
     try:
         app()
     except HeadroomError as error:
         output.say(f"headroom: {error}")
-        sys.exit(output.COULD_NOT_RUN)
-    except BrokenPipeError:
-        # Whoever read our output has enough of it, as in `headroom crds | head`.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(output.OK)
+        return output.COULD_NOT_RUN
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            raise end.__context__ from None  # typer has made an exit code of 1 of it
+        return end.code if isinstance(end.code, int) else output.OK
+    return output.OK

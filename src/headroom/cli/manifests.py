@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
     import yaml
+
+    from headroom.sim.documents import Documents, Place
 
 LARGEST_BYTES: Final = 256 * 2**20
 
@@ -20,9 +22,14 @@ Text = tuple[str, bytes]
 
 def read(paths: Sequence[Path]) -> list[Text]:
     """The files' contents, `-` being standard input. Raises `Misconfigured` for one that cannot be read."""
+    refuse_twice(paths)
+    return [_bytes_of(path) for path in paths]
+
+
+def refuse_twice(paths: Sequence[Path]) -> None:
+    """Raise `Misconfigured` if standard input is asked for more than once."""
     if [str(path) for path in paths].count("-") > 1:
         raise Misconfigured("reading standard input: it can be read once only; give - once")
-    return [_bytes_of(path) for path in paths]
 
 
 def _bytes_of(path: Path) -> Text:
@@ -33,11 +40,72 @@ def _bytes_of(path: Path) -> Text:
         else:
             with path.open("rb") as file:
                 text = file.read(LARGEST_BYTES + 1)
+    except IsADirectoryError:
+        raise Misconfigured(f"reading {source}: it is a folder; give its files, for example {path}/*.yaml") from None
     except OSError as error:
         raise Misconfigured(f"reading {source}: {error.strerror or error}; check the path and its rights") from error
     if len(text) > LARGEST_BYTES:
         raise Misconfigured(f"reading {source}: it is larger than {LARGEST_BYTES >> 20} MiB; give it in parts")
     return source, text
+
+
+class Complaint(NamedTuple):
+    """Something wrong in a manifest, and where."""
+
+    source: str
+    line: int
+    resource: dict[str, str]
+    """Kind, namespace, name; empty words where they are not known."""
+    field: str
+    message: str
+
+
+def complaints(found: Documents, texts: Sequence[Text]) -> list[Complaint]:
+    """All that is wrong with what was read from these texts: text by text, from top to bottom."""
+    from headroom.api.kinds import KINDS
+    from headroom.cli import passing
+
+    if not found.problems and not found.repeated:
+        return []
+    lines = _LinesOf(texts)
+    out = []
+    for wrong in found.problems:
+        why = wrong.message
+        if wrong.field == "apiVersion" and wrong.resource["kind"] in KINDS:
+            why = f"{why}; {passing.remedy(lines.word(wrong.place, 'apiVersion'), wrong.resource['kind'])}"
+        if wrong.earlier is not None:
+            why = f"{why}: it stands at {wrong.earlier.source}:{lines.of(wrong.earlier, '')} already"
+        out.append(Complaint(wrong.place.source, lines.of(wrong.place, wrong.field), wrong.resource, wrong.field, why))
+    for each in found.repeated:
+        named = found.ours.get(lines.place(each.source, each.line), {"kind": "", "namespace": "", "name": ""})
+        why = f"is given twice: line {each.first_line} has it already"
+        out.append(Complaint(each.source, each.line, named, each.key, why))
+    order = {source: number for number, (source, _) in enumerate(texts)}
+    return sorted(out, key=lambda each: (order[each.source], each.line))
+
+
+class _LinesOf:
+    """The lines of several texts, each looked at only if somebody asks."""
+
+    def __init__(self, texts: Sequence[Text]) -> None:
+        self._texts = dict(texts)
+        self._known: dict[str, Lines] = {}
+
+    def of(self, place: Place, field: str) -> int:
+        return self._lines(place.source).of(place.number, field)
+
+    def word(self, place: Place, key: str) -> str:
+        return self._lines(place.source).word(place.number, key)
+
+    def place(self, source: str, line: int) -> Place:
+        from headroom.sim.documents import Place
+
+        return Place(source, self._lines(source).object_at(line))
+
+    def _lines(self, source: str) -> Lines:
+        if source not in self._known:
+            self._known[source] = Lines(self._texts[source])
+        return self._known[source]
 
 
 class Lines:
@@ -58,6 +126,17 @@ class Lines:
                 break
             node, line = child, at
         return line + 1
+
+    def word(self, number: int, key: str) -> str:
+        """The text that stands at a key of an object itself; empty if none does."""
+        members = {str(name.value): child.value for name, child in self._nodes[number].value}
+        found = members.get(key)
+        return found if isinstance(found, str) else ""
+
+    def object_at(self, line: int) -> int:
+        """The number of the object that a line belongs to."""
+        begun = [number for number, node in enumerate(self._nodes) if node.start_mark.line < line]
+        return begun[-1] if begun else 0
 
 
 def _flattened(node: yaml.Node) -> Iterator[yaml.Node]:

@@ -16,10 +16,17 @@ class Form(StrEnum):
     json = "json"
 
 
-Files = Annotated[list[Path], typer.Option("--file", "-f", metavar="FILE", help="Manifests, repeatable; - is stdin.")]
+Files = Annotated[
+    list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Manifests, repeatable; - is stdin.")
+]
 Output = Annotated[Form, typer.Option("--output", "-o", help="A table for people, or json.")]
 Now = Annotated[
-    str, typer.Option("--now", metavar="TIME", help="The moment to decide for, such as 2026-01-31T12:00:00Z.")
+    str,
+    typer.Option(
+        "--now",
+        metavar="TIME",
+        help="The moment to decide for, such as 2026-01-31T12:00:00Z; UTC unless it has an offset. Default: the present.",
+    ),
 ]
 Kubeconfig = Annotated[str | None, typer.Option(metavar="PATH", help="The kubeconfig; else as kubectl finds it.")]
 Context = Annotated[str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig.")]

@@ -11,6 +11,8 @@ OK: Final = 0
 PROBLEMS: Final = 1
 """The input was read, and something in it is wrong."""
 COULD_NOT_RUN: Final = 2
+LEAST_BESIDE_NAMES: Final = 40
+"""Columns for the rest of a table, even where the terminal is too narrow for that."""
 
 
 def clean(text: object) -> str:
@@ -35,18 +37,23 @@ def as_json(value: Any) -> None:
 
 
 def as_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table for people; long text is wrapped, never cut."""
+    """A table for people; long text is wrapped, never cut, and the names in the first column stay whole."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for number, column in enumerate(columns):
+        # The first names the row, and a name that is broken cannot be copied.
+        table.add_column(column, overflow="fold", no_wrap=number == 0)
+    longest = 0
     for row in rows:
         table.add_row(*(Text(clean(cell)) for cell in row))
+        longest = max(longest, len(clean(row[0])))
     console = Console()
+    if console.width < longest + LEAST_BESIDE_NAMES:
+        console = Console(width=longest + LEAST_BESIDE_NAMES)
     if not console.is_terminal:
         # Wide enough that a line of output stays a line in a pipe or a log.
         console = Console(width=240)

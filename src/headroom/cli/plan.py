@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headroom.cli.options import Files, Form, Now, Output
+from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
     from headroom.sim.documents import Documents
 
 
 def plan(
-    files: Files,
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Manifests, as with --file.")] = None,
+    files: Files = None,
     now: Now = "",
     form: Output = Form.table,
     cluster_id: Annotated[str, typer.Option(metavar="ID", help="The cluster's id on cloud objects.")] = "default",
@@ -26,12 +28,18 @@ def plan(
 
     Example: headroom plan -f team-a.yaml -f pods.yaml --now 2026-01-31T12:00:00Z -o json
     """
-    from headroom.cli import output, planning
+    from headroom.cli import manifests, passing, planning
+    from headroom.sim import documents
 
-    found = documents_of(files)
-    for kind, count in sorted(found.ignored.items()):
-        output.say(f"passed over: {count} of {kind}{_remedy(kind)}")
-    result = planning.planned(found.world(moment(now), cluster_id), found.problems)
+    given = [*(paths or ()), *(files or ())]
+    if not given:
+        raise Misconfigured("reading manifests: none are given; write `headroom plan FILE`, - being standard input")
+    texts = manifests.read(given)
+    found = documents.read(texts)
+    passing.say(found.ignored)
+    complaints = manifests.complaints(found, texts)
+    problems = [(each.resource, each.field, each.message) for each in complaints]
+    result = planning.planned(found.world(moment(now), cluster_id), problems)
     planning.show(result, form)
     raise typer.Exit(planning.exit_code(result))
 
@@ -44,16 +52,9 @@ def documents_of(files: list[Path]) -> Documents:
     return documents.read(manifests.read(files))
 
 
-def _remedy(kind: str) -> str:
-    from headroom.api.kinds import KINDS
-
-    return "; `headroom convert` rewrites them" if kind.rpartition("/")[2] in KINDS else ""
-
-
 def moment(text: str) -> int:
     """The moment in milliseconds; now if the text is empty."""
     from headroom.model import times
-    from headroom.model.errors import Misconfigured
     from headroom.runtime.clock import RealClock
 
     if not text:

@@ -47,8 +47,11 @@ def show(result: dict[str, Any], form: Form) -> None:
         output.as_json(result)
         return
     for each in result["problems"]:
-        output.line(f"{_spoken(each['resource'])}: {each['field']} {each['message']}")
+        named = _spoken(each["resource"])
+        words = (f"{named}:" if named else "", each["field"], each["message"])
+        output.line(" ".join(word for word in words if word))
     if result["decisions"]:
+        output.line(f"Decided for {result['now']}:")
         output.as_table(("RESOURCE", "REASON", "ACTIONS", "MESSAGE"), [_row(each) for each in result["decisions"]])
     elif not result["problems"]:
         output.line("There is no resource of Headroom to decide on.")

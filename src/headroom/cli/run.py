@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from headroom.cli.options import Form
+from headroom.model.errors import Misconfigured
 from headroom.runtime.settings import PREFIX, Settings
 
 
@@ -27,6 +28,8 @@ def run(**flags: Any) -> None:
 
     form, watch = flags.pop("output"), flags.pop("watch")
     settings = load(flags)
+    if watch and not settings.dry_run:
+        raise Misconfigured("reading the flags: --watch is for a dry run; give --dry-run too, or leave it out")
     if settings.dry_run:
         code = asyncio.run(serving.dry_run(settings, form, watch=watch))
     else:
@@ -50,7 +53,9 @@ def _parameters() -> list[inspect.Parameter]:
             help=f"{text} {PREFIX}{field.name.upper()}{standard}",
             show_default=False,
         )
-        found.append(_parameter(field.name, Annotated[kind | None, option], None))
+        # Numbers stay the text that they are, so that a wrong one is told in the same words as a wrong variable.
+        given = bool if kind is bool else str
+        found.append(_parameter(field.name, Annotated[given | None, option], None))
     table = typer.Option("--output", "-o", help="How a dry run prints.", show_default=False)
     watch = typer.Option("--watch", help="A dry run prints again whenever its result changes.", show_default=False)
     return [

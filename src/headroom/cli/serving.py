@@ -72,8 +72,8 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
 async def serve(settings: Settings, plans: Sequence[Plan] = PLANS) -> int:
     """Run the operator until it is told to stop."""
     around = Surroundings(clock=RealClock(), log=logs.make(settings.log_level, settings.log_format))
-    around.log.info("starting", **settings.shown())
     async with live.connection(settings) as (kube, config):
+        around.log.info("starting", **settings.shown())
         await preflight.check(kube, config, settings)
         process = Process(settings, around, kube, config, plans)
         return await process.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import socket
 import uuid
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from headroom.model.errors import Misconfigured
 
 PREFIX = "HEADROOM_"
 HIDDEN = "headroom-hidden"
+ADDRESSES = ("metrics_address", "health_address")
+_ADDRESS = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*):([0-9]{1,5})")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -80,8 +83,10 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ) 
     try:
         settings = msgspec.convert(found, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise Misconfigured(f"reading the settings: {_named(str(error))}") from None
+        raise Misconfigured(f"reading the settings: {_named(str(error), found)}") from None
     _refuse_misspelt(environment, set(known.values()))
+    for name in ADDRESSES:
+        _check_address(name, getattr(settings, name))
     if settings.identity:
         return settings
     return msgspec.structs.replace(settings, identity=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
@@ -96,7 +101,43 @@ def _refuse_misspelt(environment: Mapping[str, str], known: set[str]) -> None:
                 raise Misconfigured(f"reading the settings: {name}: no such setting; {meant[0]} is one")
 
 
-def _named(message: str) -> str:
-    """msgspec ends its messages in the path `$.log_level`; people know the variable."""
+def _check_address(name: str, address: str) -> None:
+    found = _ADDRESS.fullmatch(address)
+    if address and (found is None or int(found[1]) >= 65536):
+        raise Misconfigured(
+            f"reading the settings: {_spoken(name)} must be host:port such as 0.0.0.0:8443, not {address!r}"
+        )
+
+
+def _spoken(name: str) -> str:
+    """A setting as people know it: the flag and the variable."""
+    return f"--{name.replace('_', '-')} ({PREFIX}{name.upper()})"
+
+
+def _named(message: str, given: Mapping[str, Any]) -> str:
+    """What is wrong, in our words: msgspec ends its messages in the path `$.log_level`."""
     text, _, path = message.partition(" - at `$.")
-    return f"{PREFIX}{path.rstrip('`').upper()}: {text}" if path else text
+    name = path.rstrip("`")
+    info = msgspec.inspect.type_info(Settings)
+    assert isinstance(info, msgspec.inspect.StructType)
+    for field in info.fields:
+        if field.name == name:
+            # The limits are named only where a number was given that is beyond them.
+            limits = not text.endswith(("got `str`", "got `bool`"))
+            return f"{_spoken(name)} must be {_wanted(field.type, limits=limits)}, not {given[name]!r}"
+    return text
+
+
+def _wanted(type_: msgspec.inspect.Type, *, limits: bool) -> str:
+    if isinstance(type_, msgspec.inspect.Metadata):
+        type_ = type_.type
+    if isinstance(type_, msgspec.inspect.LiteralType):
+        return "one of " + ", ".join(str(value) or "(empty)" for value in type_.values)
+    if isinstance(type_, msgspec.inspect.BoolType):
+        return "true or false"
+    if isinstance(type_, (msgspec.inspect.IntType, msgspec.inspect.FloatType)):
+        noun = "a whole number" if isinstance(type_, msgspec.inspect.IntType) else "a number"
+        ends = (("greater than", type_.gt), ("at least", type_.ge), ("at most", type_.le))
+        said = " and ".join(f"{words} {limit:g}" for words, limit in ends if limit is not None)
+        return f"{noun} {said}" if said and limits else noun
+    return "text"

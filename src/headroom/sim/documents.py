@@ -7,7 +7,7 @@ one sentence, before anything is built from it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import yaml
@@ -27,6 +27,7 @@ LARGEST_BYTES: Final = 64 * 2**20
 DEEPEST: Final = 100
 MOST_FROM_ALIASES: Final = 100_000
 SIM_GROUP: Final = "sim.headroom.dev/v1"
+SCENARIO: Final = "Scenario"
 _WANTED: Final = "give Kubernetes manifests as YAML or JSON"
 
 _NO_YAML: Final = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError)
@@ -53,6 +54,34 @@ class Found(Struct, frozen=True):
     value: dict[str, Any]
 
 
+class Place(NamedTuple):
+    """Where an object stands: in which text, and as which of its objects, counted from 0."""
+
+    source: str
+    number: int
+
+
+class Wrong(NamedTuple):
+    """What is wrong with an object: of a resource or of a fact."""
+
+    resource: dict[str, str]
+    """Kind, namespace, name."""
+    field: str
+    message: str
+    place: Place
+    earlier: Place | None = None
+    """The object that this one repeats."""
+
+
+class Repeated(NamedTuple):
+    """A key that its mapping has already; only the last would count."""
+
+    source: str
+    line: int
+    key: str
+    first_line: int
+
+
 class Documents(Struct, kw_only=True):
     """All that was read."""
 
@@ -63,8 +92,11 @@ class Documents(Struct, kw_only=True):
     offers: list[Offer] = field(default_factory=list)
     machines: list[Machine] = field(default_factory=list)
     usage: list[Usage] = field(default_factory=list)
-    problems: list[tuple[dict[str, str], str, str]] = field(default_factory=list)
-    """Which object (kind, namespace, name), which field, what about it: of resources and of facts."""
+    problems: list[Wrong] = field(default_factory=list)
+    repeated: list[Repeated] = field(default_factory=list)
+    ours: dict[Place, dict[str, str]] = field(default_factory=dict)
+    """Every object of Headroom's groups or without a kind: kind, namespace, name."""
+    places: dict[Ref, Place] = field(default_factory=dict)
     ignored: dict[str, int] = field(default_factory=dict)
     """Kinds that mean nothing here, and how many of each there were."""
 
@@ -92,29 +124,73 @@ def read(texts: Iterable[tuple[str, bytes]]) -> Documents:
     """What stands in these files. Raises `Misconfigured` for one that holds no Kubernetes objects."""
     out = Documents()
     for source, text in texts:
-        for each in objects(source, text):
-            _take(out, each.value)
+        take(out, source, text)
     return out
 
 
-def _take(out: Documents, value: dict[str, Any]) -> None:
-    version, kind = str(value.get("apiVersion", "")), str(value.get("kind", ""))
-    if version.startswith(f"{GROUP}/") and kind in KINDS:
+def take(out: Documents, source: str, text: bytes, *, any_group: bool = False) -> None:
+    """Add what stands in one file, all or nothing; with `any_group`, our kinds count as ours in whatever group they are."""
+    repeated: list[Repeated] = []
+    found = list(objects(source, text, repeated))
+    out.repeated += repeated
+    for number, each in enumerate(found):
+        _take(out, each.value, Place(source, number), any_group=any_group)
+
+
+def _take(out: Documents, value: dict[str, Any], place: Place, *, any_group: bool) -> None:
+    version, kind = str(value.get("apiVersion") or ""), str(value.get("kind") or "")
+    group = version.partition("/")[0]
+    if not kind:
+        _complain(out, value, place, ("kind", "is required"))
+    elif kind in KINDS and (group == GROUP or any_group):
         resource = parse.resource(value)
         out.resources.append(resource)
-        named = _named(resource.kind, resource.namespace, resource.name)
-        out.problems += [(named, each.field, each.message) for each in resource.problems]
+        named = _note(out, Ref(resource.kind, resource.namespace, resource.name), place, ours=True)
+        out.problems += [Wrong(named, each.field, each.message, place) for each in resource.problems]
+    elif group == GROUP:
+        _complain(out, value, place, ("kind", f"must be one of {', '.join(KINDS)}, not {kind!r}"))
     elif (version, kind) == ("v1", "Pod"):
         out.pods.append(seen.pod_in(value))
+        _note(out, Ref(kind, out.pods[-1].namespace, out.pods[-1].name), place)
     elif (version, kind) == ("v1", "Node"):
         out.nodes.append(seen.node_in(value))
-    elif version == SIM_GROUP and kind in outside.KINDS:
-        fact, problems = outside.fact(kind, value)
-        _place(out, kind, fact)
-        out.problems += [(_named(kind, "", fact.name), where, message) for where, message in problems]
+        _note(out, Ref(kind, "", out.nodes[-1].name), place)
+    elif group == SIM_GROUP.partition("/")[0] and kind != SCENARIO:
+        _take_fact(out, value, place)
     else:
         name = f"{version}/{kind}" if version else kind
         out.ignored[name] = out.ignored.get(name, 0) + 1
+
+
+def _take_fact(out: Documents, value: dict[str, Any], place: Place) -> None:
+    version, kind = value.get("apiVersion"), str(value.get("kind"))
+    if kind not in outside.KINDS:
+        _complain(out, value, place, ("kind", f"must be one of {', '.join(outside.KINDS)} or {SCENARIO}, not {kind!r}"))
+    elif version != SIM_GROUP:
+        _complain(out, value, place, ("apiVersion", f"must be {SIM_GROUP}, not {version!r}"))
+    else:
+        fact, problems = outside.fact(kind, value)
+        _place(out, kind, fact)
+        named = _note(out, Ref(kind, "", fact.name), place, ours=True)
+        out.problems += [Wrong(named, where, message, place) for where, message in problems]
+
+
+def _note(out: Documents, ref: Ref, place: Place, *, ours: bool = False) -> dict[str, str]:
+    """Remember where an object stands. One that stood somewhere before is a problem: either could be meant."""
+    named = _named(ref.kind, ref.namespace, ref.name)
+    if ours:
+        out.ours[place] = named
+    if ref.name and out.places.setdefault(ref, place) != place:
+        out.problems.append(Wrong(named, "", "is given twice", place, out.places[ref]))
+    return named
+
+
+def _complain(out: Documents, value: dict[str, Any], place: Place, problem: tuple[str, str]) -> None:
+    metadata = value.get("metadata")
+    words = metadata if isinstance(metadata, dict) else {}
+    parts = (value.get("kind"), words.get("namespace"), words.get("name"))
+    named = out.ours[place] = _named(*(str(part or "") for part in parts))
+    out.problems.append(Wrong(named, *problem, place))
 
 
 def _place(out: Documents, kind: str, fact: Any) -> None:
@@ -135,29 +211,29 @@ def _named(kind: str, namespace: str, name: str) -> dict[str, str]:
 # --- text to objects ------------------------------------------------------------------------------------------------------
 
 
-def objects(source: str, text: bytes) -> Iterator[Found]:
-    """Every object of a text; the items of a List one by one."""
+def objects(source: str, text: bytes, repeated: list[Repeated] | None = None) -> Iterator[Found]:
+    """Every object of a text; the items of a List one by one. Keys that a YAML text has twice are added to `repeated`."""
     if len(text) > LARGEST_BYTES:
         raise Misconfigured(f"reading {source}: it is larger than {LARGEST_BYTES >> 20} MiB; give it in parts")
     try:
         text.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Misconfigured(f"reading {source}: it is not UTF-8 text (byte {error.start}); {_WANTED}") from None
-    for number, value in enumerate(_loaded(source, text), start=1):
+    for number, value in enumerate(_loaded(source, text, [] if repeated is None else repeated), start=1):
         yield from _flattened(source, number, value)
 
 
-def _loaded(source: str, text: bytes) -> list[Any]:
+def _loaded(source: str, text: bytes, repeated: list[Repeated]) -> list[Any]:
     if text.lstrip()[:1] == b"{":
         try:
             return [msgspec.json.decode(text)]  # what kubectl prints, much faster than as YAML
         except (msgspec.DecodeError, RecursionError):
             pass  # several documents, or no JSON after all
     try:
-        _refuse_bombs(source, text)
+        _refuse_bombs(source, text, _Keys(source, repeated))
         return list(yaml.load_all(text, Loader=_Loader))
     except _NO_YAML as error:
-        raise _not_yaml(source, error) from None
+        raise _not_yaml(source, text, error) from None
 
 
 def _flattened(source: str, number: int, value: Any) -> Iterator[Found]:
@@ -185,19 +261,53 @@ def plain(value: Any) -> Any:
     return value.decode("ascii", "replace") if isinstance(value, bytes) else value
 
 
-def _not_yaml(source: str, error: Exception) -> Misconfigured:
+def _not_yaml(source: str, text: bytes, error: Exception) -> Misconfigured:
     mark = getattr(error, "problem_mark", None)
+    if mark is not None and any(
+        each.lstrip(b" ")[:1] == b"\t" for each in text.split(b"\n")[mark.line : mark.line + 1]
+    ):
+        return Misconfigured(
+            f"reading {source}: line {mark.line + 1} begins with a tab, which YAML does not allow; indent with spaces"
+        )
     line = f" in line {mark.line + 1}" if mark is not None else ""
     why = " ".join(str(getattr(error, "problem", None) or error).split())[:200]
     return Misconfigured(f"reading {source}: it is not YAML{line}: {why}; {_WANTED}")
 
 
-def _refuse_bombs(source: str, text: bytes) -> None:
+class _Keys:
+    """Follows the events of a text and notes the keys that their mapping has already."""
+
+    def __init__(self, source: str, repeated: list[Repeated]) -> None:
+        self._source, self._repeated = source, repeated
+        self._open: list[tuple[dict[str, int] | None, int]] = []
+        """The lines of the keys so far, None in a list; and how many keys and values there were."""
+
+    def see(self, event: yaml.Event) -> None:
+        if isinstance(event, yaml.CollectionEndEvent):
+            self._open.pop()
+            return
+        if not isinstance(event, yaml.NodeEvent):
+            return
+        if self._open:
+            keys, count = self._open[-1]
+            self._open[-1] = keys, count + 1
+            if keys is not None and count % 2 == 0 and isinstance(event, yaml.ScalarEvent) and event.value != "<<":
+                line = event.start_mark.line + 1 if event.start_mark else 0
+                if event.value in keys:
+                    self._repeated.append(Repeated(self._source, line, event.value, keys[event.value]))
+                else:
+                    keys[event.value] = line
+        if isinstance(event, yaml.CollectionStartEvent):
+            self._open.append(({} if isinstance(event, yaml.MappingStartEvent) else None, 0))
+
+
+def _refuse_bombs(source: str, text: bytes, keys: _Keys) -> None:
     """Count what the text stands for, event by event: libyaml recurses without a limit, and aliases multiply."""
     sizes: dict[str, int] = {}
     open_: list[tuple[str | None, int]] = []
     size, from_aliases = 0, 0
     for event in yaml.parse(text, Loader=_Loader):
+        keys.see(event)
         added = 0
         if isinstance(event, yaml.ScalarEvent):
             added = 1

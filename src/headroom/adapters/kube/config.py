@@ -298,6 +298,8 @@ def _parsed(file: Path) -> _File:
         raise Misconfigured(
             f"reading kubeconfig {file}: it is not YAML: {reason}; correct it or make a new one"
         ) from problem
+    if isinstance(document, dict) and (kind := document.get("kind") or "Config") != "Config":
+        raise Misconfigured(f"reading kubeconfig {file}: it is of kind {kind}, not Config; give a kubeconfig")
     try:
         return msgspec.convert(document if document is not None else {}, _File)
     except msgspec.ValidationError as problem:

@@ -1,0 +1,39 @@
+"""What is said of objects that are not of Headroom, and of those that were written for one of the systems before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headroom.cli import output
+
+
+def say(ignored: Mapping[str, int]) -> None:
+    """Say what was passed over, and what to do if it was meant for us. The keys are such as `v1/Service`."""
+    for name, count in sorted(ignored.items()):
+        version, _, kind = name.rpartition("/")
+        output.say(f"passed over: {count} of {name}{_hint(version, kind)}")
+
+
+def remedy(version: str, kind: str) -> str:
+    """What to do about a wrong apiVersion of one of our kinds."""
+    from headroom.api.resources import API_VERSION
+
+    return "`headroom convert` changes it" if _converted(version, kind) else f"write {API_VERSION}"
+
+
+def _hint(version: str, kind: str) -> str:
+    from headroom.api.kinds import KINDS
+    from headroom.api.resources import API_VERSION
+    from headroom.sim.documents import SCENARIO, SIM_GROUP
+
+    if _converted(version, kind):
+        return "; `headroom convert` rewrites them"
+    if kind in KINDS:
+        return f"; if they are of Headroom, write apiVersion: {API_VERSION}"
+    return "; `headroom demo --scenario` plays it" if (version, kind) == (SIM_GROUP, SCENARIO) else ""
+
+
+def _converted(version: str, kind: str) -> bool:
+    from headroom.cli.convert import OLD_GROUPS
+
+    return OLD_GROUPS.get(version.partition("/")[0]) == kind
