@@ -16,8 +16,7 @@ from headroom.model.ports import Clock
 from headroom.sim.clock import SimClock
 from headroom.sim.fleet import fleet
 from headroom.sim.operators import SimulatedProcess
-from headroom.sim.scenario import MakeOperator, Scenario, Simulation
-from headroom.sim.script import Expectation
+from headroom.sim.scenario import Scenario, Simulation
 from headroom.web.server import Servers, free_port, main_app
 from headroom.web.view import Showing, View
 
@@ -57,7 +56,7 @@ async def show(wishes: Wishes) -> int:
     await stage.close(playing, talking)
     if not wishes.scenario:
         return output.OK
-    output.line(stage.simulation.verdict())
+    output.line(_verdict(stage.simulation))
     return output.PROBLEMS if stage.simulation.failures else output.OK
 
 
@@ -65,45 +64,24 @@ def _built_in(seed: int) -> Scenario:
     return Scenario.of(fleet(seed, hours=HOURS), "the built-in fleet")
 
 
-class _Said(list[str]):
-    """Failures, each of which is said the moment it is found."""
-
-    def append(self, failure: str) -> None:
-        output.say(f"not as the scenario expects: {failure}")
-        super().append(failure)
+def _said(failure: str) -> None:
+    output.say(f"not as the scenario expects: {failure}")
 
 
-class Judged(Simulation):
-    """A scenario that says at once what is not as expected, and counts what is."""
-
-    def __init__(self, scenario: Scenario, make_operator: MakeOperator, clock: SimClock) -> None:
-        super().__init__(scenario, make_operator, clock)
-        self._held, self._reached = 0, 0
-
-    def start(self) -> None:
-        """Set the stage; from now on failures are said."""
-        self.failures = _Said(self.failures)
-        super().start()
-
-    def _judge(self, expected: Expectation) -> None:
-        before = len(self.failures)
-        super()._judge(expected)
-        self._reached += 1
-        self._held += len(self.failures) == before
-
-    def verdict(self) -> str:
-        """How many expectations held, in words."""
-        all_ = len(self.scenario.expect)
-        left = all_ - self._reached
-        said = f"{self._held} of {all_} expectation{'' if all_ == 1 else 's'} held"
-        return f"{said}, {left} not reached yet" if left else said
+def _verdict(simulation: Simulation) -> str:
+    """How many expectations held, in words."""
+    all_ = len(simulation.scenario.expect)
+    left = all_ - simulation.judged
+    said = f"{simulation.held} of {all_} expectation{'' if all_ == 1 else 's'} held"
+    return f"{said}, {left} not reached yet" if left else said
 
 
 class Stage:
     """One scenario with its operators and the dashboard."""
 
     def __init__(self, scenario: Scenario, speed: float) -> None:
-        self.simulation = Judged(scenario, self._operator, SimClock(scenario.start, speed))
+        self.simulation = Simulation(scenario, self._operator, SimClock(scenario.start, speed))
+        self.simulation.on_failure = _said
         self._servers = Servers()
         self._showing: Showing | None = None
         self._begun = asyncio.Event()

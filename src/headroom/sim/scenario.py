@@ -84,6 +84,10 @@ class Simulation:
         self.faults = Faults(self.clock, scenario.start, scenario.seed)
         self.cluster = Cluster(self.server, pull_seconds=scenario.pull_seconds)
         self.failures: list[str] = []
+        self.on_failure: Callable[[str], None] = lambda _: None
+        """Told of each failure the moment it is found."""
+        self.judged = self.held = 0
+        """Expectations that were reached, and those of them that held."""
         self._make = make_operator
         self._instances: dict[str, _Instance] = {}
         self._starts: dict[str, int] = {}
@@ -170,7 +174,7 @@ class Simulation:
             async with asyncio.timeout(_STOP_SECONDS):
                 await instance.operator.stop()
         except TimeoutError:
-            self.failures.append(f"{name} did not stop within {_STOP_SECONDS:g} s")
+            self._fail(f"{name} did not stop within {_STOP_SECONDS:g} s")
         except Crash:
             pass  # it died on the way
         left = list(instance.tasks)
@@ -198,7 +202,7 @@ class Simulation:
         if self._instances.get(instance.name) is not instance or not instance.transport.actor.alive:
             return
         del self._instances[instance.name]
-        self.failures.append(f"{instance.name} ended by itself: {failure!r}")
+        self._fail(f"{instance.name} ended by itself: {failure!r}")
 
     # --- the timeline -----------------------------------------------------------------------------------------------------
 
@@ -207,7 +211,7 @@ class Simulation:
         try:
             await self._do(step)
         except ApiError as refused:
-            self.failures.append(f"the step at {step.at}: {refused.message}")
+            self._fail(f"the step at {step.at}: {refused.message}")
 
     async def _do(self, step: Step) -> None:
         if step.apply is not None:
@@ -260,9 +264,15 @@ class Simulation:
             kind, namespace, name = script.place(expected.resource)
             body = self.server.object(kind, namespace, name)
         why = script.failure(expected, body, self.server.trace)
+        self.judged += 1
+        self.held += not why
         if why:
             what = expected.resource or f"writes {expected.writes}"
-            self.failures.append(f"at {expected.at}, {what}: {why}")
+            self._fail(f"at {expected.at}, {what}: {why}")
+
+    def _fail(self, why: str) -> None:
+        self.failures.append(why)
+        self.on_failure(why)
 
 
 def _owned_task(loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> asyncio.Task[Any]:
