@@ -248,7 +248,7 @@ def _flattened(source: str, number: int, value: Any) -> Iterator[Found]:
     for item in items:
         if isinstance(item, dict) and "kind" not in item and value["kind"] != "List":
             # The API server leaves both out where the list says them.
-            item = {"apiVersion": value.get("apiVersion"), "kind": str(value["kind"]).removesuffix("List")} | item  # noqa: PLW2901
+            item = {"apiVersion": value.get("apiVersion"), "kind": str(value["kind"]).removesuffix("List")} | item  # noqa: PLW2901  the same item, named
         yield from _flattened(source, number, item)
 
 

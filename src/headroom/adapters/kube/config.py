@@ -292,7 +292,7 @@ def _parsed(file: Path) -> _File:
     text = _bytes_of(file, f"kubeconfig {file}")
     try:
         # A safe loader, only with fewer types.
-        document = yaml.load(text, _Loader)  # noqa: S506
+        document = yaml.load(text, _Loader)  # noqa: S506  a safe loader that keeps numbers and dates as text
     except (yaml.YAMLError, ValueError) as problem:
         reason = " ".join(str(problem).split())
         raise Misconfigured(
