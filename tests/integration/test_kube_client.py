@@ -421,8 +421,10 @@ async def test_a_restart_of_the_server_in_the_middle_of_a_watch(bare_control_pla
     async with connected(plane) as kube, Watched(plane, "default") as watched:
         await add_pod(kube, "default", "one")
         await watched.until(lambda: watched.names == {"one"})
-        await asyncio.to_thread(plane.restart_apiserver)
+        # Looked for while the server is away: once it is back, all may be well again sooner than one can look.
+        restarting = asyncio.create_task(asyncio.to_thread(plane.restart_apiserver))
         await watched.until(lambda: "watching pods in default" in watched.reflector.problem)
+        await restarting
         await add_pod(kube, "default", "two")
         await watched.until(lambda: watched.names == {"one", "two"})
         await watched.until(lambda: watched.reflector.synced and watched.reflector.problem == "")
