@@ -58,7 +58,7 @@ class ServerCluster(Cluster):
 
     async def _is_silent(self) -> bool:
         # TLS says good-bye after `close` has returned; a loop that ends before that would complain. Its own pipe stays.
-        return len(asyncio.get_running_loop()._selector.get_map()) <= 1  # type: ignore[attr-defined]
+        return len(asyncio.get_running_loop()._selector.get_map()) <= 1  # type: ignore[attr-defined]  # private to asyncio
 
 
 def expired_token(key_file: Path, now: int) -> str:

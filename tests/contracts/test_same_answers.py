@@ -110,7 +110,7 @@ CONVERSATIONS: dict[str, list[Ask]] = {
         create(config_map("b", namespace="elsewhere")),
         Ask("POST", MAP, "", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}),
         Ask("POST", MAP, "", config_map("b") | {"apiVersion": "v2"}),
-        create(config_map("b", {"x": 5})),  # type: ignore[dict-item]
+        create(config_map("b", {"x": 5})),  # type: ignore[dict-item]  # wrong on purpose
         create(config_map("b", annotations={"x": 5})),
         create(config_map("b", annotations={"x": "x" * 300_000})),
         create(config_map("b", labels={"bad key!": "x", "k": "bad value!"}, finalizers=["bad"])),

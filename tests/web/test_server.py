@@ -64,7 +64,7 @@ class Cluster:
         self.decided_at = {each.resource: NOW + number for number, each in enumerate(decided)}
 
     def world(self, now: int) -> World:
-        return World(now=now, cluster="c1", complete=self.complete, **self._parts)  # type: ignore[arg-type]
+        return World(now=now, cluster="c1", complete=self.complete, **self._parts)  # type: ignore[arg-type]  # parts of any kind
 
     def problems(self) -> list[str]:
         return [] if self.complete else self.why

@@ -75,5 +75,5 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 # typer reads a command's options from its signature.
-run.__signature__ = inspect.Signature(_parameters())  # type: ignore[attr-defined]
+run.__signature__ = inspect.Signature(_parameters())  # type: ignore[attr-defined]  # set for typer
 run.__annotations__ = {each.name: each.annotation for each in _parameters()}

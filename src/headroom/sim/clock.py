@@ -73,7 +73,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         heapq.heappush(self._scheduled, timer)
         return timer
 
-    def run_in_executor(self, _: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+    def run_in_executor(self, _: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # as above
         """Call it at once and here: a thread would run in real time and in an order of its own."""
         future: asyncio.Future[T] = self.create_future()
         try:
