@@ -151,6 +151,8 @@ async def test_a_plan_that_raises_is_counted_reported_and_alone() -> None:
     assert bad is not None
     assert (bad.status, bad.reason) == ("False", "InternalError")
     assert "ZeroDivisionError: deep inside" in bad.message
+    told = [each for what, each in rig.port.done if what == "action"]
+    assert [(each.object, each.reason) for each in told] == [("GPUWorkloadBudget/team-a/poison", "InternalError")]
     assert all(each is not None and each.status == "True" for ref, each in verdicts.items() if ref.name != "poison")
     assert rig.count("headroom_plan_errors_total", plan="poisoned") >= 1
 

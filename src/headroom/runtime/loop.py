@@ -15,10 +15,8 @@ from typing import Final
 from msgspec import Struct, field, structs
 
 from headroom.api.kinds import AnyResource
-from headroom.api.resources import Condition
-from headroom.model import conditions
 from headroom.model.decisions import Decision, Ref
-from headroom.model.plans import Plan
+from headroom.model.plans import Plan, judgement
 from headroom.model.ports import Port
 from headroom.model.world import EVERYTHING, Changes, World
 from headroom.runtime.surroundings import Surroundings
@@ -217,7 +215,5 @@ def differences(known: Mapping[Ref, Decision], full: Mapping[Ref, Decision]) -> 
 
 
 def _undecided(world: World, ref: Ref, resource: AnyResource, why: str) -> Decision:
-    ready: Condition = conditions.judged(resource, "Ready", False, "InternalError", why, world.now)
-    kept = tuple(each for each in resource.status.conditions if each.type != "Ready")
-    status = structs.replace(resource.status, conditions=(ready, *kept), observed_generation=resource.generation)
-    return Decision(resource=ref, status=status, reason="InternalError", message=why, look_again_ms=RETRY_AFTER_BUG_MS)
+    decision = judgement(world, ref, resource, (False, "InternalError", why))
+    return structs.replace(decision, look_again_ms=RETRY_AFTER_BUG_MS)
