@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
     from headroom.runtime.settings import Settings
 
+TAKE_OVER_SECONDS: Final = 5
 LONGEST_WAIT: Final = 60
 
 
@@ -85,7 +86,8 @@ async def refuse_while_led(kube: Kube, settings: Settings) -> None:
     first = found = await leases.read()
     if first is None or not first.holder:
         return
-    waits = min(first.duration_seconds, LONGEST_WAIT)
+    # Longer than a standby waits: if one lives, it has taken the lease by then.
+    waits = min(first.duration_seconds, LONGEST_WAIT) + TAKE_OVER_SECONDS
     output.say(f"{first.holder} has the lease; looking for up to {waits} s whether it still lives ...")
     for _ in range(waits):
         await kube.clock.sleep(1.0)
