@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from tests.api.cases import API_VERSION, LEFT_OUT, MEGABYTE, manifest, number
 from tests.api.documents import put
-from tests.api.field_cases import API_VERSION, FULL, LEFT_OUT, MEGABYTE, manifest, number
+from tests.api.field_cases import FULL
 
 SEED_SAMPLES: dict[str, dict[str, Any]] = {
     "GPUWorkloadBudget": manifest(
@@ -89,6 +90,10 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "no defaults written": manifest("Bandwidth", "n", {"capacity": {}}),
     "nulls for defaults": manifest("Bandwidth", "n", {"capacity": {"local": None}, "paused": None, "requests": None}),
     "selector by expressions only": put(_BUDGET, "spec.selector.matchLabels", LEFT_OUT),
+    "a quota of hours alone": put(_BUDGET, "spec.quota", {"gpuHours": 1, "windowHours": 1}),
+    "a quota of dollars alone": put(_BUDGET, "spec.quota", {"gpuHours": None, "usd": "1.5", "windowHours": 1}),
+    "hold over several clusters": put(_BUDGET, "spec.enforcement.action", "Hold"),
+    "evict in this cluster alone": put(put(_BUDGET, "spec.homeCluster", ""), "spec.enforcement.action", "Evict"),
     "on-demand without fallback": _spec(_OFFERS, capacityType="on-demand", onDemandFallback=False),
     "on-demand, fallback not mentioned": _spec(_OFFERS, capacityType="on-demand", onDemandFallback=None),
     "node class by labels": _spec(_OFFERS, nodeClassName=None, nodeClassSelector={"a": "b"}),
@@ -114,6 +119,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     "empty selector": _spec(_BUDGET, selector={}),
     "selector of nulls": _spec(_BUDGET, selector={"matchLabels": {"a": None}, "matchExpressions": None}),
     "In without values": _spec(_BUDGET, selector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
+    "empty namespace selector": _spec(_BUDGET, namespaceSelector={}),
+    "a quota of nothing": put(_BUDGET, "spec.quota", {"windowHours": 1}),
+    "a quota of nulls": put(_BUDGET, "spec.quota", {"gpuHours": None, "usd": None, "windowHours": 1}),
+    "evict over several clusters": put(_BUDGET, "spec.enforcement.action", "Evict"),
+    "pause over several clusters": put(_BUDGET, "spec.enforcement.action", "Pause"),
+    "suspend over several clusters": put(_BUDGET, "spec.enforcement.action", "Suspend"),
     "minimum above maximum": _spec(_POOL, minimum=3, maximum=2),
     "minimum above maximum, both beyond": _spec(_POOL, minimum=2000, maximum=1001),
     "default minimum is fine, maximum below it is not": _spec(_POOL, minimum=None, maximum=-1),

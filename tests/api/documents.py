@@ -9,7 +9,8 @@ from typing import Any
 
 from headroom.api import kinds
 from headroom.api.schema import Problem, Schema
-from tests.api.field_cases import FULL, LEFT_OUT, number
+from tests.api.cases import LEFT_OUT, number
+from tests.api.field_cases import FULL
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d*)\]")
 

@@ -1,42 +1,26 @@
 """Values for every field of the five kinds, right and wrong ones, for `problems` and for a real API server to judge.
 
 `FULL` has one manifest per kind in which every field stands; a case puts one value in place of one of its fields. In a path,
-`[]` is the first item of a list. A number is given as `number("24.0")` where the way it is written matters.
+`[]` is the first item of a list.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-API_VERSION = "headroom.dev/v1alpha1"
-LEFT_OUT = "@left out"
-MEGABYTE = "9" * 2**20
-
-
-def number(text: str) -> str:
-    """A JSON number written exactly so; `documents.as_json` puts it in place."""
-    return f"@number:{text}"
-
-
-@dataclass(frozen=True)
-class At:
-    """A value of one field that makes another field wrong."""
-
-    value: Any
-    field: str
-
-
-@dataclass(frozen=True)
-class Cases:
-    """What one field may hold and may not; `beside` are other fields that must change with it."""
-
-    valid: Sequence[Any]
-    invalid: Sequence[Any]
-    beside: dict[str, Any] = field(default_factory=dict)
-
-
-def manifest(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
+from tests.api.budget_cases import BUDGET, BUDGET_FIELDS
+from tests.api.cases import (
+    BOOL,
+    LABELS,
+    LEFT_OUT,
+    NOT_TEXT,
+    At,
+    Cases,
+    free_text,
+    manifest,
+    number,
+    object_name,
+    whole,
+    word,
+)
 
 
 def _request() -> dict[str, Any]:
@@ -53,20 +37,7 @@ _MACHINE = {
 }
 
 FULL: dict[str, dict[str, Any]] = {
-    "GPUWorkloadBudget": manifest(
-        "GPUWorkloadBudget",
-        "team-a",
-        {
-            "paused": False,
-            "selector": {
-                "matchLabels": {"team": "a"},
-                "matchExpressions": [{"key": "tier", "operator": "In", "values": ["x", "y"]}],
-            },
-            "quota": {"gpuHours": "100", "windowHours": 24},
-            "enforcement": {"action": "AlertOnly", "gracePeriodSeconds": 60},
-            "gpuResourceName": "nvidia.com/gpu",
-        },
-    ),
+    "GPUWorkloadBudget": BUDGET,
     "Spotpool": manifest(
         "Spotpool",
         "pool",
@@ -135,70 +106,6 @@ FULL: dict[str, dict[str, Any]] = {
     ),
 }
 
-_NOT_TEXT = (3, True, ["a"], {"a": "b"}, number("1.5"))
-_BOOL = Cases(valid=(True, False, None), invalid=("true", "", 0, 1, [], {}, number("1.0")))
-
-
-def _whole(least: int, most: int, **more: Any) -> Cases:
-    valid = (least, most, number(f"{least}.0"), number(f"{most}.0"), number("1e0"), number("10e-1"))
-    absurd = (2**63, -(2**63) - 1, number("1e400"), number("1.5"), number(f"{least}.00000001"))
-    return Cases(valid=valid, invalid=(least - 1, most + 1, f"{least}", "", True, [], {}, *absurd), **more)
-
-
-def _word(longest: int, *valid: str) -> Cases:
-    """An id of a cloud."""
-    bad = ("", " ", "a b", "-a", "a\n", "ä", "ａ", "a/b", "a" * (longest + 1), MEGABYTE)
-    return Cases(valid=(*valid, "a" * longest, "A.b_c-D"), invalid=(*bad, *_NOT_TEXT))
-
-
-def _object_name(*valid: str, **more: Any) -> Cases:
-    bad = ("", "A", "a_b", "a..b", "-a", "a-", "a.", "a b", "a\n", "ä", "a" * 254)
-    return Cases(valid=(*valid, "a" * 253, "a.b-c.9"), invalid=(*bad, *_NOT_TEXT), **more)
-
-
-def _free_text(longest: int, *valid: str, empty: bool = True) -> Cases:
-    # The API server counts characters, not bytes.
-    return Cases(
-        valid=(*valid, "ä" * longest, "𝒜" * longest, *([""] if empty else [])),
-        invalid=("a" * (longest + 1), "ä" * (longest + 1), MEGABYTE, *([] if empty else [""]), *_NOT_TEXT),
-    )
-
-
-_LABELS = Cases(
-    valid=(
-        {"team": "a"},
-        {"example.com/team": ""},
-        {"a" * 63: "b" * 63},
-        {"a" * 253 + "/" + "b" * 63: "x"},
-        {"a": "b", "none": None},
-        {f"k{i}": "x" for i in range(32)},
-    ),
-    invalid=(
-        {"a b": "x"},
-        {"": "x"},
-        {"/a": "x"},
-        {"a/": "x"},
-        {"a/b/c": "x"},
-        {"A.com/b": "x"},
-        {"a\n": "x"},
-        {"ä": "x"},
-        {"a" * 64: "x"},
-        {"a" * 254 + "/b": "x"},
-        {"a" * 400 + "/b": "x"},
-        {"a": "x y"},
-        {"a": "x\n"},
-        {"a": "-x"},
-        {"a": "ä"},
-        {"a": "b" * 64},
-        {"a": 1},
-        {"a": True},
-        {"a": ["b"]},
-        {"a": {"b": "c"}},
-        {f"k{i}": "x" for i in range(33)},
-        ["a"],
-        "a=b",
-    ),
-)
 _TAGS = Cases(
     valid=({"Name": "ä" * 256}, {"k" * 128: ""}, {}, None),
     invalid=({"": "x"}, {"k" * 129: "x"}, {"a": "x" * 257}, {"a": 1}, ["a"], "a", {f"k{i}": "x" for i in range(51)}),
@@ -225,7 +132,7 @@ _ENDPOINT = Cases(
         "http://a/b\n",
         "http://a:123456/",
         "http://a" + "/b" * 1024,
-        *_NOT_TEXT,
+        *NOT_TEXT,
     ),
 )
 
@@ -245,88 +152,22 @@ def _requests(path: str) -> dict[str, Cases]:
                 "a",
             ),
         ),
-        f"{path}[].podUid": _free_text(128, "u-2", empty=False),
-        f"{path}[].podName": _free_text(253, "trainer"),
-        f"{path}[].namespace": _free_text(253, "team"),
-        f"{path}[].linkLocal": _BOOL,
-        f"{path}[].bandwidth.ulMbps": _whole(0, 10**9),
-        f"{path}[].bandwidth.dlMbps": _whole(0, 10**9),
+        f"{path}[].podUid": free_text(128, "u-2", empty=False),
+        f"{path}[].podName": free_text(253, "trainer"),
+        f"{path}[].namespace": free_text(253, "team"),
+        f"{path}[].linkLocal": BOOL,
+        f"{path}[].bandwidth.ulMbps": whole(0, 10**9),
+        f"{path}[].bandwidth.dlMbps": whole(0, 10**9),
     }
 
 
 FIELDS: dict[str, dict[str, Cases]] = {
-    "GPUWorkloadBudget": {
-        "spec.paused": _BOOL,
-        "spec.selector.matchLabels": _LABELS,
-        "spec.selector.matchExpressions": Cases(
-            valid=([], None, [{"key": "a", "operator": "Exists"}] * 16),
-            invalid=(
-                [{"key": "a", "operator": "Exists"}] * 17,
-                [{"operator": "Exists"}],
-                [{"key": "a"}],
-                [None],
-                ["a in (b)"],
-                {"key": "a", "operator": "Exists"},
-                "a",
-            ),
-        ),
-        "spec.selector.matchExpressions[].key": Cases(
-            valid=("a", "example.com/team", "a" * 253 + "/" + "b" * 63),
-            invalid=("", "a b", "/a", "a/", "ä", "a\n", "a" * 64, "a" * 254 + "/b", "a" * 318, *_NOT_TEXT),
-        ),
-        "spec.selector.matchExpressions[].operator": Cases(
-            valid=("In", "NotIn"),
-            invalid=(
-                "",
-                "in",
-                "Like",
-                At("Exists", "spec.selector.matchExpressions[0].values"),
-                At("DoesNotExist", "spec.selector.matchExpressions[0].values"),
-                *_NOT_TEXT,
-            ),
-        ),
-        "spec.selector.matchExpressions[].values": Cases(
-            valid=(["x"], [""], ["x", "x"], ["x"] * 64),
-            invalid=([], None, LEFT_OUT, ["x y"], ["x\n"], ["b" * 64], ["ä"], [None], [3], ["x"] * 65, "x", {"a": "b"}),
-        ),
-        "spec.quota.gpuHours": Cases(
-            valid=(
-                *(1, 100, 10**9, "100", "2.5", ".5", "5.", "+5", "500m", "1n", "0.1n", "1k", "1Ki", "1e3", "1E3"),
-                *("1e9", "1e-999", "0.0000000001", "0" * 63 + "1", "1e-7", "0.001M"),
-            ),
-            invalid=(
-                *(0, -1, 10**9 + 1, 2**63, -(2**63), True, [], {}, {"a": 1}, [{"a": 1}]),
-                *("", "0", "-5M", "1e10", "1e309", "1e999", "1e1000", "1e1000000000000", "1E", "1Ei", "1e", "1Kib"),
-                *("１", "1_0", " 1", "1 ", "1\n", "0x10", "NaN", "inf", "1,5", "--1", "1.2.3", ".", "-", "1mm", "1K"),
-                *("1000000000.0000000001", "9" * 64, "0" * 64 + "1", MEGABYTE, "ä" * 65, "-0", "-1n", "0e9"),
-                *map(number, ("1.5", "100.0", "1e2", "1e400", "9223372036854775808", "1e30")),
-            ),
-        ),
-        "spec.quota.windowHours": _whole(1, 24 * 366),
-        "spec.enforcement.action": Cases(
-            valid=("AlertOnly", "Pause", "Evict"), invalid=("", "evict", "Delete", "Evict ", None, LEFT_OUT, *_NOT_TEXT)
-        ),
-        "spec.enforcement.gracePeriodSeconds": _whole(0, 7 * 86400),
-        "spec.gpuResourceName": Cases(
-            valid=("nvidia.com/gpu", "cpu", "nvidia.com/mig-1g.5gb", "a" * 253 + "/" + "b" * 63, None, LEFT_OUT),
-            invalid=(
-                "",
-                "nvidia com/gpu",
-                "/gpu",
-                "nvidia.com/",
-                "ｇpu",
-                "gpu\n",
-                "a" * 64,
-                "a" * 254 + "/b",
-                *_NOT_TEXT,
-            ),
-        ),
-    },
+    "GPUWorkloadBudget": BUDGET_FIELDS,
     "Spotpool": {
-        "spec.paused": _BOOL,
-        "spec.region": _word(128, "ap-singapore"),
-        "spec.availabilityZone": _word(128, "ap-singapore-2"),
-        "spec.instanceType": _word(128, "GN7.2XLARGE32"),
+        "spec.paused": BOOL,
+        "spec.region": word(128, "ap-singapore"),
+        "spec.availabilityZone": word(128, "ap-singapore-2"),
+        "spec.instanceType": word(128, "GN7.2XLARGE32"),
         "spec.minimum": Cases(
             valid=(0, 1, 4, None, LEFT_OUT),
             invalid=(
@@ -344,23 +185,23 @@ FIELDS: dict[str, dict[str, Cases]] = {
             valid=(2, 1000),
             invalid=(1, -1, 1001, None, LEFT_OUT, "4", False, {}, 2**63, *map(number, ("4.0", "4.5", "1e400"))),
         ),
-        "spec.subnetId": _word(128, "DEFAULT", "subnet-1"),
-        "spec.vpcId": _word(128, "DEFAULT", "vpc-1"),
+        "spec.subnetId": word(128, "DEFAULT", "subnet-1"),
+        "spec.vpcId": word(128, "DEFAULT", "vpc-1"),
         "spec.securityGroupIds": Cases(
             valid=([], None, ["sg-1", "sg-1"], ["sg"] * 16),
             invalid=("sg-1", [""], ["a b"], [None], [3], ["sg"] * 17, {"a": "b"}, [["sg"]]),
         ),
-        "spec.imageId": _word(128, "img-1"),
+        "spec.imageId": word(128, "img-1"),
         "spec.instanceChargeType": Cases(
             valid=("SPOTPAID", "POSTPAID_BY_HOUR", "PREPAID", "CDHPAID", "CDCPAID", None),
-            invalid=("", "spotpaid", "FREE", *_NOT_TEXT),
+            invalid=("", "spotpaid", "FREE", *NOT_TEXT),
         ),
-        "spec.credentialsSecretRef.name": _object_name("cloud-keys"),
-        "spec.secretId": Cases(valid=("", None, LEFT_OUT), invalid=("AKID", " ", "a" * 257, *_NOT_TEXT)),
-        "spec.secretKey": Cases(valid=("", None, LEFT_OUT), invalid=("key", "0", "ä" * 300, *_NOT_TEXT)),
+        "spec.credentialsSecretRef.name": object_name("cloud-keys"),
+        "spec.secretId": Cases(valid=("", None, LEFT_OUT), invalid=("AKID", " ", "a" * 257, *NOT_TEXT)),
+        "spec.secretKey": Cases(valid=("", None, LEFT_OUT), invalid=("key", "0", "ä" * 300, *NOT_TEXT)),
     },
     "PowerPool": {
-        "spec.paused": _BOOL,
+        "spec.paused": BOOL,
         "spec.machines": Cases(
             valid=([_MACHINE], [{**_MACHINE, "name": f"m{i}"} for i in range(512)]),
             invalid=(
@@ -375,36 +216,36 @@ FIELDS: dict[str, dict[str, Cases]] = {
                 "gpu-worker-1",
             ),
         ),
-        "spec.machines[].name": _object_name("gpu-worker-1"),
-        "spec.machines[].gpuCount": _whole(1, 1024),
+        "spec.machines[].name": object_name("gpu-worker-1"),
+        "spec.machines[].gpuCount": whole(1, 1024),
         "spec.machines[].scaleUpEndpoint": _ENDPOINT,
         "spec.machines[].scaleDownEndpoint": _ENDPOINT,
-        "spec.policy.idleSeconds": _whole(0, 7 * 86400),
-        "spec.policy.bootTimeoutSeconds": _whole(1, 86400),
+        "spec.policy.idleSeconds": whole(0, 7 * 86400),
+        "spec.policy.bootTimeoutSeconds": whole(1, 86400),
         "spec.policy.minOn": Cases(
             valid=(0, 2, None, LEFT_OUT),
             invalid=(3, -1, 10001, "1", True, [], 2**63, *map(number, ("1.0", "1.5", "1e400"))),
         ),
     },
     "Bandwidth": {
-        "spec.paused": _BOOL,
+        "spec.paused": BOOL,
         "spec.node": Cases(
-            valid=("node-1", None, LEFT_OUT), invalid=("node-2", "NODE-1", "node-1\n", "", "a" * 254, *_NOT_TEXT)
+            valid=("node-1", None, LEFT_OUT), invalid=("node-2", "NODE-1", "node-1\n", "", "a" * 254, *NOT_TEXT)
         ),
-        "spec.capacity.local.ulMbps": _whole(0, 10**9),
-        "spec.capacity.local.dlMbps": _whole(0, 10**9),
-        "spec.capacity.network.ulMbps": _whole(0, 10**9),
-        "spec.capacity.network.dlMbps": _whole(0, 10**9),
+        "spec.capacity.local.ulMbps": whole(0, 10**9),
+        "spec.capacity.local.dlMbps": whole(0, 10**9),
+        "spec.capacity.network.ulMbps": whole(0, 10**9),
+        "spec.capacity.network.dlMbps": whole(0, 10**9),
         **_requests("spec.requests"),
         **_requests("spec.reservations"),
         "spec.status": Cases(
             valid=("None", "Creating", "Created", "Error", "Deleting", "Deleted", None),
-            invalid=("", "none", "Ready", *_NOT_TEXT),
+            invalid=("", "none", "Ready", *NOT_TEXT),
         ),
     },
     "LeftoverNodePool": {
-        "spec.paused": _BOOL,
-        "spec.region": _free_text(64, "us-east-1", empty=False),
+        "spec.paused": BOOL,
+        "spec.region": free_text(64, "us-east-1", empty=False),
         "spec.families": Cases(
             valid=([], None, ["g5"], ["p4d", "p4d"], ["g"] * 64),
             invalid=(
@@ -421,36 +262,36 @@ FIELDS: dict[str, dict[str, Cases]] = {
                 {"g5": 1},
             ),
         ),
-        "spec.nodeClassName": _object_name("class"),
+        "spec.nodeClassName": object_name("class"),
         "spec.nodeClassSelector": Cases(
-            valid=_LABELS.valid,
+            valid=LABELS.valid,
             invalid=(
-                *_LABELS.invalid,
+                *LABELS.invalid,
                 At({}, "spec.nodeClassName"),
                 At(None, "spec.nodeClassName"),
                 At({"a": None}, "spec.nodeClassName"),
             ),
             beside={"spec.nodeClassName": LEFT_OUT},
         ),
-        "spec.minGPUs": _whole(1, 64),
-        "spec.targetCount": _whole(1, 2000),
-        "spec.minSpotScore": _whole(0, 10),
-        "spec.maxInstanceTypes": _whole(1, 60),
-        "spec.maxZones": _whole(1, 20),
+        "spec.minGPUs": whole(1, 64),
+        "spec.targetCount": whole(1, 2000),
+        "spec.minSpotScore": whole(0, 10),
+        "spec.maxInstanceTypes": whole(1, 60),
+        "spec.maxZones": whole(1, 20),
         "spec.capacityType": Cases(
-            valid=("spot", None), invalid=("", "Spot", "reserved", At("on-demand", "spec.onDemandFallback"), *_NOT_TEXT)
+            valid=("spot", None), invalid=("", "Spot", "reserved", At("on-demand", "spec.onDemandFallback"), *NOT_TEXT)
         ),
         "spec.subnetSelectorTags": _TAGS,
         "spec.securityGroupSelectorTags": _TAGS,
         "spec.budgetsNodes": Cases(
             valid=("0", "0%", "10%", "100%", "999999", None),
-            invalid=("", "101%", "999%", "%", "-1", "1.5%", "10 %", "１0%", "10%\n", "1234567", *_NOT_TEXT),
+            invalid=("", "101%", "999%", "%", "-1", "1.5%", "10 %", "１0%", "10%\n", "1234567", *NOT_TEXT),
         ),
         "spec.consolidateAfter": Cases(
             valid=("0s", "2m", "1h30m", "Never", None),
-            invalid=("", "2", "2d", "-1m", "never", "1.5h", "2m ", "2m\n", "1" * 32 + "h", *_NOT_TEXT),
+            invalid=("", "2", "2d", "-1m", "never", "1.5h", "2m ", "2m\n", "1" * 32 + "h", *NOT_TEXT),
         ),
-        "spec.labels": _LABELS,
+        "spec.labels": LABELS,
         "spec.taints": Cases(
             valid=([], None, ["a:NoSchedule"], ["a=:NoExecute", "example.com/b=c:PreferNoSchedule"]),
             invalid=(
@@ -470,7 +311,7 @@ FIELDS: dict[str, dict[str, Cases]] = {
                 ["a:NoSchedule"] * 33,
             ),
         ),
-        "spec.requeueMinutes": _whole(1, 1440),
-        "spec.onDemandFallback": Cases(valid=(True, False, None, LEFT_OUT), invalid=_BOOL.invalid),
+        "spec.requeueMinutes": whole(1, 1440),
+        "spec.onDemandFallback": Cases(valid=(True, False, None, LEFT_OUT), invalid=BOOL.invalid),
     },
 }

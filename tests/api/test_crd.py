@@ -10,10 +10,10 @@ import yaml
 
 from headroom.api import generate, kinds
 from headroom.api.crd import crd
-from headroom.api.kinds import KINDS
+from headroom.api.kinds import DEFINITIONS, KINDS, OPERATOR_KINDS
 from tests.api.documents import fields
 
-ROOTS = {kind: crd(each)["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for kind, each in KINDS.items()}
+ROOTS = {kind: crd(each)["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for kind, each in DEFINITIONS.items()}
 
 
 def parts(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -62,8 +62,25 @@ def test_the_definition_as_a_whole(kind: str) -> None:
     assert yaml.safe_load(yaml.safe_dump(definition)) == definition
 
 
+@pytest.mark.parametrize("kind", OPERATOR_KINDS)
+def test_a_kind_of_the_operator_has_no_status_and_is_in_nobodys_way(kind: str) -> None:
+    definition = crd(OPERATOR_KINDS[kind])
+    (version,) = definition["spec"]["versions"]
+    assert "subresources" not in version
+    assert set(ROOTS[kind]["properties"]) == {"apiVersion", "kind", "metadata", "spec"}
+    # A tenant's `kubectl get headroom` would be refused for it.
+    assert "categories" not in definition["spec"]["names"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_moves_with_the_clock_is_in_the_status(kind: str) -> None:
+    status = KINDS[kind].status
+    assert status.moving <= set(status.__struct_fields__)
+    assert "moving" not in ROOTS[kind]["properties"]["status"]["properties"]
+
+
 def test_no_name_is_taken_twice() -> None:
-    names = [name for kind in KINDS.values() for name in (kind.plural, kind.name.lower(), *kind.short_names)]
+    names = [name for kind in DEFINITIONS.values() for name in (kind.plural, kind.name.lower(), *kind.short_names)]
     assert len(names) == len(set(names))
 
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from headroom.api import kinds, schema
 from headroom.api.kinds import KINDS, problems
 from headroom.api.schema import Problem
+from tests.api.cases import MEGABYTE, At, manifest
 from tests.api.document_cases import ACCEPTED, NO_DOCUMENTS, REFUSED, SEED_SAMPLES
 from tests.api.documents import as_json, put, spec_fields
-from tests.api.field_cases import FIELDS, FULL, MEGABYTE, At, manifest
+from tests.api.field_cases import FIELDS, FULL
 
 
 def read(document: Any) -> Any:
@@ -123,13 +124,13 @@ def test_every_wrong_field_is_named_at_once() -> None:
             "GPUWorkloadBudget",
             "spec.enforcement.action",
             "Delete",
-            Problem("spec.enforcement.action", 'must be one of AlertOnly, Evict, Pause, not "Delete"'),
+            Problem("spec.enforcement.action", 'must be one of AlertOnly, Evict, Hold, Pause, Suspend, not "Delete"'),
         ),
         (
             "GPUWorkloadBudget",
             "spec.quota.hours",
             3,
-            Problem("spec.quota.hours", "is no field here; the fields are gpuHours, windowHours"),
+            Problem("spec.quota.hours", "is no field here; the fields are gpuHours, usd, windowHours"),
         ),
         (
             "GPUWorkloadBudget",

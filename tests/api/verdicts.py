@@ -9,21 +9,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from headroom.api.kinds import KINDS
+from tests.api.cases import API_VERSION
 from tests.api.documents import as_json, problems
-from tests.api.field_cases import API_VERSION
 from tests.control_plane import ControlPlane
 
 _UNKNOWN_FIELD = re.compile(r'(?:unknown|duplicate) field ("(?:[^"\\]|\\.)*")')
 
 
 class Server:
-    """One connection to the API server, as admin."""
+    """One connection to the API server, as admin unless told otherwise."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, user: str = "admin") -> None:
         address = urllib.parse.urlsplit(plane.url)
         context = ssl.create_default_context(cafile=plane.ca_file)
         self._connection = http.client.HTTPSConnection(address.netloc, context=context, timeout=20)
-        self._headers = {"Authorization": f"Bearer {plane.admin_token}", "Content-Type": "application/json"}
+        self._headers = {"Authorization": f"Bearer {plane.token(user)}", "Content-Type": "application/json"}
 
     def close(self) -> None:
         self._connection.close()

@@ -1,4 +1,4 @@
-"""The examples in the docs are valid, one for each kind, and get a plan."""
+"""The examples in the docs are valid, at least one for each kind, and get a plan."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ OURS = [each for path in sorted(FOLDER.glob("*.yaml")) for each in yaml.load_all
 
 
 def test_there_is_one_for_each_kind() -> None:
-    assert sorted(each["kind"] for each in OURS if each["kind"] in KINDS) == sorted(KINDS)
+    assert {each["kind"] for each in OURS} >= set(KINDS)
 
 
 @pytest.mark.parametrize("document", [each for each in OURS if each["kind"] in KINDS], ids=lambda each: each["kind"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headroom.api import generate
 from headroom.api.kinds import KINDS
 from headroom.cli.main import COMMANDS
 from headroom.runtime.settings import Settings
@@ -64,7 +65,13 @@ def test_a_misspelt_variable_is_one_sentence(headroom: Headroom, monkeypatch: py
 
 def test_crds_prints_every_kind(headroom: Headroom) -> None:
     printed = list(yaml.safe_load_all(headroom("crds").out))
-    assert [each["spec"]["names"]["kind"] for each in printed] == list(KINDS)
+    assert [each["spec"]["names"]["kind"] for each in printed] == [*KINDS, "BudgetIndex"]
+
+
+def test_policies_prints_what_is_in_deploy(headroom: Headroom) -> None:
+    printed, kept = headroom("policies").out, (generate.ROOT / "deploy" / "policies.yaml").read_text()
+    assert list(yaml.safe_load_all(printed)) == list(yaml.safe_load_all(kept))
+    assert printed.startswith("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\n")
 
 
 def test_version(headroom: Headroom) -> None:

@@ -10,15 +10,16 @@ import yaml
 
 from headroom.api import generate, kinds
 from headroom.api.bandwidth import BandwidthStatus, Links, LinksLeft, Rates, RatesLeft, Reservation
-from headroom.api.budgets import GPUWorkloadBudgetStatus
+from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus, TopPod
 from headroom.api.kinds import KINDS
 from headroom.api.offers import LeftoverNodePoolStatus
 from headroom.api.power import MachineStatus, PowerPoolStatus
 from headroom.api.resources import Condition, Status
 from headroom.api.spot_pools import PoolInstance, SpotpoolStatus
+from tests.api.cases import At
 from tests.api.document_cases import ACCEPTED, REFUSED, SEED_SAMPLES
 from tests.api.documents import any_type_anywhere, as_json, at_the_limits, put, several_at_once
-from tests.api.field_cases import FIELDS, FULL, At
+from tests.api.field_cases import FIELDS, FULL
 from tests.api.verdicts import Server, disagreement, disagreements, path_of
 from tests.control_plane import ControlPlane, wait_until
 
@@ -34,6 +35,13 @@ STATUSES: dict[str, Status] = {
         conditions=(_READY,),
         consumed_gpu_hours="12.5",
         remaining_gpu_hours="87.5",
+        upper_gpu_hours="13",
+        burn_rate_gpus="3.5",
+        as_of="2026-01-31T12:00:00.250Z",
+        consumed_usd="4.25",
+        unpriced_gpu_hours="0",
+        forecast=Forecast(exhausted_at="2026-02-01T13:00:00Z"),
+        top_pods=(TopPod(pod="team-a/train-0", gpu_hours="7.5", usd="2"), TopPod(pod="team-a/b", gpu_hours="5")),
         tracked_pods=4,
     ),
     "Spotpool": SpotpoolStatus(conditions=(_READY,), size=0, instances=(PoolInstance(instance_id="ins-1"),)),
@@ -185,7 +193,7 @@ def test_kubectl_shows_the_columns(plane: ControlPlane, stored: dict[str, dict[s
     by_kind = {table[1][0].partition(".")[0]: dict(zip(table[0], table[1], strict=False)) for table in tables}
     assert (
         by_kind["gpuworkloadbudget"].items()
-        >= {"CONSUMED": "12.5", "REMAINING": "87.5", "WINDOW": "24", "PODS": "4"}.items()
+        >= {"CONSUMED": "12.5", "REMAINING": "87.5", "WINDOW": "24", "PODS": "4", "BURN": "3.5", "USD": "4.25"}.items()
     )
     assert by_kind["spotpool"].items() >= {"MIN": "2", "MAX": "4", "SIZE": "0", "READY": "True"}.items()
     assert by_kind["powerpool"].items() >= {"IDLE": "300", "MINON": "1", "READY": "True"}.items()
@@ -204,7 +212,7 @@ def test_kubectl_finds_all_kinds_by_category(plane: ControlPlane, stored: dict[s
     ("path", "words"),
     [
         ("gwb", "rolling-window budget"),
-        ("gwb.spec.quota", "The GPU-hours that these pods may use"),
+        ("gwb.spec.quota", "The GPU-hours and dollars that these pods may use"),
         ("gwb.spec.quota", "Length of the rolling window that ends now"),
         ("sp.spec.credentialsSecretRef", "The Secret with the cloud's keys"),
         ("pp.spec.machines.scaleUpEndpoint", "Called with POST to switch the machine on"),

@@ -1,17 +1,19 @@
-"""GPUWorkloadBudget: how many GPU-hours the pods of a team may use in a rolling window, and what happens beyond."""
+"""GPUWorkloadBudget: how many GPU-hours and dollars the pods of a team may use in a rolling window, and what happens beyond."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, get_args
 
 from msgspec import Meta
 
 from headroom.api.quantities import CEL_MATCHES, MAX_LENGTH, PATTERN, Invalid, nano
 from headroom.api.resources import (
     AGE_COLUMN,
+    LONGEST_QUALIFIED_NAME,
     PREFIX_LENGTH,
     QUALIFIED_NAME,
     READY_COLUMN,
+    SUBDOMAIN,
     ApiType,
     Column,
     Kind,
@@ -22,45 +24,79 @@ from headroom.api.resources import (
 from headroom.api.schema import Rule, extra, matches, quantity
 
 LARGEST_GPU_HOURS: Final = 10**9
+LARGEST_USD: Final = 10**9
+LARGEST_WEIGHT: Final = 1000
 LONGEST_WINDOW_HOURS: Final = 24 * 366
+MOST_RESOURCES: Final = 16
+Action = Literal["AlertOnly", "Pause", "Hold", "Suspend", "Evict"]
+HARMLESS: Final = "AlertOnly"
+"""The one action that touches no pod, and that needs no right to enforce."""
+FLEET_ACTIONS: Final = (HARMLESS, "Hold")
+"""The actions of a budget that is counted over several clusters: neither ends a pod on another cluster's word."""
+_LOCAL_ACTIONS: Final = [each for each in get_args(Action) if each not in FLEET_ACTIONS]
+
+_DOMAIN: Final = SUBDOMAIN[1:-1]
+RESOURCE_PATTERN: Final = (
+    rf"^({QUALIFIED_NAME[1:-1]}|({_DOMAIN}/)?[A-Za-z0-9][-A-Za-z0-9_.]{{0,62}}\*|{_DOMAIN}(/\*)?)$"
+)
+"""A resource name, the beginning of some with a star after it, or the name of a DRA device class."""
+_DOMAIN_LENGTH: Final = Rule(
+    cel="(self.contains('/') ? self.indexOf('/') : self.size()) <= 253",
+    message="the part before the slash, and a name without one, must have at most 253 characters",
+    holds=lambda text: len(text.partition("/")[0]) <= 253,
+)
 
 
-def _is_positive_amount(value: str | int) -> bool:
-    if isinstance(value, str) and (len(value) > MAX_LENGTH or not matches(PATTERN, value)):
-        return True  # no quantity at all, which is said already
-    amount = nano(value, largest=LARGEST_GPU_HOURS)
-    return not isinstance(amount, Invalid) and amount > 0
+def _amount(description: str, largest: int) -> Meta:
+    """A quantity above 0."""
+
+    def holds(value: str | int) -> bool:
+        if isinstance(value, str) and (len(value) > MAX_LENGTH or not matches(PATTERN, value)):
+            return True  # no quantity at all, which is said already
+        amount = nano(value, largest=largest)
+        return not isinstance(amount, Invalid) and amount > 0
+
+    cel = (
+        f"!{CEL_MATCHES} || (quantity(string(self)).isGreaterThan(quantity('0')) && "
+        f"!quantity(string(self)).isGreaterThan(quantity('{largest}')))"
+    )
+    return quantity(description, Rule(cel=cel, message=f"must be more than 0 and at most {largest}", holds=holds))
 
 
 class Quota(ApiType, frozen=True, kw_only=True):
-    """The cap and the window it holds for."""
+    """The caps and the window they hold for."""
 
     gpu_hours: Annotated[
-        str | int,
-        quantity(
-            "GPU-hours that may be used inside the window, for example 100 or 2.5.",
-            Rule(
-                cel=(
-                    f"!{CEL_MATCHES} || (quantity(string(self)).isGreaterThan(quantity('0')) && "
-                    f"!quantity(string(self)).isGreaterThan(quantity('{LARGEST_GPU_HOURS}')))"
-                ),
-                message=f"must be more than 0 and at most {LARGEST_GPU_HOURS}",
-                holds=_is_positive_amount,
-            ),
-        ),
-    ]
+        str | int | None,
+        _amount("GPU-hours that may be used inside the window, for example 100 or 2.5.", LARGEST_GPU_HOURS),
+    ] = None
+    usd: Annotated[
+        str | int | None,
+        _amount("Dollars that may be spent inside the window, for example 500 or 99.50.", LARGEST_USD),
+    ] = None
     window_hours: Annotated[
         int, Meta(ge=1, le=LONGEST_WINDOW_HOURS, description="Length of the rolling window that ends now, in hours.")
     ]
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.gpuHours) || has(self.usd)",
+            message="must have gpuHours or usd, or both",
+            holds=lambda it: "gpuHours" in it or "usd" in it,
+        ),
+    )
 
 
 class Enforcement(ApiType, frozen=True, kw_only=True):
     """What happens when the quota is reached."""
 
     action: Annotated[
-        Literal["AlertOnly", "Pause", "Evict"],
+        Action,
         Meta(
-            description="AlertOnly: only an event. Pause: annotations for a controller that cooperates. Evict: pods are evicted."
+            description=(
+                "AlertOnly: only an event. Pause: annotations for a controller that cooperates. Hold: new pods wait. "
+                "Suspend: the owners of the pods are suspended. Evict: pods are evicted. "
+                "All but AlertOnly need the right to enforce."
+            )
         ),
     ]
     grace_period_seconds: Annotated[
@@ -68,35 +104,152 @@ class Enforcement(ApiType, frozen=True, kw_only=True):
     ] = 30
 
 
-class GPUWorkloadBudgetSpec(Spec, frozen=True, kw_only=True):
-    """A rolling-window budget for the pods of one namespace that the selector matches."""
+class GpuResource(ApiType, frozen=True, kw_only=True):
+    """A resource that counts as GPUs, and how much one unit of it counts."""
 
-    selector: Annotated[LabelSelector, Meta(description="Which pods of the namespace the budget counts; never empty.")]
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=LONGEST_QUALIFIED_NAME,
+            pattern=RESOURCE_PATTERN,
+            description=(
+                "A resource name, which may end in * to mean all that begin so, or a DRA device class. Where several "
+                "match one resource, the name without a star counts, then the longest."
+            ),
+            extra=extra(_DOMAIN_LENGTH, hint="a resource name such as nvidia.com/gpu or nvidia.com/mig-*"),
+        ),
+    ]
+    weight: Annotated[
+        str | int | None,
+        _amount(
+            "GPUs that one unit counts as. Without it a MIG profile counts its compute slices as sevenths of a GPU, "
+            "and anything else counts 1.",
+            LARGEST_WEIGHT,
+        ),
+    ] = None
+
+
+class GPUWorkloadBudgetSpec(Spec, frozen=True, kw_only=True):
+    """A rolling-window budget for the pods that the selector matches."""
+
+    selector: Annotated[LabelSelector, Meta(description="Which pods the budget counts; never empty.")]
+    namespace_selector: Annotated[
+        LabelSelector | None,
+        Meta(
+            description=(
+                "Which namespaces the budget covers instead of its own; never empty. It counts only for a budget in the "
+                "operator's namespace."
+            )
+        ),
+    ] = None
     quota: Annotated[
-        Quota, Meta(description="The GPU-hours that these pods may use, and the window they are counted in.")
+        Quota,
+        Meta(description="The GPU-hours and dollars that these pods may use, and the window they are counted in."),
     ]
     enforcement: Annotated[Enforcement, Meta(description="What happens once the quota is used up.")]
     gpu_resource_name: Annotated[
         str,
         Meta(
             min_length=1,
-            max_length=317,
+            max_length=LONGEST_QUALIFIED_NAME,
             pattern=QUALIFIED_NAME,
             description="The resource that is counted; cpu serves clusters without GPUs.",
             extra=extra(PREFIX_LENGTH, hint="a resource name such as nvidia.com/gpu"),
         ),
     ] = "nvidia.com/gpu"
+    gpu_resources: Annotated[
+        tuple[GpuResource, ...],
+        Meta(
+            max_length=MOST_RESOURCES,
+            description="The resources that are counted, each with its weight; they stand instead of gpuResourceName.",
+            extra=extra(map_key="name"),
+        ),
+    ] = ()
+    accounting: Annotated[
+        Literal["Exact", "BestEffort"],
+        Meta(
+            description=(
+                "Exact: a finalizer keeps each pod until its end is in the ledger. BestEffort: a pod that ends and is "
+                "deleted while no operator looks is known only within bounds."
+            )
+        ),
+    ] = "BestEffort"
+    home_cluster: Annotated[
+        str,
+        Meta(
+            max_length=253,
+            description=(
+                "The id of the one cluster that decides, for a budget that is counted over several clusters; its action "
+                "is then AlertOnly or Hold."
+            ),
+        ),
+    ] = ""
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel=(f"!has(self.homeCluster) || self.homeCluster == '' || !(self.enforcement.action in {_LOCAL_ACTIONS})"),
+            message=f"must be {' or '.join(FLEET_ACTIONS)} when homeCluster is given",
+            field="enforcement.action",
+            holds=lambda it: not it.get("homeCluster") or it["enforcement"]["action"] not in _LOCAL_ACTIONS,
+        ),
+    )
+
+
+class Forecast(ApiType, frozen=True, kw_only=True):
+    """What becomes of the quota if the pods that run now go on running."""
+
+    exhausted_at: Annotated[str, Meta(description="When the quota is used up; absent if it never is.")] = ""
+    recovers_at: Annotated[str, Meta(description="When an exceeded quota holds again; absent if it never does.")] = ""
+
+
+class TopPod(ApiType, frozen=True, kw_only=True):
+    """A pod that used much."""
+
+    pod: Annotated[str, Meta(description="The pod, namespace/name.")]
+    gpu_hours: Annotated[str, Meta(description="GPU-hours it used inside the window.")]
+    usd: Annotated[str, Meta(description="Dollars it cost; absent if its price is not known.")] = ""
 
 
 class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
     """What the budget's pods have used."""
 
-    consumed_gpu_hours: Annotated[str, Meta(description="GPU-hours used inside the window, exact.")] = ""
+    as_of: Annotated[str, Meta(description="The instant that the numbers are true for.")] = ""
+    consumed_gpu_hours: Annotated[str, Meta(description="GPU-hours used inside the window, for certain.")] = ""
+    upper_gpu_hours: Annotated[
+        str, Meta(description="GPU-hours used at most; more than consumed where an end was not seen.")
+    ] = ""
     remaining_gpu_hours: Annotated[str, Meta(description="What is left of the quota, never below 0.")] = ""
+    burn_rate_gpus: Annotated[str, Meta(description="GPUs in use now, which is GPU-hours per hour.")] = ""
+    consumed_usd: Annotated[str, Meta(description="Dollars spent inside the window, for certain.")] = ""
+    upper_usd: Annotated[str, Meta(description="Dollars spent at most.")] = ""
+    remaining_usd: Annotated[str, Meta(description="What is left of the quota in dollars, never below 0.")] = ""
+    unpriced_gpu_hours: Annotated[
+        str, Meta(description="GPU-hours whose price is not known; no dollars are counted for them.")
+    ] = ""
+    forecast: Annotated[
+        Forecast | None, Meta(description="What becomes of the quota if the pods that run now go on running.")
+    ] = None
+    top_pods: Annotated[
+        tuple[TopPod, ...], Meta(description="The pods that used most inside the window, the largest first.")
+    ] = ()
     tracked_pods: Annotated[
         int | None, Meta(description="Pods that the selector matches and that use the resource.")
     ] = None
     last_enforcement_at: Annotated[str, Meta(description="When the action was last really taken.")] = ""
+    moving: ClassVar[frozenset[str]] = frozenset(
+        {
+            "as_of",
+            "consumed_gpu_hours",
+            "upper_gpu_hours",
+            "remaining_gpu_hours",
+            "consumed_usd",
+            "upper_usd",
+            "remaining_usd",
+            "unpriced_gpu_hours",
+            "forecast",
+            "top_pods",
+        }
+    )
 
 
 class GPUWorkloadBudget:
@@ -115,6 +268,9 @@ class GPUWorkloadBudget:
             Column("Window", ".spec.quota.windowHours", "integer"),
             Column("Action", ".spec.enforcement.action"),
             Column("Pods", ".status.trackedPods", "integer"),
+            Column("Burn", ".status.burnRateGpus", wide=True),
+            Column("Exhausted", ".status.forecast.exhaustedAt", wide=True),
+            Column("USD", ".status.consumedUsd", wide=True),
             READY_COLUMN,
             AGE_COLUMN,
         ),

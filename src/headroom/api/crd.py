@@ -5,13 +5,21 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from headroom.api.kinds import spec_schema, status_schema
-from headroom.api.resources import API_VERSION, GROUP, VERSION, Column, Kind
+from headroom.api.resources import API_VERSION, GROUP, VERSION, Column, Definition
 from headroom.api.schema import Json, Rule, Schema
 
 
-def crd(kind: Kind) -> dict[str, Json]:
+def crd(kind: Definition) -> dict[str, Json]:
     """The definition that is applied to a cluster."""
-    singular = kind.name.lower()
+    names: dict[str, Json] = {
+        "kind": kind.name,
+        "listKind": f"{kind.name}List",
+        "plural": kind.plural,
+        "singular": kind.name.lower(),
+        "shortNames": list(kind.short_names),
+    }
+    if kind.categories:
+        names["categories"] = list(kind.categories)
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -19,20 +27,13 @@ def crd(kind: Kind) -> dict[str, Json]:
         "spec": {
             "group": GROUP,
             "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "names": {
-                "kind": kind.name,
-                "listKind": f"{kind.name}List",
-                "plural": kind.plural,
-                "singular": singular,
-                "shortNames": list(kind.short_names),
-                "categories": ["headroom", "gpu"],
-            },
+            "names": names,
             "versions": [
                 {
                     "name": VERSION,
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}},
+                    **({"subresources": {"status": {}}} if kind.status else {}),
                     "additionalPrinterColumns": [_column(each) for each in kind.columns],
                     "schema": {"openAPIV3Schema": _root(kind)},
                 }
@@ -41,7 +42,7 @@ def crd(kind: Kind) -> dict[str, Json]:
     }
 
 
-def _root(kind: Kind) -> dict[str, Json]:
+def _root(kind: Definition) -> dict[str, Json]:
     spec = openapi(spec_schema(kind.name))
     metadata: dict[str, Json] = {"type": "object"}  # the API server allows no description here
     if kind.longest_name < 253:
@@ -55,9 +56,10 @@ def _root(kind: Kind) -> dict[str, Json]:
             "kind": {"type": "string", "description": f"Always {kind.name}."},
             "metadata": metadata,
             "spec": spec,
-            "status": openapi(status_schema(kind.name)),
         },
     }
+    if kind.status:
+        out["properties"]["status"] = openapi(status_schema(kind.name))
     if kind.rules:
         out["x-kubernetes-validations"] = [_validation(rule) for rule in kind.rules]
     return out

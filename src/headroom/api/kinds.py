@@ -1,4 +1,4 @@
-"""The five kinds, and the two questions everyone asks of a document: is it right, and what does it say."""
+"""The five kinds, those of the operator itself, and the two questions everyone asks of a document: is it right, and what does it say."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ import msgspec
 
 from headroom.api import schema
 from headroom.api.bandwidth import Bandwidth
+from headroom.api.budget_index import BudgetIndex
 from headroom.api.budgets import GPUWorkloadBudget
 from headroom.api.metadata import metadata_problems
 from headroom.api.offers import LeftoverNodePool
 from headroom.api.power import PowerPool
-from headroom.api.resources import API_VERSION, Kind, Resource, Spec, Status
+from headroom.api.resources import API_VERSION, Definition, Kind, Resource, Spec, Status
 from headroom.api.schema import Json, Problem, Schema
 from headroom.api.spot_pools import Spotpool
 
 KINDS: Final[dict[str, Kind]] = {
     each.kind.name: each.kind for each in (GPUWorkloadBudget, Spotpool, PowerPool, Bandwidth, LeftoverNodePool)
 }
+OPERATOR_KINDS: Final[dict[str, Definition]] = {BudgetIndex.kind.name: BudgetIndex.kind}
+"""The kinds that only the operator writes, for the policies of the API server to read."""
+DEFINITIONS: Final[dict[str, Definition]] = {**KINDS, **OPERATOR_KINDS}
 AnyResource = Resource[Any, Any]
 
 _FIELDS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
@@ -28,7 +32,7 @@ _FIELDS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 @cache
 def spec_schema(kind: str) -> Schema:
     """The schema of a kind's spec."""
-    return schema.of(KINDS[kind].spec)
+    return schema.of(DEFINITIONS[kind].spec)
 
 
 @cache

@@ -40,6 +40,8 @@ class Status(ApiType, frozen=True, kw_only=True):
     conditions: Annotated[
         tuple[Condition, ...], Meta(description="Standing judgements, one for each type.", extra=extra(map_key="type"))
     ] = ()
+    moving: ClassVar[frozenset[str]] = frozenset()
+    """Fields (Python names) that move with the clock alone and need not be written at once."""
 
 
 class Spec(ApiType, frozen=True, kw_only=True):
@@ -77,19 +79,29 @@ class Column(Struct, frozen=True):
     wide: bool = False
 
 
-class Kind(Struct, frozen=True, kw_only=True):
-    """All there is to know about one kind; the CRD and the validation are derived from it."""
+class Definition(Struct, frozen=True, kw_only=True):
+    """What a CustomResourceDefinition is made of."""
 
     name: str
     plural: str
     short_names: tuple[str, ...]
     namespaced: bool
-    spec: type[Spec]
-    status: type[Status]
+    spec: type[ApiType]
+    status: type[Status] | None = None
     columns: tuple[Column, ...]
     rules: tuple[Rule, ...] = ()
     """Rules that need the object's own name beside its spec."""
     longest_name: int = 253
+    categories: tuple[str, ...] = ()
+    """Words that `kubectl get` knows the kind by, together with others."""
+
+
+class Kind(Definition, frozen=True, kw_only=True):
+    """All there is to know about one kind that people write; the CRD and the validation are derived from it."""
+
+    spec: type[Spec]
+    status: type[Status]
+    categories: tuple[str, ...] = ("headroom", "gpu")
 
 
 READY_COLUMN: Final = Column("Ready", ".status.conditions[?(@.type=='Ready')].status")
@@ -169,9 +181,9 @@ class SelectorRequirement(ApiType, frozen=True, kw_only=True):
 
 
 class LabelSelector(ApiType, frozen=True, kw_only=True):
-    """Which pods: all of matchLabels and all of matchExpressions must hold."""
+    """Which objects: all of matchLabels and all of matchExpressions must hold."""
 
-    match_labels: Annotated[Labels, Meta(description="Labels that a pod must have, each with this value.")] = {}
+    match_labels: Annotated[Labels, Meta(description="Labels that must be there, each with this value.")] = {}
     match_expressions: Annotated[
         tuple[SelectorRequirement, ...], Meta(max_length=16, description="Conditions on labels that must all hold.")
     ] = ()
@@ -181,7 +193,7 @@ class LabelSelector(ApiType, frozen=True, kw_only=True):
                 "(has(self.matchLabels) && self.matchLabels.size() > 0) || "
                 "(has(self.matchExpressions) && self.matchExpressions.size() > 0)"
             ),
-            message="must not be empty, or it would match every pod: give matchLabels or matchExpressions",
+            message="must not be empty, or it would match everything: give matchLabels or matchExpressions",
             holds=lambda it: bool(it.get("matchLabels")) or bool(it.get("matchExpressions")),
         ),
     )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 
 def crds() -> None:
-    """Print the CustomResourceDefinitions of all kinds.
+    """Print the CustomResourceDefinitions of all kinds, that of the operator itself among them.
 
     Example: headroom crds | kubectl apply --server-side -f -
     """
-    import yaml
-
+    from headroom.api import generate
     from headroom.api.crd import crd
-    from headroom.api.kinds import KINDS
+    from headroom.api.kinds import DEFINITIONS
 
-    documents = [crd(kind) for kind in KINDS.values()]
-    print(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True, width=120), end="")
+    print(generate.as_yaml(crd(kind) for kind in DEFINITIONS.values()), end="")

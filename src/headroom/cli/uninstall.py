@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 TAKE_OVER_SECONDS: Final = 5
 LONGEST_WAIT: Final = 60
+POLICY_SECONDS: Final = 2
+"""How long the API server may go on with a policy that is gone."""
+POLICY_GROUP: Final = "admissionregistration.k8s.io"
 
 
 class Leftover(NamedTuple):
@@ -40,7 +43,7 @@ def uninstall(
 ) -> None:
     """Remove what Headroom left in a cluster.
 
-    These are its finalizers, its ConfigMap and its Lease; with --crds also its kinds. Remove the operator's Deployment first, or it puts things back; while one leads, this refuses. May be repeated.
+    These are its policies, its finalizers, its BudgetIndex, its ConfigMap and its Lease; with --crds also its kinds. Remove the operator's Deployment first, or it puts things back; while one leads, this refuses. May be repeated.
 
     Example: headroom uninstall --crds
     """
@@ -61,12 +64,18 @@ def uninstall(
         output.line(f"{'would remove' if not yes else 'removing'} {each.what}")
     _confirm(yes)
 
-    async def work(kube: Kube) -> None:
+    async def work(kube: Kube) -> int:
         for each in found:
             await _remove(kube, each)
+        if any(POLICY_GROUP in each.path for each in found):
+            await kube.clock.sleep(POLICY_SECONDS)  # until then a new pod may still get our finalizer
+        late = [each async for each in _pod_finalizers(kube)]
+        for each in late:
+            output.line(f"removing {each.what}")
+            await _remove(kube, each)
+        return len(found) + len(late)
 
-    live.with_cluster(settings, work)
-    output.line(f"Removed {len(found)} things.")
+    output.line(f"Removed {live.with_cluster(settings, work)} things.")
 
 
 def _confirm(yes: bool) -> None:
@@ -103,37 +112,73 @@ async def refuse_while_led(kube: Kube, settings: Settings) -> None:
 
 async def leftovers(kube: Kube, settings: Settings, *, crds: bool) -> AsyncIterator[Leftover]:
     """What there is to remove, in the order in which it is removed."""
-    from headroom.adapters.kube import decode, errors, paths
+    from headroom.adapters.kube import decode, paths
     from headroom.adapters.kube.parse import OURS
     from headroom.api.kinds import KINDS
-    from headroom.api.resources import GROUP
 
-    async for pod in _listed(kube, paths.pods(), decode.pods()):
-        if pod.finalizers:
-            yield Leftover(
-                f"our finalizer from pod {pod.key}", paths.pod(pod.namespace, pod.name), finalizers_only=True
-            )
+    async for policy in _present(kube, _policies()):
+        yield policy
+    async for finalizer in _pod_finalizers(kube):
+        yield finalizer
     for kind in KINDS:
         async for each in _listed(kube, paths.collection(kind), decode.resources(kind)):
             if any(name.startswith(OURS) for name in each.finalizers):
                 path = paths.resource(kind, each.namespace, each.name)
                 named = "/".join(part for part in (kind, each.namespace, each.name) if part)
                 yield Leftover(f"our finalizer from {named}", path, finalizers_only=True)
+    async for thing in _present(kube, _single(settings, crds=crds)):
+        yield thing
+
+
+def _policies() -> list[Leftover]:
+    """They go first, or the API server would give new pods a finalizer that nobody takes away."""
+    from headroom.adapters.kube import paths
+    from headroom.api.policies import policy_names
+
+    return [
+        Leftover(f"{plural}.{POLICY_GROUP} {name}", paths.of(POLICY_GROUP, "v1", plural, name=name))
+        for plural, name in policy_names()
+    ]
+
+
+async def _pod_finalizers(kube: Kube) -> AsyncIterator[Leftover]:
+    from headroom.adapters.kube import decode, paths
+
+    async for pod in _listed(kube, paths.pods(), decode.pods()):
+        if pod.finalizers:
+            path = paths.pod(pod.namespace, pod.name)
+            yield Leftover(f"our finalizer from pod {pod.key}", path, finalizers_only=True)
+
+
+def _single(settings: Settings, *, crds: bool) -> list[Leftover]:
+    from headroom.adapters.kube import paths
+    from headroom.api.budget_index import INDEX_NAME, BudgetIndex
+    from headroom.api.kinds import DEFINITIONS
+    from headroom.api.resources import GROUP, VERSION
+
+    index = paths.of(GROUP, VERSION, BudgetIndex.kind.plural, name=INDEX_NAME)
+    lease = paths.lease(settings.namespace, settings.lease_name)
     single = [
-        Leftover(
-            f"Lease {settings.namespace}/{settings.lease_name}", paths.lease(settings.namespace, settings.lease_name)
-        ),
+        Leftover(f"{BudgetIndex.kind.name} {INDEX_NAME}", index),
+        Leftover(f"Lease {settings.namespace}/{settings.lease_name}", lease),
     ]
     if crds:
         group, plural = "apiextensions.k8s.io", "customresourcedefinitions"
-        names = [f"{kind.plural}.{GROUP}" for kind in KINDS.values()]
+        names = [f"{kind.plural}.{GROUP}" for kind in DEFINITIONS.values()]
         single += [
             Leftover(f"kind {name} and all its resources", paths.of(group, "v1", plural, name=name)) for name in names
         ]
     # The kill switch is in it, so it goes last: until then it holds back an operator that nobody thought of.
     switch = paths.configmap(settings.namespace, kill_switch.NAME)
     single.append(Leftover(f"ConfigMap {settings.namespace}/{kill_switch.NAME}", switch))
-    for thing in single:
+    return single
+
+
+async def _present(kube: Kube, things: list[Leftover]) -> AsyncIterator[Leftover]:
+    """Those of them that are there."""
+    from headroom.adapters.kube import errors
+
+    for thing in things:
         try:
             await kube.get(thing.path)
         except errors.NotFound:
