@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
+
 from headroom.api import kinds
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.resources import API_VERSION
+from headroom.core.usage import row_of, table_of
 from headroom.model.decisions import Ref
 from headroom.model.facts import Node, Pod, Shape
+from headroom.model.tables import NodeTable, PodTable
 from headroom.model.times import moment
 from headroom.model.world import World, ref_of
 
@@ -65,6 +69,18 @@ def a_world(*resources: AnyResource, now: int = NOON, **more: Any) -> World:
     return World(now=now, resources={ref_of(each): each for each in resources}, **more)
 
 
+def a_used_world(*resources: AnyResource, now: int = NOON, **more: Any) -> World:
+    """A world with a complete view: `pods`, `nodes` and `usage` are facts, from which the rows of usage follow."""
+    pods, nodes, cluster = PodTable(), NodeTable(), more.get("cluster", "default")
+    for pod in more.pop("pods", ()):
+        pods.put(pod)
+    for node in more.pop("nodes", ()):
+        nodes.put(node)
+    rows = [row for each in more.pop("usage", ()) if (row := row_of(each, cluster)) is not None]
+    world = a_world(*resources, now=now, pods=pods, nodes=nodes, **more)
+    return structs.replace(world, usage=table_of(world, rows))
+
+
 def a_ref(kind: str = "GPUWorkloadBudget", name: str = "one") -> Ref:
     """How `a_resource` of the same arguments is named."""
     return Ref(kind, "team-a" if KINDS[kind].namespaced else "", name)
@@ -72,7 +88,7 @@ def a_ref(kind: str = "GPUWorkloadBudget", name: str = "one") -> Ref:
 
 def a_pod(name: str = "train-0", *, gpus: int = 1, **fields: Any) -> Pod:
     """A pod that asks for whole GPUs."""
-    shape = Shape(requests=(("nvidia.com/gpu", gpus * 1_000_000),))
+    shape = Shape(requests=(("nvidia.com/gpu", gpus * 1_000_000),) if gpus else ())
     defaults: dict[str, Any] = {"uid": f"uid-{name}", "namespace": "team-a", "name": name, "shape": shape}
     return Pod(**(defaults | fields))
 

@@ -47,4 +47,17 @@ class Decision(Struct, frozen=True, kw_only=True):
 def status_wire(status: Status) -> dict[str, Any]:
     """A status as it is written to the API server: what is not known is left out, not written as nothing."""
     found: dict[str, Any] = msgspec.to_builtins(status)
-    return {name: value for name, value in found.items() if value not in (None, "", [], ())}
+    return _known(found)
+
+
+def _known(found: dict[str, Any]) -> dict[str, Any]:
+    out = {name: _inner(name, value) for name, value in found.items()}
+    return {name: value for name, value in out.items() if value not in (None, "", [], (), {})}
+
+
+def _inner(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return _known(value)
+    if isinstance(value, list) and name != "conditions":  # a condition is written whole, as Kubernetes wants it
+        return [_known(each) if isinstance(each, dict) else each for each in value]
+    return value

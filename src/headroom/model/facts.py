@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -11,6 +11,10 @@ Pairs = tuple[tuple[str, str], ...]
 
 Amounts = tuple[tuple[str, int], ...]
 """Resource name to millionths of its unit, sorted by name."""
+
+
+UNREADABLE: Final = 10**24
+"""Millionths that stand for an amount nobody can read: no node has that much, so the pod fits nowhere."""
 
 
 class Owner(Struct, frozen=True, gc=False):
@@ -52,7 +56,9 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     owner: Owner | None = None
     created: int = 0
     started: int | None = None
-    """The earliest start of any container, init containers included."""
+    """The earliest start of any container that can be seen, init containers included."""
+    started_after: int | None = None
+    """Set where earlier starts cannot be seen any more (a container restarted more than once): it began later than this."""
     ended: int | None = None
     ended_by: str = ""
     """The evidence for `ended`: ContainerFinish or FailureKnown."""
@@ -131,6 +137,47 @@ class Offer(Struct, frozen=True, kw_only=True, rename="camel"):
     """Millionths of a dollar."""
     at: int | None = None
     score: int | None = None
+
+
+class Claim(Struct, frozen=True, gc=False, kw_only=True):
+    """A ResourceClaim to which devices are allocated (DRA)."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str = ""
+    devices: Amounts = ()
+    """Allocated devices in millionths, by device class; those with admin access are nobody's and not counted."""
+    reserved_for: tuple[str, ...] = ()
+    """Uids of the pods that share it, sorted."""
+    for_extended_resource: bool = False
+    """kube-scheduler made it for a request that the pod's own amounts have already."""
+
+    @property
+    def key(self) -> str:
+        """How pods name it."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Namespace(Struct, frozen=True, gc=False, kw_only=True):
+    """One namespace."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    labels: Pairs = ()
+
+
+class Price(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One entry of the price book: what a machine costs an hour. What is empty does not matter."""
+
+    price_per_hour: int
+    """Millionths of a dollar."""
+    node: str = ""
+    instance_type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    labels: Pairs = ()
 
 
 class Machine(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -28,6 +28,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The kind itself, and any of pods, unbound, nodes, outside."""
     at_most_every_ms: int
     decide: Callable[[World, Changes], Iterable[Decision]]
+    chores: Callable[[World], Iterable[Action]] = lambda _world: ()
+    """What is due although no resource asks for it."""
 
 
 def affected(world: World, kind: str, changes: Changes) -> Iterator[tuple[Ref, AnyResource]]:

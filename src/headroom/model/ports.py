@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.model.actions import Action
-from headroom.model.world import Changes, World
+from headroom.model.facts import Pod
+from headroom.model.usage import Heartbeat, Row
+from headroom.model.usage_table import UsageTable
+from headroom.model.world import Changes, LedgerState, World
+
+SETTLE_MS: Final = 3000
+"""Kubelets write whole seconds and report a little late; what is older than this has arrived."""
 
 
 class Clock(Protocol):
@@ -25,6 +32,67 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
+        ...
+
+
+class PodObserver(Protocol):
+    """Whoever must not miss what happens to a pod, however short it lives."""
+
+    def pod(self, pod: Pod) -> None:
+        """A pod came or changed."""
+        ...
+
+    def gone(self, pod: Pod, seen_until: int) -> None:
+        """A pod was deleted; this is its last state.
+
+        `seen_until` is the last moment at which it was surely still there: now, if the deletion was heard as it happened, and
+        earlier if it happened while nobody listened.
+        """
+        ...
+
+
+class Recording(PodObserver, Protocol):
+    """Whoever turns what happens to pods into rows of usage."""
+
+    @property
+    def table(self) -> UsageTable:
+        """All rows that matter."""
+        ...
+
+    def state(self) -> LedgerState:
+        """How well the ledger serves."""
+        ...
+
+
+class Ledger(Protocol):
+    """Where rows of usage are kept. Everything that fails raises `Unavailable` or `Refused`; nothing else does."""
+
+    async def write(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> None:
+        """Merge rows with those there are, all or none; durable once this returns."""
+        ...
+
+    def read(self, since: int) -> AsyncIterator[list[Row]]:
+        """All rows, of all clusters, that may reach beyond `since`, in batches: those not surely ended, or ended after it."""
+        ...
+
+    async def changes(self, after: int) -> tuple[list[Row], int]:
+        """Rows that anybody wrote after the cursor, and the new cursor; begin with `cursor`. A row may come twice."""
+        ...
+
+    async def cursor(self) -> int:
+        """The cursor that stands for everything written so far."""
+        ...
+
+    async def heartbeats(self) -> dict[str, int]:
+        """Up to when each cluster's view is in the ledger."""
+        ...
+
+    async def prune(self, before: int) -> int:
+        """Forget rows that ended before that moment; how many there were."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of files and connections."""
         ...
 
 

@@ -6,18 +6,21 @@ It is a view of the tables, not a copy, so it is only good until the next event:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from headroom.api import kinds
+from headroom.api.budget_index import IndexEntry
 from headroom.api.kinds import AnyResource
 from headroom.api.schema import Problem
 from headroom.model import facts, times
 from headroom.model.decisions import Ref, status_wire
 from headroom.model.tables import NodeTable, PodTable
+from headroom.model.usage import Row
+from headroom.model.usage_table import UsageTable
 
 FORMAT: Final = "headroom.dev/snapshot/v1"
 
@@ -51,11 +54,32 @@ class Changes(Struct, kw_only=True):
 EVERYTHING: Final = Changes(everything=True)
 
 
+class LedgerState(Struct, frozen=True, kw_only=True):
+    """How well the ledger serves."""
+
+    loaded: bool = True
+    """What it has was read: without it, history is missing."""
+    problem: str = ""
+    """Why nothing can be written to it now, as a sentence; empty while all is well."""
+    unwritten: Collection[str] = frozenset()
+    """Uids of the pods of which something is not durable yet."""
+    waiting: int = 0
+    """Rows that are not durable yet."""
+    lag_ms: int = 0
+    """How long the oldest of them has waited."""
+    complete_until: Mapping[str, int] = {}
+    """Up to when each other cluster's view is known."""
+
+
 class World(Struct, frozen=True, kw_only=True):
     """All there is to decide on."""
 
     now: int
+    settled: int | None = None
+    """The moment up to which what happened to pods is surely known; None where that is `now`."""
     cluster: str = "default"
+    own_namespace: str = "headroom-system"
+    """Where the operator runs."""
     stopped: bool = False
     """The cluster-wide kill switch is thrown."""
     complete: bool = True
@@ -66,7 +90,20 @@ class World(Struct, frozen=True, kw_only=True):
     instances: Mapping[str, facts.Instance] = {}
     offers: Mapping[str, facts.Offer] = {}
     machines: Mapping[str, facts.Machine] = {}
-    usage: Mapping[str, facts.Usage] = {}
+    namespaces: Mapping[str, facts.Namespace] = {}
+    claims: Mapping[str, facts.Claim] = {}
+    """ResourceClaims with devices, by namespace/name."""
+    prices: tuple[facts.Price, ...] = ()
+    """The price book."""
+    usage: UsageTable = msgspec.field(default_factory=UsageTable)
+    ledger: LedgerState = LedgerState()
+    index: tuple[IndexEntry, ...] | None = None
+    """What the API server's policies know of budgets; None where nobody told them anything."""
+
+    @property
+    def as_of(self) -> int:
+        """The moment for which usage is told."""
+        return self.now if self.settled is None else min(self.now, self.settled)
 
     def of_kind(self, kind: str) -> list[tuple[Ref, AnyResource]]:
         """Every resource of a kind, by namespace and name."""
@@ -90,7 +127,17 @@ class _Saved(Struct, kw_only=True):
     instances: list[facts.Instance]
     offers: list[facts.Offer]
     machines: list[facts.Machine]
-    usage: list[facts.Usage]
+    settled: str = ""
+    own_namespace: str = "headroom-system"
+    namespaces: list[facts.Namespace] = []
+    claims: list[facts.Claim] = []
+    prices: list[facts.Price] = []
+    usage: list[Row] = []
+    kept: list[str] = []
+    """Uids of pods that stay only until their end is in the ledger."""
+    ledger_loaded: bool = True
+    ledger_problem: str = ""
+    index: list[IndexEntry] | None = None
 
 
 def save(world: World) -> bytes:
@@ -107,7 +154,16 @@ def save(world: World) -> bytes:
         instances=list(world.instances.values()),
         offers=list(world.offers.values()),
         machines=list(world.machines.values()),
-        usage=list(world.usage.values()),
+        settled="" if world.settled is None else times.text(world.settled),
+        own_namespace=world.own_namespace,
+        namespaces=sorted(world.namespaces.values(), key=lambda each: each.name),
+        claims=sorted(world.claims.values(), key=lambda each: each.key),
+        prices=list(world.prices),
+        usage=sorted(world.usage, key=lambda row: row.key),
+        kept=sorted(world.usage.kept),
+        ledger_loaded=world.ledger.loaded,
+        ledger_problem=world.ledger.problem,
+        index=None if world.index is None else list(world.index),
     )
     return msgspec.json.format(msgspec.json.encode(saved), indent=1)
 
@@ -140,8 +196,25 @@ def load(text: bytes) -> World:
         instances={each.name: each for each in saved.instances},
         offers={each.name: each for each in saved.offers},
         machines={each.name: each for each in saved.machines},
-        usage={each.name: each for each in saved.usage},
+        settled=times.moment(saved.settled),
+        own_namespace=saved.own_namespace,
+        namespaces={each.name: each for each in saved.namespaces},
+        claims={each.key: each for each in saved.claims},
+        prices=tuple(saved.prices),
+        usage=_loaded_usage(saved, pods),
+        ledger=LedgerState(loaded=saved.ledger_loaded, problem=saved.ledger_problem),
+        index=None if saved.index is None else tuple(saved.index),
     )
+
+
+def _loaded_usage(saved: _Saved, pods: PodTable) -> UsageTable:
+    table = UsageTable(saved.cluster)
+    for row in saved.usage:
+        table.put(row)
+    for uid in pods.uids():
+        table.set_alive(uid, True)
+    table.kept.update(saved.kept)
+    return table
 
 
 def by_ref(resources: Iterable[AnyResource]) -> dict[Ref, AnyResource]:

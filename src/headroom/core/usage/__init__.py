@@ -1,0 +1,44 @@
+"""Usage: what pods held and for how long, derived from what is seen of them, and added up over windows.
+
+`keeping` turns what is seen of pods into rows, `coverage` says which rows a budget counts, `reckoning` adds them up.
+"""
+
+from headroom.core.usage.coverage import (
+    KIND,
+    Scope,
+    arrange,
+    budgets_of,
+    pods_matching,
+    scope_of,
+)
+from headroom.core.usage.finalizers import orphans, removals
+from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
+from headroom.core.usage.observing import Look
+from headroom.core.usage.reckoning import DOLLAR, GPU_HOUR, MICRO, Ledgered, Quota, Reckoning, quota_of
+from headroom.core.usage.summary import reckonings, uncovered
+
+__all__ = [
+    "DOLLAR",
+    "GPU_HOUR",
+    "KIND",
+    "MICRO",
+    "Around",
+    "Keeper",
+    "Ledgered",
+    "Look",
+    "Quota",
+    "Reckoning",
+    "Scope",
+    "around",
+    "arrange",
+    "budgets_of",
+    "orphans",
+    "pods_matching",
+    "quota_of",
+    "reckonings",
+    "removals",
+    "row_of",
+    "scope_of",
+    "table_of",
+    "uncovered",
+]

@@ -1,0 +1,189 @@
+"""Which rows a budget counts, and how much each counts: by namespace, labels, resources and cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from headroom.api.budgets import GPUWorkloadBudgetSpec
+from headroom.api.kinds import AnyResource
+from headroom.api.quantities import Invalid, nano
+from headroom.api.resources import LabelSelector
+from headroom.core.usage.prices import WHOLE, usual_weight
+from headroom.model.facts import UNREADABLE, Amounts, Pairs
+from headroom.model.usage_table import Group, UsageTable
+from headroom.model.world import World
+
+KIND: Final = "GPUWorkloadBudget"
+ANY: Final = ""
+"""The resource name of rows that say how many GPUs they count and not of which kind."""
+
+Weights = tuple[tuple[str, int | None], ...]
+"""Names, which may end in a star, with billionths of a GPU that one unit counts; None for the usual weight."""
+
+
+class Scope(NamedTuple):
+    """What a budget covers, as far as rows of usage can be told by it."""
+
+    clusters: str
+    """The one cluster, empty for all."""
+    namespaces: frozenset[str]
+    selector: LabelSelector
+    weights: Weights
+
+
+class Counted(NamedTuple):
+    """The groups that a budget counts and what each row of them counts."""
+
+    rates: dict[int, int]
+    """Group to millionths of a GPU."""
+    unreadable: dict[int, str]
+    """Groups with an amount that nobody can read, each with the resource's name."""
+
+
+def scope_of(world: World, budget: AnyResource) -> Scope:
+    """What a valid budget covers."""
+    spec: GPUWorkloadBudgetSpec = budget.spec
+    return Scope(
+        clusters="" if spec.home_cluster else world.cluster,
+        namespaces=namespaces_of(world, budget),
+        # A frozen struct of plain data; equal selectors are equal values.
+        selector=spec.selector,
+        weights=weights_of(spec),
+    )
+
+
+def namespaces_of(world: World, budget: AnyResource) -> frozenset[str]:
+    """The budget's own namespace; those that its selector matches, for a budget in the operator's namespace."""
+    spec: GPUWorkloadBudgetSpec = budget.spec
+    if spec.namespace_selector is None or budget.namespace != world.own_namespace:
+        return frozenset({budget.namespace})
+    chosen = spec.namespace_selector
+    return frozenset(name for name, each in world.namespaces.items() if selects(chosen, each.labels))
+
+
+def selects(selector: LabelSelector, labels: Pairs) -> bool:
+    """Whether a selector matches labels, as Kubernetes means it: what is not there is not in, and is not equal."""
+    has = dict(labels)
+    if any(has.get(key) != value for key, value in selector.match_labels.items()):
+        return False
+    for each in selector.match_expressions:
+        value = has.get(each.key)
+        holds = {
+            "In": value is not None and value in each.values,
+            "NotIn": value is None or value not in each.values,
+            "Exists": value is not None,
+            "DoesNotExist": value is None,
+        }
+        if not holds[each.operator]:
+            return False
+    return True
+
+
+def keys_of(selector: LabelSelector) -> frozenset[str]:
+    """The label keys that a selector looks at."""
+    return frozenset({*selector.match_labels, *(each.key for each in selector.match_expressions)})
+
+
+def weights_of(spec: GPUWorkloadBudgetSpec) -> Weights:
+    """The resources that a budget counts; names without a star first, then the longest, so that the first match counts."""
+    if not spec.gpu_resources:
+        return ((spec.gpu_resource_name, None),)
+    found = []
+    for each in spec.gpu_resources:
+        weight = None if each.weight is None else nano(each.weight)
+        found.append((each.name, None if isinstance(weight, Invalid) else weight))
+    return tuple(sorted(found, key=lambda pair: (pair[0].endswith("*"), -len(pair[0]), pair[0])))
+
+
+@lru_cache(maxsize=65536)
+def counts(amounts: Amounts, weights: Weights) -> tuple[int, str]:
+    """Millionths of a GPU that amounts count as, and the name of one that nobody can read."""
+    total, unreadable = 0, ""
+    for name, amount in amounts:
+        weight = WHOLE if name == ANY else _weight(name, weights)
+        if weight is None:
+            continue
+        if amount >= UNREADABLE:
+            unreadable = name
+        else:
+            total += amount * weight // WHOLE
+    return total, unreadable
+
+
+def _weight(name: str, weights: Weights) -> int | None:
+    for wanted, weight in weights:
+        if name == wanted or (wanted.endswith("*") and name.startswith(wanted[:-1])):
+            return usual_weight(name) if weight is None else weight
+    return None
+
+
+def counted(table: UsageTable, scope: Scope) -> Counted:
+    """The groups that a scope covers. Groups are only ever added, so what was judged once is remembered with the table."""
+    memory: dict[Any, Any] = table.memory
+    if memory.get("regrouped") != table.regrouped:
+        memory.clear()
+        memory["regrouped"] = table.regrouped
+    key = scope._replace(selector=_frozen(scope.selector))  # type: ignore[arg-type]  # a key, never a scope again
+    found: Counted
+    known, found = memory.get(key, (0, Counted({}, {})))
+    for number in range(known, len(table.groups)):
+        group = table.groups[number]
+        if _covers(scope, group):
+            rate, unreadable = counts(group.terms.amounts, scope.weights)
+            if rate:
+                found.rates[number] = rate
+            if unreadable:
+                found.unreadable[number] = unreadable
+    memory[key] = len(table.groups), found
+    return found
+
+
+def _covers(scope: Scope, group: Group) -> bool:
+    terms = group.terms
+    if scope.clusters and terms.cluster != scope.clusters:
+        return False
+    return terms.namespace in scope.namespaces and selects(scope.selector, group.labels)
+
+
+def _frozen(selector: LabelSelector) -> tuple[Any, ...]:
+    return tuple(sorted(selector.match_labels.items())), selector.match_expressions
+
+
+def budgets_of(world: World) -> list[AnyResource]:
+    """All budgets that could be read, by name."""
+    return [each for _, each in world.of_kind(KIND) if each.spec is not None]
+
+
+def arrange(world: World, budgets: Iterable[AnyResource]) -> None:
+    """Let the table tell labels apart by all keys that some budget looks at."""
+    keys = frozenset[str]().union(*(keys_of(each.spec.selector) for each in budgets))
+    world.usage.group_by(keys)
+
+
+class Matching(NamedTuple):
+    """Pods in view that a scope covers."""
+
+    pods: int
+    requesting: int
+    """Those that ask for a resource it counts."""
+
+
+def pods_matching(world: World, scope: Scope) -> Matching:
+    """How many pods there are in a scope; each label set and each shape is judged once."""
+    pods = world.pods
+    labels = [number for number, labels in pods.label_sets.items() if selects(scope.selector, labels)]
+    names = [number for name in scope.namespaces if (number := pods.names.number(name)) >= 0]
+    if not labels or not names:
+        return Matching(0, 0)
+    mask = np.isin(pods.column("labels"), labels) & np.isin(pods.column("namespace"), names)
+    shapes, counts_ = np.unique(pods.column("shape")[mask], return_counts=True)
+    asking = sum(
+        int(count)
+        for shape, count in zip(shapes, counts_, strict=True)
+        if counts(pods.shapes[int(shape)].requests, scope.weights) != (0, "")
+    )
+    return Matching(int(counts_.sum()), asking)

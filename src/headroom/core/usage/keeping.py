@@ -1,0 +1,128 @@
+"""Keeps the table of usage equal to what is seen of pods: the one place where observations become rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from msgspec import structs
+
+from headroom.core.usage import finalizers, observing, prices
+from headroom.core.usage.coverage import ANY, budgets_of, weights_of
+from headroom.core.usage.observing import Held, Look
+from headroom.model.facts import Amounts, Claim, Node, Offer, Pairs, Pod, Price, Usage
+from headroom.model.tables import NodeTable
+from headroom.model.usage import Row
+from headroom.model.usage_table import UsageTable
+from headroom.model.world import World
+
+
+class Around(NamedTuple):
+    """What decides beside a pod itself what it holds and costs."""
+
+    nodes: NodeTable
+    claims: Mapping[str, Claim]
+    prices: tuple[Price, ...]
+    offers: Mapping[str, Offer]
+    counted: Collection[str]
+    """Resources that some budget counts, beside those that are always recorded."""
+
+
+class Keeper:
+    """Brings rows up to date with pods; what it returns is new and belongs into the ledger."""
+
+    def __init__(self, table: UsageTable) -> None:
+        self.table = table
+        self._node_prices: dict[str, tuple[Node, tuple[Price, ...], int, int | None]] = {}
+
+    def see(self, pod: Pod, around: Around, look: Look) -> list[Row]:
+        """A pod is in view."""
+        self.table.set_alive(pod.uid, True)
+        (self.table.kept.add if finalizers.is_kept(pod) else self.table.kept.discard)(pod.uid)
+        return self._put(observing.observed(self.table.of_pod(pod.uid), pod, self._held(pod, around), look))
+
+    def lose(self, pod: Pod, around: Around, look: Look) -> list[Row]:
+        """A pod was deleted; `look.since` is the last moment at which it was surely there."""
+        found = self._put(observing.gone(self.table.of_pod(pod.uid), pod, self._held(pod, around), look))
+        self.table.set_alive(pod.uid, False)
+        self.table.kept.discard(pod.uid)
+        return found
+
+    def miss(self, seen_until: int, at: int) -> list[Row]:
+        """All pods that the ledger has open and that are not in view: they went while nobody looked."""
+        lasts = (self.table.of_pod(uid)[-1] for uid in self.table.unresolved())
+        return self._put(observing.missed(last, seen_until, at) for last in lasts)
+
+    def _put(self, rows: Iterable[Row]) -> list[Row]:
+        put = (self.table.put(row) for row in rows)
+        return [row for row in put if row is not None]
+
+    def _held(self, pod: Pod, around: Around) -> Held:
+        amounts = observing.amounts_of(pod, around.claims, around.counted)
+        return Held(amounts, self._price(pod, amounts, around) if amounts and pod.node else None)
+
+    def _price(self, pod: Pod, amounts: Amounts, around: Around) -> int | None:
+        if not around.prices and not around.offers:
+            return None
+        node = around.nodes.get(pod.node)
+        if node is None:
+            return None
+        known = self._node_prices.get(node.name)
+        if known is None or known[0] is not node or known[1] is not around.prices or known[2] != id(around.offers):
+            found = prices.node_price(node, around.prices, around.offers)
+            known = self._node_prices[node.name] = node, around.prices, id(around.offers), found
+        return prices.pod_price(known[3], amounts, node)
+
+
+def counted_resources(world: World) -> frozenset[str]:
+    """The resources that budgets count although they are not recorded by themselves, such as cpu."""
+    names = {name for each in budgets_of(world) for name, _ in weights_of(each.spec)}
+    return frozenset(name for name in names if "*" not in name and not observing.is_accounted(name))
+
+
+def around(world: World) -> Around:
+    """What a world says around its pods."""
+    return Around(world.nodes, world.claims, world.prices, world.offers, counted_resources(world))
+
+
+def table_of(world: World, rows: Iterable[Row]) -> UsageTable:
+    """The rows of a ledger united with what a complete view shows of its pods."""
+    keeper, look, beside = Keeper(UsageTable(world.cluster)), Look(world.cluster, world.now, world.now), around(world)
+    for row in rows:
+        keeper.table.put(_fitted(row, world, beside))
+    for pod in sorted(world.pods, key=lambda each: each.uid):
+        keeper.see(pod, beside, look)
+    return keeper.table
+
+
+def _fitted(row: Row, world: World, beside: Around) -> Row:
+    """A row that only says how many GPUs, of a pod in view that has just as many, is a row of that pod's resources."""
+    pod = world.pods.get(row.uid) if row.cluster == world.cluster else None
+    if pod is None or [name for name, _ in row.amounts] != [ANY]:
+        return row
+    amounts = observing.amounts_of(pod, beside.claims, beside.counted)
+    total = row.amounts[0][1]
+    same = prices.gpus(amounts) == total or any(amount == total for _, amount in amounts)
+    return structs.replace(row, amounts=amounts) if same else row
+
+
+def row_of(usage: Usage, cluster: str) -> Row | None:
+    """A row of the ledger, as documents write it; None if it has no begin."""
+    if usage.start is None:
+        return None
+    labels: Pairs = tuple(sorted(usage.labels.items()))
+    end = None if usage.end is None else max(usage.end, usage.start)
+    return Row(
+        cluster=usage.cluster or cluster,
+        uid=usage.uid or f"{usage.namespace}/{usage.pod or usage.name}",
+        start=usage.start,
+        namespace=usage.namespace,
+        pod=usage.pod or usage.name,
+        earliest=usage.start,
+        # The end of the row; its pod may go on in another one.
+        seen_until=usage.start if end is None else end,
+        gone_by=end,
+        amounts=((ANY, usage.gpus),) if usage.gpus else (),
+        labels=labels,
+        price=usage.price_per_hour,
+    )

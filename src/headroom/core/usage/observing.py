@@ -1,0 +1,198 @@
+"""From what is seen of a pod to rows of usage.
+
+The contract is holding time: from the earliest start of any container to the end of the pod, whatever happens between. The labels,
+amounts and price in force decide, so a change of one begins a new row, and what was used before it never moves. What happened while
+nobody looked stands as bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec import structs
+
+from headroom.model.facts import Amounts, Claim, Pod
+from headroom.model.usage import EVIDENCE, Evidence, Row
+
+ENDED_PHASES: Final = ("Succeeded", "Failed")
+DEVICE_CLASSES: Final = {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu"}
+"""Device classes whose devices are the GPUs of a well-known resource; any other class counts under its own name."""
+_NEVER: Final = ("headroom.dev/", "hugepages-", "kubernetes.io/")
+
+
+class Held(NamedTuple):
+    """What a pod holds while it runs."""
+
+    amounts: Amounts
+    price: int | None
+
+
+class Look(NamedTuple):
+    """One look at a cluster: when, and up to when the looks before it surely missed nothing."""
+
+    cluster: str
+    at: int
+    since: int
+
+    @property
+    def is_gapless(self) -> bool:
+        """Whether what is new now happened now."""
+        return self.since >= self.at
+
+
+def amounts_of(pod: Pod, claims: Mapping[str, Claim], counted: Collection[str] = ()) -> Amounts:
+    """What is accounted of a pod: extended resources, devices of claims, and what else some budget counts.
+
+    A pod that has none of them is nobody's business. One that has some is kept with its CPU, so that a budget for CPU may come later.
+    """
+    found = {name: amount for name, amount in pod.shape.requests if is_accounted(name) or name in counted}
+    for name in pod.claims:
+        claim = claims.get(f"{pod.namespace}/{name}")
+        if claim is not None and not claim.for_extended_resource and pod.uid in claim.reserved_for:
+            for kind, amount in claim.devices:
+                known = DEVICE_CLASSES.get(kind, kind)
+                found[known] = found.get(known, 0) + _share(claim, pod.uid, amount)
+    if found:
+        found |= {name: amount for name, amount in pod.shape.requests if name == "cpu"}
+    return tuple(sorted(found.items()))
+
+
+def is_accounted(name: str) -> bool:
+    """Whether a resource is recorded although no budget counts it yet: all extended resources are."""
+    return "/" in name and not name.startswith(_NEVER)
+
+
+def _share(claim: Claim, uid: str, amount: int) -> int:
+    """A shared claim counts once, split equally; millionths that are left over go to the first."""
+    each, left = divmod(amount, len(claim.reserved_for))
+    return each + (claim.reserved_for.index(uid) < left)
+
+
+def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row]:
+    """What is new in the rows of a pod that is in view, or was until now; `known` are its rows by start."""
+    end, evidence = _end(pod, look)
+    if not known:
+        return _first(pod, held, look, end, evidence)
+    rows = _before(known, pod)
+    # What is known of later than this look was seen by somebody who is ahead of us.
+    last = max((row for row in known if row.start <= look.at), key=lambda row: row.start, default=known[0])
+    if held.price is None and held.amounts == last.amounts:
+        held = Held(held.amounts, last.price)  # a node that is gone does not make its last hours free
+    differs = (last.labels, last.amounts, last.price) != (pod.labels, held.amounts, held.price)
+    if end is not None:
+        return rows + _ended(last, pod, held, look, (end, evidence))
+    closed = last.closed
+    if closed is not None:
+        if closed >= look.at:
+            return rows
+        # The pod goes on although this row is closed: this is the part that the ledger has not told of.
+        begin = max(closed, last.start)
+        return [*rows, _row(pod, held, look, begin, begin)] if held.amounts and pod.started is not None else rows
+    if not differs or 0 < _version(pod) < last.version:
+        return rows
+    if look.is_gapless:
+        before = structs.replace(last, seen_until=look.at, gone_by=look.at)
+        return [*rows, before, _row(pod, held, look, look.at, look.at)]
+    sure = max(last.seen_until, min(look.since, look.at))
+    before = structs.replace(last, seen_until=sure, gone_by=look.at)
+    return [*rows, before, _row(pod, held, look, look.at, max(last.start, sure))]
+
+
+def gone(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row]:
+    """What is new in the rows of a pod that was deleted; `pod` is its last state, `look.since` the last moment it was there."""
+    if pod.phase not in ENDED_PHASES and any(row.evidence for row in known):
+        return []  # its end is known already
+    rows = observed(known, pod, held, look)
+    if pod.phase in ENDED_PHASES:
+        return rows
+    every = {row.start: row for row in (*known, *rows)}
+    if not every:
+        return rows
+    last = every[max(every)]
+    if last.ended is not None:
+        return rows
+    if look.is_gapless:
+        closed = structs.replace(last, ended=max(look.at, last.start), evidence=Evidence.DELETION_SEEN)
+    else:
+        closed = structs.replace(last, seen_until=max(last.seen_until, look.since), gone_by=look.at)
+    return [*(row for row in rows if row.start != last.start), closed]
+
+
+def missed(last: Row, seen_until: int, at: int) -> Row:
+    """The last row of a pod that is not there any more, and nobody saw it go."""
+    return structs.replace(last, seen_until=max(last.seen_until, min(seen_until, at)), gone_by=at)
+
+
+def _end(pod: Pod, look: Look) -> tuple[int | None, Evidence]:
+    if pod.phase not in ENDED_PHASES:
+        return None, Evidence.NONE
+    if pod.ended is None:
+        return look.at, Evidence.FAILURE_KNOWN
+    return pod.ended, EVIDENCE.get(pod.ended_by, Evidence.FAILURE_KNOWN)
+
+
+def _first(pod: Pod, held: Held, look: Look, end: int | None, evidence: Evidence) -> list[Row]:
+    """The first row of a pod: none before a container of it has started."""
+    if pod.started is None or not held.amounts:
+        return []
+    # A kubelet whose clock is behind may tell of a start before the pod was created.
+    start = max(pod.started, pod.created)
+    before = start if pod.started_after is None else max(pod.started_after, pod.created)
+    row = _row(pod, held, look, start, min(start, pod.started, before))
+    return [row if end is None else structs.replace(row, ended=max(end, start), evidence=evidence)]
+
+
+def _before(known: Sequence[Row], pod: Pod) -> list[Row]:
+    """What the ledger lacks of the begin, where the pod itself still tells of it."""
+    first = known[0]
+    if pod.started is None or max(pod.started, pod.created) >= first.earliest:
+        return []
+    start = max(pod.started, pod.created)
+    return [
+        structs.replace(
+            first,
+            start=start,
+            earliest=start,
+            ended=None,
+            evidence=Evidence.NONE,
+            seen_until=first.start,
+            gone_by=first.start,
+        )
+    ]
+
+
+def _ended(last: Row, pod: Pod, held: Held, look: Look, end: tuple[int, Evidence]) -> list[Row]:
+    """The end of a pod. Labels that changed after it mean nothing any more."""
+    at, evidence = max(end[0], last.start), end[1]
+    if last.ended is not None and last.evidence >= evidence:
+        return []
+    differs = (last.labels, last.amounts, last.price) != (pod.labels, held.amounts, held.price)
+    sure = max(last.seen_until, min(look.since, look.at))
+    if not differs or look.is_gapless or sure >= at or not held.amounts:
+        return [structs.replace(last, ended=at, evidence=evidence)]
+    # It changed and ended while nobody looked: what lies between belongs to either.
+    tail = structs.replace(_row(pod, held, look, at, max(last.start, sure)), ended=at, evidence=evidence)
+    return [structs.replace(last, seen_until=sure, gone_by=at), tail]
+
+
+def _version(pod: Pod) -> int:
+    return int(pod.resource_version) if pod.resource_version.isdecimal() and len(pod.resource_version) < 19 else 0
+
+
+def _row(pod: Pod, held: Held, look: Look, start: int, earliest: int) -> Row:
+    return Row(
+        cluster=look.cluster,
+        uid=pod.uid,
+        start=start,
+        namespace=pod.namespace,
+        pod=pod.name,
+        created=pod.created,
+        observed=look.at,
+        version=_version(pod),
+        earliest=earliest,
+        seen_until=max(start, look.at) if pod.phase not in ENDED_PHASES else start,
+        amounts=held.amounts,
+        labels=pod.labels,
+        price=held.price,
+    )

@@ -1,0 +1,229 @@
+"""What the rows of one budget come to: hours, dollars, bounds, what runs, who used most, and when a quota is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from headroom.api.budgets import GPUWorkloadBudgetSpec
+from headroom.api.quantities import Invalid, nano
+from headroom.core.usage.coverage import Scope, counted
+from headroom.core.usage.windows import Curve, Rates, Span, largest, overlaps, rates_of
+from headroom.model.tables import Ints
+from headroom.model.times import HOUR
+from headroom.model.usage_table import OPEN, UsageTable
+from headroom.model.world import World
+
+MICRO: Final = 1_000_000
+GPU_HOUR: Final = MICRO * HOUR
+"""Millionths of a GPU x milliseconds."""
+DOLLAR: Final = MICRO * HOUR
+"""Millionths of a dollar an hour x milliseconds."""
+_NANO: Final = 1_000_000_000
+
+
+class Top(NamedTuple):
+    """One pod and what it used."""
+
+    pod: str
+    gpu_ms: int
+    usd_ms: int | None
+    """None if some of its price is not known."""
+
+
+class Quota(NamedTuple):
+    """What may be used, in the units of a reckoning; None for what has no limit."""
+
+    gpu_ms: int | None
+    usd_ms: int | None
+
+
+def quota_of(spec: GPUWorkloadBudgetSpec) -> Quota:
+    """The quota in millionths x milliseconds."""
+    return Quota(_units(spec.quota.gpu_hours, GPU_HOUR), _units(spec.quota.usd, DOLLAR))
+
+
+def _units(amount: str | int | None, whole: int) -> int | None:
+    if amount is None:
+        return None
+    found = nano(amount)
+    # Billionths divide an hour of millionths without a rest.
+    return None if isinstance(found, Invalid) else found * whole // _NANO
+
+
+class Reckoning(NamedTuple):
+    """Sums over the window that ends at `as_of`. Amounts are millionths x milliseconds."""
+
+    as_of: int
+    gpu_ms: int
+    """For certain."""
+    upper_gpu_ms: int
+    """At most."""
+    usd_ms: int
+    upper_usd_ms: int
+    unpriced_gpu_ms: int
+    burn: int
+    """Millionths of a GPU held now."""
+    tracked: int
+    """Pods in view that are counted."""
+    exhausted_at: int | None
+    """When some quota will be reached; None if never, or if it is reached already."""
+    recovers_at: int | None
+    """When every quota will hold again, where one does not now; None if never."""
+    exceeded: tuple[str, ...]
+    """Which quotas are reached: gpuHours, usd."""
+    unreadable: str
+    """A resource of which some pod in view asks for an amount that nobody can read."""
+    stale: tuple[str, ...]
+    """Other clusters whose view is behind, so that the bounds are wider."""
+
+
+class Ledgered:
+    """The rows of one scope, looked at once."""
+
+    def __init__(self, world: World, scope: Scope, length: int) -> None:
+        self._table, self._span = world.usage, Span(world.as_of, length)
+        self._scope, self._counted = scope, counted(world.usage, scope)
+        self.rows: Ints = world.usage.rows_of(self._counted.rates)
+        self._group = _of(world.usage, "group", self.rows)
+        self._start = _of(world.usage, "start", self.rows)
+        self._end, self.stale = _ends(world, scope, self._group, _of(world.usage, "low_end", self.rows))
+        self._gpu_rates = self._rates(self._counted.rates)
+        self.gpus = self._curve(self._gpu_rates)
+        self._prices = {
+            number: price
+            for number in self._counted.rates
+            if (price := world.usage.groups[number].terms.price) is not None
+        }
+        self._usd: Curve | None = None
+
+    def reckoned(self, quota: Quota) -> Reckoning:
+        """All sums, and what they mean for a quota."""
+        as_of, limits = self._span.as_of, [("gpuHours", self.gpus, quota.gpu_ms)]
+        if quota.usd_ms is not None:
+            limits.append(("usd", self.usd, quota.usd_ms))
+        known = [(name, curve, limit) for name, curve, limit in limits if limit is not None]
+        exceeded = tuple(name for name, curve, limit in known if curve.total >= limit)
+        reached = [] if exceeded else [curve.reaches(limit) for _, curve, limit in known]
+        holds = [curve.falls_below(limit) for _, curve, limit in known] if exceeded else []
+        extra_gpus, extra_usd = self._uncertain()
+        return Reckoning(
+            as_of=as_of,
+            gpu_ms=self.gpus.total,
+            upper_gpu_ms=self.gpus.total + extra_gpus,
+            usd_ms=self.usd.total,
+            upper_usd_ms=self.usd.total + extra_usd,
+            unpriced_gpu_ms=self._unpriced(),
+            burn=self.gpus.burn,
+            tracked=int(np.count_nonzero(_of(self._table, "current", self.rows) == 1)),
+            exhausted_at=min((each for each in reached if each is not None), default=None),
+            recovers_at=None if not holds or None in holds else max(each for each in holds if each is not None),
+            exceeded=exceeded,
+            unreadable=self._unreadable(),
+            stale=self.stale,
+        )
+
+    @property
+    def usd(self) -> Curve:
+        """The same in dollars; rows without a price count nothing."""
+        if self._usd is None:
+            rates = {number: self._prices.get(number, 0) for number in self._counted.rates}
+            self._usd = self._curve(self._rates(rates)) if self._prices else _nothing(self._span)
+        return self._usd
+
+    def top(self, count: int) -> list[Top]:
+        """The pods that used most."""
+        if not len(self.rows):
+            return []
+        used = self.gpus.held * self._gpu_rates.values
+        pods, sums = _of(self._table, "first", self.rows), used
+        is_split = bool((pods != self.rows).any())
+        if is_split:
+            pods, where = np.unique(pods, return_inverse=True)
+            sums = np.zeros(len(pods), used.dtype)
+            np.add.at(sums, where, used)
+        chosen = largest(sums, count, lambda place: self._table.pod(int(pods[place])))
+        return [
+            self._top(int(pods[place]), np.flatnonzero(where == place) if is_split else [place]) for place in chosen
+        ]
+
+    def _top(self, first: int, places: Iterable[int]) -> Top:
+        gpu_ms, usd_ms, is_priced = 0, 0, True
+        for place in places:
+            held, group = int(self.gpus.held[place]), int(self._group[place])
+            gpu_ms += held * self._counted.rates[group]
+            usd_ms += held * self._prices.get(group, 0)
+            is_priced = is_priced and (group in self._prices or not held)
+        return Top(self._table.pod(first), gpu_ms, usd_ms if is_priced else None)
+
+    def _curve(self, rates: Rates) -> Curve:
+        return Curve(self._start, self._end, rates, self._span)
+
+    def _rates(self, of_group: dict[int, int]) -> Rates:
+        numbers = sorted(of_group)
+        place = np.searchsorted(np.array(numbers, np.int64), self._group)
+        return rates_of(
+            [of_group[each] for each in numbers], place, rows_in_view=len(self.rows), length=self._span.length
+        )
+
+    def _unpriced(self) -> int:
+        if not self._prices:
+            return self.gpus.total
+        missing = {number: rate for number, rate in self._counted.rates.items() if number not in self._prices}
+        if not missing:
+            return 0
+        mask = np.isin(self._group, np.array(sorted(missing), np.int64))
+        return _exact_sum(self.gpus.held[mask], self._group[mask], missing)
+
+    def _uncertain(self) -> tuple[int, int]:
+        """How much more it may have been: rows whose begin or end was not seen."""
+        if not self._table.uncertain and not self.stale:
+            return 0, 0
+        high_end, high_start = _of(self._table, "high_end", self.rows), _of(self._table, "high_start", self.rows)
+        mask = (high_end != self._end) | (high_start != self._start)
+        if not mask.any():
+            return 0, 0
+        most = overlaps(high_start[mask], high_end[mask], self._span) - self.gpus.held[mask]
+        groups = self._group[mask]
+        return _exact_sum(most, groups, self._counted.rates), _exact_sum(most, groups, self._prices)
+
+    def _unreadable(self) -> str:
+        if not self._counted.unreadable:
+            return ""
+        rows = self._table.rows_of(self._counted.unreadable)
+        seen = rows[_of(self._table, "current", rows) == 1]
+        return self._counted.unreadable[int(_of(self._table, "group", seen[:1])[0])] if len(seen) else ""
+
+
+def _nothing(span: Span) -> Curve:
+    none = np.empty(0, np.int64)
+    return Curve(none, none, Rates(none, 1), span)
+
+
+def _of(table: UsageTable, name: str, rows: Ints) -> Ints:
+    return table.column(name)[rows]
+
+
+def _exact_sum(held: Ints, groups: Ints, rates: dict[int, int]) -> int:
+    """Milliseconds are added up per group first, then multiplied as Python's integers."""
+    numbers, where = np.unique(groups, return_inverse=True)
+    sums = np.zeros(len(numbers), np.int64)
+    np.add.at(sums, where, held)
+    return sum(int(total) * rates.get(int(number), 0) for number, total in zip(numbers, sums, strict=True))
+
+
+def _ends(world: World, scope: Scope, group: Ints, end: Ints) -> tuple[Ints, tuple[str, ...]]:
+    """What runs in another cluster is known to run only up to that cluster's last word."""
+    if scope.clusters:
+        return end, ()
+    table, known = world.usage, world.ledger.complete_until
+    clusters = {each.terms.cluster for each in table.groups} - {world.cluster}
+    if not clusters:
+        return end, ()
+    last = np.array(
+        [OPEN if each.terms.cluster == world.cluster else known.get(each.terms.cluster, 0) for each in table.groups]
+    )
+    stale = tuple(sorted(each for each in clusters if known.get(each, 0) < world.as_of))
+    return np.where(end == OPEN, last[group], end), stale

@@ -1,0 +1,61 @@
+"""Usage of the whole fleet, for metrics and pages: every budget's sums, and what no budget covers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from headroom.api.kinds import AnyResource
+from headroom.core.usage import coverage, prices
+from headroom.core.usage.reckoning import Ledgered, Reckoning, quota_of
+from headroom.core.usage.windows import Span, overlaps
+from headroom.model.facts import UNREADABLE
+from headroom.model.times import HOUR
+from headroom.model.world import World
+
+
+class Uncovered(NamedTuple):
+    """What GPU pods of this cluster used that no budget counts."""
+
+    gpu_ms: int
+    """Millionths x milliseconds inside the window."""
+    burn: int
+    """Millionths of GPUs held now."""
+
+
+def reckonings(world: World) -> list[tuple[AnyResource, Reckoning]]:
+    """The sums of every valid budget, by name; none while history is missing."""
+    budgets = coverage.budgets_of(world)
+    if not world.ledger.loaded:
+        return []
+    coverage.arrange(world, budgets)
+    return [(each, _reckoned(world, each)) for each in budgets]
+
+
+def _reckoned(world: World, budget: AnyResource) -> Reckoning:
+    rows = Ledgered(world, coverage.scope_of(world, budget), budget.spec.quota.window_hours * HOUR)
+    return rows.reckoned(quota_of(budget.spec))
+
+
+def uncovered(world: World, window_hours: int = 24) -> Uncovered:
+    """GPU time of pods that no budget counts, each resource with its usual weight."""
+    table, budgets = world.usage, coverage.budgets_of(world)
+    coverage.arrange(world, budgets)
+    covered = {number for each in budgets for number in coverage.counted(table, coverage.scope_of(world, each)).rates}
+    rates = {
+        number: prices.gpus(group.terms.amounts)
+        for number, group in enumerate(table.groups)
+        if number not in covered and group.terms.cluster == world.cluster
+    }
+    rows = table.rows_of(number for number, rate in rates.items() if 0 < rate < UNREADABLE)
+    start, end = table.column("start")[rows], table.column("low_end")[rows]
+    group = table.column("group")[rows]
+    held = overlaps(start, end, Span(world.as_of, window_hours * HOUR))
+    runs = (start <= world.as_of) & (end > world.as_of)
+    used = burn = 0
+    for number in np.unique(group):
+        mask = group == number
+        used += int(held[mask].sum()) * rates[int(number)]
+        burn += int(np.count_nonzero(mask & runs)) * rates[int(number)]
+    return Uncovered(used, burn)
