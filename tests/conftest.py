@@ -6,7 +6,9 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests import postgres as postgres_server
 from tests.control_plane import ControlPlane, find_assets, lacking
+from tests.postgres import Postgres
 from tests.tiers import CI, Tiers
 
 # No deadline, because a busy machine is not a bug. In CI the same examples each time; elsewhere always new ones.
@@ -54,6 +56,24 @@ def bare_control_plane(request: pytest.FixtureRequest) -> Iterator[Callable[...,
     yield make
     for plane in planes:
         plane.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """The shared PostgreSQL. Use a database of your own, and do not restart it."""
+    if why := postgres_server.lacking():
+        pytest.skip(why)
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """A PostgreSQL for one test alone, to be killed and started again."""
+    if why := postgres_server.lacking():
+        pytest.skip(why)
+    with Postgres() as server:
+        yield server
 
 
 def _say(request: pytest.FixtureRequest, text: str) -> None:

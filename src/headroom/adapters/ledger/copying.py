@@ -1,0 +1,109 @@
+"""From one ledger into another. Rows merge, so a copy can be repeated, and never takes anything away."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from headroom.adapters.ledger.encoding import BEFORE_ALL
+from headroom.adapters.ledger.history import Entry
+from headroom.adapters.ledger.sqlite import SqliteLedger
+from headroom.model.errors import Refused
+from headroom.model.usage import Heartbeat, Row
+
+ALL_HISTORY: Final = 2**62
+AT_ONCE: Final = 10_000
+
+
+class Source(Protocol):
+    """What can be copied."""
+
+    def read(self, since: int) -> AsyncIterator[list[Row]]:
+        """All rows that may reach beyond `since`."""
+        ...
+
+    async def heartbeats(self) -> dict[str, int]:
+        """Up to when each cluster's view is complete."""
+        ...
+
+    async def history(self, since: int, limit: int) -> list[Entry]:
+        """Entries from that moment on, the newest first."""
+        ...
+
+
+class Target(Protocol):
+    """What can be copied into."""
+
+    async def merge(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> int:
+        """Merge rows; how many were new or said something new."""
+        ...
+
+    async def note(self, entries: Sequence[Entry]) -> None:
+        """Add to the history."""
+        ...
+
+
+class Copied(Struct, frozen=True):
+    """What a copy did."""
+
+    rows: int
+    new: int
+    """Rows that the target did not have, or of which it knew less."""
+
+
+async def copy(source: Source, target: Target, progress: Callable[[int], None] = lambda _: None) -> Copied:
+    """Everything that is in the source, merged into the target; `progress` hears how many rows are done."""
+    # Asked for first and written last: a heartbeat says that all rows before it are there.
+    heartbeats = await source.heartbeats()
+    done = new = 0
+    async for rows in source.read(BEFORE_ALL):
+        new += await target.merge(rows)
+        done += len(rows)
+        progress(done)
+    entries = await source.history(BEFORE_ALL, ALL_HISTORY)
+    for first in range(0, len(entries), AT_ONCE):
+        await target.note(entries[first : first + AT_ONCE])
+    for cluster, until in heartbeats.items():
+        await target.merge([], Heartbeat(cluster=cluster, complete_until=until))
+    return Copied(done, new)
+
+
+async def backup(source: Source, file: Path, progress: Callable[[int], None] = lambda _: None) -> None:
+    """The whole ledger as one SQLite file, which is there only when it is whole."""
+    with _unfinished(file) as unfinished:
+        if isinstance(source, SqliteLedger):
+            await source.backup(unfinished)
+            return
+        target = SqliteLedger(unfinished)
+        try:
+            await target.heartbeats()  # so that the file is there even if nothing is copied
+            await copy(source, target, progress)
+        finally:
+            await target.close()
+
+
+@contextmanager
+def _unfinished(file: Path) -> Iterator[Path]:
+    """A file beside the one that is wanted, which becomes it when all went well."""
+    if file.exists():
+        raise Refused(f"backing up to {file}: the file exists; name another one")
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".{file.name}-", dir=file.parent))
+    except OSError as error:
+        raise Refused(f"backing up to {file}: {error.strerror or error}; name another file") from error
+    try:
+        yield folder / file.name
+        with (folder / file.name).open("rb") as written:
+            os.fsync(written.fileno())
+        (folder / file.name).rename(file)
+    except OSError as error:
+        raise Refused(f"backing up to {file}: {error.strerror or error}; name another file") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

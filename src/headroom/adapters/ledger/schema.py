@@ -1,0 +1,141 @@
+"""The tables, the steps from one version of them to the next and back, and the statements that both databases understand.
+
+`MERGE` is `headroom.model.usage.merged` in SQL; a property test holds it to that.
+"""
+
+# ruff: noqa: S608  statements are put together from names of our own; values are always parameters
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from headroom.adapters.ledger import encoding
+from headroom.adapters.ledger.encoding import COLUMNS
+from headroom.model.errors import Refused
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """From one version to the next, and back."""
+
+    up: tuple[str, ...]
+    down: tuple[str, ...]
+
+
+class Dialect(Struct, frozen=True, kw_only=True):
+    """What the two databases spell differently."""
+
+    number: str
+    binary: str
+    text: str
+    """Compares byte by byte, as Python does."""
+    clustered: str
+    """Added to a table that is kept in the order of its key."""
+
+
+SQLITE: Final = Dialect(number="INTEGER", binary="BLOB", text="TEXT", clustered=" WITHOUT ROWID")
+POSTGRES: Final = Dialect(number="BIGINT", binary="BYTEA", text='TEXT COLLATE "C"', clustered="")
+
+
+def steps(dialect: Dialect) -> tuple[Step, ...]:
+    """All steps; the first makes version 1 out of nothing."""
+    number, binary, text, clustered = dialect.number, dialect.binary, dialect.text, dialect.clustered
+    usage = f"""CREATE TABLE usage (
+        cluster {binary} NOT NULL, day {number} NOT NULL, uid {binary} NOT NULL, start {number} NOT NULL,
+        namespace {text} NOT NULL, pod {text} NOT NULL, created {number} NOT NULL, observed {number} NOT NULL,
+        version {number} NOT NULL,
+        earliest {number} NOT NULL, seen_until {number} NOT NULL, ended {number}, evidence {number} NOT NULL,
+        gone_by {number}, labels {text} NOT NULL, amounts {text} NOT NULL, price {number}, changed {number} NOT NULL,
+        PRIMARY KEY (cluster, day, uid, start)){clustered}"""
+    history = f"""CREATE TABLE history (
+        at {number} NOT NULL, id {binary} NOT NULL, cluster {binary} NOT NULL, resource {text} NOT NULL,
+        reason {text} NOT NULL, message {text} NOT NULL, actions {text} NOT NULL, PRIMARY KEY (at, id)){clustered}"""
+    first = Step(
+        up=(
+            usage,
+            "CREATE INDEX usage_changed ON usage (changed)",
+            f"CREATE TABLE clusters (cluster {binary} NOT NULL PRIMARY KEY, complete_until {number} NOT NULL){clustered}",
+            # Not the largest number in `usage`: forgetting that row must not give its number away a second time.
+            f"CREATE TABLE counter (last {number} NOT NULL)",
+            "INSERT INTO counter VALUES (0)",
+        ),
+        down=("DROP TABLE usage", "DROP TABLE clusters", "DROP TABLE counter"),
+    )
+    return first, Step(up=(history,), down=("DROP TABLE history",))
+
+
+LATEST: Final = len(steps(SQLITE))
+VERSION_TABLE: Final = "CREATE TABLE schema_version (version INTEGER NOT NULL)"
+FIRST_VERSION: Final = "INSERT INTO schema_version VALUES (0)"
+
+
+def way(dialect: Dialect, version: int, wanted: int) -> list[str]:
+    """The statements that lead from one version to another, the new version written down last."""
+    all_steps = steps(dialect)
+    if wanted >= version:
+        statements = [statement for step in all_steps[version:wanted] for statement in step.up]
+    else:
+        statements = [statement for step in reversed(all_steps[wanted:version]) for statement in step.down]
+    return [*statements, f"UPDATE schema_version SET version = {wanted:d}"]
+
+
+def check_version(version: int, place: str) -> None:
+    """Refuse what a newer Headroom made."""
+    if version > LATEST:
+        raise Refused(
+            f"opening the ledger {place}: it has schema version {version}, and this Headroom knows versions up to {LATEST}; "
+            f"use the newer Headroom, or let it run `headroom ledger migrate --to-version {LATEST}` first"
+        )
+
+
+_SOURCED: Final = ("version", "observed", "labels", "amounts", "price", "namespace", "pod", "created")
+"""What the row says that saw it better, in the order in which two are compared."""
+
+
+def _precedence(table: str) -> str:
+    """No price is smaller than any; everything else is never null."""
+    is_change = f"{table}.observed <= {table}.start"
+    special = {
+        "version": f"CASE WHEN {is_change} THEN -{table}.version ELSE {table}.version END",
+        "price": f"coalesce({table}.price, -1)",
+    }
+    names = (special.get(name, f"{table}.{name}") for name in _SOURCED)
+    return f"(CASE WHEN {is_change} THEN 1 ELSE 0 END, {', '.join(names)})"
+
+
+_WINS: Final = f"{_precedence('excluded')} < {_precedence('usage')}"
+_LARGER: Final = ("earliest", "seen_until", "evidence")
+
+MERGE: Final = f"""ON CONFLICT (cluster, day, uid, start) DO UPDATE SET
+    {", ".join(f"{name} = CASE WHEN {_WINS} THEN excluded.{name} ELSE usage.{name} END" for name in _SOURCED)},
+    {
+    ", ".join(
+        f"{name} = CASE WHEN excluded.{name} > usage.{name} THEN excluded.{name} ELSE usage.{name} END"
+        for name in _LARGER
+    )
+},
+    ended = CASE
+        WHEN excluded.ended IS NULL THEN usage.ended
+        WHEN usage.ended IS NULL OR excluded.evidence > usage.evidence THEN excluded.ended
+        WHEN excluded.evidence = usage.evidence AND excluded.ended < usage.ended THEN excluded.ended
+        ELSE usage.ended END,
+    gone_by = CASE WHEN excluded.gone_by < usage.gone_by THEN excluded.gone_by
+        ELSE coalesce(usage.gone_by, excluded.gone_by) END,
+    changed = excluded.changed
+WHERE excluded.earliest > usage.earliest OR excluded.seen_until > usage.seen_until OR excluded.evidence > usage.evidence
+    OR (excluded.ended IS NOT NULL AND (usage.ended IS NULL
+        OR (excluded.evidence = usage.evidence AND excluded.ended < usage.ended)))
+    OR excluded.gone_by < usage.gone_by OR (usage.gone_by IS NULL AND excluded.gone_by IS NOT NULL)
+    OR {_WINS}"""
+"""Two rows with one key become what `merged` says; a row that says nothing new changes nothing, its number included."""
+
+KEEP_LATER: Final = """ON CONFLICT (cluster) DO UPDATE SET complete_until = excluded.complete_until
+WHERE excluded.complete_until > clusters.complete_until"""
+
+ALL: Final = ", ".join(COLUMNS)
+READ: Final = ", ".join(encoding.READ)
+SURELY_OVER: Final = "coalesce(ended, gone_by)"
+"""When a row is over for sure; what was found gone cannot reach beyond that, whenever it ended."""
+INFO: Final = f"SELECT count(*), min(earliest), max(coalesce({SURELY_OVER}, seen_until)) FROM usage"
+HISTORY: Final = "at, id, cluster, resource, reason, message, actions"

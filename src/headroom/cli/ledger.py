@@ -1,0 +1,196 @@
+"""`headroom ledger`: what is in the ledger, and how to back it up, restore, copy, migrate and prune it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from headroom.cli.options import Form, Output
+
+if TYPE_CHECKING:
+    from headroom.adapters.ledger.postgres import PostgresLedger
+    from headroom.adapters.ledger.sqlite import SqliteLedger
+
+    AnyLedger = SqliteLedger | PostgresLedger
+
+Result = TypeVar("Result")
+
+HELP = """Look after the ledger, where usage is kept: info, backup, restore, copy, migrate, prune.
+
+Example: headroom ledger info --ledger-url sqlite:///var/lib/headroom/ledger.db
+"""
+
+app = typer.Typer(name="ledger", help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger-url", metavar="URL", help="A path, sqlite:///PATH or postgresql://...; else HEADROOM_LEDGER_URL."
+    ),
+]
+
+
+@app.command()
+def info(ledger_url: Url = None, output_form: Output = Form.table) -> None:
+    """Say how much is in the ledger, from when to when, and how fresh each cluster's view is.
+
+    Example: headroom ledger info --ledger-url sqlite:///var/lib/headroom/ledger.db
+    """
+    import time
+
+    import msgspec
+
+    from headroom.cli import output
+    from headroom.model import times
+
+    found = _with(_url(ledger_url), lambda ledger: ledger.info(), read_only=True)
+    if output_form is Form.json:
+        output.as_json(msgspec.to_builtins(found))
+        return
+    told = {
+        "ledger": found.place,
+        "schema version": found.version,
+        "rows": f"{found.rows:,}",
+        "size": f"{found.size / 1e6:,.1f} MB",
+        "oldest": "none" if found.oldest is None else times.text(found.oldest),
+        "newest": "none" if found.newest is None else times.text(found.newest),
+    }
+    for cluster, until in sorted(found.clusters.items()):
+        age = max(0, int(time.time() * 1000) - until) / 1000
+        told[f"cluster {cluster}"] = f"complete until {times.text(until)}, {age:,.0f} s ago"
+    output.as_table(("", ""), told.items())
+
+
+@app.command()
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Must not exist.")], ledger_url: Url = None
+) -> None:
+    """Copy the whole ledger into one SQLite file, while the operator goes on.
+
+    Example: headroom ledger backup --ledger-url sqlite:///var/lib/headroom/ledger.db monday.db
+    """
+    from headroom.adapters.ledger import copying
+    from headroom.cli import output
+
+    _with(_url(ledger_url), lambda ledger: copying.backup(ledger, file, _progress), read_only=True)
+    output.say(f"wrote {file.stat().st_size / 1e6:,.1f} MB to {file}")
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that backup wrote.")], ledger_url: Url = None
+) -> None:
+    """Merge a backup into the ledger. It can be repeated, and what the ledger knows better stays.
+
+    A SQLite ledger must not be in use: stop the operator first.
+
+    Example: headroom ledger restore --ledger-url sqlite:///var/lib/headroom/ledger.db monday.db
+    """
+    _copy(str(file.absolute()), _url(ledger_url))
+
+
+@app.command()
+def copy(
+    source: Annotated[str, typer.Option("--from", metavar="URL", help="The ledger to read; it may be in use.")],
+    target: Annotated[str, typer.Option("--to", metavar="URL", help="The ledger to merge into.")],
+) -> None:
+    """Merge one ledger into another, of the same kind or the other kind.
+
+    Example: headroom ledger copy --from sqlite:///var/lib/headroom/ledger.db --to postgresql://headroom@db/usage
+    """
+    _copy(source, target)
+
+
+@app.command()
+def migrate(
+    to_version: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The version to go to; else the newest.")
+    ] = None,
+    ledger_url: Url = None,
+) -> None:
+    """Bring the tables to a version: the newest by default, an older one before going back to an older Headroom.
+
+    Usage rows survive both ways. Version 1 has no history, so going there forgets it.
+
+    Example: headroom ledger migrate --ledger-url postgresql://headroom@db/usage --to-version 1
+    """
+    from headroom.adapters.ledger import schema
+    from headroom.cli import output
+    from headroom.model.errors import Misconfigured
+
+    wanted = schema.LATEST if to_version is None else to_version
+    if wanted > schema.LATEST:
+        raise Misconfigured(f"migrating the ledger: --to-version must be at most {schema.LATEST}, not {wanted}")
+    _with(_url(ledger_url), lambda ledger: ledger.migrate(wanted))
+    output.say(f"the ledger has schema version {wanted}")
+
+
+@app.command()
+def prune(
+    before: Annotated[str, typer.Option(metavar="TIME", help="Such as 2026-01-31T00:00:00Z.")], ledger_url: Url = None
+) -> None:
+    """Forget usage that ended, and history that was written, before a moment. The operator does this by itself.
+
+    Example: headroom ledger prune --ledger-url postgresql://headroom@db/usage --before 2026-01-31T00:00:00Z
+    """
+    from headroom.cli import output
+    from headroom.model import times
+    from headroom.model.errors import Misconfigured
+
+    moment = times.moment(before)
+    if moment is None:
+        raise Misconfigured(f"pruning the ledger: --before must be a time such as 2026-01-31T00:00:00Z, not {before!r}")
+    gone = _with(_url(ledger_url), lambda ledger: ledger.prune(moment))
+    output.say(f"forgot {gone:,} rows")
+
+
+def _url(given: str | None) -> str:
+    from headroom.model.errors import Misconfigured
+    from headroom.runtime.settings import load
+
+    url = load({"ledger_url": given}).ledger_url
+    if not url:
+        raise Misconfigured("opening the ledger: nobody said where it is; give --ledger-url or set HEADROOM_LEDGER_URL")
+    return url
+
+
+def _with(url: str, work: Callable[[AnyLedger], Awaitable[Result]], *, read_only: bool = False) -> Result:
+    """Open the ledger, do the work, close it."""
+    import asyncio
+
+    from headroom.adapters.ledger import open_ledger
+
+    async def opened() -> Result:
+        ledger = open_ledger(url, read_only=read_only)
+        try:
+            return await work(ledger)
+        finally:
+            await ledger.close()
+
+    return asyncio.run(opened())
+
+
+def _copy(source: str, target: str) -> None:
+    from headroom.adapters.ledger import copying, open_ledger
+    from headroom.cli import output
+
+    async def work(into: AnyLedger) -> copying.Copied:
+        ledger = open_ledger(source, read_only=True)
+        try:
+            return await copying.copy(ledger, into, _progress)
+        finally:
+            await ledger.close()
+
+    done = _with(target, work)
+    output.say(f"read {done.rows:,} rows; {done.new:,} were new or said more than the ledger knew")
+
+
+def _progress(rows: int) -> None:
+    """One line that counts up and that the last word covers, for a person at a terminal only."""
+    import sys
+
+    if sys.stderr.isatty():
+        print(f"{rows:,} rows", end="\r", file=sys.stderr, flush=True)

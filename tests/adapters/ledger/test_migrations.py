@@ -1,0 +1,104 @@
+"""Schema versions: up and down without losing a row, and never with a newer one."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from headroom.adapters.ledger import open_ledger, schema
+from headroom.adapters.ledger.copying import copy
+from headroom.adapters.ledger.encoding import BEFORE_ALL
+from headroom.adapters.ledger.history import Entry
+from headroom.model.errors import Refused
+from headroom.model.usage import Heartbeat
+from tests.adapters.ledger.conftest import SQL
+from tests.adapters.ledger.rows import CLUSTER, everything, row
+
+both = pytest.mark.parametrize("url", SQL, indirect=True)
+ENTRY = Entry(cluster=CLUSTER, at=1, resource="GPUWorkloadBudget/a/b", reason="Over")
+
+
+@both
+async def test_rows_survive_all_versions(url: str) -> None:
+    rows = [row(number, price=None if number % 2 else 1) for number in range(1, 100)]
+    wanted = {each.key: each for each in rows}
+    ledger = open_ledger(url)
+    await ledger.write(rows, Heartbeat(cluster=CLUSTER, complete_until=5))
+    await ledger.note([ENTRY])
+    cursor = await ledger.cursor()
+    for _ in range(2):
+        await ledger.migrate(1)
+        await ledger.close()
+        older = open_ledger(url, read_only=True)
+        info = await older.info()
+        assert (info.version, info.rows) == (1, 99)
+        assert await everything(older) == wanted
+        assert await older.history(BEFORE_ALL, 10) == []
+        await older.close()
+        ledger = open_ledger(url)
+        assert await everything(ledger) == wanted
+        assert await ledger.cursor() == cursor
+        assert await ledger.heartbeats() == {CLUSTER: 5}
+        assert (await ledger.info()).version == 2
+        assert await ledger.history(BEFORE_ALL, 10) == [], "going below version 2 forgets the history"
+        await ledger.note([ENTRY])
+        assert await ledger.history(BEFORE_ALL, 10) == [ENTRY]
+    await ledger.close()
+
+
+@both
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_a_newer_ledger_is_refused_with_what_to_do(url: str, read_only: bool) -> None:
+    ledger = open_ledger(url)
+    await ledger.write([row(1)])
+    await ledger.run("x", lambda connection: connection.execute("UPDATE schema_version SET version = 3"))
+    await ledger.close()
+    ledger = open_ledger(url, read_only=read_only)
+    with pytest.raises(Refused, match=r"schema version 3, .* up to 2; use the newer Headroom, or .*--to-version 2"):
+        await ledger.cursor()
+    await ledger.close()
+
+
+@both
+async def test_two_that_open_a_new_ledger_at_once(url: str) -> None:
+    ledgers = [open_ledger(url) for _ in range(1 if url.startswith("sqlite") else 4)]
+    await asyncio.gather(*(ledger.write([row(number)]) for number, ledger in enumerate(ledgers)))
+    assert len(await everything(ledgers[0])) == len(ledgers)
+    for ledger in ledgers:
+        await ledger.close()
+
+
+@both
+async def test_a_copy_into_the_other_kind_and_back_is_the_same(url: str, tmp_path: Path) -> None:
+    rows = [row(number, ended=number, evidence=1) for number in range(1, 300)]
+    source, other = open_ledger(url), open_ledger(f"{tmp_path}/other.db")
+    await source.write(rows, Heartbeat(cluster=CLUSTER, complete_until=5))
+    await source.note([ENTRY])
+    heard: list[int] = []
+    assert (await copy(source, other, heard.append)).new == 299
+    assert heard == [299]
+    assert await everything(other) == await everything(source)
+    assert await other.heartbeats() == {CLUSTER: 5}
+    assert await other.history(0, 10) == [ENTRY]
+    await source.write([row(1, ended=1, evidence=3)])
+    back = await copy(other, source)
+    assert (back.rows, back.new) == (299, 0), "a copy that is older takes nothing away"
+    assert (await everything(source))[row(1).key].evidence == 3
+    await source.close()
+    await other.close()
+
+
+@pytest.mark.parametrize("dialect", [schema.SQLITE, schema.POSTGRES])
+def test_every_step_has_a_way_back(dialect: schema.Dialect) -> None:
+    assert all(step.up and step.down for step in schema.steps(dialect))
+    assert schema.way(dialect, 2, 2) == ["UPDATE schema_version SET version = 2"]
+
+
+def test_all_steps_down_leave_nothing() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.execute(schema.VERSION_TABLE)
+    for statement in schema.way(schema.SQLITE, 0, schema.LATEST) + schema.way(schema.SQLITE, schema.LATEST, 0):
+        connection.execute(statement)
+    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("schema_version",)]
+    connection.close()

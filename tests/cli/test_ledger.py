@@ -1,0 +1,131 @@
+"""`headroom ledger`: every command on real files and a real PostgreSQL, and what it says when it cannot."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from headroom.adapters.ledger import open_ledger
+from headroom.cli import ledger as command
+from headroom.model.usage import Heartbeat
+from tests.adapters.ledger.rows import CLUSTER, TODAY, everything, row
+from tests.cli.conftest import Headroom
+from tests.postgres import Postgres
+
+
+def fill(url: str, numbers: range) -> None:
+    async def work() -> None:
+        ledger = open_ledger(url)
+        rows = [row(number, ended=TODAY + number, evidence=3) for number in numbers]
+        await ledger.write(rows, Heartbeat(cluster=CLUSTER, complete_until=TODAY))
+        await ledger.close()
+
+    asyncio.run(work())
+
+
+def count(url: str) -> int:
+    async def work() -> int:
+        ledger = open_ledger(url)
+        found = await everything(ledger)
+        await ledger.close()
+        return len(found)
+
+    return asyncio.run(work())
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite://{tmp_path}/ledger.db"
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.new_database()
+
+
+@pytest.mark.parametrize("name", [each.callback.__name__ for each in command.app.registered_commands if each.callback])
+def test_every_command_explains_itself_with_an_example(headroom: Headroom, name: str) -> None:
+    done = headroom("ledger", name, "--help")
+    assert done.code == 0
+    assert f"Example: headroom ledger {name}" in " ".join(done.out.split())
+
+
+def test_info_tells_what_is_there(headroom: Headroom, url: str) -> None:
+    fill(url, range(1, 4))
+    done = headroom("ledger", "info", "--ledger-url", url)
+    assert done.code == 0
+    said = " ".join(done.out.split())
+    assert "rows 3 " in said
+    assert "schema version 2 " in said
+    assert "oldest 2024-10-04T00:00:01Z newest 2024-10-04T00:00:00.003Z" in said
+    assert f"cluster {CLUSTER} complete until 2024-10-04T00:00:00Z, " in said
+    found = json.loads(headroom("ledger", "info", "--ledger-url", url, "-o", "json").out)
+    assert (found["rows"], found["clusters"]) == (3, {CLUSTER: TODAY})
+    assert found["size"] > 0
+    assert "s3cret" not in done.out + done.err + json.dumps(found)
+
+
+def test_a_backup_restores_what_was_lost_and_keeps_what_is_newer(headroom: Headroom, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "monday.db"
+    fill(url, range(1, 11))
+    assert headroom("ledger", "backup", file, "--ledger-url", url).code == 0
+    assert count(str(file)) == 10
+    assert (
+        headroom("ledger", "prune", "--before", "2024-10-04T00:00:00.006Z", "--ledger-url", url).err
+        == "forgot 5 rows\n"
+    )
+    fill(url, range(11, 13))
+    for new in (5, 0):
+        done = headroom("ledger", "restore", file, "--ledger-url", url)
+        assert (done.code, done.err) == (0, f"read 10 rows; {new} were new or said more than the ledger knew\n")
+    assert count(url) == 12
+
+
+def test_copies_go_both_ways(headroom: Headroom, url: str, tmp_path: Path) -> None:
+    other = f"{tmp_path}/other.db"
+    fill(url, range(1, 6))
+    assert headroom("ledger", "copy", "--from", url, "--to", other).err.startswith("read 5 rows; 5 were new")
+    fill(other, range(6, 8))
+    assert headroom("ledger", "copy", "--from", other, "--to", url).err.startswith("read 7 rows; 2 were new")
+    assert count(url) == 7
+
+
+def test_migrate_goes_down_and_up(headroom: Headroom, url: str) -> None:
+    fill(url, range(1, 6))
+    for version in (1, 2, 1):
+        done = headroom("ledger", "migrate", "--to-version", version, "--ledger-url", url)
+        assert (done.code, done.err) == (0, f"the ledger has schema version {version}\n")
+        assert json.loads(headroom("ledger", "info", "-o", "json", "--ledger-url", url).out)["version"] == version
+    assert headroom("ledger", "migrate", "--ledger-url", url).err == "the ledger has schema version 2\n"
+    assert headroom("ledger", "migrate", "--to-version", 9, "--ledger-url", url).code == 2
+    assert count(url) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["info"], "give --ledger-url or set HEADROOM_LEDGER_URL"),
+        (["info", "--ledger-url", "mysql://u:hush@h/d"], "its URL must be a path, sqlite:///PATH"),
+        (["info", "--ledger-url", "none.db"], "there is no such file"),
+        (["prune", "--before", "yesterday", "--ledger-url", "none.db"], "--before must be a time such as"),
+        (["restore", "none.db", "--ledger-url", "new.db"], "there is no such file"),
+        (["backup", "copy.db", "--ledger-url", "postgresql://u:hush@127.0.0.1:1/d"], "look at the server"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    headroom: Headroom, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = headroom("ledger", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+    assert "hush" not in done.err
+    assert not (tmp_path / "copy.db").exists()
+
+
+def test_the_url_may_come_from_the_environment(
+    headroom: Headroom, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fill(f"{tmp_path}/ledger.db", range(1, 3))
+    monkeypatch.setenv("HEADROOM_LEDGER_URL", f"sqlite://{tmp_path}/ledger.db")
+    assert "rows 2 " in " ".join(headroom("ledger", "info").out.split())
