@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Self
 
 from headroom.adapters.kube import parse
 from headroom.adapters.kube.client import Kube
@@ -40,7 +40,7 @@ class Cluster:
         self.events = Events(self.kube, self.clock)
         self.port = KubePort(self.kube, self.events, clock=self.clock, rng=random.Random(2), on_failure=on_failure)
 
-    async def __aenter__(self) -> Cluster:
+    async def __aenter__(self) -> Self:
         await self.port.start()
         assert await self.port.synced(10)
         return self

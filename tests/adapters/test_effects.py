@@ -341,14 +341,45 @@ async def test_what_others_suspended_stays_suspended() -> None:
 
 @virtual
 async def test_finalizers_of_ours_are_removed_and_no_others() -> None:
-    cluster = Cluster()
-    cluster.pod(metadata={"finalizers": ["headroom.dev/usage", "theirs.example/x"]})
-    await do_twice(cluster, actions.RemoveFinalizer(object="Pod/team-a/train-0"))
-    assert cluster.stored("Pod", "team-a", "train-0")["metadata"]["finalizers"] == ["theirs.example/x"]
-    await do(cluster, actions.RemoveFinalizer(object="PowerPool/never"))
-    for text in ("Secret/team-a/x", "Pod", "Pod/a/b/c", "Pod//x"):
-        with pytest.raises(Refused):
-            await do(cluster, actions.RemoveFinalizer(object=text))
+    async with Cluster() as cluster:
+        cluster.pod(metadata={"finalizers": ["headroom.dev/usage", "theirs.example/x"]})
+        await cluster.settle()
+        action = actions.RemoveFinalizer(object="Pod/team-a/train-0")
+        await do(cluster, action)
+        await cluster.settle()
+        assert cluster.stored("Pod", "team-a", "train-0")["metadata"]["finalizers"] == ["theirs.example/x"]
+        assert cluster.writes() == 1
+        await do(cluster, action)
+        await do(cluster, actions.RemoveFinalizer(object="Pod/team-a/never"))
+        assert cluster.writes() == 1
+        await do(cluster, actions.RemoveFinalizer(object="PowerPool/never"))
+        for text in ("Secret/team-a/x", "Pod", "Pod/a/b/c", "Pod//x"):
+            with pytest.raises(Refused):
+                await do(cluster, actions.RemoveFinalizer(object=text))
+
+
+@virtual
+async def test_a_finalizer_that_could_not_be_removed_now_is_told_of() -> None:
+    async with Cluster() as cluster:
+        cluster.pod(metadata={"finalizers": ["headroom.dev/usage"]})
+        await cluster.settle()
+        cluster.transport._faults.add(wrong.Refusal(verb="patch", status=409, reason="Conflict", times=1))
+        with pytest.raises(errors.Conflict):
+            await do(cluster, actions.RemoveFinalizer(object="Pod/team-a/train-0"))
+
+
+@virtual
+async def test_the_finalizer_of_another_pod_of_that_name_stays() -> None:
+    async with Cluster() as cluster:
+        held = {"finalizers": ["headroom.dev/usage"]}
+        cluster.pod(metadata=held)
+        await cluster.settle()
+        cluster.transport._faults.add(wrong.StaleView(until="1h"))
+        forget(cluster, paths.pod("team-a", "train-0"))
+        cluster.server.do("PATCH", paths.pod("team-a", "train-0"), {"metadata": {"finalizers": None}})
+        cluster.pod(metadata=held)
+        await do(cluster, actions.RemoveFinalizer(object="Pod/team-a/train-0"))
+        assert cluster.stored("Pod", "team-a", "train-0")["metadata"]["finalizers"] == ["headroom.dev/usage"]
 
 
 @virtual

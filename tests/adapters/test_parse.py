@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headroom.adapters.kube import decode, parse
-from headroom.adapters.kube.amounts import UNREADABLE
 from headroom.api.budgets import GPUWorkloadBudgetSpec
 from headroom.model.errors import Unavailable
-from headroom.model.facts import Owner, Pod, Taint
+from headroom.model.facts import UNREADABLE, Owner, Pod, Taint
 from headroom.model.tables import PodTable
 from headroom.model.times import moment
 from tests.builders import a_document

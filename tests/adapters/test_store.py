@@ -10,7 +10,8 @@ from msgspec import structs
 
 from headroom.adapters.kube import errors, parse, paths
 from headroom.adapters.kube.changes import MOST, PARTS, Subscriptions
-from headroom.adapters.kube.store import ResourceSink, is_older, status_patch
+from headroom.adapters.kube.sinks import ResourceSink, is_older
+from headroom.adapters.kube.store import status_patch
 from headroom.api.bandwidth import BandwidthStatus, Links, Reservation
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.kinds import AnyResource
@@ -327,7 +328,7 @@ async def test_an_answer_brings_nothing_back_that_is_gone() -> None:
     held, resources = sink()
     one = structs.replace(a_resource(), resource_version="5")
     held.put(one)
-    held.remove(one.uid)
+    held.remove(one.uid, None, 0)
     held.confirm(structs.replace(one, resource_version="6"))
     assert resources == {}
 
@@ -345,7 +346,7 @@ async def test_what_is_older_changes_nothing() -> None:
     held.put(reborn)
     assert resources[a_ref()] is reborn
     assert set(held.keys()) == {"another"}
-    held.remove(new.uid)
+    held.remove(new.uid, None, 0)
     assert resources[a_ref()] is reborn
 
 
@@ -369,7 +370,7 @@ async def test_what_is_listed_counts_however_old_it_looks() -> None:
         for path, found in {
             paths.pods(): structs.replace(parse.pod(document), resource_version="1", phase="Failed"),
             paths.nodes(): structs.replace(parse.node(cluster.stored("Node", "", "n1")), resource_version="1"),
-            paths.configmaps("headroom-system"): structs.replace(now, resource_version="1", data={}),
+            paths.configmap("headroom-system", "headroom"): structs.replace(now, resource_version="1", data={}),
         }.items():
             cluster.port._reflectors[path]._sink.put(found, listed=True)
         world = cluster.port.world(NOON)

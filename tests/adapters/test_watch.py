@@ -1,216 +1,12 @@
 """The list-watch, against a server that says what a script tells it to say."""
 
 import asyncio
-import json
-import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any
 
-import msgspec
 import pytest
 
-from headroom.adapters.kube.client import Kube
-from headroom.adapters.kube.transport import Reply, StreamRefused
-from headroom.adapters.kube.watch import LONGEST_PAUSE, Event, Page, Reflector
-from headroom.model.errors import Unavailable
-
-Thing = tuple[str, str]
-"""Name and version: all that these tests keep of an object."""
-
-
-class Clock:
-    """Sleeping takes no time here, but is written down."""
-
-    def __init__(self) -> None:
-        self.time = 1000.0
-        self.sleeps: list[float] = []
-
-    def now(self) -> int:
-        return int(self.time * 1000)
-
-    def monotonic(self) -> float:
-        return self.time
-
-    async def sleep(self, seconds: float) -> None:
-        self.sleeps.append(seconds)
-        self.time += seconds
-        await asyncio.sleep(0)
-
-
-class Things:
-    """A sink that also remembers what was done to it."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, str] = {}
-        self.calls: list[str] = []
-
-    def key(self, fact: Thing) -> str:
-        return fact[0]
-
-    def keys(self) -> Iterable[str]:
-        return self.held.keys()
-
-    def put(self, fact: Thing, *, listed: bool = False) -> None:
-        self.held[fact[0]] = fact[1]
-        self.calls.append(f"{'list' if listed else 'put'} {fact[0]}@{fact[1]}")
-
-    def remove(self, key: str) -> None:
-        self.held.pop(key, None)
-        self.calls.append(f"remove {key}")
-
-    def listed(self) -> None:
-        self.calls.append("listed")
-
-
-class Decoder:
-    def page(self, body: bytes) -> Page[Thing]:
-        read = msgspec.json.decode(body)
-        items = [_thing(item) for item in read["items"]]
-        return Page(items, read["metadata"]["resourceVersion"], read["metadata"].get("continue", ""))
-
-    def event(self, line: bytes) -> Event[Thing]:
-        read = msgspec.json.decode(line)
-        about = read["object"]
-        if read["type"] == "ERROR":
-            return Event("ERROR", status_code=about["code"], message=about["message"])
-        metadata = about["metadata"]
-        if read["type"] == "BOOKMARK":
-            end = "k8s.io/initial-events-end" in metadata.get("annotations", {})
-            return Event("BOOKMARK", None, metadata["resourceVersion"], end)
-        return Event(read["type"], _thing(about), metadata["resourceVersion"])
-
-
-def _thing(item: Any) -> Thing:
-    return item["metadata"]["name"], item["metadata"]["resourceVersion"]
-
-
-Step = bytes | BaseException | Callable[[], None]
-
-
-class Script:
-    """A transport: each stream or request takes the next answer; after the last one it is silent for ever."""
-
-    def __init__(self, *answers: Reply | list[Step] | BaseException) -> None:
-        self.answers = list(answers)
-        self.asked: list[Mapping[str, str]] = []
-        self.idles: list[float] = []
-        self.over = asyncio.Event()
-
-    async def _next(self, query: Mapping[str, str]) -> Any:
-        self.asked.append(query)
-        if not self.answers:
-            self.over.set()
-            await asyncio.Event().wait()
-        answer = self.answers.pop(0)
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    async def request(self, *_: Any, query: Mapping[str, str] | None = None, **__: Any) -> Reply:
-        answer = await self._next(query or {})
-        assert isinstance(answer, Reply), f"{query} was a list, the script has a stream"
-        return answer
-
-    async def stream(self, *_: Any, query: Mapping[str, str], idle: float) -> AsyncIterator[bytes]:
-        self.idles.append(idle)
-        answer = await self._next(query)
-        if isinstance(answer, Reply):
-            raise StreamRefused(answer)
-        for step in answer:
-            if isinstance(step, bytes):
-                yield step
-            elif isinstance(step, BaseException):
-                raise step
-            else:
-                step()
-
-    async def close(self) -> None:
-        pass
-
-
-def added(name: str, version: int) -> bytes:
-    return _event("ADDED", name, version)
-
-
-def deleted(name: str, version: int) -> bytes:
-    return _event("DELETED", name, version)
-
-
-def _event(kind: str, name: str, version: int) -> bytes:
-    metadata = {"name": name, "resourceVersion": str(version)}
-    return json.dumps({"type": kind, "object": {"metadata": metadata}}).encode()
-
-
-def bookmark(version: int, *, end: bool = False) -> bytes:
-    metadata: dict[str, Any] = {"resourceVersion": str(version)}
-    if end:
-        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-    about = {"metadata": metadata, "spec": {"containers": None}}
-    return json.dumps({"type": "BOOKMARK", "object": about}).encode()
-
-
-def error(code: int, message: str = "too old resource version") -> bytes:
-    return json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": code, "message": message}}).encode()
-
-
-def page(version: int, *names: str, cont: str = "") -> Reply:
-    items = [{"metadata": {"name": name, "resourceVersion": str(version)}} for name in names]
-    return Reply(
-        200, json.dumps({"metadata": {"resourceVersion": str(version), "continue": cont}, "items": items}).encode()
-    )
-
-
-def refusal(code: int, reason: str, message: str = "no", **details: Any) -> Reply:
-    status = {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}
-    return Reply(code, json.dumps(status).encode())
-
-
-class Played:
-    def __init__(self, *answers: Reply | list[Step] | BaseException, **more: Any) -> None:
-        self.clock, self.sink, self.script = Clock(), Things(), Script(*answers)
-        kube = Kube(self.script, self.clock)
-        self.reflector = Reflector(
-            kube,
-            "/api/v1/pods",
-            Decoder(),
-            self.sink,
-            clock=self.clock,
-            rng=random.Random(1),
-            query={"labelSelector": "a=b"},
-            **more,
-        )
-
-    def wait(self, seconds: float) -> Callable[[], None]:
-        """A step that takes so long."""
-
-        def later() -> None:
-            self.clock.time += seconds
-
-        return later
-
-    async def __call__(self) -> "Played":
-        task = asyncio.create_task(self.reflector.run())
-        over = asyncio.create_task(self.script.over.wait())
-        await asyncio.wait([task, over], timeout=10, return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
-        if task.done():
-            task.result()
-        assert self.script.over.is_set(), f"stuck before {self.script.answers}"
-        task.cancel()
-        return self
-
-    @property
-    def passed(self) -> float:
-        """Seconds waited."""
-        return sum(self.clock.sleeps)
-
-
-async def play(*answers: Reply | list[Step] | BaseException) -> Played:
-    return await Played(*answers)()
-
-
-BROKEN = Unavailable("watching pods: the connection broke")
-SILENCE = Unavailable("watching pods: nothing heard for 90 s")
+from headroom.adapters.kube.transport import Reply
+from headroom.adapters.kube.watch import LONGEST_PAUSE
+from tests.adapters.played import BROKEN, SILENCE, Played, Step, added, bookmark, deleted, error, page, play, refusal
 
 
 async def test_streamed_list_then_events_on_the_same_stream() -> None:
@@ -385,7 +181,7 @@ FORBIDDEN = 'pods is forbidden: User "me" cannot watch resource "pods" in API gr
     ("answer", "words"),
     [
         (refusal(403, "Forbidden", FORBIDDEN), ["cannot watch", "grant the verbs list and watch on pods"]),
-        (refusal(404, "NotFound", "the server could not find it"), ["could not find it", "install the kinds"]),
+        (refusal(404, "NotFound", "the server could not find it"), ["could not find it"]),
         (refusal(401, "Unauthorized", "Unauthorized"), ["watching pods: Unauthorized"]),
     ],
 )
@@ -418,6 +214,16 @@ async def test_a_kind_that_is_gone_takes_its_objects_along_if_it_may_go(optional
     played = await Played(listed, refusal(404, "NotFound"), refusal(404, "NotFound"), optional=optional)()
     assert played.sink.held == ({} if optional else {"a": "1"})
     assert (played.reflector.synced, played.reflector.absent) == (False, optional)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [("/apis/headroom.dev/v1alpha1/powerpools", True), ("/apis/e.com/v1/x", False)]
+)
+async def test_only_a_kind_of_ours_is_missed_when_it_is_absent(path: str, said: bool) -> None:
+    played = await Played(refusal(404, "NotFound"), refusal(404, "NotFound"), optional=True, path=path)()
+    assert played.reflector.absent
+    assert ("install the kinds" in played.reflector.problem) is said
+    assert bool(played.reflector.problem) is said
 
 
 async def test_a_line_that_is_no_event_breaks_the_stream_but_not_the_reflector() -> None:

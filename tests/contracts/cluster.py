@@ -38,6 +38,7 @@ class Plural:
 
 
 PLURALS = {
+    "BudgetIndex": Plural("headroom.dev", "v1alpha1", "budgetindexes", namespaced=False),
     "ConfigMap": Plural("", "v1", "configmaps"),
     "Event": Plural("", "v1", "events"),
     "GPUWorkloadBudget": Plural("headroom.dev", "v1alpha1", "gpuworkloadbudgets"),
@@ -48,6 +49,7 @@ PLURALS = {
     "Pod": Plural("", "v1", "pods"),
     "PodDisruptionBudget": Plural("policy", "v1", "poddisruptionbudgets"),
     "PowerPool": Plural("headroom.dev", "v1alpha1", "powerpools", namespaced=False),
+    "ResourceClaim": Plural("resource.k8s.io", "v1", "resourceclaims"),
     "SubjectAccessReview": Plural("authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False),
     "TokenReview": Plural("authentication.k8s.io", "v1", "tokenreviews", namespaced=False),
 }
@@ -203,6 +205,9 @@ class Cluster(ABC):
 
     async def merge(self, document: Document, patch: Document, part: str = "") -> Document:
         return _read(await self.kube.merge_patch(self.path_of(document, part), patch))
+
+    async def strategic(self, document: Document, patch: Document, part: str = "") -> Document:
+        return _read(await self.kube.strategic_patch(self.path_of(document, part), patch))
 
     async def json_patch(self, document: Document, *steps: Document) -> Document:
         return _read(await self.kube.json_patch(self.path_of(document), steps))

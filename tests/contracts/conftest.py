@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from headroom.adapters.kube import paths
-from headroom.api.kinds import KINDS
+from headroom.api.kinds import DEFINITIONS
+from headroom.api.resources import GROUP, VERSION
 from tests.contracts.cluster import Cluster
 from tests.contracts.server import ServerCluster
 from tests.contracts.simulated import SimulatedCluster
@@ -27,13 +28,13 @@ def plane_with_kinds(control_plane: ControlPlane) -> ControlPlane:
     control_plane.kubectl("apply", "--server-side", "-f", str(CRDS))
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))
     # Established is not enough: for about a second more the server says that its storage is initializing.
-    wait_until(lambda: all(_is_served(control_plane, kind) for kind in KINDS), "our kinds are served")
+    wait_until(lambda: all(_is_served(control_plane, kind) for kind in DEFINITIONS), "our kinds are served")
     return control_plane
 
 
 def _is_served(plane: ControlPlane, kind: str) -> bool:
     try:
-        plane.get(paths.collection(kind))
+        plane.get(paths.of(GROUP, VERSION, DEFINITIONS[kind].plural))
     except urllib.error.HTTPError:
         return False
     return True

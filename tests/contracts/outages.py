@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -30,9 +30,12 @@ class Severable:
         self._check()
         return await self._inner.request(method, path, **more)
 
-    async def stream(self, path: str, *, query: Mapping[str, str], idle: float) -> AsyncIterator[bytes]:
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], idle: float, opened: Callable[[], None] | None = None
+    ) -> AsyncIterator[bytes]:
         self._check()
-        lines = cast("AsyncGenerator[bytes, None]", self._inner.stream(path, query=query, idle=idle))
+        inner = self._inner.stream(path, query=query, idle=idle, opened=opened)
+        lines = cast("AsyncGenerator[bytes, None]", inner)
         end: asyncio.Future[Any] = asyncio.ensure_future(self._down.wait())
         self.streams += 1
         try:

@@ -22,6 +22,17 @@ async def test_what_is_deleted_is_gone_at_once(cluster: Cluster) -> None:
         await cluster.delete(made)
 
 
+async def test_a_pod_that_goes_at_once_is_first_seen_to_be_going(cluster: Cluster) -> None:
+    made = await cluster.create(pod("a"))
+    async with cluster.watch("Pod", version_of(made)) as watch:
+        await cluster.delete(made)
+        going, gone = await watch.take(2)
+    assert (going.type, gone.type) == ("MODIFIED", "DELETED")
+    assert going.object["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert going.object["metadata"]["generation"] == gone.object["metadata"]["generation"] == 2
+    assert going.version < gone.version
+
+
 async def test_the_next_object_of_the_same_name_is_another_one(cluster: Cluster) -> None:
     old = await cluster.create(config_map("a"))
     await cluster.delete(old)

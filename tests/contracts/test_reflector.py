@@ -33,7 +33,7 @@ class Facts:
     def put(self, fact: Settings, *, listed: bool = False) -> None:
         self.held[fact.uid] = fact
 
-    def remove(self, key: str) -> None:
+    def remove(self, key: str, last: Settings | None, seen_until: int) -> None:
         fact = self.held.pop(key, None)
         if fact:
             self.removed.append(fact.name)

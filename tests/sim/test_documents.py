@@ -5,7 +5,9 @@ import time
 
 import pytest
 
+from headroom.api.budget_index import IndexEntry
 from headroom.model.errors import Misconfigured
+from headroom.model.facts import Price
 from headroom.sim import documents
 
 BUDGET = """
@@ -75,8 +77,65 @@ def test_resources_pods_nodes_and_facts_become_a_world() -> None:
     assert world.offers["o-1"].price_per_hour == 432_100
     assert world.offers["o-1"].gpus == 1_000_000
     assert world.machines["m-1"].power == "Off"
-    assert world.usage["row-1"].gpus == 500_000
-    assert world.usage["row-1"].price_per_hour == 1_500_000
+    [row] = found.usage
+    assert (row.gpus, row.price_per_hour) == (500_000, 1_500_000)
+
+
+ACCOUNTING = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: lab, labels: {tier: gold}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: headroom-prices, namespace: headroom-system}
+data:
+  metal.yaml: "[{node: n1, pricePerHour: 2.5}, {node: n2}]"
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: headroom-prices, namespace: lab}
+data: {metal.yaml: "[{node: n1, pricePerHour: 999}]"}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: gpus, namespace: lab}
+spec: {devices: {requests: [{name: all, exactly: {deviceClassName: gpu.example.com}}]}}
+status:
+  allocation: {devices: {results: [{request: all, driver: d.example.com, pool: p, device: gpu-0}]}}
+  reservedFor: [{resource: pods, name: train, uid: u1}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: waiting, namespace: lab}
+---
+apiVersion: headroom.dev/v1alpha1
+kind: BudgetIndex
+metadata: {name: headroom}
+spec: {budgets: [{budget: lab/lab, namespaces: [lab], exact: true}]}
+"""
+
+
+def test_what_accounting_needs_becomes_a_part_of_the_world() -> None:
+    found = read(ACCOUNTING)
+    [problem] = found.problems
+    assert (problem.field, problem.message) == ("data.metal.yaml", "entry 2 is left out: pricePerHour is required")
+    assert found.ignored == {"v1/ConfigMap": 1}  # the one that the operator would not read
+    world = found.world(1000)
+    assert world.own_namespace == "headroom-system"
+    assert world.namespaces["lab"].labels == (("tier", "gold"),)
+    assert world.prices == (Price(price_per_hour=2_500_000, node="n1"),)
+    assert list(world.claims) == ["lab/gpus"]
+    assert world.claims["lab/gpus"].devices == (("gpu.example.com", 1_000_000),)
+    assert world.index == (IndexEntry(budget="lab/lab", namespaces=("lab",), exact=True),)
+    assert read(BUDGET).world(1000).index is None
+
+
+def test_an_index_that_cannot_be_read_is_a_problem() -> None:
+    [problem] = read(
+        ACCOUNTING.replace("budget: lab/lab", "budget: 7").split("ResourceClaim")[-1].split("---")[-1]
+    ).problems
+    assert (problem.resource["kind"], problem.field) == ("BudgetIndex", "spec")
 
 
 def test_what_kubectl_prints_is_read_whatever_its_form() -> None:

@@ -42,7 +42,7 @@ async def _kinds(kube: Kube) -> None:
     import msgspec
 
     from headroom.adapters.kube import errors
-    from headroom.api.kinds import KINDS
+    from headroom.api.kinds import DEFINITIONS
     from headroom.api.resources import GROUP, VERSION
 
     try:
@@ -50,7 +50,7 @@ async def _kinds(kube: Kube) -> None:
         served = {each.name for each in msgspec.json.decode(body, type=_Kinds).resources}
     except errors.NotFound:
         served = set()
-    missing = [f"{kind.plural}.{GROUP}" for kind in KINDS.values() if kind.plural not in served]
+    missing = [f"{kind.plural}.{GROUP}" for kind in DEFINITIONS.values() if kind.plural not in served]
     if missing:
         raise Misconfigured(f"looking for Headroom's kinds: the cluster lacks {', '.join(missing)}; {CRD_REMEDY}")
 
@@ -76,19 +76,22 @@ def _spoken(missing: list[Need]) -> str:
 def needs(settings: Settings) -> list[Need]:
     """Every right that the operator uses; a dry run needs to read only."""
     from headroom.adapters.kube.reviews import Need
-    from headroom.api.kinds import KINDS
+    from headroom.api.kinds import KINDS, OPERATOR_KINDS
     from headroom.api.resources import GROUP
 
-    plurals = [kind.plural for kind in KINDS.values()]
+    plurals, others = ([kind.plural for kind in kinds.values()] for kinds in (KINDS, OPERATOR_KINDS))
     own = settings.namespace
-    found = [Need(verb, resource) for resource in ("pods", "nodes") for verb in ("list", "watch")]
-    found += [Need(verb, plural, GROUP) for plural in plurals for verb in ("list", "watch")]
+    found = [Need(verb, resource) for resource in ("pods", "nodes", "namespaces") for verb in ("list", "watch")]
+    found += [Need(verb, "resourceclaims", "resource.k8s.io") for verb in ("list", "watch")]
+    found += [Need(verb, plural, GROUP) for plural in (*plurals, *others) for verb in ("list", "watch")]
     found += [Need(verb, "configmaps", namespace=own) for verb in ("list", "watch")]
     if not settings.cluster_id:
         found.append(Need("get", "namespaces", name="kube-system"))
     if settings.dry_run:
         return found
     found += [Need("patch", f"{plural}/status", GROUP) for plural in plurals]
+    found += [Need(verb, plural, GROUP) for plural in others for verb in ("create", "update")]
+    found.append(Need("patch", "pods"))
     found += [Need(verb, "events") for verb in ("get", "create", "patch")]
     if settings.elect_leader:
         found += [Need(verb, "leases", "coordination.k8s.io", own) for verb in ("get", "create", "update")]

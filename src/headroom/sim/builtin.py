@@ -171,6 +171,10 @@ def _pdb(body: Body, _: str) -> Body:
     return body | {"status": {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}}
 
 
+def _claim(body: Body, _: str) -> Body:
+    return body | {"status": {}}  # whoever allocates writes it
+
+
 def _event(body: Body, _: str) -> Body:
     nothing: Body = {"source": {}, "firstTimestamp": None, "lastTimestamp": None, "eventTime": None}
     return nothing | {"reportingComponent": "", "reportingInstance": ""} | body
@@ -188,6 +192,7 @@ _CREATED: Final = {
     "Namespace": _namespace,
     "Job": _job,
     "PodDisruptionBudget": _pdb,
+    "ResourceClaim": _claim,
     "Event": _event,
     "Deployment": _workload,
     "ReplicaSet": _workload,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from headroom.api.crd import crd
-from headroom.api.kinds import KINDS
+from headroom.api.kinds import DEFINITIONS
 from headroom.sim.answers import ApiError, Body, PlainNotFound, unserved
 from headroom.sim.selecting import NAMES
 
@@ -195,7 +195,7 @@ SIM_GROUP: Final = "sim.headroom.dev"
 
 def definitions() -> list[Body]:
     """The definitions that every simulated cluster has: our kinds, Karpenter's, and the facts of scenarios."""
-    ours = [crd(kind) for kind in KINDS.values()]
+    ours = [crd(kind) for kind in DEFINITIONS.values()]
     others = [
         bare_definition("karpenter.sh", "v1", "nodepools", "NodePool"),
         bare_definition("karpenter.sh", "v1", "nodeclaims", "NodeClaim"),

@@ -67,7 +67,9 @@ class SimTransport:
             raise Unavailable(f"{what}: no reply within {timeout:g} s")
         return reply
 
-    async def stream(self, path: str, *, query: Mapping[str, str], idle: float) -> AsyncIterator[bytes]:
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], idle: float, opened: Callable[[], None] | None = None
+    ) -> AsyncIterator[bytes]:
         """The lines of a watch, as the port promises them."""
         await self._travel()
         due = self._faults.on_request(self.actor.name, "watch", path)
@@ -80,6 +82,8 @@ class SimTransport:
             raise StreamRefused(failure.reply()) from None
         stream = _Stream(watch, path)
         self._streams.append(stream)
+        if opened:
+            opened()
         try:
             while True:
                 line = await self._line(stream, idle)

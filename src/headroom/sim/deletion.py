@@ -72,6 +72,9 @@ class Deleter:
         if record.type is NAMESPACE:
             body["status"] = {"phase": "Terminating"}
         if grace == 0 and not waits:
+            if record.type is POD:
+                # Even what goes at once is first seen to be going.
+                body = self._writer.store.put(record.type, body, record.owners).body
             return True, self._writer.store.remove(Record(record.type, body, record.owners))
         return False, self._writer.store.put(record.type, body, record.owners)
 

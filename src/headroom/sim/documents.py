@@ -11,14 +11,19 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import yaml
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
-from headroom.adapters.kube import parse
+from headroom.adapters import prices
+from headroom.adapters.kube import parse, raw
+from headroom.adapters.kube.claims import claim_of
+from headroom.adapters.kube.parse import Index
+from headroom.adapters.kube.sinks import PRICES
 from headroom.api.kinds import KINDS, AnyResource
-from headroom.api.resources import GROUP
+from headroom.api.resources import API_VERSION, GROUP
+from headroom.core.usage import row_of, table_of
 from headroom.model.decisions import Ref
 from headroom.model.errors import Misconfigured
-from headroom.model.facts import Instance, Machine, Node, Offer, Pod, Usage
+from headroom.model.facts import Claim, Instance, Machine, Namespace, Node, Offer, Pod, Price, Usage
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import World, by_ref
 from headroom.sim import outside, seen
@@ -28,6 +33,9 @@ DEEPEST: Final = 100
 MOST_FROM_ALIASES: Final = 100_000
 SIM_GROUP: Final = "sim.headroom.dev/v1"
 SCENARIO: Final = "Scenario"
+INDEX: Final = "BudgetIndex"
+OWN_NAMESPACE: Final = "headroom-system"
+"""Where the operator would run."""
 _WANTED: Final = "give Kubernetes manifests as YAML or JSON"
 
 _NO_YAML: Final = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError)
@@ -91,6 +99,10 @@ class Documents(Struct, kw_only=True):
     instances: list[Instance] = field(default_factory=list)
     offers: list[Offer] = field(default_factory=list)
     machines: list[Machine] = field(default_factory=list)
+    namespaces: list[Namespace] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    prices: list[Price] = field(default_factory=list)
+    index: Index | None = None
     usage: list[Usage] = field(default_factory=list)
     problems: list[Wrong] = field(default_factory=list)
     repeated: list[Repeated] = field(default_factory=list)
@@ -107,7 +119,7 @@ class Documents(Struct, kw_only=True):
             pods.put(pod)
         for node in self.nodes:
             nodes.put(node)
-        return World(
+        world = World(
             now=now,
             cluster=cluster,
             resources=by_ref(self.resources),
@@ -116,8 +128,13 @@ class Documents(Struct, kw_only=True):
             instances={each.name: each for each in self.instances},
             offers={each.name: each for each in self.offers},
             machines={each.name: each for each in self.machines},
-            usage={each.name: each for each in self.usage},
+            namespaces={each.name: each for each in self.namespaces},
+            claims={each.key: each for each in self.claims if each.devices},
+            prices=tuple(self.prices),
+            index=self.index.budgets if self.index else None,
         )
+        rows = [row for each in self.usage if (row := row_of(each, cluster)) is not None]
+        return structs.replace(world, usage=table_of(world, rows))
 
 
 def read(texts: Iterable[tuple[str, bytes]]) -> Documents:
@@ -147,19 +164,54 @@ def _take(out: Documents, value: dict[str, Any], place: Place, *, any_group: boo
         out.resources.append(resource)
         named = _note(out, Ref(resource.kind, resource.namespace, resource.name), place, ours=True)
         out.problems += [Wrong(named, each.field, each.message, place) for each in resource.problems]
+    elif (version, kind) == (API_VERSION, INDEX):
+        out.index = parse.index_of(value)
+        named = _note(out, Ref(kind, "", out.index.name), place, ours=True)
+        if out.index.budgets is None:
+            out.problems.append(Wrong(named, "spec", "must be what the operator writes: a mapping with budgets", place))
     elif group == GROUP:
-        _complain(out, value, place, ("kind", f"must be one of {', '.join(KINDS)}, not {kind!r}"))
-    elif (version, kind) == ("v1", "Pod"):
-        out.pods.append(seen.pod_in(value))
-        _note(out, Ref(kind, out.pods[-1].namespace, out.pods[-1].name), place)
-    elif (version, kind) == ("v1", "Node"):
-        out.nodes.append(seen.node_in(value))
-        _note(out, Ref(kind, "", out.nodes[-1].name), place)
+        _complain(out, value, place, ("kind", f"must be one of {', '.join((*KINDS, INDEX))}, not {kind!r}"))
+    elif _take_known(out, value, place):
+        pass
     elif group == SIM_GROUP.partition("/")[0] and kind != SCENARIO:
         _take_fact(out, value, place)
     else:
         name = f"{version}/{kind}" if version else kind
         out.ignored[name] = out.ignored.get(name, 0) + 1
+
+
+def _take_known(out: Documents, value: dict[str, Any], place: Place) -> bool:
+    """Add an object of Kubernetes itself, if it is of a kind that means something here."""
+    match value.get("apiVersion"), value.get("kind"):
+        case "v1", "Pod":
+            out.pods.append(seen.pod_in(value))
+            _note(out, Ref("Pod", out.pods[-1].namespace, out.pods[-1].name), place)
+        case "v1", "Node":
+            out.nodes.append(seen.node_in(value))
+            _note(out, Ref("Node", "", out.nodes[-1].name), place)
+        case "v1", "Namespace":
+            out.namespaces.append(parse.namespace_of(raw.fitted(value, raw.Object)))
+            _note(out, Ref("Namespace", "", out.namespaces[-1].name), place)
+        case "resource.k8s.io/v1", "ResourceClaim":
+            out.claims.append(claim_of(raw.fitted(value, raw.ResourceClaim)))
+            _note(out, Ref("ResourceClaim", out.claims[-1].namespace, out.claims[-1].name), place)
+        case "v1", "ConfigMap":
+            return _take_prices(out, parse.settings_of(raw.fitted(value, raw.ConfigMap)), place)
+        case _:
+            return False
+    return True
+
+
+def _take_prices(out: Documents, found: parse.Settings, place: Place) -> bool:
+    """Add the price book, if that is what the ConfigMap is."""
+    if (found.name, found.namespace) not in ((PRICES, OWN_NAMESPACE), (PRICES, "default")):
+        return False
+    named = _note(out, Ref("ConfigMap", OWN_NAMESPACE, found.name), place)
+    for key in sorted(found.data):
+        book, problems = prices.parse_book(found.data[key])
+        out.prices += book
+        out.problems += [Wrong(named, f"data.{key}", each, place) for each in problems]
+    return True
 
 
 def _take_fact(out: Documents, value: dict[str, Any], place: Place) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.events import Events
@@ -12,12 +13,17 @@ from headroom.adapters.kube.leases import KubeLeases
 from headroom.adapters.kube.store import KubePort
 from headroom.adapters.kube.transport import Transport
 from headroom.core import PLANS
+from headroom.core.budgets import index_of
 from headroom.model.plans import Plan
 from headroom.model.ports import Clock
 from headroom.runtime.leader import Leader
 from headroom.runtime.operator import Operator
+from headroom.runtime.recording import Recorder
 from headroom.runtime.settings import Settings
 from headroom.runtime.surroundings import Surroundings
+from headroom.sim.apiserver import ApiServer
+from headroom.sim.connection import SimTransport
+from headroom.sim.ledger import MemoryLedger
 
 
 class SimulatedProcess:
@@ -29,9 +35,19 @@ class SimulatedProcess:
         settings = Settings(identity=identity)
         self.around = around = Surroundings(clock=clock, rng=rng)
         kube = Kube(transport, clock, rng)
-        self.port = KubePort(kube, Events(kube, clock), clock=clock, rng=rng, namespace=settings.namespace)
         leases = KubeLeases(kube, settings.namespace, settings.lease_name)
         self.leader = Leader(leases, clock, identity, rng)
+        self.recorder = Recorder(ledger_of(transport), around, may_lead=self.leader.may_act)
+        self.port = KubePort(
+            kube,
+            Events(kube, clock),
+            clock=clock,
+            rng=rng,
+            namespace=settings.namespace,
+            recording=self.recorder,
+            index_of=index_of,
+        )
+        self.recorder.connect(self.port)
         self.operator = Operator(self.port, self.leader, settings, around, plans)
 
     async def run(self) -> None:
@@ -40,12 +56,23 @@ class SimulatedProcess:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.leader.run(), name="leader")
             tasks.create_task(self.operator.run(), name="operator")
+            tasks.create_task(self.recorder.run(), name="recorder")
 
     async def stop(self) -> None:
         """End what has begun, then give the lease back, then stop watching."""
         await self.operator.stop()
+        await self.recorder.stop()
         await self.leader.release()
         await self.port.stop()
+
+
+_LEDGERS: WeakKeyDictionary[ApiServer, MemoryLedger] = WeakKeyDictionary()
+
+
+def ledger_of(transport: Transport) -> MemoryLedger:
+    """The ledger of a simulated cluster: like a disk, it outlives the processes that write to it."""
+    assert isinstance(transport, SimTransport)
+    return _LEDGERS.setdefault(transport.server, MemoryLedger())
 
 
 def production(transport: Transport, clock: Clock, rng: random.Random, identity: str) -> SimulatedProcess:

@@ -1,10 +1,12 @@
-"""Merge patch (RFC 7386) and JSON patch (RFC 6902), on documents that are copied, never changed in place."""
+"""Merge patch (RFC 7386), JSON patch (RFC 6902) and some of the strategic merge patch, on documents that are never changed in place."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from headroom.sim.answers import ApiError, bad_request
+
+_DELETE: Final = "$deleteFromPrimitiveList"
 
 
 def merged(target: Any, patch: Any) -> Any:
@@ -17,6 +19,27 @@ def merged(target: Any, patch: Any) -> Any:
             out.pop(name, None)
         else:
             out[name] = merged(out.get(name), value)
+    return out
+
+
+def strategic(target: Any, patch: Any) -> Any:
+    """`target` with a strategic merge patch applied. Of lists it knows finalizers only, which are added to and taken from."""
+    if not isinstance(patch, dict):
+        return patch
+    out = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        directive, _, about = name.partition("/")
+        if directive == _DELETE:
+            out[about] = [each for each in out.get(about) or [] if each not in value]
+        elif name == "finalizers" and isinstance(value, list):
+            there = out.get(name) or []
+            out[name] = [*there, *(each for each in value if each not in there)]
+        elif name.startswith("$") or isinstance(value, list):
+            raise bad_request(f"the simulated server does not know {name} in a strategic merge patch")
+        elif value is None:
+            out.pop(name, None)
+        else:
+            out[name] = strategic(out.get(name), value)
     return out
 
 

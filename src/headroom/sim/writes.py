@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from headroom.adapters.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
+from headroom.adapters.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from headroom.model import times
 from headroom.model.ports import Clock
 from headroom.sim import admission, apply, builtin, naming, patches
@@ -35,6 +35,8 @@ Hook = Callable[[ResourceType, str, Body], Body]
 """An admission step of a test or scenario: gets type, verb and object, gives the object back or raises an ApiError."""
 
 _PATCHES: Final = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
+_OWN_PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+"""Those that the server's own kinds take."""
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _FIXED: Final = (
     "uid",
@@ -179,13 +181,15 @@ class Writer:
         return self.make(call, wanted | {"metadata": metadata}, lambda _: {})
 
     def patch(self, call: Call) -> Outcome:
-        """PATCH of an object or its status, in any of the three forms."""
-        patch = patch_document(call, _PATCHES)
+        """PATCH of an object or its status, in any of the forms."""
+        patch = patch_document(call, _PATCHES if call.target.type.custom else _OWN_PATCHES)
         if call.content_type == APPLY_PATCH:
             return self.apply(call, patch)
         record = self.found(call.target.type, call.target.namespace, call.target.name)
         if call.content_type == MERGE_PATCH:
             wanted = patches.merged(record.body, patch)
+        elif call.content_type == STRATEGIC_PATCH:
+            wanted = patches.strategic(record.body, patch)
         else:
             wanted = patches.json_patched(record.body, patch)
         if not isinstance(wanted, dict) or not isinstance(wanted.get("metadata"), dict):

@@ -13,9 +13,7 @@ from typing import Any, Final
 from headroom.adapters.kube import raw
 from headroom.api.quantities import MAX_LENGTH, Invalid, nano
 from headroom.model import facts
-
-UNREADABLE: Final = 10**24
-"""Millionths that stand for an amount nobody can read: no node has that much, so the pod fits nowhere."""
+from headroom.model.facts import UNREADABLE
 
 _UNREADABLE_NANO: Final = UNREADABLE * 1000
 _NOTHING: Final = (b"", b"null", b"{}")

@@ -23,6 +23,7 @@ MOST: Final = 50_000
 class _Subscription(Struct):
     parts: frozenset[str]
     pending: Changes
+    quiet: bool = False
 
 
 class Subscriptions:
@@ -32,11 +33,11 @@ class Subscriptions:
         self._plans: dict[str, _Subscription] = {}
         self._news = asyncio.Event()
 
-    def subscribe(self, plan: str, parts: frozenset[str]) -> None:
-        """Tell `plan` of changes in these parts; it begins with everything."""
+    def subscribe(self, plan: str, parts: frozenset[str], *, quiet: bool = False) -> None:
+        """Tell `plan` of changes in these parts; it begins with everything. For a quiet one nobody needs to be woken."""
         if unknown := parts - PARTS:
             raise ValueError(f"plan {plan} asks for {', '.join(sorted(unknown))}; there are {', '.join(sorted(PARTS))}")
-        self._plans[plan] = _Subscription(parts, Changes(everything=True))
+        self._plans[plan] = _Subscription(parts, Changes(everything=True), quiet)
         self._news.set()
 
     def take(self, plan: str) -> Changes:
@@ -45,7 +46,7 @@ class Subscriptions:
             self.subscribe(plan, PARTS)
         found = self._plans[plan]
         taken, found.pending = found.pending, Changes()
-        if not any(each.pending for each in self._plans.values()):
+        if not any(each.pending for each in self._plans.values() if not each.quiet):
             self._news.clear()
         return taken
 
@@ -87,7 +88,7 @@ class Subscriptions:
                 self._news.set()
 
     def outside(self, what: str) -> None:
-        """Other facts are new: instances, offers, machines, usage, settings."""
+        """Other facts are new: instances, offers, machines, usage, namespaces, claims, prices, index, settings."""
         for parts, pending in self._listening():
             # The kill switch is among the settings, and it concerns everyone.
             if "outside" in parts or what == "settings":

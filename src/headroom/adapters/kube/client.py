@@ -7,7 +7,7 @@ the caller knows if it may be repeated.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from headroom.adapters.kube.transport import (
     JSON,
     JSON_PATCH,
     MERGE_PATCH,
+    STRATEGIC_PATCH,
     Reply,
     StreamRefused,
     Transport,
@@ -103,9 +104,11 @@ class Kube:
             if not cont:
                 return
 
-    async def watch(self, path: str, *, query: Mapping[str, str], idle: float) -> AsyncGenerator[bytes]:
+    async def watch(
+        self, path: str, *, query: Mapping[str, str], idle: float, opened: Callable[[], None] | None = None
+    ) -> AsyncGenerator[bytes]:
         """The lines of a watch. Raises an `ApiError` if it is refused, `Unavailable` if it breaks or falls silent."""
-        lines = self._transport.stream(path, query={**query, "watch": "true"}, idle=idle)
+        lines = self._transport.stream(path, query={**query, "watch": "true"}, idle=idle, opened=opened)
         try:
             async for line in lines:
                 yield line
@@ -133,6 +136,10 @@ class Kube:
     async def merge_patch(self, path: str, body: Object) -> bytes:
         """Sets the given fields; None removes one, a list is replaced as a whole."""
         return await self._ask("PATCH", path, body=body, content_type=MERGE_PATCH)
+
+    async def strategic_patch(self, path: str, body: Object) -> bytes:
+        """Like a merge patch, but lists have directives of their own; for Kubernetes' own kinds only."""
+        return await self._ask("PATCH", path, body=body, content_type=STRATEGIC_PATCH)
 
     async def json_patch(self, path: str, operations: Sequence[Object]) -> bytes:
         """Does all operations or none; an operation "test" that fails is answered with `Invalid`."""

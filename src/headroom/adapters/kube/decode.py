@@ -11,7 +11,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from headroom.adapters.kube import parse, raw
-from headroom.adapters.kube.parse import Settings
+from headroom.adapters.kube.claims import claim_of
+from headroom.adapters.kube.parse import Index, Settings
 from headroom.adapters.kube.watch import Event, Page
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import API_VERSION
@@ -138,6 +139,36 @@ def nodes() -> FactDecoder[raw.Node, facts.Node]:
         msgspec.json.Decoder(WireEvent[raw.Node]),
         lambda document: raw.fitted(document, raw.Node),
         parse.node_of,
+    )
+
+
+def namespaces() -> FactDecoder[raw.Object, facts.Namespace]:
+    """Reads namespaces."""
+    return FactDecoder(
+        msgspec.json.Decoder(WirePage[raw.Object]),
+        msgspec.json.Decoder(WireEvent[raw.Object]),
+        lambda document: raw.fitted(document, raw.Object),
+        parse.namespace_of,
+    )
+
+
+def claims() -> FactDecoder[raw.ResourceClaim, facts.Claim]:
+    """Reads ResourceClaims."""
+    return FactDecoder(
+        msgspec.json.Decoder(WirePage[raw.ResourceClaim]),
+        msgspec.json.Decoder(WireEvent[raw.ResourceClaim]),
+        lambda document: raw.fitted(document, raw.ResourceClaim),
+        claim_of,
+    )
+
+
+def indexes() -> FactDecoder[dict[str, Any], Index]:
+    """Reads BudgetIndexes."""
+    return FactDecoder(
+        msgspec.json.Decoder(WirePage[dict[str, Any]]),
+        msgspec.json.Decoder(WireEvent[dict[str, Any]]),
+        _mapping,
+        parse.index_of,
     )
 
 

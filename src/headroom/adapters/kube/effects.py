@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
-from headroom.adapters.kube import errors, paths, raw
+from headroom.adapters.kube import budget_index, errors, finalizers, paths, raw
+from headroom.adapters.kube.budget_index import IndexOf
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.parse import OURS
@@ -49,12 +50,18 @@ class View(Protocol):
         """The view at this instant."""
         ...
 
+    def pod_with_finalizer(self, key: str) -> facts.Pod | None:
+        """The pod called `namespace/name`, if it has a finalizer of ours."""
+        ...
+
 
 class Effects:
     """Does what a decision asks for, one action at a time."""
 
-    def __init__(self, kube: Kube, events: Events, *, clock: Clock, view: View) -> None:
-        self._kube, self._events, self._clock, self._view = kube, events, clock, view
+    def __init__(
+        self, kube: Kube, events: Events, *, clock: Clock, view: View, index_of: IndexOf | None = None
+    ) -> None:
+        self._kube, self._events, self._clock, self._view, self._index_of = kube, events, clock, view, index_of
         self._handlers: dict[type[Action], Handler] = {
             actions.EvictPod: self._evict,
             actions.PausePod: self._pause,
@@ -68,6 +75,7 @@ class Effects:
             actions.SuspendOwner: self._suspend,
             actions.ResumeOwner: self._resume_owner,
             actions.RemoveFinalizer: self._remove_finalizer,
+            actions.ApplyBudgetIndex: self._apply_index,
             actions.EmitEvent: self._emit,
         }
 
@@ -220,9 +228,17 @@ class Effects:
         target = _ref(action.object)
         if target.kind != "Pod" and target.kind not in KINDS:
             raise Refused(f"removing the finalizer of {action.object}: Headroom sets none on objects of that kind")
-        pod = target.kind == "Pod"
-        path = paths.pod(target.namespace, target.name) if pod else paths.resource(*_parts(target))
-        await remove_finalizers(self._kube, path, uid=resource.uid if target == ref_of(resource) else "")
+        if target.kind == "Pod":
+            if pod := self._view.pod_with_finalizer(f"{target.namespace}/{target.name}"):
+                await finalizers.remove_from_pod(self._kube, pod)
+            return
+        uid = resource.uid if target == ref_of(resource) else ""
+        await remove_finalizers(self._kube, paths.resource(*_parts(target)), uid=uid)
+
+    async def _apply_index(self, _action: actions.ApplyBudgetIndex, _resource: AnyResource) -> None:
+        if self._index_of is None:
+            raise Refused("ApplyBudgetIndex: nobody says here what should stand in it")
+        await budget_index.apply(self._kube, self._index_of(self._view.world(self._clock.now())))
 
     async def _emit(self, action: actions.EmitEvent, resource: AnyResource) -> None:
         target = _ref(action.object)

@@ -8,7 +8,7 @@ import contextlib
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ PLENTY: Final = 128 * 1024
 """So much at once is bunch enough: then the server is ahead of us, and waiting would only make a first list slower."""
 # Large pieces: fewer wake-ups for big lists and busy watches.
 _READ_BUFFER: Final = 2**20
-_KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+_KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 
 
 class HttpTransport:
@@ -67,7 +67,9 @@ class HttpTransport:
                 content = await response.read()
         return Reply(response.status, content, _headers(response))
 
-    async def stream(self, path: str, *, query: Mapping[str, str], idle: float) -> AsyncIterator[bytes]:
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], idle: float, opened: Callable[[], None] | None = None
+    ) -> AsyncIterator[bytes]:
         """The lines of a watch; see `Transport`."""
         # Compressing small events gains nothing, and would hold them back.
         headers = {"Accept-Encoding": "identity"}
@@ -77,6 +79,8 @@ class HttpTransport:
             async with response:
                 if response.status != 200:
                     raise StreamRefused(Reply(response.status, await response.read(), _headers(response)))
+                if opened:
+                    opened()
                 begun: list[bytes] = []
                 async for chunk in response.content.iter_any():
                     begun.append(chunk)

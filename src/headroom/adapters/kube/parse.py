@@ -7,6 +7,7 @@ fails on an object, however odd: what cannot be understood is left out. Amounts 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from msgspec import Struct
 
 from headroom.adapters.kube import amounts, raw
 from headroom.api import kinds, schema
+from headroom.api.budget_index import BudgetIndexSpec, IndexEntry
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.api.schema import Problem
@@ -47,6 +49,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     data: dict[str, str] = {}
 
 
+class Index(Struct, frozen=True, kw_only=True):
+    """A BudgetIndex."""
+
+    name: str
+    uid: str
+    resource_version: str = ""
+    budgets: tuple[IndexEntry, ...] | None = None
+    """What it says; None if that cannot be read."""
+
+
 def pod(document: object) -> facts.Pod:
     """The pod in a plain manifest. Without a namespace it is in `default`, without a uid `namespace/name` serves as one."""
     return pod_of(raw.fitted(document, raw.Pod))
@@ -69,6 +81,7 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
     namespace, name, phase = meta.namespace or "default", meta.name or "", _one(status.phase or "Pending")
     ended, ended_by = _end(status, phase) if phase in _PHASES_OF_AN_END else (None, "")
     since, message = _unschedulable(status.conditions)
+    started, started_after = _start(status)
     return facts.Pod(
         uid=meta.uid or f"{namespace}/{name}",
         namespace=namespace,
@@ -82,13 +95,14 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
         priority=_priority(spec.priority) if spec.priority else 0,
         owner=_controller(meta.owner_references) if meta.owner_references else None,
         created=_moment(meta.creation_timestamp) or 0,
-        started=_start(status),
+        started=started,
+        started_after=started_after,
         ended=ended,
         ended_by=ended_by,
         deleting=_moment(meta.deletion_timestamp),
         gates=_names(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
         finalizers=_own(meta.finalizers),
-        claims=_claims(spec.resource_claims, status) if spec.resource_claims else (),
+        claims=_claims(spec, status),
         nominated_node=status.nominated_node_name or "",
         unschedulable_since=since,
         unschedulable_message=message,
@@ -137,17 +151,32 @@ _ON_EVERY_POD: Final = [
 ]
 
 
-def _start(status: raw.PodStatus) -> int | None:
-    """The earliest start of any container. Not status.startTime: that is when the kubelet first saw the pod."""
+def _start(status: raw.PodStatus) -> tuple[int | None, int | None]:
+    """The earliest start of any container, and after which moment it began if earlier starts cannot be seen any more.
+
+    Not status.startTime: that is when the kubelet first saw the pod. A status shows the last two runs of a container at most, but
+    before the first init container has run nothing else runs: where its first start is seen, no other matters.
+    """
+    first, hidden = None, False
+    main, init = status.container_statuses or [], status.init_container_statuses or []
+    for each in init[:1]:
+        first, hidden = _first_run(each)
+    if first is None or hidden:
+        runs = [_first_run(each) for each in main + init]
+        first = min((start for start, _ in runs if start is not None), default=None)
+        hidden = any(unseen for _, unseen in runs)
+    return first, _moment(status.start_time) if hidden and first is not None else None
+
+
+def _first_run(container: raw.ContainerStatus) -> tuple[int | None, bool]:
+    """When the earliest run that is shown began, and whether there were earlier ones."""
     starts = []
-    for each in _statuses(status):
-        for state in (each.state, each.last_state):
-            if state is None:
-                continue
-            run = state.running or state.terminated
-            if run is not None and (start := _moment(run.started_at)) is not None:
-                starts.append(start)
-    return min(starts, default=None)
+    for state in (container.state, container.last_state):
+        run = (state.running or state.terminated) if state is not None else None
+        if run is not None and (start := _moment(run.started_at)) is not None:
+            starts.append(start)
+    restarts = container.restart_count or 0
+    return min(starts, default=None), 0 < restarts >= len(starts)
 
 
 def _end(status: raw.PodStatus, phase: str) -> tuple[int | None, str]:
@@ -190,9 +219,13 @@ def _controller(references: list[raw.OwnerReference]) -> facts.Owner | None:
     return None
 
 
-def _claims(claims: list[raw.Claim], status: raw.PodStatus) -> tuple[str, ...]:
+def _claims(spec: raw.PodSpec, status: raw.PodStatus) -> tuple[str, ...]:
+    extended = status.extended_resource_claim_status
+    if not spec.resource_claims and extended is None:
+        return ()
     made = {each.name: each.resource_claim_name for each in status.resource_claim_statuses or ()}
-    return _names(made.get(each.name) or each.resource_claim_name for each in claims)
+    names = [made.get(each.name) or each.resource_claim_name for each in spec.resource_claims or ()]
+    return _names([*names, extended.resource_claim_name if extended else None])
 
 
 # --- nodes, settings and our own kinds ------------------------------------------------------------------------------------------
@@ -221,6 +254,27 @@ def node_of(wire: raw.Node) -> facts.Node:
         provider_id=spec.provider_id or "",
         allocatable=amounts.offered(status),
     )
+
+
+def namespace_of(wire: raw.Object) -> facts.Namespace:
+    """The namespace as a fact."""
+    meta = wire.metadata or _META
+    name = meta.name or ""
+    return facts.Namespace(
+        name=name,
+        uid=meta.uid or name,
+        resource_version=meta.resource_version or "",
+        labels=_pairs(meta.labels),
+    )
+
+
+def index_of(document: dict[str, Any]) -> Index:
+    """A BudgetIndex."""
+    meta = raw.fitted(document, raw.Object).metadata or _META
+    name, budgets = meta.name or "", None
+    with suppress(msgspec.ValidationError):  # what nobody can read is written anew
+        budgets = msgspec.convert(document.get("spec"), BudgetIndexSpec).budgets
+    return Index(name=name, uid=meta.uid or name, resource_version=meta.resource_version or "", budgets=budgets)
 
 
 def settings_of(wire: raw.ConfigMap) -> Settings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
-from headroom.api.kinds import KINDS
+from headroom.api.kinds import KINDS, OPERATOR_KINDS
 from headroom.api.resources import GROUP, VERSION
 
 _DOING: Final = {"GET": "reading", "POST": "creating", "PUT": "replacing", "PATCH": "changing", "DELETE": "deleting"}
@@ -46,6 +46,11 @@ def node(name: str) -> str:
     return of("", "v1", "nodes", name=name)
 
 
+def namespaces() -> str:
+    """All namespaces."""
+    return of("", "v1", "namespaces")
+
+
 def namespace(name: str) -> str:
     """One namespace."""
     return of("", "v1", "namespaces", name=name)
@@ -79,6 +84,16 @@ def leases(namespace: str) -> str:
 def lease(namespace: str, name: str) -> str:
     """One Lease."""
     return of("coordination.k8s.io", "v1", "leases", namespace, name)
+
+
+def claims() -> str:
+    """All ResourceClaims."""
+    return of("resource.k8s.io", "v1", "resourceclaims")
+
+
+def budget_index(name: str = "") -> str:
+    """All BudgetIndexes, or one."""
+    return of(GROUP, VERSION, OPERATOR_KINDS["BudgetIndex"].plural, name=name)
 
 
 def collection(kind: str, namespace: str = "") -> str:

@@ -106,17 +106,20 @@ class ContainerState(Part):
 
 
 class ContainerStatus(Part):
+    restart_count: int | None = None
     state: ContainerState | None = None
     last_state: ContainerState | None = None
 
 
 class PodStatus(Part):
     phase: str | None = None
+    start_time: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     nominated_node_name: str | None = None
     resource_claim_statuses: list[Claim] | None = None
+    extended_resource_claim_status: Claim | None = None
 
 
 class Object(Part):
@@ -155,6 +158,55 @@ class Node(Object):
 
 class ConfigMap(Object):
     data: dict[str, str] | None = None
+
+
+class DeviceClass(Part):
+    name: str | None = None
+    device_class_name: str | None = None
+
+
+class DeviceRequest(Part):
+    name: str | None = None
+    exactly: DeviceClass | None = None
+    first_available: list[DeviceClass] | None = None
+
+
+class DeviceRequests(Part):
+    requests: list[DeviceRequest] | None = None
+
+
+class ClaimSpec(Part):
+    devices: DeviceRequests | None = None
+
+
+class Device(Part):
+    request: str | None = None
+    driver: str | None = None
+    admin_access: bool | None = None
+
+
+class Devices(Part):
+    results: list[Device] | None = None
+
+
+class Allocation(Part):
+    devices: Devices | None = None
+
+
+class Consumer(Part):
+    api_group: str | None = None
+    resource: str | None = None
+    uid: str | None = None
+
+
+class ClaimStatus(Part):
+    allocation: Allocation | None = None
+    reserved_for: list[Consumer] | None = None
+
+
+class ResourceClaim(Object):
+    spec: ClaimSpec | None = None
+    status: ClaimStatus | None = None
 
 
 class JobSpec(Part):

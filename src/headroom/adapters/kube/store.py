@@ -1,222 +1,47 @@
 """The cluster as the loop sees it: watches keep tables up to date, and the World is a view of them.
 
-Everything here runs in one event loop. A watch never replaces a fact by an older one, so that our own writes, which are taken from
-the server's answer at once, are not undone by a watch that is still behind. A list does: it is never older than a write that was
-answered before it, and after the cluster's restore from a backup all its versions are lower.
+Everything here runs in one event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
-from msgspec import structs
-
-from headroom.adapters.kube import decode, parse, paths, raw
+from headroom.adapters.kube import decode, parse, paths, raw, sinks
+from headroom.adapters.kube.budget_index import IndexOf
 from headroom.adapters.kube.changes import Subscriptions
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.effects import Effects
 from headroom.adapters.kube.events import Events
-from headroom.adapters.kube.parse import Settings
+from headroom.adapters.kube.sinks import NodeSink, PodSink, PriceSink, ResourceSink, SettingsSink
 from headroom.adapters.kube.watch import Decoder, Reflector, Sink
+from headroom.api.budget_index import INDEX_NAME
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.resources import Status
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref, status_wire
 from headroom.model.errors import HeadroomError
-from headroom.model.facts import Node, Pod
-from headroom.model.ports import Clock
+from headroom.model.facts import Pod
+from headroom.model.ports import SETTLE_MS, Clock, Recording
 from headroom.model.tables import NodeTable, PodTable
-from headroom.model.world import Changes, World, ref_of
+from headroom.model.usage_table import UsageTable
+from headroom.model.world import Changes, LedgerState, World, ref_of
 
-SETTINGS: Final = "headroom"
-"""The ConfigMap with the cluster-wide settings, in the operator's namespace."""
-NOT_STOPPED: Final = ("", "false", "no", "off", "0")
 OLDEST_SECONDS: Final = 120.0
 """A watch that was silent for longer may hide anything; a bookmark comes about every minute."""
 
 Fact = TypeVar("Fact")
-
-
-class Versioned(Protocol):
-    """Anything that was read from an object in some version."""
-
-    @property
-    def uid(self) -> str: ...
-    @property
-    def resource_version(self) -> str: ...
-
-
-def is_older(found: Versioned, known: Versioned) -> bool:
-    """Whether `found` is the same object as `known` in an earlier version; False where versions cannot be compared."""
-    new, old = found.resource_version, known.resource_version
-    return found.uid == known.uid and new.isdecimal() and old.isdecimal() and int(new) < int(old)
-
-
-# --- where the watches put what they hear --------------------------------------------------------------------------------------
-
-
-class PodSink:
-    """Keeps the table of pods."""
-
-    def __init__(self, table: PodTable, changes: Subscriptions) -> None:
-        self._table, self._changes = table, changes
-
-    def key(self, fact: Pod) -> str:
-        """The uid: a pod of the same name is another pod."""
-        return fact.uid
-
-    def keys(self) -> Iterable[str]:
-        """All uids."""
-        return self._table.uids()
-
-    def put(self, fact: Pod, *, listed: bool = False) -> None:
-        """Take in a pod; plans hear of it if more than its version is new."""
-        before = self._table.get(fact.uid)
-        if before is not None and not listed and is_older(fact, before):
-            return
-        unbound = before is not None and fact.uid in self._table.unbound
-        if self._table.put(fact):
-            unbound = unbound or fact.uid in self._table.unbound
-            nodes = {each.node for each in (before, fact) if each is not None and each.node}
-            self._changes.pod(fact.uid, unbound=unbound, nodes=nodes)
-
-    def remove(self, key: str) -> None:
-        """The pod is gone."""
-        before = self._table.get(key)
-        if before is not None:
-            unbound = key in self._table.unbound
-            self._table.remove(key)
-            self._changes.pod(key, unbound=unbound, nodes=(before.node,) if before.node else ())
-
-    def listed(self) -> None:
-        """All pods are known."""
-        self._changes.listed("pods", "unbound")
-
-
-class NodeSink:
-    """Keeps the table of nodes."""
-
-    def __init__(self, table: NodeTable, changes: Subscriptions) -> None:
-        self._table, self._changes = table, changes
-
-    def key(self, fact: Node) -> str:
-        """The name: plans and pods know nodes by it."""
-        return fact.name
-
-    def keys(self) -> Iterable[str]:
-        """All names."""
-        return self._table.names()
-
-    def put(self, fact: Node, *, listed: bool = False) -> None:
-        """Take in a node; plans hear of it if more than its version is new."""
-        before = self._table.get(fact.name)
-        if (before is None or listed or not is_older(fact, before)) and self._table.put(fact):
-            self._changes.node(fact.name)
-
-    def remove(self, key: str) -> None:
-        """The node is gone."""
-        if self._table.remove(key):
-            self._changes.node(key)
-
-    def listed(self) -> None:
-        """All nodes are known."""
-        self._changes.listed("nodes")
-
-
-class ResourceSink:
-    """Keeps the resources of one kind, in a mapping that all kinds share."""
-
-    def __init__(self, kind: str, resources: dict[Ref, AnyResource], changes: Subscriptions) -> None:
-        self._kind, self._resources, self._changes = kind, resources, changes
-        self._refs: dict[str, Ref] = {}
-
-    def key(self, fact: AnyResource) -> str:
-        """The uid: a resource of the same name is another resource."""
-        return fact.uid
-
-    def keys(self) -> Iterable[str]:
-        """All uids."""
-        return self._refs.keys()
-
-    def put(self, fact: AnyResource, *, listed: bool = False) -> None:
-        """Take in a resource; plans hear of it if more than its version is new."""
-        ref = ref_of(fact)
-        before = self._resources.get(ref)
-        if before is not None:
-            if not listed and is_older(fact, before):
-                return
-            self._refs.pop(before.uid, None)
-        self._refs[fact.uid] = ref
-        self._resources[ref] = fact
-        if before is None or structs.replace(fact, resource_version=before.resource_version) != before:
-            self._changes.resource(ref)
-
-    def confirm(self, fact: AnyResource) -> None:
-        """Take in the answer to a write of ours, unless the resource is gone by now: an answer cannot bring it back."""
-        if fact.uid in self._refs:
-            self.put(fact)
-
-    def remove(self, key: str) -> None:
-        """The resource is gone."""
-        ref = self._refs.pop(key, None)
-        if ref is not None:
-            del self._resources[ref]
-            self._changes.resource(ref)
-
-    def listed(self) -> None:
-        """All resources of the kind are known."""
-        self._changes.listed(self._kind)
-
-
-class SettingsSink:
-    """Keeps the cluster-wide settings."""
-
-    def __init__(self, changes: Subscriptions) -> None:
-        self.current: Settings | None = None
-        self._changes = changes
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the kill switch is thrown: whoever writes anything there but a clear no wants it to be."""
-        return self.current is not None and self.current.data.get("stop", "").strip().lower() not in NOT_STOPPED
-
-    def key(self, fact: Settings) -> str:
-        """The uid."""
-        return fact.uid
-
-    def keys(self) -> Iterable[str]:
-        """The uid of the one ConfigMap, if it exists."""
-        return [self.current.uid] if self.current else []
-
-    def put(self, fact: Settings, *, listed: bool = False) -> None:
-        """Take in the settings."""
-        if fact.name != SETTINGS or (self.current and not listed and is_older(fact, self.current)):
-            return
-        before, self.current = self.current, fact
-        if before is None or before.data != fact.data:
-            self._changes.outside("settings")
-
-    def remove(self, key: str) -> None:
-        """The ConfigMap is gone: every setting has its default again."""
-        if self.current is not None and self.current.uid == key:
-            self.current = None
-            self._changes.outside("settings")
-
-    def listed(self) -> None:
-        """Whether there are settings is known."""
-
-
-# --- the port ------------------------------------------------------------------------------------------------------------------
+_NO_LEDGER: Final = LedgerState()
 
 
 class KubePort:
     """A real cluster, or a simulated API server, as the loop's port."""
 
-    def __init__(  # noqa: PLR0913  two things to connect, time and chance, and three settings
+    def __init__(  # noqa: PLR0913  two things to connect, time and chance, two settings, and three that wait for news
         self,
         kube: Kube,
         events: Events,
@@ -226,29 +51,52 @@ class KubePort:
         namespace: str = "headroom-system",
         cluster: str = "",
         on_failure: Callable[[BaseException], None] | None = None,
+        recording: Recording | None = None,
+        index_of: IndexOf | None = None,
     ) -> None:
-        """`on_failure` is told of a watch that ended by a mistake of ours: the view will never be complete again."""
+        """`on_failure` is told of a watch that ended by a mistake of ours: the view will never be complete again.
+
+        `recording` keeps the usage and hears of everything that happens to pods; `index_of` says what the BudgetIndex should be.
+        """
         self._kube, self._clock, self._rng, self._cluster = kube, clock, rng, cluster
-        self._on_failure = on_failure
+        self._namespace, self._on_failure, self._recording = namespace, on_failure, recording
+        self._no_usage = UsageTable()
+        self._settled = 0
         self._cluster_problem = ""
         self._changes = Subscriptions()
         self._pods, self._nodes = PodTable(), NodeTable()
         self._resources: dict[Ref, AnyResource] = {}
         self._resources_view: Mapping[Ref, AnyResource] = MappingProxyType(self._resources)
-        self._settings = SettingsSink(self._changes)
+        self._settings, self._prices = SettingsSink(self._changes), PriceSink(self._changes)
         self._sinks = {kind: ResourceSink(kind, self._resources, self._changes) for kind in KINDS}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._effects = Effects(kube, events, clock=clock, view=self)
+        self._pod_sink = PodSink(self._pods, self._changes, recording)
+        self._namespaces = sinks.namespaces(self._changes)
+        self._claims = sinks.claims(self._changes, self._pod_sink)
+        self._indexes = sinks.indexes(self._changes)
+        self._effects = Effects(kube, events, clock=clock, view=self, index_of=index_of)
         self._reflectors: dict[str, Reflector[Any]] = {}
-        self._reflect(paths.pods(), decode.pods(), PodSink(self._pods, self._changes))
+        self._watch_all()
+
+    def _watch_all(self) -> None:
+        self._reflect(paths.pods(), decode.pods(), self._pod_sink)
         self._reflect(paths.nodes(), decode.nodes(), NodeSink(self._nodes, self._changes))
         for kind, sink in self._sinks.items():
             self._reflect(paths.collection(kind), decode.resources(kind), sink, optional=True)
-        only = {"fieldSelector": f"metadata.name={SETTINGS}"}
-        self._reflect(paths.configmaps(namespace), decode.settings(), self._settings, query=only)
+        self._reflect(paths.namespaces(), decode.namespaces(), self._namespaces)
+        self._reflect(paths.claims(), decode.claims(), self._claims, optional=True)
+        self._reflect(paths.budget_index(), decode.indexes(), self._indexes, optional=True)
+        for each in (self._settings, self._prices):
+            self._reflect(paths.configmaps(self._namespace), decode.settings(), each, name=each.NAME)
 
-    def _reflect(self, path: str, decoder: Decoder[Fact], sink: Sink[Fact], **more: Any) -> None:
-        self._reflectors[path] = Reflector(self._kube, path, decoder, sink, clock=self._clock, rng=self._rng, **more)
+    def _reflect(
+        self, path: str, decoder: Decoder[Fact], sink: Sink[Fact], *, name: str = "", optional: bool = False
+    ) -> None:
+        """Watch a collection, or only the object of that name in it."""
+        query = {"fieldSelector": f"metadata.name={name}"} if name else {}
+        self._reflectors[f"{path}/{name}" if name else path] = Reflector(
+            self._kube, path, decoder, sink, clock=self._clock, rng=self._rng, query=query, optional=optional
+        )
 
     # Living
 
@@ -317,23 +165,48 @@ class KubePort:
                 found.append(f"watching {paths.spoken(path)}: it ended by a mistake in Headroom: {error!r}")
         return [each for each in found if each]
 
+    def settled(self, now: int) -> int:
+        """The moment up to which what happened to pods is surely known. It goes backwards only if the clock does."""
+        pods, latest = self._reflectors[paths.pods()], now - SETTLE_MS
+        known = latest if pods.established else min(latest, pods.known_until)
+        self._settled = max(min(self._settled, latest), known)
+        return self._settled
+
+    @property
+    def price_problems(self) -> list[str]:
+        """Why entries of the price book are left out, one sentence for each."""
+        return self._prices.problems
+
     # The port
 
     def world(self, now: int) -> World:
         """The view at this instant; good until the next `await`."""
+        recording, index = self._recording, self._indexes.facts.get(INDEX_NAME)
         return World(
             now=now,
+            settled=self.settled(now),
             cluster=self._cluster,
+            own_namespace=self._namespace,
             stopped=self._settings.stopped,
             complete=self.complete,
             resources=self._resources_view,
             pods=self._pods,
             nodes=self._nodes,
+            namespaces=self._namespaces.facts,
+            claims=self._claims.facts,
+            prices=self._prices.book,
+            usage=recording.table if recording else self._no_usage,
+            ledger=recording.state() if recording else _NO_LEDGER,
+            index=index.budgets if index else None,
         )
 
-    def subscribe(self, plan: str, parts: frozenset[str]) -> None:
+    def pod_with_finalizer(self, key: str) -> Pod | None:
+        """The pod called `namespace/name`, if it has a finalizer of ours."""
+        return self._pod_sink.with_finalizer(key)
+
+    def subscribe(self, plan: str, parts: frozenset[str], *, quiet: bool = False) -> None:
         """What `take_changes(plan)` will speak of: names of kinds, pods, nodes, unbound, outside."""
-        self._changes.subscribe(plan, parts)
+        self._changes.subscribe(plan, parts, quiet=quiet)
 
     def take_changes(self, plan: str) -> Changes:
         """What is new since this plan last asked."""

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
 class Reply(Struct, frozen=True):
@@ -42,8 +43,10 @@ class Transport(Protocol):
         """One request, one reply. Raises `Unavailable` when no reply came; then the effect is unknown."""
         ...
 
-    def stream(self, path: str, *, query: Mapping[str, str], idle: float) -> AsyncIterator[bytes]:
-        """The lines of a watch, each one JSON event.
+    def stream(
+        self, path: str, *, query: Mapping[str, str], idle: float, opened: Callable[[], None] | None = None
+    ) -> AsyncIterator[bytes]:
+        """The lines of a watch, each one JSON event; `opened` is called when the server has answered that it will send them.
 
         Raises `StreamRefused` (with the reply) if the server does not answer 200, and `Unavailable` when the connection breaks or
         nothing was heard for `idle` seconds. Ends normally when the server ends it.

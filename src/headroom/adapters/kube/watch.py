@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from headroom.adapters.kube import errors, paths
 from headroom.adapters.kube.client import Kube
+from headroom.api.resources import GROUP
 from headroom.model.errors import HeadroomError, Unavailable
 from headroom.model.ports import Clock
 
@@ -33,6 +34,8 @@ CALM_SECONDS: Final = 10.0
 """A stream that held for so long was a success, even if nothing happened."""
 SHORT_SECONDS: Final = 1.0
 """A stream that ended sooner than this is suspicious."""
+CATCH_UP_SECONDS: Final = 5.0
+"""For so long after a stream was opened, what comes may have happened while nobody listened."""
 BREATH: Final = 256
 """Objects after which other tasks get a turn."""
 
@@ -95,8 +98,11 @@ class Sink(Protocol[FactIn_contra]):
         """
         ...
 
-    def remove(self, key: str) -> None:
-        """Let go of a fact; there may be none."""
+    def remove(self, key: str, last: FactIn_contra | None, seen_until: int, /) -> None:
+        """Let go of a fact; there may be none.
+
+        `last` is its final state, None where nobody told. Up to `seen_until`, in milliseconds since 1970, it was surely there.
+        """
         ...
 
     def listed(self) -> None:
@@ -126,6 +132,8 @@ class Reflector(Generic[Fact]):
         """The server does not know the kind, which is `optional`: so it has no objects."""
         self.heard = clock.monotonic()
         """When the server last told us anything, on the monotonic clock."""
+        self.known_until = 0
+        """While no stream is established: the moment (milliseconds since 1970) up to which nothing was missed."""
         self.problem = ""
         """The last failure as a sentence; empty when all is well."""
         self.relists = 0
@@ -141,6 +149,13 @@ class Reflector(Generic[Fact]):
         self._gone = 0
         self._countdown = BREATH
         self._began = self.heard
+        self._is_open = False
+        self._caught_up = 0.0
+
+    @property
+    def established(self) -> bool:
+        """Whether what happens now is heard now: a stream is open, and it has made up for the time without one."""
+        return self._is_open and self._clock.monotonic() >= self._caught_up
 
     async def run(self) -> None:
         """Never returns; cancel it."""
@@ -166,7 +181,7 @@ class Reflector(Generic[Fact]):
     async def _list(self) -> None:
         """A consistent list in pages; whatever page fails, nothing is removed."""
         seen: set[str] = set()
-        cont = ""
+        cont, asked = "", self._clock.now()
         while True:
             page = self._decoder.page(await self._kube.page(self._path, query=self._query, cont=cont))
             self.heard = self._clock.monotonic()
@@ -179,10 +194,11 @@ class Reflector(Generic[Fact]):
                 break
         # The next list may be streamed again.
         self._streams_initial = True
-        self._take_in(seen, page.version)
+        self._take_in(seen, page.version, asked)
 
     async def _follow(self, seen: set[str] | None) -> None:
         """One stream until its end; with `seen` it begins with the whole collection."""
+        asked = self._clock.now()
         query = {**self._query, "allowWatchBookmarks": "true", "timeoutSeconds": str(self._rng.randint(*WATCH_SECONDS))}
         idle = self._idle
         if seen is None:
@@ -191,53 +207,70 @@ class Reflector(Generic[Fact]):
             idle -= self._began - self.heard
         else:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        async with aclosing(self._kube.watch(self._path, query=query, idle=idle)) as lines:
-            async for line in lines:
-                event = self._decoder.event(line)
-                if event.type == "ERROR":
-                    raise self._error(event)
-                if seen is None:
-                    self._take(event)
-                else:
-                    seen = self._take_initial(event, seen)
-                self.heard = self._clock.monotonic()
-                self._countdown -= 1
-                if self._countdown <= 0:
-                    self._countdown = BREATH
-                    await asyncio.sleep(0)
+        opened = self._stream_opened if seen is None else None
+        try:
+            async with aclosing(self._kube.watch(self._path, query=query, idle=idle, opened=opened)) as lines:
+                async for line in lines:
+                    event = self._decoder.event(line)
+                    if event.type == "ERROR":
+                        raise self._error(event)
+                    if seen is None:
+                        self._take(event)
+                    else:
+                        seen = self._take_initial(event, seen, asked)
+                    self.heard = self._clock.monotonic()
+                    self._countdown -= 1
+                    if self._countdown <= 0:
+                        self._countdown = BREATH
+                        await asyncio.sleep(0)
+        finally:
+            self._is_open = False
         if seen is not None:
             raise Unavailable(f"{self._doing}: the stream ended before the list was complete")
+        # The server ended it, after it had said all.
+        self.known_until = self._clock.now()
+
+    def _stream_opened(self) -> None:
+        self._is_open = True
+        self._caught_up = self._clock.monotonic() + CATCH_UP_SECONDS
 
     def _take(self, event: Event[Fact]) -> None:
         fact = event.fact
+        if not self._is_open:
+            self._stream_opened()
+        if self._clock.monotonic() >= self._caught_up:
+            self.known_until = self._clock.now()
         if fact is not None:
             if event.type == "DELETED":
-                self._sink.remove(self._sink.key(fact))
+                self._sink.remove(self._sink.key(fact), fact, self.known_until)
             else:
                 self._sink.put(fact)
         if event.version:
             self._version = event.version
         self._all_is_well()
 
-    def _take_initial(self, event: Event[Fact], seen: set[str]) -> set[str] | None:
+    def _take_initial(self, event: Event[Fact], seen: set[str], asked: int) -> set[str] | None:
         """What has been seen so far, None once it was everything."""
         fact = event.fact
         if fact is not None:
             key = self._sink.key(fact)
             if event.type == "DELETED":
-                self._sink.remove(key)
+                # A list shows nothing that was gone already when it was asked for.
+                self._sink.remove(key, fact, asked if key in seen else self.known_until)
                 seen.discard(key)
             else:
                 self._sink.put(fact, listed=True)
                 seen.add(key)
         elif event.initial_end:
-            self._take_in(seen, event.version)
+            self._take_in(seen, event.version, asked)
+            self._stream_opened()
             return None
         return seen
 
-    def _take_in(self, seen: set[str], version: str) -> None:
-        """The end of a complete list: what it does not have is gone."""
+    def _take_in(self, seen: set[str], version: str, asked: int) -> None:
+        """The end of a complete list: what it does not have is gone. It is never older than the moment it was asked for."""
         self._remove_all_but(seen)
+        self.known_until = asked
         self.relists += self._listed_before
         self._listed_before = True
         self._version = version
@@ -250,7 +283,7 @@ class Reflector(Generic[Fact]):
     def _remove_all_but(self, seen: set[str]) -> None:
         # Sorted, so that a simulation goes the same way every time.
         for key in sorted(set(self._sink.keys()) - seen):
-            self._sink.remove(key)
+            self._sink.remove(key, None, self.known_until)
 
     # Failing and going on
 
@@ -285,8 +318,9 @@ class Reflector(Generic[Fact]):
         listing = not self._version
         if self._clock.monotonic() - self._began >= CALM_SECONDS and not listing:
             self._all_is_well()
-        self.problem = self._sentence(problem)
         self.absent = self._optional and isinstance(problem, errors.NotFound)
+        # A kind of ours should be there, though we can do without; one of others is their affair.
+        self.problem = "" if self.absent and not self._is_ours else self._sentence(problem)
         if isinstance(problem, errors.Gone | errors.NotFound):
             # Events were lost, or the kind itself went: only a new list tells what is still there.
             self._version = ""
@@ -320,11 +354,15 @@ class Reflector(Generic[Fact]):
         if isinstance(problem, errors.Forbidden):
             what = self._doing.removeprefix("watching ")
             return f"{problem}; grant the verbs list and watch on {what}, as deploy/rbac.yaml does"
-        if isinstance(problem, errors.NotFound):
+        if isinstance(problem, errors.NotFound) and self._is_ours:
             return f"{problem}; install the kinds with `headroom crds | kubectl apply -f -`"
         if isinstance(problem, msgspec.MsgspecError):
             return f"{self._doing}: the answer cannot be read: {problem}"
         return str(problem)
+
+    @property
+    def _is_ours(self) -> bool:
+        return self._path.startswith(f"/apis/{GROUP}/")
 
     @property
     def _doing(self) -> str:

@@ -1,0 +1,340 @@
+"""Where the watches put what they hear: each sink keeps the facts of one kind, and tells the plans what is new.
+
+A watch never replaces a fact by an older one, so that our own writes, which are taken from the server's answer at once, are not
+undone by a watch that is still behind. A list does: it is never older than a write that was answered before it, and after the
+cluster's restore from a backup all its versions are lower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, Generic, Protocol, TypeVar
+
+from msgspec import structs
+
+from headroom.adapters import prices
+from headroom.adapters.kube.changes import Subscriptions
+from headroom.adapters.kube.parse import Index, Settings
+from headroom.api.budget_index import INDEX_NAME
+from headroom.api.kinds import AnyResource
+from headroom.model.decisions import Ref
+from headroom.model.facts import Claim, Namespace, Node, Pod, Price
+from headroom.model.ports import PodObserver
+from headroom.model.tables import NodeTable, PodTable
+from headroom.model.world import ref_of
+
+SETTINGS: Final = "headroom"
+"""The ConfigMap with the cluster-wide settings, in the operator's namespace."""
+PRICES: Final = "headroom-prices"
+"""The ConfigMap with the price book, in the operator's namespace."""
+NOT_STOPPED: Final = ("", "false", "no", "off", "0")
+
+
+class Versioned(Protocol):
+    """Anything that was read from an object in some version."""
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def resource_version(self) -> str: ...
+
+
+def is_older(found: Versioned, known: Versioned) -> bool:
+    """Whether `found` is the same object as `known` in an earlier version; False where versions cannot be compared."""
+    new, old = found.resource_version, known.resource_version
+    return found.uid == known.uid and new.isdecimal() and old.isdecimal() and int(new) < int(old)
+
+
+Named = TypeVar("Named", Namespace, Claim, Index)
+
+
+class PodSink:
+    """Keeps the table of pods, and lets no `observer` miss what happens to one, however short it lives."""
+
+    def __init__(self, table: PodTable, changes: Subscriptions, observer: PodObserver | None = None) -> None:
+        self._table, self._changes, self._observer = table, changes, observer
+        self._held: dict[str, str] = {}
+
+    def key(self, fact: Pod) -> str:
+        """The uid: a pod of the same name is another pod."""
+        return fact.uid
+
+    def keys(self) -> Iterable[str]:
+        """All uids."""
+        return self._table.uids()
+
+    def put(self, fact: Pod, *, listed: bool = False) -> None:
+        """Take in a pod; plans hear of it if more than its version is new."""
+        before = self._table.get(fact.uid)
+        if before is not None and not listed and is_older(fact, before):
+            return
+        unbound = before is not None and fact.uid in self._table.unbound
+        if self._table.put(fact):
+            unbound = unbound or fact.uid in self._table.unbound
+            nodes = {each.node for each in (before, fact) if each is not None and each.node}
+            if fact.finalizers:
+                self._held[fact.key] = fact.uid
+            elif before is not None and before.finalizers:
+                self._let_go(before)
+            self._changes.pod(fact.uid, unbound=unbound, nodes=nodes)
+            if self._observer is not None:
+                self._observer.pod(fact)
+
+    def again(self, uid: str) -> None:
+        """Something that belongs to a pod has changed: whoever looks at pods looks at this one again."""
+        pod = self._table.get(uid)
+        if pod is not None:
+            self._changes.pod(uid, unbound=False, nodes=())
+            if self._observer is not None:
+                self._observer.pod(pod)
+
+    def with_finalizer(self, key: str) -> Pod | None:
+        """The pod of that name, if it has a finalizer of ours."""
+        uid = self._held.get(key)
+        return None if uid is None else self._table.get(uid)
+
+    def remove(self, key: str, last: Pod | None, seen_until: int) -> None:
+        """The pod is gone."""
+        before = self._table.get(key)
+        if before is not None:
+            unbound = key in self._table.unbound
+            self._table.remove(key)
+            if before.finalizers:
+                self._let_go(before)
+            self._changes.pod(key, unbound=unbound, nodes=(before.node,) if before.node else ())
+        known = last or before
+        if known is not None and self._observer is not None:
+            self._observer.gone(known, seen_until)
+
+    def _let_go(self, pod: Pod) -> None:
+        # Another pod may have the name by now.
+        if self._held.get(pod.key) == pod.uid:
+            del self._held[pod.key]
+
+    def listed(self) -> None:
+        """All pods are known."""
+        self._changes.listed("pods", "unbound")
+
+
+class NodeSink:
+    """Keeps the table of nodes."""
+
+    def __init__(self, table: NodeTable, changes: Subscriptions) -> None:
+        self._table, self._changes = table, changes
+
+    def key(self, fact: Node) -> str:
+        """The name: plans and pods know nodes by it."""
+        return fact.name
+
+    def keys(self) -> Iterable[str]:
+        """All names."""
+        return self._table.names()
+
+    def put(self, fact: Node, *, listed: bool = False) -> None:
+        """Take in a node; plans hear of it if more than its version is new."""
+        before = self._table.get(fact.name)
+        if (before is None or listed or not is_older(fact, before)) and self._table.put(fact):
+            self._changes.node(fact.name)
+
+    def remove(self, key: str, _last: Node | None, _seen_until: int) -> None:
+        """The node is gone."""
+        if self._table.remove(key):
+            self._changes.node(key)
+
+    def listed(self) -> None:
+        """All nodes are known."""
+        self._changes.listed("nodes")
+
+
+class ResourceSink:
+    """Keeps the resources of one kind, in a mapping that all kinds share."""
+
+    def __init__(self, kind: str, resources: dict[Ref, AnyResource], changes: Subscriptions) -> None:
+        self._kind, self._resources, self._changes = kind, resources, changes
+        self._refs: dict[str, Ref] = {}
+
+    def key(self, fact: AnyResource) -> str:
+        """The uid: a resource of the same name is another resource."""
+        return fact.uid
+
+    def keys(self) -> Iterable[str]:
+        """All uids."""
+        return self._refs.keys()
+
+    def put(self, fact: AnyResource, *, listed: bool = False) -> None:
+        """Take in a resource; plans hear of it if more than its version is new."""
+        ref = ref_of(fact)
+        before = self._resources.get(ref)
+        if before is not None:
+            if not listed and is_older(fact, before):
+                return
+            self._refs.pop(before.uid, None)
+        self._refs[fact.uid] = ref
+        self._resources[ref] = fact
+        if before is None or structs.replace(fact, resource_version=before.resource_version) != before:
+            self._changes.resource(ref)
+
+    def confirm(self, fact: AnyResource) -> None:
+        """Take in the answer to a write of ours, unless the resource is gone by now: an answer cannot bring it back."""
+        if fact.uid in self._refs:
+            self.put(fact)
+
+    def remove(self, key: str, _last: AnyResource | None, _seen_until: int) -> None:
+        """The resource is gone."""
+        ref = self._refs.pop(key, None)
+        if ref is not None:
+            del self._resources[ref]
+            self._changes.resource(ref)
+
+    def listed(self) -> None:
+        """All resources of the kind are known."""
+        self._changes.listed(self._kind)
+
+
+class FactSink(Generic[Named]):
+    """Keeps the facts of a kind by name, and tells of each that came, went or says something new."""
+
+    def __init__(
+        self,
+        name: Callable[[Named], str],
+        changed: Callable[[Named | None, Named | None], None],
+        keeps: Callable[[Named], bool] = lambda _: True,
+    ) -> None:
+        """`changed` is given what was known before and what is known now; what `keeps` is false for counts as absent."""
+        self._name: Callable[[Named], str] = name
+        self._changed: Callable[[Named | None, Named | None], None] = changed
+        self._keeps: Callable[[Named], bool] = keeps
+        self._facts: dict[str, Named] = {}
+        self.facts: Mapping[str, Named] = MappingProxyType(self._facts)
+
+    def key(self, fact: Named) -> str:
+        """The name."""
+        return self._name(fact)
+
+    def keys(self) -> Iterable[str]:
+        """All names."""
+        return self._facts.keys()
+
+    def put(self, fact: Named, *, listed: bool = False) -> None:
+        """Take in a fact; it is told of if more than its version is new."""
+        key = self._name(fact)
+        before = self._facts.get(key)
+        if before is not None and not listed and is_older(fact, before):
+            return
+        if not self._keeps(fact):
+            self._forget(key)
+            return
+        self._facts[key] = fact
+        if before is None or structs.replace(fact, resource_version=before.resource_version) != before:
+            self._changed(before, fact)
+
+    def remove(self, key: str, _last: Named | None, _seen_until: int) -> None:
+        """The object is gone."""
+        self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        before = self._facts.pop(key, None)
+        if before is not None:
+            self._changed(before, None)
+
+    def listed(self) -> None:
+        """All of them are known; each that is new was told of."""
+
+
+def namespaces(changes: Subscriptions) -> FactSink[Namespace]:
+    """Keeps the namespaces."""
+    return FactSink(lambda fact: fact.name, lambda _before, _after: changes.outside("namespaces"))
+
+
+def claims(changes: Subscriptions, pods: PodSink) -> FactSink[Claim]:
+    """Keeps the claims that have devices; a change concerns the pods that share them."""
+
+    def changed(before: Claim | None, after: Claim | None) -> None:
+        changes.outside("claims")
+        sharing = {uid for each in (before, after) if each is not None for uid in each.reserved_for}
+        for uid in sorted(sharing):
+            pods.again(uid)
+
+    return FactSink(lambda fact: fact.key, changed, lambda fact: bool(fact.devices))
+
+
+def indexes(changes: Subscriptions) -> FactSink[Index]:
+    """Keeps the one BudgetIndex that counts."""
+    return FactSink(
+        lambda fact: fact.name, lambda _before, _after: changes.outside("index"), lambda fact: fact.name == INDEX_NAME
+    )
+
+
+class ConfigMapSink:
+    """Keeps one ConfigMap of the operator's namespace."""
+
+    NAME = ""
+
+    def __init__(self, changes: Subscriptions) -> None:
+        self.current: Settings | None = None
+        self._changes = changes
+
+    @property
+    def data(self) -> Mapping[str, str]:
+        """What stands in it; nothing if there is none."""
+        return self.current.data if self.current else {}
+
+    def key(self, fact: Settings) -> str:
+        """The uid."""
+        return fact.uid
+
+    def keys(self) -> Iterable[str]:
+        """The uid of the one ConfigMap, if it exists."""
+        return [self.current.uid] if self.current else []
+
+    def put(self, fact: Settings, *, listed: bool = False) -> None:
+        """Take it in."""
+        if fact.name != self.NAME or (self.current and not listed and is_older(fact, self.current)):
+            return
+        before, self.current = self.current, fact
+        if before is None or before.data != fact.data:
+            self._read()
+
+    def remove(self, key: str, _last: Settings | None, _seen_until: int) -> None:
+        """It is gone: everything has its default again."""
+        if self.current is not None and self.current.uid == key:
+            self.current = None
+            self._read()
+
+    def listed(self) -> None:
+        """Whether there is one is known."""
+
+    def _read(self) -> None:
+        raise NotImplementedError
+
+
+class SettingsSink(ConfigMapSink):
+    """Keeps the cluster-wide settings."""
+
+    NAME = SETTINGS
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the kill switch is thrown: whoever writes anything there but a clear no wants it to be."""
+        return self.data.get("stop", "").strip().lower() not in NOT_STOPPED
+
+    def _read(self) -> None:
+        self._changes.outside("settings")
+
+
+class PriceSink(ConfigMapSink):
+    """Keeps the price book: every key of the ConfigMap is a list of prices."""
+
+    NAME = PRICES
+
+    def __init__(self, changes: Subscriptions) -> None:
+        super().__init__(changes)
+        self.book: tuple[Price, ...] = ()
+        self.problems: list[str] = []
+        """Why entries are left out, one sentence for each."""
+
+    def _read(self) -> None:
+        before, self.book, self.problems = self.book, *prices.of_config_map(self.data)
+        if self.book != before:
+            self._changes.outside("prices")

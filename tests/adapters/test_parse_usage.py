@@ -1,0 +1,158 @@
+"""What accounting reads of pods and claims: first starts that are no longer shown, and devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headroom.adapters.kube import decode, parse, raw
+from headroom.adapters.kube.claims import claim_of
+from headroom.api.budget_index import IndexEntry
+from headroom.model import times
+
+Document = dict[str, Any]
+
+
+def moment(minute: int) -> int:
+    found = times.moment(at(minute))
+    assert found is not None
+    return found
+
+
+def at(minute: int) -> str:
+    return f"2026-11-15T12:{minute:02}:00Z"
+
+
+def ran(start: int, end: int) -> Document:
+    return {"terminated": {"startedAt": at(start), "finishedAt": at(end)}}
+
+
+def runs(start: int) -> Document:
+    return {"running": {"startedAt": at(start)}}
+
+
+BACKOFF: Document = {"waiting": {"reason": "CrashLoopBackOff"}}
+
+
+def container(restarts: int, state: Document, last: Document | None = None) -> Document:
+    return {"restartCount": restarts, "state": state, "lastState": last or {}}
+
+
+@pytest.mark.parametrize(
+    ("main", "init", "started", "after"),
+    [
+        ([], [], None, None),
+        ([container(0, BACKOFF)], [], None, None),
+        ([container(0, runs(5))], [], 5, None),
+        ([container(1, runs(9), ran(5, 8))], [], 5, None),
+        ([container(2, runs(9), ran(7, 8))], [], 7, 1),
+        ([container(1, BACKOFF, ran(7, 8))], [], 7, 1),  # the run before that one is not shown any more
+        ([container(0, BACKOFF, ran(5, 8))], [], 5, None),
+        ([container(0, runs(5)), container(3, runs(9), ran(7, 8))], [], 5, 1),
+        # An init container that is shown whole began before all others.
+        ([container(3, runs(9), ran(7, 8))], [container(0, ran(4, 5))], 4, None),
+        ([container(3, runs(9), ran(7, 8))], [container(0, runs(4)), container(5, runs(8))], 4, None),
+        ([container(0, BACKOFF)], [container(4, BACKOFF, ran(7, 8)), container(0, BACKOFF)], 7, 1),
+        ([container(0, runs(9))], [container(0, {})], 9, None),
+    ],
+)
+def test_a_start_that_is_no_longer_shown(
+    main: list[Document], init: list[Document], started: int | None, after: int | None
+) -> None:
+    status = {"startTime": at(1), "containerStatuses": main, "initContainerStatuses": init}
+    pod = parse.pod({"metadata": {"name": "p"}, "status": status})
+    assert pod.started == (None if started is None else moment(started))
+    assert pod.started_after == (None if after is None else moment(after))
+
+
+def test_a_claim_that_was_made_for_an_extended_resource_belongs_to_its_pod() -> None:
+    document = {
+        "metadata": {"name": "p"},
+        "spec": {"resourceClaims": [{"name": "a", "resourceClaimName": "mine"}, {"name": "b"}]},
+        "status": {
+            "resourceClaimStatuses": [{"name": "b", "resourceClaimName": "p-b-x7"}],
+            "extendedResourceClaimStatus": {"resourceClaimName": "p-extended", "requestMappings": []},
+        },
+    }
+    assert parse.pod(document).claims == ("mine", "p-b-x7", "p-extended")
+    del document["spec"]
+    assert parse.pod(document).claims == ("p-extended",)
+
+
+def claim(*results: Document, **more: Any) -> Document:
+    requests = [
+        {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}},
+        {"name": "any", "firstAvailable": [{"name": "big", "deviceClassName": "big.example.com"}, {"name": "small"}]},
+    ]
+    return {
+        "metadata": {"name": "c", "namespace": "team-a", "uid": "u", "resourceVersion": "7", **more},
+        "spec": {"devices": {"requests": requests}},
+        "status": {
+            "allocation": {"devices": {"results": [{"driver": "d.example.com", **each} for each in results]}},
+            "reservedFor": [
+                {"resource": "pods", "name": "b", "uid": "u2"},
+                {"resource": "pods", "name": "a", "uid": "u1"},
+                {"resource": "workloads", "apiGroup": "e.com", "name": "w", "uid": "u3"},
+            ],
+        },
+    }
+
+
+def read(document: Document) -> Any:
+    return claim_of(raw.fitted(document, raw.ResourceClaim))
+
+
+def test_devices_are_counted_by_class() -> None:
+    found = read(
+        claim(
+            {"request": "gpu"},
+            {"request": "gpu"},
+            {"request": "any/big"},
+            {"request": "any/small"},  # its class is not said
+            {"request": "odd"},
+            {"request": "gpu", "adminAccess": True},
+            {"request": "gpu", "adminAccess": False},
+        )
+    )
+    assert found.key == "team-a/c"
+    assert found.devices == (
+        ("big.example.com", 1_000_000),
+        ("d.example.com", 2_000_000),
+        ("gpu.example.com", 3_000_000),
+    )
+    assert found.reserved_for == ("u1", "u2")
+    assert (found.uid, found.resource_version, found.for_extended_resource) == ("u", "7", False)
+
+
+def test_a_claim_for_an_extended_resource() -> None:
+    name = "resource.kubernetes.io/extended-resource-claim"
+    assert read(claim(annotations={name: "true"})).for_extended_resource
+    assert not read(claim(annotations={name: "false"})).for_extended_resource
+
+
+@pytest.mark.parametrize("document", [{}, {"metadata": {"name": "c"}}, {"spec": None, "status": {}}, {"status": 7}])
+def test_a_claim_without_devices_has_none(document: Document) -> None:
+    assert read(document).devices == ()
+    assert read(document).reserved_for == ()
+
+
+def test_an_odd_claim_does_not_stop_the_watch() -> None:
+    event = decode.claims().event(b'{"type":"ADDED","object":{"metadata":{"name":"c"},"status":{"allocation":[7]}}}')
+    assert event.fact is not None
+    assert event.fact.devices == ()
+
+
+@pytest.mark.parametrize(
+    ("document", "budgets"),
+    [
+        ({"spec": {"budgets": [{"budget": "a/b", "resources": ["x"]}]}}, (IndexEntry(budget="a/b", resources=("x",)),)),
+        ({"spec": {}}, ()),
+        ({"spec": {"budgets": [{"budget": 7}]}}, None),
+        ({"spec": {"budgets": "x"}}, None),
+        ({}, None),
+    ],
+)
+def test_an_index(document: Document, budgets: tuple[IndexEntry, ...] | None) -> None:
+    found = parse.index_of(document | {"metadata": {"name": "headroom", "uid": "u", "resourceVersion": "7"}})
+    assert (found.name, found.uid, found.resource_version, found.budgets) == ("headroom", "u", "7", budgets)
