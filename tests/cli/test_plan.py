@@ -122,7 +122,7 @@ def test_no_file_is_a_usage_error(headroom: Headroom) -> None:
 def test_explain_says_why(headroom: Headroom, name: str) -> None:
     done = headroom("explain", name, "-f", "-", "--now", NOW, stdin=BUDGET.encode())
     assert done.code == 0
-    assert done.out.splitlines()[:2] == ["GPUWorkloadBudget/default/team-a", "reason: Reconciled"]
+    assert done.out.splitlines()[:2] == ["GPUWorkloadBudget/default/team-a", "reason: WithinBudget"]
     assert f"condition: Ready True Reconciled since {NOW}" in done.out
     assert "action due: none" in done.out
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headroom.api.crd import crd
-from headroom.api.kinds import KINDS
+from headroom.api.kinds import DEFINITIONS
 from tests.builders import a_document
 from tests.control_plane import ControlPlane, wait_until
 
@@ -40,10 +40,11 @@ class Replicas:
 
     def prepare(self, pods: int) -> None:
         """Install the kinds, one budget, and pods that stay when they are evicted, so that a second eviction could be seen."""
-        self.plane.apply(*(crd(kind) for kind in KINDS.values()))
+        self.plane.apply(*(crd(kind) for kind in DEFINITIONS.values()))
         names = ("team-a", "headroom-system")
         self.plane.apply(*({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names))
-        wait_until(lambda: "gpuworkloadbudgets" in self.plane.kubectl("api-resources"), "the kinds are served")
+        plurals = {kind.plural for kind in DEFINITIONS.values()}
+        wait_until(lambda: plurals <= set(self.plane.kubectl("api-resources").split()), "the kinds are served")
         self.plane.apply(a_document("GPUWorkloadBudget", "probe"))
         self.add_pods(pods)
 
@@ -55,7 +56,9 @@ class Replicas:
     def start(self, user: str = "admin") -> str:
         """One more operator; returns its identity."""
         identity = f"op-{next(self._numbers)}"
-        command = [sys.executable, "-m", "tests.integration.probe", str(self.plane.kubeconfig(user)), identity]
+        # A folder for each: these replicas share no disk.
+        arguments = [str(self.plane.kubeconfig(user)), identity, str(self.plane.folder / f"{identity}-state")]
+        command = [sys.executable, "-m", "tests.integration.probe", *arguments]
         with (self.plane.folder / f"{identity}.log").open("wb") as log:
             self.running[identity] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT)
         return identity

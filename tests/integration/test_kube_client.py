@@ -288,7 +288,7 @@ class Names:
     def put(self, fact: tuple[str, str], *, listed: bool = False) -> None:
         self.held[fact[0]] = fact[1]
 
-    def remove(self, key: str) -> None:
+    def remove(self, key: str, _last: Any, _seen_until: int) -> None:
         self.held.pop(key, None)
 
     def listed(self) -> None:
@@ -321,11 +321,13 @@ class Gate:
         self._check()
         return await self.inner.request(method, path, **more)
 
-    async def stream(self, path: str, *, query: Mapping[str, str], idle: float) -> AsyncIterator[bytes]:
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], idle: float, opened: Callable[[], None] | None = None
+    ) -> AsyncIterator[bytes]:
         self._check()
         if not self.streams_lists and "sendInitialEvents" in query:
             query = {**query, "resourceVersionMatch": "Exact"}  # which the server refuses
-        async for line in self.inner.stream(path, query=query, idle=idle):
+        async for line in self.inner.stream(path, query=query, idle=idle, opened=opened):
             yield line
 
     def _check(self) -> None:

@@ -17,7 +17,7 @@ from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.http import HttpTransport
 from headroom.adapters.kube.store import KubePort
 from headroom.api.crd import crd
-from headroom.api.kinds import KINDS
+from headroom.api.kinds import DEFINITIONS, KINDS
 from headroom.cli.preflight import needs
 from headroom.model.world import Changes
 from headroom.runtime.clock import RealClock
@@ -85,7 +85,7 @@ def test_a_graceful_stop_hands_the_lease_over_and_ends_well(replicas: Replicas) 
 async def test_an_unchanged_world_is_not_written_to_in_a_thousand_ticks(bare_control_plane: MakePlane) -> None:
     """Counted by the API server itself."""
     plane = bare_control_plane()
-    plane.apply(*(crd(kind) for kind in KINDS.values()))
+    plane.apply(*(crd(kind) for kind in DEFINITIONS.values()))
     for namespace in ("team-a", "headroom-system"):
         plane.kubectl("create", "namespace", namespace)
     wait_until(lambda: "leftovernodepools" in plane.kubectl("api-resources"), "the kinds are served")
@@ -164,7 +164,7 @@ def test_the_rights_in_deploy_are_all_it_uses_and_enough(bare_control_plane: Mak
     try:
         replicas.prepare(0)
         identity = replicas.start(user="headroom")
-        ready = ("get", "gwb", "-A", "-o", "jsonpath={.items[*].status.conditions[*].status}")
+        ready = ("get", "gwb", "-A", "-o", "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}")
         wait_until(lambda: plane.kubectl(*ready) == "True", "the budget is Ready")
         log = replicas.log(identity)
     finally:

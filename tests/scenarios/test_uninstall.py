@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from headroom.adapters.kube.leases import KubeLeases
+from headroom.api.kinds import DEFINITIONS
 from headroom.cli.uninstall import leftovers, refuse_while_led
 from headroom.model.errors import Refused
 from headroom.runtime.settings import Settings
@@ -68,4 +69,5 @@ async def test_the_kill_switch_goes_last() -> None:
     found = [each.what async for each in leftovers(cluster.kube, SETTINGS, crds=True)]
     assert found[0] == "Lease headroom-system/headroom"
     assert found[-1] == "ConfigMap headroom-system/headroom"
-    assert len(found) == 7
+    assert sum(each.startswith("kind ") for each in found) == len(DEFINITIONS)
+    assert len(found) == 2 + len(DEFINITIONS)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -57,7 +57,7 @@ class Server:
             }
         return Reply(201, b"no json" if self.noise else json.dumps({"status": status}).encode())
 
-    def stream(self, path: str, *, query: Mapping[str, str], idle: float) -> AsyncIterator[bytes]:
+    def stream(self, *_: Any, **__: Any) -> AsyncIterator[bytes]:
         raise AssertionError("nothing is watched here")
 
     async def close(self) -> None:

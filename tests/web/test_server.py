@@ -173,7 +173,9 @@ async def test_the_page_shows_the_fleet_and_every_resource(view: View, serve: Se
     assert "GPUs held 2 of 8" in plain
     assert "Nodes ready 0 of 1" in plain
     assert "Pods running 1 and 1 starting or finished" in plain
-    assert "GPUWorkloadBudget lab/team-a True Reconciled The budget is valid" in plain
+    assert "lab/team-a 0.000 of 10 GPU-hours in 24 h" in plain
+    assert "no budget 0.000 GPU-hours in 24 h" in plain
+    assert "GPUWorkloadBudget lab/team-a True WithinBudget 0.000 of 10 GPU-hours" in plain
     assert "GPUWorkloadBudget lab/team-b False InvalidSpec spec.colour" in plain
     assert plain.index("Last decisions") < plain.rindex("GPUWorkloadBudget/lab/team-b")
 

@@ -48,7 +48,7 @@ def explain(
         async def work(kube: Kube) -> Told:
             async with live.observed(kube, settings) as port:
                 # The view is only good until the next await.
-                return _explained(port.world(kube.clock.now()), (kind, place, name))
+                return _explained(await live.world(port, kube, settings), (kind, place, name))
 
         told = live.with_cluster(settings, work)
     if form is Form.json:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
     from headroom.adapters.kube.config import ClientConfig
     from headroom.adapters.kube.store import KubePort
+    from headroom.model.usage import Row
+    from headroom.model.world import World
     from headroom.runtime.settings import Settings
 
 SYNC_SECONDS: Final = 120.0
@@ -92,6 +94,31 @@ async def observed(kube: Kube, settings: Settings) -> AsyncIterator[KubePort]:
         yield port
     finally:
         await port.stop()
+
+
+async def world(port: KubePort, kube: Kube, settings: Settings) -> World:
+    """The view with its usage: with a ledger URL that of the ledger too, else of the pods that are still there."""
+    from msgspec import structs
+
+    from headroom.core.usage import table_of
+    from headroom.model.world import LedgerState
+
+    rows = await _rows(settings, kube.clock.now()) if settings.ledger_url else []
+    problem = "" if settings.ledger_url else "Only pods that are still there are counted; --ledger-url adds the others."
+    seen = port.world(kube.clock.now())
+    return structs.replace(seen, usage=table_of(seen, rows), ledger=LedgerState(problem=problem))
+
+
+async def _rows(settings: Settings, now: int) -> list[Row]:
+    from headroom.adapters.ledger import open_ledger
+    from headroom.api.budgets import LONGEST_WINDOW_HOURS
+    from headroom.model.times import HOUR
+
+    ledger = open_ledger(settings.ledger_url, read_only=True)
+    try:
+        return [row async for rows in ledger.read(now - LONGEST_WINDOW_HOURS * HOUR) for row in rows]
+    finally:
+        await ledger.close()
 
 
 async def _complete(port: KubePort) -> None:

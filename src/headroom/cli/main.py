@@ -9,13 +9,16 @@ from typing import Annotated
 import typer
 
 from headroom.cli import (
+    bench,
     check,
     convert,
     crds,
     demo,
     explain,
+    ledger,
     output,
     plan,
+    policies,
     replay,
     resume,
     run,
@@ -57,10 +60,13 @@ COMMANDS = (
     replay.replay,
     uninstall.uninstall,
     crds.crds,
+    policies.policies,
     version.version,
 )
 for command in COMMANDS:
     app.command()(command)
+app.add_typer(ledger.app)
+app.add_typer(bench.app, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

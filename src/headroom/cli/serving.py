@@ -17,9 +17,10 @@ from headroom.adapters.kube.http import HttpTransport
 from headroom.adapters.kube.leases import KubeLeases
 from headroom.adapters.kube.reviews import Reviews
 from headroom.adapters.kube.store import KubePort
-from headroom.cli import live, output, planning, preflight
+from headroom.cli import ledgers, live, output, planning, preflight
 from headroom.cli.options import Form
 from headroom.core import PLANS
+from headroom.core.budgets import index_of
 from headroom.model.plans import Plan
 from headroom.model.ports import Leases
 from headroom.runtime import logs
@@ -27,6 +28,7 @@ from headroom.runtime.clock import RealClock
 from headroom.runtime.leader import Always
 from headroom.runtime.leader_thread import LeaderThread
 from headroom.runtime.operator import Operator
+from headroom.runtime.recording import Recorder
 from headroom.runtime.settings import Settings
 from headroom.runtime.surroundings import Surroundings
 from headroom.web import certificate
@@ -45,11 +47,11 @@ async def dry_run(settings: Settings, form: Form, *, watch: bool) -> int:
     async with live.connection(settings) as (kube, config):
         await preflight.check(kube, config, settings)
         async with live.observed(kube, settings) as port:
-            result = planning.planned(port.world(kube.clock.now()))
+            result = planning.planned(await live.world(port, kube, settings))
             planning.show(result, form)
             ends = _told_to_end() if watch else None
             while ends is not None and not await _set_within(ends, WATCH_SECONDS):
-                before, result = result, planning.planned(port.world(kube.clock.now()))
+                before, result = result, planning.planned(await live.world(port, kube, settings))
                 if before | {"now": ""} != result | {"now": ""}:
                     planning.show(result, form)
     return planning.exit_code(result)
@@ -91,6 +93,9 @@ class Process:
         self._failure: BaseException | None = None
         self._servers = Servers()
         self._aside: list[asyncio.Task[None]] = []
+        self._leader = self._candidate() if settings.elect_leader else None
+        self._ledger = ledgers.of(settings)
+        self._recorder = Recorder(self._ledger, around, may_lead=(self._leader or Always()).may_act)
         self._port = KubePort(
             kube,
             Events(kube, around.clock),
@@ -98,10 +103,12 @@ class Process:
             rng=around.rng,
             namespace=settings.namespace,
             cluster=settings.cluster_id,
+            recording=self._recorder,
+            index_of=index_of,
             # Blind for ever, we must not keep the lease: another replica sees.
             on_failure=self._fail,
         )
-        self._leader = self._candidate() if settings.elect_leader else None
+        self._recorder.connect(self._port)
         self._operator = Operator(self._port, self._leader or Always(), settings, around, plans)
 
     async def run(self) -> int:
@@ -110,9 +117,10 @@ class Process:
         if self._leader:
             self._leader.start()
         await self._port.start()
-        operating = asyncio.create_task(self._operator.run())
-        operating.add_done_callback(self._ended)
-        tasks = [operating, *map(asyncio.create_task, (self._settle(), self._follow_leader())), *self._aside]
+        running = [asyncio.create_task(each.run()) for each in (self._operator, self._recorder)]
+        for task in running:
+            task.add_done_callback(self._ended)
+        tasks = [*running, *map(asyncio.create_task, (self._settle(), self._follow_leader())), *self._aside]
         await self._ends.wait()
         self._around.log.info("stopping")
         try:
@@ -129,6 +137,7 @@ class Process:
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
         # The writer first: an effect that has begun ends under our lease, and only then is it given back.
         await self._operator.stop()
+        await self._recorder.stop()
         if self._leader:
             await self._leader.stop()
         for task in tasks:
@@ -136,6 +145,7 @@ class Process:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._servers.close()
         await self._port.stop()
+        await self._ledger.close()
 
     async def _settle(self) -> None:
         """Once the first view is complete, keep what will live for long out of the cyclic collector's way."""

@@ -35,7 +35,7 @@ def snapshot(
 
     async def work(kube: Kube) -> bytes:
         async with live.observed(kube, settings) as port:
-            return save(port.world(kube.clock.now()))
+            return save(await live.world(port, kube, settings))
 
     saved = live.with_cluster(settings, work) + b"\n"
     if file is None:

@@ -15,6 +15,7 @@ from typing import Final
 from msgspec import Struct, field, structs
 
 from headroom.api.kinds import AnyResource
+from headroom.api.resources import Status
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan, judgement
 from headroom.model.ports import Port
@@ -26,6 +27,7 @@ GATHER_SECONDS: Final = 0.05
 """A burst of events is one reason to tick, not many."""
 FULL_PASS_SECONDS: Final = 60.0
 RETRY_AFTER_BUG_MS: Final = 60_000
+BLIND_SECONDS: Final = 60.0
 
 
 class PlanState(Struct):
@@ -61,6 +63,7 @@ class Loop:
         self._bugs: dict[str, str] = {}
         self._stopping = False
         self._was_acting = False
+        self._saw_at = around.clock.monotonic()
 
     async def run(self) -> None:
         """Tick whenever there is something to decide, until stopped."""
@@ -88,6 +91,8 @@ class Loop:
         world = self._port.world(self._clock.now())
         self._writer.halted = world.stopped or not world.complete
         acting = self._gate.may_act() and world.complete
+        if world.complete:
+            self._saw_at = self._clock.monotonic()
         retries = self._writer.take_retries()
         for state in self._states:
             state.pending.add(self._port.take_changes(state.plan.name))
@@ -99,13 +104,15 @@ class Loop:
                 self._ask(state, world)
         self._was_acting = acting
         self._measure(world)
-        return min((state.due_at() for state in self._states), default=float("inf"))
+        soonest = min((state.due_at() for state in self._states), default=float("inf"))
+        return min(soonest, self._writer.next_retry())
 
     def _ask(self, state: PlanState, world: World) -> None:
         now = self._clock.monotonic()
         changes, state.pending, state.asked_at = state.pending, Changes(), now
         changes.resources |= {ref for ref, at in state.look_at.items() if at <= now}
         self._take_in(state, world, self._pass(state.plan, world, changes))
+        self._do_chores(state.plan, world)
         if changes.everything:
             state.full_at = now
         elif now - state.full_at >= FULL_PASS_SECONDS:
@@ -163,8 +170,26 @@ class Loop:
     def _hand_over(self, decision: Decision, resource: AnyResource, world: World) -> None:
         self._note(decision, world.now)
         paused = resource.spec is not None and resource.spec.paused
-        if world.complete:
-            self._writer.submit(decision, resource, effects=not world.stopped and not paused)
+        if world.complete or self._is_long_blind():
+            effects = world.complete and not world.stopped and not paused
+            self._writer.submit(decision, resource, effects=effects)
+
+    def _is_long_blind(self) -> bool:
+        """Whether the view has been incomplete for so long that the statuses should say so; a moment is no news."""
+        return self._clock.monotonic() - self._saw_at > BLIND_SECONDS
+
+    def _do_chores(self, plan: Plan, world: World) -> None:
+        """What is due although no resource asks for it, as if one did that has no status."""
+        if not world.complete:
+            return
+        ref = Ref("Chores", "", plan.name)
+        nobody = AnyResource(kind=ref.kind, namespace="", name=ref.name, spec=None, status=Status())
+        try:
+            due = Decision(resource=ref, status=Status(), reason="", message="", actions=tuple(plan.chores(world)))
+        except Exception as error:  # noqa: BLE001 - a bug in one plan must not stop the others
+            self._bug(plan, error)
+            return
+        self._writer.submit(due, nobody, effects=not world.stopped)
 
     def _note(self, decision: Decision, now: int) -> None:
         """Keep the decision, and log it if it is a new one."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from headroom.runtime.budget_metrics import BudgetMetrics
+
 _TICK_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0)
 
 
@@ -38,6 +40,7 @@ class Metrics:
         self.pods = Gauge("headroom_pods", "Pods in view.", registry=registry)
         self.nodes = Gauge("headroom_nodes", "Nodes in view.", registry=registry)
         self.resources = Gauge("headroom_resources", "Resources in view.", ["kind", "ready"], registry=registry)
+        self.budgets = BudgetMetrics(registry)
 
     def render(self) -> bytes:
         """The text that Prometheus reads."""

@@ -47,9 +47,18 @@ class Settings(Struct, frozen=True, kw_only=True):
     health_address: Annotated[str, Meta(description="host:port of /healthz and /readyz; empty: none.")] = "0.0.0.0:8081"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="What is logged.")] = "info"
     log_format: Annotated[Literal["", "json", "text"], Meta(description="Empty: text on a terminal, else json.")] = ""
+    state_dir: Annotated[
+        str, Meta(description="Folder for what must outlive the process: the ledger's file, or the queue before it.")
+    ] = "~/.local/state/headroom"
     ledger_url: Annotated[
         str,
-        Meta(description="Where usage is kept; not used yet.", extra={HIDDEN: True}),
+        Meta(
+            description="Where usage is kept: a path, sqlite:///PATH or postgresql://...; empty: ledger.db in state_dir.",
+            extra={HIDDEN: True},
+        ),
+    ] = ""
+    price_book: Annotated[
+        str, Meta(description="File with prices of nodes, beside the ConfigMap headroom-prices; empty: none.")
     ] = ""
 
     def shown(self) -> dict[str, Any]:

@@ -23,7 +23,10 @@ from headroom.model.ports import Clock, Port
 from headroom.runtime.attempts import STATUS, Attempts, key_of
 from headroom.runtime.surroundings import Surroundings
 
-NUMBERS_EVERY_SECONDS: Final = 10.0
+NUMBERS_EVERY_SECONDS: Final = 25.0
+"""What moves with the clock alone is written at a pace that people can read."""
+FACTS_EVERY_SECONDS: Final = 0.4
+"""What something that happened has changed is written soon, but a burst of it once."""
 FIRST_BACKOFF_SECONDS: Final = 1.0
 REFUSED_BACKOFF_SECONDS: Final = 10.0
 EVENT_RETRIES_SECONDS: Final = (1.0, 4.0, 15.0)
@@ -45,7 +48,8 @@ class Urgency(IntEnum):
 
     ENFORCEMENT = 0
     JUDGEMENT = 1
-    NUMBERS = 2
+    FACTS = 2
+    NUMBERS = 3
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -81,11 +85,16 @@ def urgency_of(before: Status, after: Status, actions: tuple[Action, ...]) -> Ur
         return Urgency.ENFORCEMENT
     if actions or _judgements(before) != _judgements(after):
         return Urgency.JUDGEMENT
-    return Urgency.NUMBERS
+    return Urgency.FACTS if _facts(before) != _facts(after) else Urgency.NUMBERS
 
 
 def _judgements(status: Status) -> Any:
     return status.observed_generation, [(each.type, each.status, each.reason) for each in status.conditions]
+
+
+def _facts(status: Status) -> list[Any]:
+    left = {"conditions", *status.moving}
+    return [getattr(status, name) for name in status.__struct_fields__ if name not in left]
 
 
 class Writer:
@@ -101,7 +110,9 @@ class Writer:
         self._busy: dict[Ref, asyncio.Task[None]] = {}
         self._wanted: dict[Ref, frozenset[bytes]] = {}
         """What the newest decision on each resource asks for; whatever is not in it any more is not begun."""
-        self._numbers_at: dict[Ref, float] = {}
+        self._written_at: dict[Ref, float] = {}
+        self._later: dict[Ref, float] = {}
+        """When to ask again about a resource of which something could not be written yet."""
         self._news = asyncio.Event()
         self._stopping = False
 
@@ -120,8 +131,9 @@ class Writer:
         status = self._with_failures(ref, resource, decision.status)
         urgency = urgency_of(resource.status, status, actions)
         differs = status_wire(status) != status_wire(resource.status) and self._attempts.is_due(ref, STATUS)
-        if differs and not actions and urgency is Urgency.NUMBERS:
-            differs = self._may_write_numbers(ref)
+        self._later.pop(ref, None)
+        if differs and not actions and urgency >= Urgency.FACTS:
+            differs = self._is_time(ref, urgency)
         if not differs and not actions:
             self._waiting.pop(ref, None)
             return
@@ -132,13 +144,21 @@ class Writer:
 
     def forget(self, ref: Ref) -> None:
         """The resource is gone, and so is all we remember of it."""
-        for memory in (self._waiting, self._wanted, self._numbers_at):
+        for memory in (self._waiting, self._wanted, self._written_at, self._later):
             memory.pop(ref, None)
         self._attempts.forget(ref)
 
     def take_retries(self) -> set[Ref]:
         """The resources that should be decided anew because something about them failed and may be tried again."""
-        return self._attempts.take_due()
+        now = self._clock.monotonic()
+        due = {ref for ref, at in self._later.items() if at <= now}
+        for ref in due:
+            del self._later[ref]
+        return due | self._attempts.take_due()
+
+    def next_retry(self) -> float:
+        """When something that was put off for a moment is due."""
+        return min(self._later.values(), default=float("inf"))
 
     async def run(self) -> None:
         """Work until stopped."""
@@ -203,7 +223,7 @@ class Writer:
         outcome = await self._attempt(work.ref, None, self._port.write_status(work.resource, status))
         self._metrics.status_writes.labels(work.urgency.name.lower(), outcome).inc()
         if outcome == "done":
-            self._numbers_at[work.ref] = self._clock.monotonic()
+            self._written_at[work.ref] = self._clock.monotonic()
         return outcome == "done"
 
     async def _act(self, work: Work, action: Action) -> None:
@@ -239,9 +259,14 @@ class Writer:
         self._attempts.succeeded(ref, key)
         return "done"
 
-    def _may_write_numbers(self, ref: Ref) -> bool:
-        last = self._numbers_at.get(ref)
-        return last is None or self._clock.monotonic() - last >= NUMBERS_EVERY_SECONDS
+    def _is_time(self, ref: Ref, urgency: Urgency) -> bool:
+        last, now = self._written_at.get(ref), self._clock.monotonic()
+        if urgency is Urgency.NUMBERS:
+            return last is None or now - last >= NUMBERS_EVERY_SECONDS
+        if last is None or now - last >= FACTS_EVERY_SECONDS:
+            return True
+        self._later[ref] = last + FACTS_EVERY_SECONDS
+        return False
 
     def _with_failures(self, ref: Ref, resource: AnyResource, status: Status) -> Status:
         """The status with a condition for what could not be done, so that the owner sees it where they look."""

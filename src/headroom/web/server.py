@@ -97,6 +97,7 @@ async def _readyz(request: web.Request) -> web.Response:
 async def _metrics(request: web.Request) -> web.Response:
     metrics, view = request.app[SHOWING].metrics, request.app[SHOWING].view
     metrics.view_age.set(view.port.age_seconds())
+    metrics.budgets.measure(view.port.world(view.clock.now()))
     metrics.resources.clear()
     for (kind, ready), count in view.ready().items():
         metrics.resources.labels(kind, ready).set(count)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Final, Protocol
 
 import numpy as np
 from msgspec import Struct
 
 from headroom.api.kinds import KINDS
+from headroom.core import usage
 from headroom.model import conditions, times
 from headroom.model.decisions import Decision, Ref, status_wire
 from headroom.model.tables import PHASES, PodTable
@@ -84,6 +86,8 @@ class View(Struct, frozen=True, kw_only=True):
             "complete": world.complete,
             "problems": [str(each) for each in self.port.problems()],
             "fleet": fleet(world),
+            "budgets": budgets(world),
+            "uncovered": uncovered(world),
             "resources": [self._resource(world, ref, decisions.get(ref)) for ref in sorted(world.resources)],
             "recent": self._recent(),
         }
@@ -153,6 +157,43 @@ def fleet(world: World) -> dict[str, Any]:
         "gpusHeld": _decimal(_held(world.pods)),
         "resources": {kind: sum(ref.kind == kind for ref in world.resources) for kind in KINDS},
     }
+
+
+def budgets(world: World) -> list[dict[str, Any]]:
+    """Every budget with its numbers of this moment."""
+    found = []
+    for budget, sums in usage.reckonings(world):
+        quota = usage.quota_of(budget.spec)
+        parts = [(sums.gpu_ms, quota.gpu_ms), (sums.usd_ms, quota.usd_ms)]
+        used = max((Fraction(part, whole) for part, whole in parts if whole), default=Fraction(0))
+        found.append(
+            {
+                "namespace": budget.namespace,
+                "name": budget.name,
+                "windowHours": budget.spec.quota.window_hours,
+                "consumedGpuHours": _rounded(sums.gpu_ms, usage.GPU_HOUR),
+                "quotaGpuHours": str(budget.spec.quota.gpu_hours or ""),
+                "consumedUsd": _rounded(sums.usd_ms, usage.DOLLAR) if quota.usd_ms or sums.usd_ms else "",
+                "quotaUsd": str(budget.spec.quota.usd or ""),
+                "percent": f"{float(used * 100):.1f}",
+                "burnRateGpus": _decimal(sums.burn),
+                "trackedPods": sums.tracked,
+                "exceeded": bool(sums.exceeded),
+                "exhaustedAt": "" if sums.exhausted_at is None else times.text(sums.exhausted_at),
+                "recoversAt": "" if sums.recovers_at is None else times.text(sums.recovers_at),
+            }
+        )
+    return found
+
+
+def uncovered(world: World) -> dict[str, str]:
+    """What no budget covers, in the last 24 hours and now."""
+    sums = usage.uncovered(world)
+    return {"gpuHours": _rounded(sums.gpu_ms, usage.GPU_HOUR), "burnRateGpus": _decimal(sums.burn)}
+
+
+def _rounded(amount: int, whole: int) -> str:
+    return f"{amount / whole:.3f}"
 
 
 def _held(pods: PodTable) -> int:

@@ -1,0 +1,88 @@
+"""Metrics of budgets and of the ledger, worked out at the moment they are asked for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from headroom.core.usage import DOLLAR, GPU_HOUR, MICRO, Reckoning, quota_of, reckonings, uncovered
+from headroom.model.times import SECOND
+from headroom.model.world import World
+
+_NAMES: Final = {
+    "quota_gpu_hours": "GPU-hours that may be used inside the window.",
+    "consumed_gpu_hours": "GPU-hours used inside the window, for certain.",
+    "upper_gpu_hours": "GPU-hours used inside the window at most.",
+    "remaining_gpu_hours": "GPU-hours left of the quota.",
+    "quota_usd": "Dollars that may be spent inside the window.",
+    "consumed_usd": "Dollars spent inside the window, for certain.",
+    "upper_usd": "Dollars spent inside the window at most.",
+    "remaining_usd": "Dollars left of the quota.",
+    "unpriced_gpu_hours": "GPU-hours inside the window whose price is not known.",
+    "burn_rate_gpus": "GPUs held now.",
+    "tracked_pods": "Pods in view that are counted.",
+    "exceeded": "1 while a quota is reached.",
+    "exhausted_timestamp_seconds": "When a quota will be reached if what runs goes on; absent if never.",
+    "recovers_timestamp_seconds": "When an exceeded quota will hold again; absent if never.",
+}
+
+
+class BudgetMetrics:
+    """Gauges that are set anew for every scrape, so a budget that is gone leaves none behind."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._gauges = {
+            name: Gauge(f"headroom_budget_{name}", help_, ["namespace", "name"], registry=registry)
+            for name, help_ in _NAMES.items()
+        }
+        self._uncovered = Gauge(
+            "headroom_uncovered_gpu_hours", "GPU-hours of the last 24 h that no budget covers.", registry=registry
+        )
+        self._uncovered_burn = Gauge(
+            "headroom_uncovered_burn_rate_gpus", "GPUs held now that no budget covers.", registry=registry
+        )
+        self._rows = Gauge("headroom_usage_rows", "Rows of usage in memory.", registry=registry)
+        self._waiting = Gauge("headroom_ledger_waiting_rows", "Pods with rows not durable yet.", registry=registry)
+        self._lag = Gauge(
+            "headroom_ledger_lag_seconds", "How long the oldest row has waited to be durable.", registry=registry
+        )
+        self._up = Gauge("headroom_ledger_up", "1 while the ledger was read and takes writes.", registry=registry)
+
+    def measure(self, world: World) -> None:
+        """Set everything to what is true of this world."""
+        for gauge in self._gauges.values():
+            gauge.clear()
+        for budget, found in reckonings(world):
+            quota = quota_of(budget.spec)
+            for name, value in _values(found, quota.gpu_ms, quota.usd_ms).items():
+                if value is not None:
+                    self._gauges[name].labels(budget.namespace, budget.name).set(value)
+        rest = uncovered(world)
+        self._uncovered.set(rest.gpu_ms / GPU_HOUR)
+        self._uncovered_burn.set(rest.burn / MICRO)
+        self._rows.set(len(world.usage))
+        self._waiting.set(world.ledger.waiting)
+        self._lag.set(world.ledger.lag_ms / SECOND)
+        self._up.set(world.ledger.loaded and not world.ledger.problem)
+
+
+def _values(found: Reckoning, gpu_quota: int | None, usd_quota: int | None) -> dict[str, float | None]:
+    """The numbers of one budget; None for what it does not have."""
+    has_money = usd_quota is not None or found.usd_ms > 0
+    return {
+        "quota_gpu_hours": None if gpu_quota is None else gpu_quota / GPU_HOUR,
+        "consumed_gpu_hours": found.gpu_ms / GPU_HOUR,
+        "upper_gpu_hours": found.upper_gpu_ms / GPU_HOUR,
+        "remaining_gpu_hours": None if gpu_quota is None else max(gpu_quota - found.gpu_ms, 0) / GPU_HOUR,
+        "quota_usd": None if usd_quota is None else usd_quota / DOLLAR,
+        "consumed_usd": found.usd_ms / DOLLAR if has_money else None,
+        "upper_usd": found.upper_usd_ms / DOLLAR if has_money else None,
+        "remaining_usd": None if usd_quota is None else max(usd_quota - found.usd_ms, 0) / DOLLAR,
+        "unpriced_gpu_hours": found.unpriced_gpu_ms / GPU_HOUR if has_money else None,
+        "burn_rate_gpus": found.burn / MICRO,
+        "tracked_pods": found.tracked,
+        "exceeded": bool(found.exceeded),
+        "exhausted_timestamp_seconds": None if found.exhausted_at is None else found.exhausted_at / SECOND,
+        "recovers_timestamp_seconds": None if found.recovers_at is None else found.recovers_at / SECOND,
+    }

@@ -1,0 +1,327 @@
+"""The recorder: turns what happens to pods into rows of usage, at once, and has them in the ledger within a second.
+
+It begins by reading the ledger, waits for a complete view, and unites the two: what went while nobody looked stands as bounds. From
+then on every event is a row as it arrives. Rows wait in memory only until the next write; a write that fails is tried again for ever,
+and whatever is not durable yet is known by pod, so that nobody lets go of one too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from headroom.core import usage
+from headroom.core.usage import KIND, Around, Keeper, Look
+from headroom.model.errors import HeadroomError
+from headroom.model.facts import Pod
+from headroom.model.ports import SETTLE_MS, Ledger
+from headroom.model.times import HOUR, SECOND
+from headroom.model.usage import DAY, Heartbeat, Row
+from headroom.model.usage_table import UsageTable
+from headroom.model.world import Changes, LedgerState, World
+from headroom.runtime.surroundings import Surroundings
+
+NAME: Final = "usage"
+"""Under which the recorder hears of changes."""
+PARTS: Final = frozenset({"nodes", "outside", KIND})
+WRITE_SECONDS: Final = 1.0
+HEARTBEAT_SECONDS: Final = 5.0
+REFRESH_SECONDS: Final = 2.0
+PRUNE_SECONDS: Final = 3600.0
+RETRY_SECONDS: Final = (1.0, 15.0)
+SHORTEST_KEPT: Final = 35 * DAY
+GAP_MS: Final = 1000
+"""A view that is behind by more than it usually is has a gap."""
+
+
+class Observed(Protocol):
+    """The port, as far as the recorder needs it."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is in view."""
+        ...
+
+    def world(self, now: int) -> World:
+        """The view at this instant."""
+        ...
+
+    def settled(self, now: int) -> int:
+        """The moment up to which what happened to pods is surely known."""
+        ...
+
+    def subscribe(self, plan: str, parts: frozenset[str], *, quiet: bool = False) -> None:
+        """Keep note of changes; a quiet subscriber asks by itself and wakes nobody."""
+        ...
+
+    def take_changes(self, plan: str) -> Changes:
+        """What is new."""
+        ...
+
+    def outside_changed(self, what: str) -> None:
+        """Tell the plans."""
+        ...
+
+
+class Recorder:
+    """Keeps the table of usage and the ledger."""
+
+    def __init__(self, ledger: Ledger, around: Surroundings, *, may_lead: Callable[[], bool] = lambda: True) -> None:
+        self._ledger, self._around, self._clock = ledger, around, around.clock
+        self._may_lead = may_lead
+        self._keeper = Keeper(UsageTable())
+        self._port: Observed | None = None
+        self._is_ready = False
+        self._early: list[tuple[Pod, int]] = []
+        self._dirty: dict[tuple[str, int, str, int], Row] = {}
+        self._unwritten: dict[str, int] = {}
+        self._problem = "The ledger has not been read yet."
+        self._complete_until: dict[str, int] = {}
+        self._beside: Around | None = None
+        self._cursor: int | None = None
+        self._done_at: dict[str, float] = {}
+        self._waits_since = 0
+        self._loaded_since = 0
+        self._failures = 0
+        self._stopping = False
+
+    # What the port and the plans look at
+
+    @property
+    def table(self) -> UsageTable:
+        """All rows that matter."""
+        return self._keeper.table
+
+    def state(self) -> LedgerState:
+        """How well the ledger serves."""
+        return LedgerState(
+            loaded=self._is_ready,
+            problem=self._problem,
+            unwritten=self._unwritten.keys(),
+            waiting=len(self._unwritten),
+            lag_ms=max(0, self._clock.now() - self._waits_since) if self._unwritten else 0,
+            complete_until=self._complete_until,
+        )
+
+    def connect(self, port: Observed) -> None:
+        """Look at this port from now on."""
+        self._port = port
+        port.subscribe(NAME, PARTS, quiet=True)
+
+    # What happens to pods
+
+    def pod(self, pod: Pod) -> None:
+        """A pod came or changed."""
+        if self._is_ready:
+            self._keep(self._keeper.see(pod, self._surroundings(), self._look()))
+
+    def gone(self, pod: Pod, seen_until: int) -> None:
+        """A pod was deleted."""
+        if not self._is_ready:
+            self._early.append((pod, seen_until))
+            return
+        now = self._clock.now()
+        look = Look(self.table.cluster, now, min(seen_until, now))
+        self._keep(self._keeper.lose(pod, self._surroundings(), look))
+
+    def _look(self) -> Look:
+        """A look now; if the view was behind, what is new may be older than now."""
+        assert self._port is not None
+        now = self._clock.now()
+        settled = self._port.settled(now)
+        return Look(self.table.cluster, now, now if settled >= now - SETTLE_MS - GAP_MS else settled)
+
+    def _surroundings(self) -> Around:
+        if self._beside is None:
+            assert self._port is not None
+            self._beside = usage.around(self._port.world(self._clock.now()))
+        return self._beside
+
+    def _keep(self, rows: Iterable[Row]) -> None:
+        """New rows wait to be written, and the plans hear that there are some."""
+        any_new = False
+        for row in rows:
+            any_new = True
+            if row.key not in self._dirty:
+                self._unwritten[row.uid] = self._unwritten.get(row.uid, 0) + 1
+            if not self._dirty:
+                self._waits_since = self._clock.now()
+            self._dirty[row.key] = row
+        if any_new:
+            self._tell(NAME)
+
+    # Living
+
+    async def run(self) -> None:
+        """Read the ledger, catch up, and go on writing, until `stop`."""
+        while not self._is_ready and not self._stopping:
+            if self._port is not None and self._port.complete and await self._tried(self._begin):
+                break
+            await self._clock.sleep(0.05 if not self._failures else self._pause())
+        while not self._stopping:
+            await self._clock.sleep(WRITE_SECONDS if not self._failures else self._pause())
+            await self._tried(self.step)
+
+    async def stop(self) -> None:
+        """Write what waits, and say up to when nothing is missing."""
+        self._stopping = True
+        if self._is_ready:
+            self._done_at.pop("heartbeat", None)
+            await self._tried(self._write)
+
+    def _pause(self) -> float:
+        return min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2.0 ** min(self._failures - 1, 8))
+
+    async def _tried(self, work: Callable[[], object]) -> bool:
+        """Do something with the ledger; a failure is said where people look, and tried again."""
+        try:
+            await work()  # type: ignore[misc]  # all that is given here is a coroutine function
+        except HeadroomError as error:
+            self._failures += 1
+            self._say(f"{error}.".replace("..", "."))
+            return False
+        self._failures = 0
+        self._say(getattr(self._ledger, "problem", ""))
+        return True
+
+    def _say(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            log = self._around.log.warning if problem else self._around.log.info
+            log("the ledger cannot be used" if problem else "the ledger is in use", why=problem)
+            self._tell("ledger")
+
+    async def _begin(self) -> None:
+        """Unite what the ledger has with what is in view."""
+        assert self._port is not None
+        cluster = self._port.world(self._clock.now()).cluster
+        table = UsageTable(cluster)
+        self._cursor = await self._ledger.cursor()
+        self._loaded_since = await self._load(table)
+        beats = await self._ledger.heartbeats()
+        # From here on nothing waits, so no event can slip in between.
+        now = self._clock.now()
+        self._keeper, self._beside = Keeper(table), None
+        self._complete_until = {name: until for name, until in beats.items() if name != cluster}
+        since = min(beats.get(cluster, 0), now)
+        beside, look, found = self._surroundings(), Look(cluster, now, since), []
+        for pod in self._port.world(now).pods:
+            found += self._keeper.see(pod, beside, look)
+        for pod, seen_until in self._early:
+            found += self._keeper.lose(pod, beside, Look(cluster, now, min(seen_until, now)))
+        found += self._keeper.miss(since, now)
+        self._early.clear()
+        self._is_ready = True
+        self._keep(found)
+        self._tell("ledger")
+        if since and now - since > 2 * HEARTBEAT_SECONDS * SECOND:
+            self._around.log.warning("usage was not watched for a while", since=since, seconds=(now - since) // SECOND)
+        await self._write()
+
+    async def _load(self, table: UsageTable) -> int:
+        """Read what the largest window needs; the moment from which on all is known."""
+        since = self._clock.now() - self._window_ms()
+        async for rows in self._ledger.read(since):
+            table.extend(rows)
+        return since
+
+    async def step(self) -> None:
+        """One turn: look again at what prices, claims and budgets change, write, read what others wrote, forget the old."""
+        self._look_again()
+        await self._write()
+        if self._is_time("refresh", REFRESH_SECONDS):
+            await self._refresh()
+        now, window = self._clock.now(), self._window_ms()
+        if now - window < self._loaded_since:
+            # A budget with a longer window has come.
+            self._loaded_since = await self._load(self.table)
+            self._tell(NAME)
+        if self._is_time("prune", PRUNE_SECONDS):
+            self.table.prune(now - window)
+            self._loaded_since = max(self._loaded_since, now - window)
+            if self._may_lead():
+                await self._ledger.prune(now - max(SHORTEST_KEPT, 2 * window))
+
+    def _tell(self, what: str) -> None:
+        if self._port is not None:
+            self._port.outside_changed(what)
+
+    def _look_again(self) -> None:
+        """Pods whose price, share or counted resources may be others now."""
+        assert self._port is not None
+        changes = self._port.take_changes(NAME)
+        if not changes or not self._port.complete:
+            return
+        before, self._beside = self._beside, None
+        world, beside = self._port.world(self._clock.now()), self._surroundings()
+        if changes.everything or changes.resources or {"prices", "offers", "claims"} & changes.outside:
+            if before is None or changes.everything or not _same(before, beside) or "claims" in changes.outside:
+                self._see(world, world.pods)
+        elif beside.prices or beside.offers:
+            uids = {uid for node in changes.nodes for uid in world.pods.by_node[node]}
+            self._see(world, (pod for uid in sorted(uids) if (pod := world.pods.get(uid)) is not None))
+
+    def _see(self, world: World, pods: Iterable[Pod]) -> None:
+        look = Look(world.cluster, world.now, world.now)
+        for pod in list(pods):
+            self._keep(self._keeper.see(pod, self._surroundings(), look))
+
+    async def _write(self) -> None:
+        """Make durable what is not, together with the word up to when nothing is missing."""
+        assert self._port is not None
+        now = self._clock.now()
+        beat = None
+        if self._port.complete and self._may_lead() and self._is_time("heartbeat", HEARTBEAT_SECONDS):
+            beat = Heartbeat(cluster=self.table.cluster, complete_until=self._port.settled(now))
+        if not self._dirty and beat is None:
+            return
+        batch, self._dirty = self._dirty, {}
+        try:
+            await self._ledger.write(list(batch.values()), beat)
+        except HeadroomError:
+            for key, row in batch.items():
+                if key in self._dirty:
+                    self._written(row.uid)
+                self._dirty.setdefault(key, row)
+            self._done_at.pop("heartbeat", None)
+            raise
+        for row in batch.values():
+            self._written(row.uid)
+        if any(uid in self.table.kept for uid in {row.uid for row in batch.values()}):
+            self._tell("ledger")
+
+    def _written(self, uid: str) -> None:
+        left = self._unwritten[uid] - 1
+        if left:
+            self._unwritten[uid] = left
+        else:
+            del self._unwritten[uid]
+
+    async def _refresh(self) -> None:
+        """What other replicas and other clusters wrote."""
+        assert self._cursor is not None
+        rows, self._cursor = await self._ledger.changes(self._cursor)
+        new = [row for row in rows if self.table.put(row) is not None]
+        beats = await self._ledger.heartbeats()
+        others = {name: until for name, until in beats.items() if name != self.table.cluster}
+        if new or others != self._complete_until:
+            self._complete_until = others
+            self._tell(NAME)
+
+    def _is_time(self, what: str, every: float) -> bool:
+        now = self._clock.monotonic()
+        if now - self._done_at.get(what, -1e9) < every:
+            return False
+        self._done_at[what] = now
+        return True
+
+    def _window_ms(self) -> int:
+        """The largest window of any budget, at least a day."""
+        assert self._port is not None
+        resources = self._port.world(self._clock.now()).resources.values()
+        windows = [each.spec.quota.window_hours for each in resources if each.kind == KIND and each.spec]
+        return max(DAY, max(windows, default=0) * HOUR)
+
+
+def _same(before: Around, after: Around) -> bool:
+    return (before.prices, before.offers, before.counted) == (after.prices, after.offers, after.counted)
