@@ -17,7 +17,7 @@ from headroom.adapters.kube.http import HttpTransport
 from headroom.adapters.kube.leases import KubeLeases
 from headroom.adapters.kube.reviews import Reviews
 from headroom.adapters.kube.store import KubePort
-from headroom.cli import ledgers, live, output, planning, preflight
+from headroom.cli import ledgers, live, output, planning, preflight, price_book
 from headroom.cli.options import Form
 from headroom.core import PLANS
 from headroom.core.budgets import index_of
@@ -93,6 +93,8 @@ class Process:
         self._failure: BaseException | None = None
         self._servers = Servers()
         self._aside: list[asyncio.Task[None]] = []
+        if settings.price_book:
+            price_book.read(settings.price_book)  # one that is not there at all is a mistake of today
         self._leader = self._candidate() if settings.elect_leader else None
         self._ledger = ledgers.of(settings)
         self._recorder = Recorder(self._ledger, around, may_lead=(self._leader or Always()).may_act)
@@ -120,7 +122,9 @@ class Process:
         running = [asyncio.create_task(each.run()) for each in (self._operator, self._recorder)]
         for task in running:
             task.add_done_callback(self._ended)
-        tasks = [*running, *map(asyncio.create_task, (self._settle(), self._follow_leader())), *self._aside]
+        prices = price_book.follow(self._settings.price_book, self._port, self._around.clock, self._around.log)
+        beside = (self._settle(), self._follow_leader(), prices)
+        tasks = [*running, *map(asyncio.create_task, beside), *self._aside]
         await self._ends.wait()
         self._around.log.info("stopping")
         try:

@@ -25,7 +25,7 @@ from headroom.api.resources import Status
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref, status_wire
 from headroom.model.errors import HeadroomError
-from headroom.model.facts import Pod
+from headroom.model.facts import Pod, Price
 from headroom.model.ports import SETTLE_MS, Clock, Recording
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage_table import UsageTable
@@ -62,6 +62,8 @@ class KubePort:
         self._namespace, self._on_failure, self._recording = namespace, on_failure, recording
         self._no_usage = UsageTable()
         self._settled = 0
+        self._more_prices: tuple[Price, ...] = ()
+        self._known_prices: tuple[Any, tuple[Price, ...]] = ((), ())
         self._cluster_problem = ""
         self._changes = Subscriptions()
         self._pods, self._nodes = PodTable(), NodeTable()
@@ -172,6 +174,20 @@ class KubePort:
         self._settled = max(min(self._settled, latest), known)
         return self._settled
 
+    def add_prices(self, prices: tuple[Price, ...]) -> None:
+        """Prices from elsewhere, in place of those given before; where the ConfigMap says as much of a node, it counts."""
+        if prices != self._more_prices:
+            self._more_prices = prices
+            self.outside_changed("prices")
+
+    @property
+    def _book(self) -> tuple[Price, ...]:
+        """One object for as long as it says the same: whoever looks prices up remembers it."""
+        known = (self._prices.book, self._more_prices)
+        if known != self._known_prices[0]:
+            self._known_prices = known, known[0] + known[1]
+        return self._known_prices[1]
+
     @property
     def price_problems(self) -> list[str]:
         """Why entries of the price book are left out, one sentence for each."""
@@ -194,7 +210,7 @@ class KubePort:
             nodes=self._nodes,
             namespaces=self._namespaces.facts,
             claims=self._claims.facts,
-            prices=self._prices.book,
+            prices=self._book,
             usage=recording.table if recording else self._no_usage,
             ledger=recording.state() if recording else _NO_LEDGER,
             index=index.budgets if index else None,

@@ -1,0 +1,388 @@
+"""The recorder over a port that tests move by hand, and a ledger that can fail."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from headroom.api.kinds import AnyResource
+from headroom.model.errors import Unavailable
+from headroom.model.facts import Pod, Price
+from headroom.model.ports import SETTLE_MS
+from headroom.model.tables import NodeTable, PodTable
+from headroom.model.usage import Heartbeat, Row
+from headroom.model.world import Changes, World, ref_of
+from headroom.runtime.recording import Recorder
+from headroom.runtime.surroundings import Surroundings
+from headroom.sim.clock import SimClock, run_virtual
+from headroom.sim.ledger import MemoryLedger
+from tests.builders import NOON, a_node, a_pod, a_resource
+
+HOUR = 3_600_000
+TEAM = (("team", "a"),)
+
+
+class Port:
+    """What is in view, as a test says it."""
+
+    def __init__(self, clock: SimClock, cluster: str = "here") -> None:
+        self.clock, self.cluster = clock, cluster
+        self.pods, self.nodes = PodTable(), NodeTable()
+        self.resources: dict[Any, AnyResource] = {}
+        self.prices: tuple[Price, ...] = ()
+        self.complete = True
+        self.behind = 0
+        self.told: list[str] = []
+        self.changes = Changes(everything=True)
+
+    def world(self, now: int) -> World:
+        return World(
+            now=now,
+            cluster=self.cluster,
+            pods=self.pods,
+            nodes=self.nodes,
+            prices=self.prices,
+            resources=self.resources,
+        )
+
+    def settled(self, now: int) -> int:
+        return now - SETTLE_MS - self.behind
+
+    def subscribe(self, plan: str, parts: frozenset[str], *, quiet: bool = False) -> None:
+        assert quiet, plan
+        assert "nodes" in parts
+
+    def take_changes(self, plan: str) -> Changes:
+        assert plan == "usage"
+        taken, self.changes = self.changes, Changes()
+        return taken
+
+    def outside_changed(self, what: str) -> None:
+        self.told.append(what)
+
+
+class Stage:
+    """A recorder with its port, its ledger and its clock."""
+
+    def __init__(
+        self, ledger: MemoryLedger | None = None, cluster: str = "here", clock: SimClock | None = None
+    ) -> None:
+        self.clock = clock or SimClock(NOON)
+        self.port = Port(self.clock, cluster)
+        self.ledger = ledger or MemoryLedger()
+        self.leads = True
+        self.recorder = Recorder(self.ledger, Surroundings(clock=self.clock), may_lead=lambda: self.leads)
+        self.recorder.connect(self.port)
+        self.task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self.task = asyncio.create_task(self.recorder.run())
+        await self.clock.sleep(0.2)
+
+    async def kill(self) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    def see(self, pod: Pod) -> None:
+        self.port.pods.put(pod)
+        self.recorder.pod(pod)
+
+    def lose(self, pod: Pod, seen_until: int | None = None) -> None:
+        self.port.pods.remove(pod.uid)
+        self.recorder.gone(pod, self.clock.now() if seen_until is None else seen_until)
+
+    @property
+    def rows(self) -> list[Row]:
+        return sorted(self.ledger.rows.values(), key=lambda row: (row.uid, row.start))
+
+
+def running(name: str = "p", start: int = HOUR, **fields: Any) -> Pod:
+    base: dict[str, Any] = {"labels": TEAM, "started": NOON - start, "phase": "Running", "node": "n"}
+    return a_pod(name, **base | fields)
+
+
+def finished(name: str = "p", at: int = 0, **fields: Any) -> Pod:
+    return running(name, phase="Succeeded", ended=NOON + at, ended_by="ContainerFinish", **fields)
+
+
+def played(script: Callable[[], Any]) -> None:
+    run_virtual(script)
+
+
+def test_what_is_in_view_at_the_start_is_in_the_ledger_soon() -> None:
+    async def script() -> None:
+        stage = Stage()
+        stage.port.pods.put(running())
+        assert not stage.recorder.state().loaded
+        await stage.start()
+        assert stage.recorder.state().loaded
+        assert stage.recorder.state().problem == ""
+        assert [(row.pod, row.start, row.ended) for row in stage.rows] == [("p", NOON - HOUR, None)]
+        assert await stage.ledger.heartbeats() == {"here": stage.clock.now() - 200 - SETTLE_MS}
+
+    played(script)
+
+
+def test_every_event_is_a_row_within_a_second_however_short_the_pod_lives() -> None:
+    async def script() -> None:
+        stage = Stage()
+        await stage.start()
+        stage.see(running("short", start=0))
+        stage.see(finished("short", at=100, start=0))
+        stage.lose(finished("short", at=100, start=0))
+        assert stage.recorder.state().unwritten
+        assert "usage" in stage.port.told
+        await stage.clock.sleep(1.1)
+        assert not stage.recorder.state().unwritten
+        assert [(row.pod, row.ended) for row in stage.rows] == [("short", NOON + 100)]
+
+    played(script)
+
+
+def test_a_pod_that_went_while_nobody_ran_is_told_as_bounds() -> None:
+    async def script() -> None:
+        first = Stage()
+        first.port.pods.put(running())
+        await first.start()
+        await first.clock.sleep(30)
+        await first.kill()
+        beat = (await first.ledger.heartbeats())["here"]
+        await first.clock.sleep(60)
+        second = Stage(first.ledger, clock=first.clock)
+        await second.start()
+        (row,) = second.rows
+        assert (row.seen_until, row.ended) == (beat, None)
+        assert row.gone_by is not None
+        assert 0 <= second.clock.now() - row.gone_by <= 300
+
+    played(script)
+
+
+def test_a_pod_deleted_before_the_first_view_was_complete_is_not_forgotten() -> None:
+    async def script() -> None:
+        stage = Stage()
+        stage.port.complete = False
+        stage.task = asyncio.create_task(stage.recorder.run())
+        await stage.clock.sleep(1)
+        stage.lose(finished("early", at=500))
+        stage.port.complete = True
+        await stage.clock.sleep(2)
+        assert [(row.pod, row.ended) for row in stage.rows] == [("early", NOON + 500)]
+
+    played(script)
+
+
+def test_a_ledger_that_is_away_is_said_and_gets_everything_once_it_is_back() -> None:
+    async def script() -> None:
+        stage = Stage()
+        await stage.start()
+
+        def away() -> None:
+            raise Unavailable("writing the ledger: nobody answers")
+
+        stage.ledger.before_write = away
+        stage.see(running())
+        await stage.clock.sleep(3)
+        assert "nobody answers" in stage.recorder.state().problem
+        assert stage.recorder.state().lag_ms >= 2000
+        stage.see(finished(at=1000))
+        stage.ledger.before_write = None
+        await stage.clock.sleep(20)
+        assert stage.recorder.state().problem == ""
+        assert not stage.recorder.state().unwritten
+        assert [row.ended for row in stage.rows] == [NOON + 1000]
+
+    played(script)
+
+
+def test_a_reply_that_is_lost_changes_nothing() -> None:
+    async def script() -> None:
+        stage = Stage()
+        await stage.start()
+        left = [2]
+
+        def lost() -> None:
+            left[0] -= 1
+            if left[0] >= 0:
+                raise Unavailable("writing the ledger: the answer did not come")
+
+        stage.ledger.after_write = lost
+        stage.see(running())
+        stage.see(finished(at=1000))
+        await stage.clock.sleep(20)
+        assert not stage.recorder.state().unwritten
+        assert len(stage.rows) == 1
+
+    played(script)
+
+
+def test_a_ledger_that_cannot_be_read_is_tried_again_and_nothing_is_counted_before() -> None:
+    async def script() -> None:
+        stage = Stage()
+        stage.port.pods.put(running())
+        failing = [3]
+        real = stage.ledger.cursor
+
+        async def cursor() -> int:
+            failing[0] -= 1
+            if failing[0] >= 0:
+                raise Unavailable("reading the ledger: nobody answers")
+            return await real()
+
+        stage.ledger.cursor = cursor  # type: ignore[method-assign]  # this ledger is away for a while
+        stage.task = asyncio.create_task(stage.recorder.run())
+        await stage.clock.sleep(2)
+        assert not stage.recorder.state().loaded
+        await stage.clock.sleep(30)
+        assert stage.recorder.state().loaded
+        assert len(stage.rows) == 1
+
+    played(script)
+
+
+def test_a_new_price_begins_a_new_row_and_so_does_a_new_count_of_cpu() -> None:
+    async def script() -> None:
+        stage = Stage()
+        stage.port.nodes.put(a_node("n", gpus=8))
+        stage.port.prices = (Price(price_per_hour=8_000_000, node="n"),)
+        stage.port.pods.put(running())
+        await stage.start()
+        stage.port.prices = (Price(price_per_hour=16_000_000, node="n"),)
+        stage.port.changes = Changes(outside={"prices"})
+        await stage.clock.sleep(1.5)
+        assert [row.price for row in stage.rows] == [1_000_000, 2_000_000]
+        budget = a_resource(gpuResourceName="cpu")
+        plain = structs.replace(running("cpu-only"), shape=structs.replace(running().shape, requests=(("cpu", 10**6),)))
+        stage.see(plain)
+        assert stage.recorder.table.of_pod(plain.uid) == []
+        stage.port.resources[ref_of(budget)] = budget
+        stage.port.changes = Changes(resources={ref_of(budget)})
+        await stage.clock.sleep(1.5)
+        assert [row.start for row in stage.recorder.table.of_pod(plain.uid)] == [NOON - HOUR]
+
+    played(script)
+
+
+def test_a_longer_window_reads_more_of_the_ledger() -> None:
+    async def script() -> None:
+        ledger = MemoryLedger()
+        old = Row(
+            cluster="here",
+            uid="old",
+            start=NOON - 90 * HOUR,
+            earliest=NOON - 90 * HOUR,
+            seen_until=NOON - 90 * HOUR,
+            ended=NOON - 80 * HOUR,
+            evidence=3,
+            amounts=(("nvidia.com/gpu", 10**6),),
+        )
+        await ledger.write([old])
+        stage = Stage(ledger)
+        await stage.start()
+        assert len(stage.recorder.table) == 0
+        budget = a_resource(quota={"gpuHours": "1", "windowHours": 100})
+        stage.port.resources[ref_of(budget)] = budget
+        await stage.clock.sleep(1.5)
+        assert [row.uid for row in stage.recorder.table] == ["old"]
+
+    played(script)
+
+
+def test_what_other_clusters_and_replicas_write_is_read_and_only_the_leader_says_how_far_the_view_is() -> None:
+    async def script() -> None:
+        here = Stage()
+        there = Stage(here.ledger, cluster="there", clock=here.clock)
+        standby = Stage(here.ledger, clock=here.clock)
+        standby.leads = False
+        there.port.pods.put(running("far"))
+        for stage in (here, there, standby):
+            await stage.start()
+        await here.clock.sleep(3)
+        assert [row.cluster for row in here.recorder.table] == ["there"]
+        assert here.recorder.state().complete_until.keys() == {"there"}
+        standby.see(running("near"))
+        await here.clock.sleep(4)
+        assert sorted(row.pod for row in here.recorder.table) == ["far", "near"]
+        before = (await here.ledger.heartbeats())["here"]
+        await here.kill()
+        await here.clock.sleep(30)
+        after = (await here.ledger.heartbeats())["here"]
+        assert after - before <= 5_000, "a standby does not speak for the cluster"
+
+    played(script)
+
+
+def test_a_view_that_was_behind_splits_within_bounds() -> None:
+    async def script() -> None:
+        stage = Stage()
+        stage.port.pods.put(running())
+        await stage.start()
+        await stage.clock.sleep(60)
+        stage.port.behind = 20_000
+        stage.see(running(labels=(("team", "b"),)))
+        stage.port.behind = 0
+        await stage.clock.sleep(1.5)
+        first, second = stage.rows
+        assert second.start - second.earliest == 20_000 + SETTLE_MS
+        assert (first.gone_by, first.seen_until) == (second.start, second.earliest)
+
+    played(script)
+
+
+def test_stopping_writes_what_waits_and_how_far_the_view_is() -> None:
+    async def script() -> None:
+        stage = Stage()
+        await stage.start()
+        await stage.clock.sleep(2.2)
+        stage.see(running())
+        await stage.recorder.stop()
+        assert len(stage.rows) == 1
+        assert (await stage.ledger.heartbeats())["here"] == stage.clock.now() - SETTLE_MS
+        await stage.kill()
+
+    played(script)
+
+
+def test_rows_are_forgotten_once_no_window_can_reach_them() -> None:
+    async def script() -> None:
+        stage = Stage()
+        await stage.start()
+        for number, hours in enumerate((30, 20)):
+            stage.see(running(f"p{number}", start=hours * HOUR, phase="Succeeded", ended=NOON - (hours - 1) * HOUR))
+        await stage.clock.sleep(2)
+        assert len(stage.rows) == 2
+        await stage.clock.sleep(2 * 3600)
+        assert [row.pod for row in stage.recorder.table] == ["p1"]
+        assert len(stage.rows) == 2, "the ledger keeps them for 35 days"
+
+    played(script)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_plans_hear_when_the_end_of_a_kept_pod_is_durable(kept: bool) -> None:
+    async def script() -> None:
+        stage = Stage()
+        await stage.start()
+        await stage.clock.sleep(1)
+        stage.see(finished(finalizers=("headroom.dev/usage",) if kept else ()))
+        stage.port.told.clear()
+        await stage.clock.sleep(1.5)
+        assert ("ledger" in stage.port.told) == kept
+
+    played(script)
+
+
+def test_heartbeats_of_a_ledger_only_grow() -> None:
+    async def script() -> None:
+        ledger = MemoryLedger()
+        await ledger.write([], Heartbeat(cluster="here", complete_until=NOON + HOUR))
+        stage = Stage(ledger)
+        stage.port.pods.put(running())
+        await stage.start()
+        assert (await ledger.heartbeats())["here"] == NOON + HOUR
+        assert stage.recorder.state().loaded
+
+    played(script)
