@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from headroom.adapters.ledger import open_ledger
 from headroom.cli import ledger as command
+from headroom.model.history import Entry
 from headroom.model.usage import Heartbeat
 from tests.adapters.ledger.rows import CLUSTER, TODAY, everything, row
 from tests.cli.conftest import Headroom
@@ -115,6 +117,7 @@ def test_what_cannot_be_done_is_one_sentence(
     headroom: Headroom, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADROOM_STATE_DIR", str(tmp_path / "state"))
     done = headroom("ledger", *arguments)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
@@ -129,3 +132,36 @@ def test_the_url_may_come_from_the_environment(
     fill(f"{tmp_path}/ledger.db", range(1, 3))
     monkeypatch.setenv("HEADROOM_LEDGER_URL", f"sqlite://{tmp_path}/ledger.db")
     assert "rows 2 " in " ".join(headroom("ledger", "info").out.split())
+
+
+def test_without_a_url_it_is_the_operators_own_file(
+    headroom: Headroom, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fill(f"{tmp_path}/ledger.db", range(1, 4))
+    monkeypatch.setenv("HEADROOM_STATE_DIR", str(tmp_path))
+    assert "rows 3 " in " ".join(headroom("ledger", "info").out.split())
+
+
+def test_the_history_is_listed_newest_first(headroom: Headroom, tmp_path: Path) -> None:
+    url, now = f"{tmp_path}/ledger.db", int(time.time() * 1000)
+    said = [("old", 48 * 3_600_000), ("first", 60_000), ("second", 30_000)]
+    entries = [
+        Entry(cluster="c", at=now - ago, resource="GPUWorkloadBudget/lab/a", reason=word, message="why")
+        for word, ago in said
+    ]
+
+    async def note() -> None:
+        ledger = open_ledger(url)
+        await ledger.note(entries)
+        await ledger.close()
+
+    asyncio.run(note())
+    table = headroom("ledger", "history", "--ledger-url", url).out
+    assert table.index("second") < table.index("first")
+    assert "old" not in table
+    found = json.loads(headroom("ledger", "history", "--since", "3d", "-o", "json", "--ledger-url", url).out)
+    assert [each["reason"] for each in found] == ["second", "first", "old"]
+    assert found[0]["actions"] == []
+    empty = headroom("ledger", "history", "--since", "1s", "--ledger-url", url)
+    assert empty.out == "Nothing was decided in the last 1s.\n"
+    assert "--since must be a duration" in headroom("ledger", "history", "--since", "x", "--ledger-url", url).err

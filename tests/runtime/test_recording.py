@@ -1,6 +1,7 @@
 """The recorder over a port that tests move by hand, and a ledger that can fail."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,9 @@ import pytest
 from msgspec import structs
 
 from headroom.api.kinds import AnyResource
+from headroom.api.resources import Status
+from headroom.model.actions import EmitEvent
+from headroom.model.decisions import Decision
 from headroom.model.errors import Unavailable
 from headroom.model.facts import Pod, Price
 from headroom.model.ports import SETTLE_MS
@@ -357,6 +361,23 @@ def test_rows_are_forgotten_once_no_window_can_reach_them() -> None:
         await stage.clock.sleep(2 * 3600)
         assert [row.pod for row in stage.recorder.table] == ["p1"]
         assert len(stage.rows) == 2, "the ledger keeps them for 35 days"
+
+    played(script)
+
+
+def test_what_was_decided_is_in_the_history() -> None:
+    async def script() -> None:
+        stage = Stage()
+        await stage.start()
+        ref = ref_of(a_resource())
+        told = EmitEvent(object=str(ref), event_type="Warning", reason="QuotaExceeded", message="2 of 1")
+        stage.recorder.decided(
+            Decision(resource=ref, status=Status(), reason="QuotaReached", message="2 of 1", actions=(told,)), NOON
+        )
+        await stage.clock.sleep(1.5)
+        (entry,) = await stage.ledger.history(0, 10)
+        assert (entry.at, entry.resource, entry.reason) == (NOON, str(ref), "QuotaReached")
+        assert json.loads(entry.actions)[0]["type"] == "EmitEvent"
 
     played(script)
 

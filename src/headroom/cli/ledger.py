@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-HELP = """Look after the ledger, where usage is kept: info, backup, restore, copy, migrate, prune.
+HELP = """Look after the ledger, where usage is kept: info, history, backup, restore, copy, migrate, prune.
+
+Without --ledger-url and HEADROOM_LEDGER_URL it is ledger.db in the folder of HEADROOM_STATE_DIR.
 
 Example: headroom ledger info --ledger-url sqlite:///var/lib/headroom/ledger.db
 """
@@ -28,7 +30,9 @@ app = typer.Typer(name="ledger", help=HELP, no_args_is_help=True, rich_markup_mo
 Url = Annotated[
     str | None,
     typer.Option(
-        "--ledger-url", metavar="URL", help="A path, sqlite:///PATH or postgresql://...; else HEADROOM_LEDGER_URL."
+        "--ledger-url",
+        metavar="URL",
+        help="A path, sqlite:///PATH or postgresql://...; else HEADROOM_LEDGER_URL, else ledger.db in HEADROOM_STATE_DIR.",
     ),
 ]
 
@@ -129,6 +133,39 @@ def migrate(
 
 
 @app.command()
+def history(
+    since: Annotated[str, typer.Option(metavar="DURATION", help="How far back, such as 30m, 24h or 7d.")] = "24h",
+    limit: Annotated[int, typer.Option(min=1, help="How many entries at most.")] = 100,
+    ledger_url: Url = None,
+    output_form: Output = Form.table,
+) -> None:
+    """List what was decided, the newest first.
+
+    Example: headroom ledger history --since 2h
+    """
+    import time
+
+    import msgspec
+
+    from headroom.cli import output
+    from headroom.model import times
+    from headroom.model.errors import Misconfigured
+
+    length = times.duration(since)
+    if length is None:
+        raise Misconfigured(f"reading the history: --since must be a duration such as 30m, 24h or 7d, not {since!r}")
+    begin = int(time.time() * 1000) - length
+    found = _with(_url(ledger_url), lambda ledger: ledger.history(begin, limit), read_only=True)
+    if output_form is Form.json:
+        output.as_json([msgspec.to_builtins(each) | {"actions": msgspec.json.decode(each.actions)} for each in found])
+    elif found:
+        rows = [(times.text(each.at), each.resource, each.reason, each.message) for each in found]
+        output.as_table(("AT", "RESOURCE", "REASON", "MESSAGE"), rows)
+    else:
+        output.line(f"Nothing was decided in the last {since}.")
+
+
+@app.command()
 def prune(
     before: Annotated[str, typer.Option(metavar="TIME", help="Such as 2026-01-31T00:00:00Z.")], ledger_url: Url = None
 ) -> None:
@@ -151,10 +188,15 @@ def _url(given: str | None) -> str:
     from headroom.model.errors import Misconfigured
     from headroom.runtime.settings import load
 
-    url = load({"ledger_url": given}).ledger_url
-    if not url:
-        raise Misconfigured("opening the ledger: nobody said where it is; give --ledger-url or set HEADROOM_LEDGER_URL")
-    return url
+    settings = load({"ledger_url": given})
+    if settings.ledger_url:
+        return settings.ledger_url
+    usual = Path(settings.state_dir).expanduser() / "ledger.db"
+    if not usual.exists():
+        raise Misconfigured(
+            f"opening the ledger: there is none at {usual}; give --ledger-url or set HEADROOM_LEDGER_URL"
+        )
+    return str(usual)
 
 
 def _with(url: str, work: Callable[[AnyLedger], Awaitable[Result]], *, read_only: bool = False) -> Result:

@@ -112,6 +112,7 @@ class Process:
         )
         self._recorder.connect(self._port)
         self._operator = Operator(self._port, self._leader or Always(), settings, around, plans)
+        self._operator.loop.noted = self._recorder.decided
 
     async def run(self) -> int:
         """Start everything, wait for a signal or a failure, stop everything."""

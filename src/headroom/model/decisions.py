@@ -58,6 +58,6 @@ def _known(found: dict[str, Any]) -> dict[str, Any]:
 def _inner(name: str, value: Any) -> Any:
     if isinstance(value, dict):
         return _known(value)
-    if isinstance(value, list) and name != "conditions":  # a condition is written whole, as Kubernetes wants it
+    if isinstance(value, list | tuple) and name != "conditions":  # a condition is written whole, as Kubernetes wants it
         return [_known(each) if isinstance(each, dict) else each for each in value]
     return value

@@ -11,6 +11,7 @@ from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.model.actions import Action
 from headroom.model.facts import Pod
+from headroom.model.history import Entry
 from headroom.model.usage import Heartbeat, Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import Changes, LedgerState, World
@@ -89,6 +90,14 @@ class Ledger(Protocol):
 
     async def prune(self, before: int) -> int:
         """Forget rows that ended before that moment; how many there were."""
+        ...
+
+    async def note(self, entries: Sequence[Entry]) -> None:
+        """Add to the history of what was decided; durable once this returns."""
+        ...
+
+    async def history(self, since: int, limit: int) -> list[Entry]:
+        """Entries from that moment on, the newest first."""
         ...
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ asked resource by resource, so that only the one that makes it raise goes withou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 from typing import Final
 
@@ -52,6 +52,8 @@ class Loop:
     """Runs the plans over one port."""
 
     def __init__(self, port: Port, plans: Iterable[Plan], writer: Writer, gate: Gate, around: Surroundings) -> None:
+        self.noted: Callable[[Decision, int], None] = lambda _decision, _now: None
+        """Told of every decision that differs from the one before, while this process may act."""
         self.decisions: dict[Ref, Decision] = {}
         """The newest decision on every resource."""
         self.decided_at: dict[Ref, int] = {}
@@ -197,6 +199,8 @@ class Loop:
         self.decisions[decision.resource] = decision
         if before is None or substance(before) != substance(decision):
             self.decided_at[decision.resource] = now
+            if self._gate.may_act():
+                self.noted(decision, now)
             self._log.info(
                 "decision",
                 resource=str(decision.resource),

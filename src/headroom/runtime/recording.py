@@ -7,13 +7,18 @@ and whatever is not durable yet is known by pod, so that nobody lets go of one t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+import msgspec
+
 from headroom.core import usage
 from headroom.core.usage import KIND, Around, Keeper, Look
+from headroom.model.decisions import Decision
 from headroom.model.errors import HeadroomError
 from headroom.model.facts import Pod
+from headroom.model.history import Entry
 from headroom.model.ports import SETTLE_MS, Ledger
 from headroom.model.times import HOUR, SECOND
 from headroom.model.usage import DAY, Heartbeat, Row
@@ -30,6 +35,8 @@ REFRESH_SECONDS: Final = 2.0
 PRUNE_SECONDS: Final = 3600.0
 RETRY_SECONDS: Final = (1.0, 15.0)
 SHORTEST_KEPT: Final = 35 * DAY
+MOST_ENTRIES: Final = 1000
+"""Of the history, while the ledger is away; what is older is forgotten, since the log has it too."""
 GAP_MS: Final = 1000
 """A view that is behind by more than it usually is has a gap."""
 
@@ -73,6 +80,7 @@ class Recorder:
         self._port: Observed | None = None
         self._is_ready = False
         self._early: list[tuple[Pod, int]] = []
+        self._entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
         self._dirty: dict[tuple[str, int, str, int], Row] = {}
         self._unwritten: dict[str, int] = {}
         self._problem = "The ledger has not been read yet."
@@ -107,6 +115,13 @@ class Recorder:
         """Look at this port from now on."""
         self._port = port
         port.subscribe(NAME, PARTS, quiet=True)
+
+    def decided(self, decision: Decision, now: int) -> None:
+        """A decision that belongs into the history."""
+        wire = decision.wire()
+        actions = msgspec.json.encode(wire["actions"]).decode()
+        said = {"resource": str(decision.resource), "reason": decision.reason, "message": decision.message}
+        self._entries.append(Entry(cluster=self.table.cluster, at=now, actions=actions, **said))
 
     # What happens to pods
 
@@ -229,6 +244,7 @@ class Recorder:
         """One turn: look again at what prices, claims and budgets change, write, read what others wrote, forget the old."""
         self._look_again()
         await self._write()
+        await self._note()
         if self._is_time("refresh", REFRESH_SECONDS):
             await self._refresh()
         now, window = self._clock.now(), self._window_ms()
@@ -289,6 +305,13 @@ class Recorder:
             self._written(row.uid)
         if any(uid in self.table.kept for uid in {row.uid for row in batch.values()}):
             self._tell("ledger")
+
+    async def _note(self) -> None:
+        entries = list(self._entries)
+        if entries:
+            await self._ledger.note(entries)
+            while self._entries and self._entries[0] in entries:
+                self._entries.popleft()
 
     def _written(self, uid: str) -> None:
         left = self._unwritten[uid] - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from headroom.adapters.ledger.history import Entry
+from headroom.model.history import Entry
 from headroom.model.usage import Heartbeat, Row, merged
 
 Key = tuple[str, int, str, int]

@@ -49,6 +49,7 @@ class SimulatedProcess:
         )
         self.recorder.connect(self.port)
         self.operator = Operator(self.port, self.leader, settings, around, plans)
+        self.operator.loop.noted = self.recorder.decided
 
     async def run(self) -> None:
         """Watch, stand for election, decide and act, until `stop`."""

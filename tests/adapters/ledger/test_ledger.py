@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from headroom.adapters.ledger.encoding import BEFORE_ALL
-from headroom.adapters.ledger.history import Entry
 from headroom.model.errors import Refused
+from headroom.model.history import Entry
 from headroom.model.usage import DAY, Evidence, Heartbeat
 from tests.adapters.ledger.rows import CLUSTER, TODAY, Kept, everything, flat, row, united
 

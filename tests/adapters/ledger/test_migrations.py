@@ -9,8 +9,8 @@ import pytest
 from headroom.adapters.ledger import open_ledger, schema
 from headroom.adapters.ledger.copying import copy
 from headroom.adapters.ledger.encoding import BEFORE_ALL
-from headroom.adapters.ledger.history import Entry
 from headroom.model.errors import Refused
+from headroom.model.history import Entry
 from headroom.model.usage import Heartbeat
 from tests.adapters.ledger.conftest import SQL
 from tests.adapters.ledger.rows import CLUSTER, everything, row

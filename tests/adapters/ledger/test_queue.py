@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headroom.adapters.ledger.encoding import BEFORE_ALL
-from headroom.adapters.ledger.history import Entry
 from headroom.adapters.ledger.postgres import PostgresLedger
 from headroom.adapters.ledger.queue import QueuedLedger
 from headroom.model.errors import Refused, Unavailable
+from headroom.model.history import Entry
 from headroom.model.usage import DAY, Heartbeat, Row
 from headroom.sim.ledger import MemoryLedger
 from tests.adapters.ledger.rows import CLUSTER, TODAY, any_row, everything, flat, row, united

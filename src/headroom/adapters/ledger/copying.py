@@ -13,9 +13,9 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from headroom.adapters.ledger.encoding import BEFORE_ALL
-from headroom.adapters.ledger.history import Entry
 from headroom.adapters.ledger.sqlite import SqliteLedger
 from headroom.model.errors import Refused
+from headroom.model.history import Entry
 from headroom.model.usage import Heartbeat, Row
 
 ALL_HISTORY: Final = 2**62

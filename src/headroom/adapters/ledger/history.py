@@ -1,34 +1,12 @@
-"""What was decided and done, kept for people: one entry per decision that mattered."""
+"""Entries of the history as columns of a table."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from headroom.adapters.ledger.encoding import Values, escaped, identified, identifier, unescaped
-
-
-class Entry(Struct, frozen=True, kw_only=True):
-    """One decision. The same entry noted twice is there once."""
-
-    cluster: str
-    at: int
-    resource: str
-    """Kind, namespace and name, as in `GPUWorkloadBudget/team-a/budget`."""
-    reason: str
-    message: str = ""
-    actions: str = "[]"
-    """The actions as JSON text, in their wire form."""
-
-    @property
-    def key(self) -> bytes:
-        """Its name, made from all of its content."""
-        content = json.dumps([self.cluster, self.at, self.resource, self.reason, self.message, self.actions])
-        return hashlib.blake2b(content.encode(), digest_size=16).digest()
+from headroom.model.history import Entry
 
 
 def history_values(entry: Entry) -> Values:

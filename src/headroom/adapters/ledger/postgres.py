@@ -18,10 +18,11 @@ import asyncpg  # type: ignore[import-untyped]  # it comes without types
 
 from headroom.adapters.ledger import encoding, schema
 from headroom.adapters.ledger.encoding import BEFORE_FIRST_KEY, COLUMNS, identified, identifier
-from headroom.adapters.ledger.history import Entry, entry_of, history_values
+from headroom.adapters.ledger.history import entry_of, history_values
 from headroom.adapters.ledger.info import Info
 from headroom.adapters.ledger.schema import POSTGRES
 from headroom.model.errors import HeadroomError, Refused, Unavailable
+from headroom.model.history import Entry
 from headroom.model.usage import Heartbeat, Row
 
 PAGE: Final = 10_000

@@ -13,32 +13,20 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from headroom.adapters.ledger import encoding, schema
 from headroom.adapters.ledger.encoding import BEFORE_ALL, cluster_identifier, identifier
-from headroom.adapters.ledger.history import Entry
 from headroom.adapters.ledger.sqlite import SqliteLedger, put, put_history
 from headroom.adapters.ledger.sqlite_file import transaction
 from headroom.model.errors import HeadroomError, Unavailable
+from headroom.model.history import Entry
 from headroom.model.ports import Ledger
 from headroom.model.usage import Heartbeat, Row
 
 LARGEST: Final = 1_000_000
 AT_ONCE: Final = 5_000
 PAUSE_SECONDS: Final = 5.0
-
-
-class LedgerWithHistory(Ledger, Protocol):
-    """A ledger that keeps history too; all of ours do."""
-
-    async def note(self, entries: Sequence[Entry]) -> None:
-        """Add to the history."""
-        ...
-
-    async def history(self, since: int, limit: int) -> list[Entry]:
-        """Entries from that moment on, the newest first."""
-        ...
 
 
 class Waiting(NamedTuple):
@@ -57,7 +45,7 @@ class QueuedLedger:
 
     def __init__(
         self,
-        ledger: LedgerWithHistory,
+        ledger: Ledger,
         path: Path | str,
         *,
         largest: int = LARGEST,

@@ -19,10 +19,11 @@ from typing import Any, Final, TypeVar
 
 from headroom.adapters.ledger import encoding, schema, sqlite_file
 from headroom.adapters.ledger.encoding import BEFORE_FIRST_KEY, COLUMNS, Values, identified, identifier
-from headroom.adapters.ledger.history import Entry, entry_of, history_values
+from headroom.adapters.ledger.history import entry_of, history_values
 from headroom.adapters.ledger.info import Info
 from headroom.adapters.ledger.sqlite_file import transaction
 from headroom.model.errors import HeadroomError, Refused
+from headroom.model.history import Entry
 from headroom.model.usage import Heartbeat, Row
 
 PAGE: Final = 10_000
