@@ -18,7 +18,7 @@ from headroom.model.decisions import Decision
 from headroom.model.facts import UNREADABLE, Namespace, Node, Offer, Pod, Price, Shape, Usage
 from headroom.model.times import HOUR, MINUTE, SECOND, moment, text
 from headroom.model.world import EVERYTHING, Changes, LedgerState, World, ref_of
-from tests.builders import NOON, a_node, a_pod, a_resource, a_used_world
+from tests.builders import NOON, a_node, a_pod, a_resource, a_used_world, a_world
 
 DAY = 24 * HOUR
 TEAM = (("team", "a"),)
@@ -262,6 +262,22 @@ def test_a_namespace_selector_counts_only_in_the_operators_namespace() -> None:
     at_home = decide(a_used_world(budget, pods=pods, namespaces=spaces, own_namespace="team-a"))
     assert numbers(at_home).top_pods[0].pod == "lab/p"
     assert (numbers(at_home).consumed_gpu_hours, numbers(at_home).tracked_pods) == ("1", 1)
+
+
+def test_what_was_used_in_a_namespace_stays_when_that_is_relabelled_or_deleted() -> None:
+    budget = a_budget(namespaceSelector={"matchLabels": {"org": "x"}})
+    there = {"lab": Namespace(name="lab", labels=(("org", "x"),))}
+    before = a_used_world(budget, pods=[run("p", HOUR, namespace="lab")], namespaces=there, own_namespace="team-a")
+    for later in ({}, {"lab": Namespace(name="lab", labels=(("org", "y"),))}):
+        world = a_world(budget, now=NOON, usage=before.usage, namespaces=later, own_namespace="team-a")
+        assert numbers(decide(world)).consumed_gpu_hours == "1"
+    moved = a_used_world(
+        budget,
+        pods=[run("p", HOUR, namespace="lab")],
+        namespaces={"lab": Namespace(name="lab", labels=(("org", "y"),))},
+        own_namespace="team-a",
+    )
+    assert numbers(decide(moved)).consumed_gpu_hours == "0"
 
 
 # --- money ------------------------------------------------------------------------------------------------------------------------

@@ -10,14 +10,14 @@ from msgspec import structs
 from headroom.core.usage import observing
 from headroom.core.usage.keeping import Around, Keeper
 from headroom.core.usage.observing import Held, Look
-from headroom.model.facts import Claim, Pod
+from headroom.model.facts import Claim, Namespace, Pod
 from headroom.model.tables import NodeTable
 from headroom.model.usage import Evidence, Row
 from headroom.model.usage_table import OPEN, UsageTable
 from tests.builders import a_pod
 
 GPU = (("nvidia.com/gpu", 1_000_000),)
-HELD = Held(GPU, None)
+HELD = Held(GPU, None, (("team", "a"),))
 
 
 def at(moment: int, since: int | None = None) -> Look:
@@ -37,7 +37,7 @@ def rows(*steps: tuple[Pod, Look], held: Held = HELD) -> list[Row]:
     """The rows after a pod was seen like this, one look after the other."""
     table = UsageTable()
     for pod, look in steps:
-        for row in observing.observed(table.of_pod(pod.uid), pod, held, look):
+        for row in observing.observed(table.of_pod(pod.uid), pod, held._replace(labels=pod.labels), look):
             table.put(row)
     return table.of_pod(steps[0][0].uid)
 
@@ -53,7 +53,7 @@ def test_a_pod_counts_from_its_first_container_on_and_not_before() -> None:
 
 
 def test_a_pod_without_a_counted_resource_is_nobodys_business() -> None:
-    assert rows((running(), at(120)), held=Held((), None)) == []
+    assert rows((running(), at(120)), held=Held((), None, ())) == []
 
 
 def test_a_restart_that_hides_the_first_start_changes_nothing_once_it_was_seen() -> None:
@@ -105,7 +105,7 @@ def test_a_relabel_and_an_end_while_nobody_looked_are_told_as_bounds() -> None:
 
 def test_a_price_that_is_not_known_any_more_is_no_new_price() -> None:
     table = UsageTable()
-    for held in (Held(GPU, 7), Held(GPU, None)):
+    for held in (HELD._replace(price=7), HELD):
         for row in observing.observed(table.of_pod(running().uid), running(), held, at(200)):
             table.put(row)
     assert [row.price for row in table] == [7]
@@ -114,9 +114,31 @@ def test_a_price_that_is_not_known_any_more_is_no_new_price() -> None:
 def test_a_new_price_begins_a_new_row() -> None:
     table = UsageTable()
     for price, moment in ((7, 120), (9, 300)):
-        for row in observing.observed(table.of_pod(running().uid), running(), Held(GPU, price), at(moment)):
+        for row in observing.observed(table.of_pod(running().uid), running(), HELD._replace(price=price), at(moment)):
             table.put(row)
     assert [(row.start, row.closed, row.price) for row in table] == [(100, 300, 7), (300, None, 9)]
+
+
+def test_a_new_price_after_a_gap_leaves_no_doubt_about_what_was_held() -> None:
+    table = UsageTable()
+    for price, look in ((7, at(120)), (9, at(400, since=250))):
+        for row in observing.observed(table.of_pod(running().uid), running(), HELD._replace(price=price), look):
+            table.put(row)
+    assert [(row.start, row.earliest, row.closed, row.price) for row in table] == [
+        (100, 100, 400, 7),
+        (400, 400, None, 9),
+    ]
+
+
+def test_the_labels_of_the_namespace_are_kept_and_a_namespace_that_is_gone_changes_nothing() -> None:
+    spaces = {"team-a": Namespace(name="team-a", labels=(("org", "x"),))}
+    labels = observing.labels_of(running(), spaces)
+    assert dict(labels) == {"team": "a", "@namespace/org": "x", "@namespace/kubernetes.io/metadata.name": "team-a"}
+    table = UsageTable()
+    for seen in (labels, running().labels):
+        for row in observing.observed(table.of_pod(running().uid), running(), Held(GPU, None, seen), at(200)):
+            table.put(row)
+    assert [row.labels for row in table] == [labels]
 
 
 def test_a_row_that_was_closed_goes_on_where_it_ended_while_the_pod_runs() -> None:
@@ -127,7 +149,7 @@ def test_a_row_that_was_closed_goes_on_where_it_ended_while_the_pod_runs() -> No
 
 def test_what_the_ledger_lacks_of_the_begin_comes_from_the_pod() -> None:
     known = Row(cluster="default", uid=running().uid, start=200, earliest=200, seen_until=250, labels=running().labels)
-    found = observing.observed([known], running(), Held((), None), at(300))
+    found = observing.observed([known], running(), Held((), None, running().labels), at(300))
     assert [(row.start, row.closed) for row in found] == [(100, 200)]
 
 
@@ -136,7 +158,7 @@ def test_what_the_ledger_lacks_of_the_begin_comes_from_the_pod() -> None:
 
 def lost(pod: Pod, look: Look, *before: tuple[Pod, Look]) -> tuple[list[tuple[int, int]], Row]:
     """The bounds of the end of each row, and the last row, after a pod was deleted."""
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, ())
+    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, {}, ())
     for seen, when in before:
         keeper.see(seen, around, when)
     keeper.lose(pod, around, look)
@@ -165,7 +187,7 @@ def test_a_pod_deleted_while_nobody_listened_ended_somewhere_between() -> None:
 
 
 def test_a_pod_missing_after_a_restart_ended_between_the_last_word_and_now() -> None:
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, ())
+    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, {}, ())
     keeper.see(running(), around, at(120))
     again = Keeper(UsageTable())
     for row in keeper.table:
@@ -176,7 +198,7 @@ def test_a_pod_missing_after_a_restart_ended_between_the_last_word_and_now() -> 
 
 
 def test_stronger_evidence_that_comes_later_settles_it() -> None:
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, ())
+    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, {}, ())
     keeper.see(running(), around, at(120))
     keeper.table.set_alive(running().uid, False)
     keeper.miss(seen_until=300, at=450)
@@ -185,7 +207,7 @@ def test_stronger_evidence_that_comes_later_settles_it() -> None:
 
 
 def test_a_pod_that_is_back_in_view_was_never_gone() -> None:
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, ())
+    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, {}, ())
     keeper.see(running(), around, at(120))
     keeper.table.set_alive(running().uid, False)
     keeper.miss(seen_until=300, at=450)

@@ -13,7 +13,7 @@ from headroom.model.tables import NodeTable
 from headroom.model.usage_table import UsageTable
 from tests.builders import a_pod
 
-NOTHING = Around(NodeTable(), {}, (), {}, ())
+NOTHING = Around(NodeTable(), {}, (), {}, {}, ())
 LAST = 10_000
 
 

@@ -27,6 +27,7 @@ TOP: Final = 5
 FRESH_MS: Final = 10_000
 """Who used most is worked out anew once the written answer is this old."""
 LOOK_AGAIN_MS: Final = 30_000
+TURN_MS: Final = 500
 _DECIMALS: Final = 12
 _OTHER: Final = frozenset({"usage", "namespaces", "claims", "prices", "index", "ledger", "settings"})
 
@@ -91,7 +92,10 @@ def _blind(world: World, ref: Ref, budget: AnyResource) -> Decision:
 
 
 def _without_history(world: World, ref: Ref, budget: AnyResource) -> Decision:
-    says = f"The ledger was not read yet, so nothing is counted; the last numbers stand. {world.ledger.problem}".strip()
+    if not world.ledger.problem:
+        # It is just being read, which takes a moment at every start: no news.
+        return Decision(resource=ref, status=budget.status, reason="Starting", message="The ledger is being read.")
+    says = f"The ledger cannot be read, so nothing is counted; the last numbers stand. {world.ledger.problem}"
     decision = judgement(world, ref, budget, (False, "LedgerUnavailable", says))
     return _with(world, budget, decision, [_degraded("LedgerUnavailable", says)])
 
@@ -208,8 +212,10 @@ def _exceeded(found: Reckoning, spec: GPUWorkloadBudgetSpec, status: GPUWorkload
     used = f"{' and '.join(parts)} used in the last {spec.quota.window_hours} h"
     forecast = status.forecast or Forecast()
     if found.exceeded:
-        later = f"below the quota again at {forecast.recovers_at}" if forecast.recovers_at else "and not falling"
-        return Verdict("QuotaExceeded", True, "QuotaReached", f"{used}; {later} if what runs goes on.")
+        later = (
+            f"below the quota again at {forecast.recovers_at} if" if forecast.recovers_at else "it does not fall while"
+        )
+        return Verdict("QuotaExceeded", True, "QuotaReached", f"{used}; {later} what runs goes on.")
     later = f"; reached at {forecast.exhausted_at} if what runs goes on" if forecast.exhausted_at else ""
     return Verdict("QuotaExceeded", False, "WithinBudget", f"{used}{later}.")
 
@@ -283,8 +289,11 @@ def _alert(
 
 
 def _look_again(found: Reckoning) -> int:
-    """At the latest when a quota is reached or holds again, since nothing else may happen until then."""
+    """At the latest when a quota is reached or holds again, or what just began or ended counts: nothing else may happen until then."""
     turns = [each - found.as_of for each in (found.exhausted_at, found.recovers_at) if each is not None]
+    if found.turns_at is not None:
+        # Not at every tick, should the view be held up and never reach it.
+        turns.append(max(TURN_MS, found.turns_at - found.as_of))
     soon = min([each for each in turns if each > 0], default=LOOK_AGAIN_MS)
     return max(100, min(LOOK_AGAIN_MS, soon))
 

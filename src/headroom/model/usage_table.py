@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headroom.model.facts import Amounts, Pairs
+from headroom.model.ordering import Order
 from headroom.model.tables import ABSENT, Ints, Numbering
 from headroom.model.usage import Row, merged
 
@@ -22,7 +23,6 @@ Bools = NDArray[np.bool_]
 
 OPEN: Final = 2**62
 """The end of a row that is still held."""
-_SHORTEST_TAIL: Final = 4096
 
 
 class Terms(NamedTuple):
@@ -39,14 +39,6 @@ class Group(NamedTuple):
 
     terms: Terms
     labels: Pairs
-
-
-class _Order(NamedTuple):
-    """The first rows of the table sorted by group, so that the rows of a group are one slice."""
-
-    rows: Ints
-    begins: Ints
-    """Where each group's slice begins, and at the end where the last one ends."""
 
 
 _COLUMNS: Final = (
@@ -95,8 +87,7 @@ class UsageTable:
         self._pods: list[str] = []
         self._uids: list[str] = []
         self._columns: dict[str, Ints] = {name: np.full(64, ABSENT, np.int64) for name in _COLUMNS}
-        self._order: _Order | None = None
-        self._sorted = 0
+        self._order = Order()
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -172,32 +163,13 @@ class UsageTable:
 
     def rows_of(self, groups: Iterable[int]) -> Ints:
         """The numbers of all rows of these groups."""
-        wanted = sorted(set(groups))
-        order = self._ordered()
-        known = len(order.begins) - 1
-        slices = [order.rows[order.begins[each] : order.begins[each + 1]] for each in wanted if each < known]
-        tail = self.column("group")[self._sorted :]
-        if len(tail) and wanted:
-            mask = np.zeros(len(self.groups), np.bool_)
-            mask[wanted] = True
-            slices.append(np.flatnonzero(mask[tail]) + self._sorted)
-        return np.concatenate(slices) if slices else np.empty(0, np.int64)
-
-    def _ordered(self) -> _Order:
-        """A new row goes to an unsorted tail; the whole is sorted again when that has grown long."""
-        size = len(self._pods)
-        if self._order is None or size - self._sorted > max(_SHORTEST_TAIL, self._sorted // 8):
-            group = self.column("group")
-            rows: NDArray[np.int64] = np.argsort(group, kind="stable").astype(np.int64)
-            begins = np.searchsorted(group[rows], np.arange(len(self.groups) + 1)).astype(np.int64)
-            self._order, self._sorted = _Order(rows, begins), size
-        return self._order
+        return self._order.rows_of(groups, self.column("group"), len(self.groups))
 
     def _begin_groups(self) -> None:
         self.regrouped += 1
         self.groups = []
         self._group_of = {}
-        self._order, self._sorted = None, 0
+        self._order.forget()
 
     def _group(self, labels: int, terms: int) -> int:
         cut = tuple(pair for pair in self._labels[labels] if pair[0] in self._keys)
@@ -312,7 +284,7 @@ class UsageTable:
         columns["labels"][number], columns["terms"][number] = labels, terms
         group = self._group(labels, terms)
         if not is_new and group != columns["group"][number]:
-            self._order = None  # a merge that changed what was held: rare enough to sort anew
+            self._order.forget()  # a merge that changed what was held: rare enough to sort anew
         columns["group"][number] = group
 
     def _settle(self, key: str, numbers: Sequence[int]) -> None:

@@ -64,9 +64,9 @@ class LedgerState(Struct, frozen=True, kw_only=True):
     unwritten: Collection[str] = frozenset()
     """Uids of the pods of which something is not durable yet."""
     waiting: int = 0
-    """Rows that are not durable yet."""
+    """Pods of which something is not durable yet."""
     lag_ms: int = 0
-    """How long the oldest of them has waited."""
+    """How long the oldest of it has waited."""
     complete_until: Mapping[str, int] = {}
     """Up to when each other cluster's view is known."""
 

@@ -43,7 +43,7 @@ class BudgetMetrics:
             "headroom_uncovered_burn_rate_gpus", "GPUs held now that no budget covers.", registry=registry
         )
         self._rows = Gauge("headroom_usage_rows", "Rows of usage in memory.", registry=registry)
-        self._waiting = Gauge("headroom_ledger_waiting_rows", "Pods with rows not durable yet.", registry=registry)
+        self._waiting = Gauge("headroom_ledger_waiting_pods", "Pods with rows not durable yet.", registry=registry)
         self._lag = Gauge(
             "headroom_ledger_lag_seconds", "How long the oldest row has waited to be durable.", registry=registry
         )

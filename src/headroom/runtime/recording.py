@@ -83,7 +83,7 @@ class Recorder:
         self._entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
         self._dirty: dict[tuple[str, int, str, int], Row] = {}
         self._unwritten: dict[str, int] = {}
-        self._problem = "The ledger has not been read yet."
+        self._problem = ""
         self._complete_until: dict[str, int] = {}
         self._beside: Around | None = None
         self._cursor: int | None = None
@@ -270,8 +270,9 @@ class Recorder:
             return
         before, self._beside = self._beside, None
         world, beside = self._port.world(self._clock.now()), self._surroundings()
-        if changes.everything or changes.resources or {"prices", "offers", "claims"} & changes.outside:
-            if before is None or changes.everything or not _same(before, beside) or "claims" in changes.outside:
+        if changes.everything or changes.resources or {"prices", "offers", "claims", "namespaces"} & changes.outside:
+            always = changes.everything or {"claims", "namespaces"} & changes.outside
+            if before is None or always or not _same(before, beside):
                 self._see(world, world.pods)
         elif beside.prices or beside.offers:
             uids = {uid for node in changes.nodes for uid in world.pods.by_node[node]}

@@ -12,15 +12,13 @@ from headroom.api.budgets import GPUWorkloadBudgetSpec
 from headroom.api.kinds import AnyResource
 from headroom.api.quantities import Invalid, nano
 from headroom.api.resources import LabelSelector
-from headroom.core.usage.prices import WHOLE, usual_weight
+from headroom.core.usage.observing import NAMESPACE_NAME, OF_NAMESPACE
+from headroom.core.usage.prices import ANY, WHOLE, usual_weight
 from headroom.model.facts import UNREADABLE, Amounts, Pairs
 from headroom.model.usage_table import Group, UsageTable
 from headroom.model.world import World
 
 KIND: Final = "GPUWorkloadBudget"
-ANY: Final = ""
-"""The resource name of rows that say how many GPUs they count and not of which kind."""
-
 Weights = tuple[tuple[str, int | None], ...]
 """Names, which may end in a star, with billionths of a GPU that one unit counts; None for the usual weight."""
 
@@ -31,8 +29,11 @@ class Scope(NamedTuple):
     clusters: str
     """The one cluster, empty for all."""
     namespaces: frozenset[str]
+    """Those that it covers now."""
     selector: LabelSelector
     weights: Weights
+    namespace_selector: LabelSelector | None = None
+    """Decides for rows that know the labels which their namespace had; for others, what it covers now does."""
 
 
 class Counted(NamedTuple):
@@ -53,6 +54,7 @@ def scope_of(world: World, budget: AnyResource) -> Scope:
         # A frozen struct of plain data; equal selectors are equal values.
         selector=spec.selector,
         weights=weights_of(spec),
+        namespace_selector=spec.namespace_selector if budget.namespace == world.own_namespace else None,
     )
 
 
@@ -127,7 +129,7 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
     if memory.get("regrouped") != table.regrouped:
         memory.clear()
         memory["regrouped"] = table.regrouped
-    key = scope._replace(selector=_frozen(scope.selector))  # type: ignore[arg-type]  # a key, never a scope again
+    key = (scope.clusters, scope.namespaces, scope.weights, _frozen(scope.selector), _frozen(scope.namespace_selector))
     found: Counted
     known, found = memory.get(key, (0, Counted({}, {})))
     for number in range(known, len(table.groups)):
@@ -146,10 +148,21 @@ def _covers(scope: Scope, group: Group) -> bool:
     terms = group.terms
     if scope.clusters and terms.cluster != scope.clusters:
         return False
-    return terms.namespace in scope.namespaces and selects(scope.selector, group.labels)
+    own, theirs = _parted(group.labels)
+    if scope.namespace_selector is not None and theirs:
+        return selects(scope.namespace_selector, theirs) and selects(scope.selector, own)
+    return terms.namespace in scope.namespaces and selects(scope.selector, own)
 
 
-def _frozen(selector: LabelSelector) -> tuple[Any, ...]:
+def _parted(labels: Pairs) -> tuple[Pairs, Pairs]:
+    """The labels of the pod, and those of its namespace by their own names."""
+    theirs = [(key[len(OF_NAMESPACE) :], value) for key, value in labels if key.startswith(OF_NAMESPACE)]
+    return tuple(pair for pair in labels if not pair[0].startswith(OF_NAMESPACE)), tuple(theirs)
+
+
+def _frozen(selector: LabelSelector | None) -> tuple[Any, ...]:
+    if selector is None:
+        return ()
     return tuple(sorted(selector.match_labels.items())), selector.match_expressions
 
 
@@ -160,8 +173,13 @@ def budgets_of(world: World) -> list[AnyResource]:
 
 def arrange(world: World, budgets: Iterable[AnyResource]) -> None:
     """Let the table tell labels apart by all keys that some budget looks at."""
-    keys = frozenset[str]().union(*(keys_of(each.spec.selector) for each in budgets))
-    world.usage.group_by(keys)
+    keys = set[str]()
+    for each in budgets:
+        keys |= keys_of(each.spec.selector)
+        if each.spec.namespace_selector is not None:
+            theirs = {NAMESPACE_NAME, *keys_of(each.spec.namespace_selector)}
+            keys |= {OF_NAMESPACE + key for key in theirs}
+    world.usage.group_by(frozenset(keys))
 
 
 class Matching(NamedTuple):

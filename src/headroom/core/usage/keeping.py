@@ -8,9 +8,9 @@ from typing import NamedTuple
 from msgspec import structs
 
 from headroom.core.usage import finalizers, observing, prices
-from headroom.core.usage.coverage import ANY, budgets_of, weights_of
+from headroom.core.usage.coverage import budgets_of, weights_of
 from headroom.core.usage.observing import Held, Look
-from headroom.model.facts import Amounts, Claim, Node, Offer, Pairs, Pod, Price, Usage
+from headroom.model.facts import Amounts, Claim, Namespace, Node, Offer, Pairs, Pod, Price, Usage
 from headroom.model.tables import NodeTable
 from headroom.model.usage import Row
 from headroom.model.usage_table import UsageTable
@@ -24,6 +24,7 @@ class Around(NamedTuple):
     claims: Mapping[str, Claim]
     prices: tuple[Price, ...]
     offers: Mapping[str, Offer]
+    namespaces: Mapping[str, Namespace]
     counted: Collection[str]
     """Resources that some budget counts, beside those that are always recorded."""
 
@@ -59,7 +60,8 @@ class Keeper:
 
     def _held(self, pod: Pod, around: Around) -> Held:
         amounts = observing.amounts_of(pod, around.claims, around.counted)
-        return Held(amounts, self._price(pod, amounts, around) if amounts and pod.node else None)
+        price = self._price(pod, amounts, around) if amounts and pod.node else None
+        return Held(amounts, price, observing.labels_of(pod, around.namespaces))
 
     def _price(self, pod: Pod, amounts: Amounts, around: Around) -> int | None:
         if not around.prices and not around.offers:
@@ -82,7 +84,8 @@ def counted_resources(world: World) -> frozenset[str]:
 
 def around(world: World) -> Around:
     """What a world says around its pods."""
-    return Around(world.nodes, world.claims, world.prices, world.offers, counted_resources(world))
+    counted = counted_resources(world)
+    return Around(world.nodes, world.claims, world.prices, world.offers, world.namespaces, counted)
 
 
 def table_of(world: World, rows: Iterable[Row]) -> UsageTable:
@@ -98,7 +101,7 @@ def table_of(world: World, rows: Iterable[Row]) -> UsageTable:
 def _fitted(row: Row, world: World, beside: Around) -> Row:
     """A row that only says how many GPUs, of a pod in view that has just as many, is a row of that pod's resources."""
     pod = world.pods.get(row.uid) if row.cluster == world.cluster else None
-    if pod is None or [name for name, _ in row.amounts] != [ANY]:
+    if pod is None or [name for name, _ in row.amounts] != [prices.ANY]:
         return row
     amounts = observing.amounts_of(pod, beside.claims, beside.counted)
     total = row.amounts[0][1]
@@ -122,7 +125,7 @@ def row_of(usage: Usage, cluster: str) -> Row | None:
         # The end of the row; its pod may go on in another one.
         seen_until=usage.start if end is None else end,
         gone_by=end,
-        amounts=((ANY, usage.gpus),) if usage.gpus else (),
+        amounts=((prices.ANY, usage.gpus),) if usage.gpus else (),
         labels=labels,
         price=usage.price_per_hour,
     )

@@ -12,20 +12,29 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from headroom.model.facts import Amounts, Claim, Pod
+from headroom.model.facts import Amounts, Claim, Namespace, Pairs, Pod
 from headroom.model.usage import EVIDENCE, Evidence, Row
 
 ENDED_PHASES: Final = ("Succeeded", "Failed")
 DEVICE_CLASSES: Final = {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu"}
 """Device classes whose devices are the GPUs of a well-known resource; any other class counts under its own name."""
+OF_NAMESPACE: Final = "@namespace/"
+"""Begins the names under which a row keeps the labels of the pod's namespace."""
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""A label that every namespace has."""
 _NEVER: Final = ("headroom.dev/", "hugepages-", "kubernetes.io/")
 
 
 class Held(NamedTuple):
-    """What a pod holds while it runs."""
+    """What a pod holds while it runs, and under which labels."""
 
     amounts: Amounts
     price: int | None
+    labels: Pairs
+
+    def is_in(self, row: Row) -> bool:
+        """Whether a row says just this."""
+        return (row.amounts, row.price, row.labels) == self
 
 
 class Look(NamedTuple):
@@ -77,9 +86,7 @@ def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row
     rows = _before(known, pod)
     # What is known of later than this look was seen by somebody who is ahead of us.
     last = max((row for row in known if row.start <= look.at), key=lambda row: row.start, default=known[0])
-    if held.price is None and held.amounts == last.amounts:
-        held = Held(held.amounts, last.price)  # a node that is gone does not make its last hours free
-    differs = (last.labels, last.amounts, last.price) != (pod.labels, held.amounts, held.price)
+    held = _completed(held, last)
     if end is not None:
         return rows + _ended(last, pod, held, look, (end, evidence))
     closed = last.closed
@@ -89,9 +96,10 @@ def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row
         # The pod goes on although this row is closed: this is the part that the ledger has not told of.
         begin = max(closed, last.start)
         return [*rows, _row(pod, held, look, begin, begin)] if held.amounts and pod.started is not None else rows
-    if not differs or 0 < _version(pod) < last.version:
+    if held.is_in(last) or 0 < _version(pod) < last.version:
         return rows
-    if look.is_gapless:
+    # A price is in force from when it is known, so a new one alone is no doubt about what was held before.
+    if look.is_gapless or held._replace(price=last.price).is_in(last):
         before = structs.replace(last, seen_until=look.at, gone_by=look.at)
         return [*rows, before, _row(pod, held, look, look.at, look.at)]
     sure = max(last.seen_until, min(look.since, look.at))
@@ -122,6 +130,25 @@ def gone(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row]:
 def missed(last: Row, seen_until: int, at: int) -> Row:
     """The last row of a pod that is not there any more, and nobody saw it go."""
     return structs.replace(last, seen_until=max(last.seen_until, min(seen_until, at)), gone_by=at)
+
+
+def labels_of(pod: Pod, namespaces: Mapping[str, Namespace]) -> Pairs:
+    """The labels in force: the pod's own, and those of its namespace under names that no label can have."""
+    namespace = namespaces.get(pod.namespace)
+    if namespace is None:
+        return pod.labels
+    theirs = dict(namespace.labels) | {NAMESPACE_NAME: namespace.name}
+    return tuple(sorted((*pod.labels, *((OF_NAMESPACE + key, value) for key, value in theirs.items()))))
+
+
+def _completed(held: Held, last: Row) -> Held:
+    """What is not known now and was known before: a node or a namespace that is gone changes nothing about a pod."""
+    price, labels = held.price, held.labels
+    if price is None and held.amounts == last.amounts:
+        price = last.price
+    if not any(key.startswith(OF_NAMESPACE) for key, _ in labels):
+        labels = tuple(sorted((*labels, *(pair for pair in last.labels if pair[0].startswith(OF_NAMESPACE)))))
+    return Held(held.amounts, price, labels)
 
 
 def _end(pod: Pod, look: Look) -> tuple[int | None, Evidence]:
@@ -167,9 +194,9 @@ def _ended(last: Row, pod: Pod, held: Held, look: Look, end: tuple[int, Evidence
     at, evidence = max(end[0], last.start), end[1]
     if last.ended is not None and last.evidence >= evidence:
         return []
-    differs = (last.labels, last.amounts, last.price) != (pod.labels, held.amounts, held.price)
     sure = max(last.seen_until, min(look.since, look.at))
-    if not differs or look.is_gapless or sure >= at or not held.amounts:
+    same = held._replace(price=last.price).is_in(last)
+    if same or look.is_gapless or sure >= at or not held.amounts:
         return [structs.replace(last, ended=at, evidence=evidence)]
     # It changed and ended while nobody looked: what lies between belongs to either.
     tail = structs.replace(_row(pod, held, look, at, max(last.start, sure)), ended=at, evidence=evidence)
@@ -193,6 +220,6 @@ def _row(pod: Pod, held: Held, look: Look, start: int, earliest: int) -> Row:
         earliest=earliest,
         seen_until=max(start, look.at) if pod.phase not in ENDED_PHASES else start,
         amounts=held.amounts,
-        labels=pod.labels,
+        labels=held.labels,
         price=held.price,
     )

@@ -8,7 +8,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from headroom.core.usage.observing import is_accounted
 from headroom.model.facts import Amounts, Node, Offer, Price
 
 INSTANCE_TYPE: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
@@ -20,6 +19,9 @@ CAPACITY_TYPE: Final = (
 )
 _SPOT: Final = (("cloud.google.com/gke-spot", "true"), ("kubernetes.azure.com/scalesetpriority", "spot"))
 _MIG: Final = re.compile(r"nvidia\.com/mig-([0-9]{1,2})g\..*", re.ASCII)
+_ACCELERATOR: Final = re.compile(r"(?:^|[./])(?:v?gpu|mig-|[tnx]pu|gaudi|neuron|dcu|mlu)", re.ASCII)
+ANY: Final = ""
+"""The resource name of rows that say how many GPUs they count and not of which kind."""
 SLICES_OF_A_GPU: Final = 7
 WHOLE: Final = 1_000_000_000
 """A weight of one, in billionths."""
@@ -65,8 +67,14 @@ def pod_price(price: int | None, pod: Amounts, node: Node) -> int | None:
 
 
 def gpus(amounts: Amounts) -> int:
-    """Millionths of a GPU in all accounted resources together, each with its usual weight."""
-    return sum(amount * usual_weight(name) // WHOLE for name, amount in amounts if is_accounted(name))
+    """Millionths of a GPU in all resources that are GPUs or the like, each with its usual weight."""
+    return sum(amount * usual_weight(name) // WHOLE for name, amount in amounts if is_gpu(name))
+
+
+@lru_cache(maxsize=256)
+def is_gpu(name: str) -> bool:
+    """Whether a resource or a device class is a GPU or another accelerator: nvidia.com/gpu, gpu.intel.com/xe, google.com/tpu."""
+    return name == ANY or bool(_ACCELERATOR.search(name))
 
 
 @lru_cache(maxsize=256)

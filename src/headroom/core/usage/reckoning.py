@@ -22,6 +22,8 @@ GPU_HOUR: Final = MICRO * HOUR
 DOLLAR: Final = MICRO * HOUR
 """Millionths of a dollar an hour x milliseconds."""
 _NANO: Final = 1_000_000_000
+LATE_MS: Final = 30_000
+"""Another cluster's word comes every few seconds, and twenty late where its leader changes; who is later than this is not waited for."""
 
 
 class Top(NamedTuple):
@@ -77,19 +79,22 @@ class Reckoning(NamedTuple):
     unreadable: str
     """A resource of which some pod in view asks for an amount that nobody can read."""
     stale: tuple[str, ...]
-    """Other clusters whose view is behind, so that the bounds are wider."""
+    """Other clusters that were not heard of for long, so that the bounds are wider."""
+    turns_at: int | None
+    """When something is known to begin or end that is too new to be counted; None if nothing is."""
 
 
 class Ledgered:
     """The rows of one scope, looked at once."""
 
     def __init__(self, world: World, scope: Scope, length: int) -> None:
-        self._table, self._span = world.usage, Span(world.as_of, length)
+        heard = _heard(world, scope)
+        self._table, self._span, self.stale = world.usage, Span(heard.as_of, length), tuple(sorted(heard.stale))
         self._scope, self._counted = scope, counted(world.usage, scope)
         self.rows: Ints = world.usage.rows_of(self._counted.rates)
         self._group = _of(world.usage, "group", self.rows)
         self._start = _of(world.usage, "start", self.rows)
-        self._end, self.stale = _ends(world, scope, self._group, _of(world.usage, "low_end", self.rows))
+        self._end = _ends(world.usage, heard, self._group, _of(world.usage, "low_end", self.rows))
         self._gpu_rates = self._rates(self._counted.rates)
         self.gpus = self._curve(self._gpu_rates)
         self._prices = {
@@ -123,6 +128,7 @@ class Ledgered:
             exceeded=exceeded,
             unreadable=self._unreadable(),
             stale=self.stale,
+            turns_at=self.gpus.next_turn,
         )
 
     @property
@@ -214,16 +220,26 @@ def _exact_sum(held: Ints, groups: Ints, rates: dict[int, int]) -> int:
     return sum(int(total) * rates.get(int(number), 0) for number, total in zip(numbers, sums, strict=True))
 
 
-def _ends(world: World, scope: Scope, group: Ints, end: Ints) -> tuple[Ints, tuple[str, ...]]:
-    """What runs in another cluster is known to run only up to that cluster's last word."""
+class _Heard(NamedTuple):
+    """Up to when all clusters of a scope have told of themselves."""
+
+    as_of: int
+    stale: dict[str, int]
+    """Those that nobody waits for, each with its last word."""
+
+
+def _heard(world: World, scope: Scope) -> _Heard:
     if scope.clusters:
-        return end, ()
-    table, known = world.usage, world.ledger.complete_until
-    clusters = {each.terms.cluster for each in table.groups} - {world.cluster}
-    if not clusters:
-        return end, ()
-    last = np.array(
-        [OPEN if each.terms.cluster == world.cluster else known.get(each.terms.cluster, 0) for each in table.groups]
-    )
-    stale = tuple(sorted(each for each in clusters if known.get(each, 0) < world.as_of))
-    return np.where(end == OPEN, last[group], end), stale
+        return _Heard(world.as_of, {})
+    others = {each.terms.cluster for each in world.usage.groups} - {world.cluster}
+    words = {name: world.ledger.complete_until.get(name, 0) for name in others}
+    stale = {name: word for name, word in words.items() if word < world.as_of - LATE_MS}
+    return _Heard(min([world.as_of, *(word for name, word in words.items() if name not in stale)]), stale)
+
+
+def _ends(table: UsageTable, heard: _Heard, group: Ints, end: Ints) -> Ints:
+    """What runs in a stale cluster is known to run only up to that cluster's last word."""
+    if not heard.stale:
+        return end
+    last = np.array([heard.stale.get(each.terms.cluster, OPEN) for each in table.groups], np.int64)
+    return np.where(end == OPEN, last[group], end)

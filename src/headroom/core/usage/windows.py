@@ -63,6 +63,13 @@ class Curve:
         runs = (self._start <= self._span.as_of) & (self._end > self._span.as_of)
         return int(np.sum(self._rates.values[runs])) * self._rates.unit
 
+    @property
+    def next_turn(self) -> int | None:
+        """The first moment from now on at which some row is known to begin or end."""
+        as_of = self._span.as_of
+        parts = self._start[self._start > as_of], self._end[(self._end > as_of) & (self._end < OPEN)]
+        return min((int(each.min()) for each in parts if len(each)), default=None)
+
     def reaches(self, quota: int) -> int | None:
         """When the sum will first be at least `quota`; None if it never is. Now, if it is already."""
         if self.total >= quota:
