@@ -1,6 +1,7 @@
 """Writes the figures of bench/results into the pages that quote them: `python -m bench.figures [--check]`.
 
-A page says `<!-- figures: NAME -->` and `<!-- end of figures -->`; whatever stands between is replaced by the table of that benchmark.
+A page says `<!-- figures: NAME -->` and `<!-- end of figures -->`; whatever stands between is replaced by the table of that benchmark,
+or by bench/results/NAME.md where a benchmark wrote its table itself.
 """
 
 import json
@@ -11,23 +12,34 @@ from typing import Any
 
 from bench.results import FOLDER, ROOT
 
-PAGES = ("docs/figures.md", "docs/decisions/0001-own-list-watch.md")
+PAGES = ("docs/figures.md", "docs/accuracy.md", "docs/decisions/0001-own-list-watch.md")
 BLOCK = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 
 def table(name: str) -> str:
     """One benchmark as Markdown."""
+    own = FOLDER / f"{name}.md"
+    if own.exists():
+        return own.read_text()
     file = FOLDER / f"{name}.json"
+    if not file.exists():
+        return f"Not measured yet: `make bench NAME={name}`.\n"
     found: dict[str, Any] = json.loads(file.read_text())
     lines = ["| figure | value | goal | peer |", "|---|---|---|---|"]
     lines += [
-        f"| {row['figure']} | {row['value']:g} {row['unit']} | {_goal(row)} | {_peer(row)} |" for row in found["rows"]
+        f"| {_cell(row['figure'])} | {row['value']:g} {row['unit']} | {_goal(row)} | {_peer(row)} |"
+        for row in found["rows"]
     ]
     versions = ", ".join(f"{what} {number}" for what, number in found["versions"].items() if number)
     machine = found["machine"]
     where = f"{machine['cores']} cores, {machine['model']}, {machine['memoryGiB']} GiB"
     lines += ["", f"`make bench NAME={name}`, {found['date'][:10]}, commit {found['commit']}; {where}; {versions}."]
     return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Text with a bar in it would end the cell."""
+    return text.replace("|", "\\|")
 
 
 def _goal(row: dict[str, Any]) -> str:

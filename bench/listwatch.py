@@ -25,7 +25,7 @@ from bench import results
 from bench.readers.replay import Replay
 from bench.results import Row
 from headroom.api.crd import crd
-from headroom.api.kinds import KINDS
+from headroom.api.kinds import DEFINITIONS
 from tests.control_plane import ControlPlane
 
 ROOT = Path(__file__).parent.parent
@@ -245,7 +245,7 @@ async def main(arguments: list[str]) -> int:
     rows: list[Row] = []
     python = peers_python()
     with ControlPlane(components=()) as plane:
-        plane.apply(*(crd(kind) for kind in KINDS.values()))
+        plane.apply(*(crd(kind) for kind in DEFINITIONS.values()))
         plane.kubectl("create", "namespace", "bench")
         async with Server(plane) as server:
             say(f"making {sizes[0]:,} pods")

@@ -348,6 +348,7 @@ class ControlPlane:
         flags = [
             f"--kubeconfig={self.kubeconfig(CLIENT_CERTIFICATE_USER)}",
             f"--config={self.assets / 'kwok-stages.yaml'}",
+            f"--config={Path(__file__).parent / 'kwok-run-time.yaml'}",
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
             "--node-lease-duration-seconds=40",
             "--cidr=10.1.0.0/16",

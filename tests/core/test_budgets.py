@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from headroom.api.kinds import AnyResource
-from headroom.core.budgets import PLAN, chores, index_of
+from headroom.core.budgets import PLAN
 from headroom.model import conditions
-from headroom.model.actions import ApplyBudgetIndex, EmitEvent, RemoveFinalizer
+from headroom.model.actions import EmitEvent
 from headroom.model.decisions import Decision
 from headroom.model.facts import UNREADABLE, Namespace, Node, Offer, Pod, Price, Shape, Usage
 from headroom.model.times import HOUR, MINUTE, SECOND, moment, text
@@ -156,6 +156,28 @@ def test_the_same_row_from_view_and_ledger_counts_once() -> None:
 def test_what_was_used_before_a_relabel_never_moves() -> None:
     before = a_usage(labels={"team": "b"})
     assert status_of(run("old", 3 * HOUR), usage=[before]).consumed_gpu_hours == "1"
+
+
+def test_rows_of_one_pod_with_a_gap_between_them_count_without_the_gap() -> None:
+    rows = [a_usage("one", 4 * HOUR, 3 * HOUR), a_usage("two", 2 * HOUR, HOUR)]
+    status = status_of(usage=rows)
+    assert (status.consumed_gpu_hours, status.upper_gpu_hours) == ("2", "2")
+
+
+@pytest.mark.parametrize("phase", [{}, {"phase": "Succeeded", "ended": NOON - HOUR}], ids=["running", "finished"])
+def test_what_a_pod_used_after_a_relabel_is_the_new_teams_whether_it_runs_or_has_ended(phase: dict[str, Any]) -> None:
+    before = a_usage(start=4 * HOUR, end=3 * HOUR)
+    pod = run("old", 4 * HOUR, labels=(("team", "b"),), **phase)
+    other = a_budget("other", selector={"matchLabels": {"team": "b"}})
+    world = a_used_world(a_budget(), other, pods=[pod], usage=[before])
+    used = [numbers(each).consumed_gpu_hours for each in PLAN.decide(world, EVERYTHING)]
+    assert used == ["1", "2" if phase else "3"]
+
+
+def test_a_pod_that_failed_and_shows_no_container_may_have_run() -> None:
+    failed = run("p", 0, phase="Failed", started=None, started_after=NOON - 3 * HOUR, ended=NOON - HOUR)
+    status = status_of(failed)
+    assert (status.consumed_gpu_hours, status.upper_gpu_hours) == ("0", "2")
 
 
 def test_a_row_whose_end_nobody_knows_is_two_bounds() -> None:
@@ -338,6 +360,11 @@ def test_what_ages_out_of_the_window_is_in_the_forecast() -> None:
     assert status_of(*pods, budget=a_budget(hours="24.000000001")).forecast is None
 
 
+def test_a_begin_at_the_end_of_time_is_no_forecast_and_no_failure() -> None:
+    far = (moment("9999-12-31T23:59:59Z") or 0) - NOON
+    assert status_of(run("p", -far), budget=a_budget(hours="1")).forecast is None
+
+
 def test_the_forecast_says_when_an_exceeded_quota_holds_again() -> None:
     status = status_of(run("p", 20 * HOUR, 10 * HOUR), budget=a_budget(hours="10"))
     assert status.forecast.recovers_at == text(NOON + 4 * HOUR + 1)
@@ -411,6 +438,25 @@ def test_people_are_told_once_per_turn_with_numbers() -> None:
     assert (back.event_type, back.reason) == ("Normal", "WithinBudget")
 
 
+@pytest.mark.parametrize("still", [{"paused": True}, {}], ids=["paused", "stopped"])
+def test_paused_or_stopped_it_counts_and_plans_no_effect(still: dict[str, Any]) -> None:
+    budget = a_budget(hours="1", accounting="Exact", **still)
+    decision = decide(a_used_world(budget, pods=[run("p", 2 * HOUR)], stopped=not still))
+    assert decision.actions == ()
+    assert numbers(decision).consumed_gpu_hours == "2"
+
+
+def test_who_used_most_is_worked_out_anew_when_the_budget_changed_or_an_alert_is_due() -> None:
+    first = numbers(decide(a_used_world(a_budget(), pods=[run("p", HOUR)])))
+    known = structs.replace(a_budget(hours="1"), status=first)
+    again = structs.replace(known, generation=2, spec=a_budget(selector={"matchLabels": {"team": "b"}}).spec)
+    world = a_used_world(again, pods=[run("q", HOUR, labels=(("team", "b"),))])
+    assert [each.pod for each in numbers(decide(world)).top_pods] == ["team-a/q"]
+    (event,) = decide(a_used_world(known, pods=[run("new", 3 * HOUR)])).actions
+    assert isinstance(event, EmitEvent)
+    assert "team-a/new" in event.message
+
+
 def test_nothing_that_moved_is_nothing_to_write() -> None:
     first = decide(a_used_world(a_budget(), pods=[run("p", 30 * HOUR, 26 * HOUR)]))
     written = structs.replace(a_budget(), status=first.status)
@@ -429,60 +475,3 @@ def test_a_clock_that_steps_gives_no_negative_and_no_future_hours(step: int) -> 
     used = Fraction(status.consumed_gpu_hours)
     assert 0 <= used <= 48
     assert moment(status.as_of) == NOON + step
-
-
-# --- exact accounting ----------------------------------------------------------------------------------------------------------------
-
-FINALIZER = ("headroom.dev/usage",)
-
-
-def kept(name: str = "p", **fields: Any) -> Pod:
-    return run(name, 2 * HOUR, HOUR, finalizers=FINALIZER, **fields)
-
-
-def removals(world: World) -> list[str]:
-    found = decide(world).actions
-    return [each.object for each in found if isinstance(each, RemoveFinalizer)]
-
-
-def test_a_finalizer_goes_once_the_end_is_in_the_ledger() -> None:
-    budget = a_budget(accounting="Exact")
-    pod = kept()
-    assert removals(a_used_world(budget, pods=[pod])) == ["Pod/team-a/p"]
-    assert removals(a_used_world(budget, pods=[pod], ledger=LedgerState(unwritten={pod.uid}))) == []
-    assert removals(a_used_world(budget, pods=[run("p", HOUR, finalizers=FINALIZER)])) == []
-    assert removals(a_used_world(budget, pods=[run("p", HOUR, 0)])) == []
-
-
-def test_a_pod_that_never_ran_is_let_go_at_once_and_a_lost_one_after_a_while() -> None:
-    budget = a_budget(accounting="Exact")
-    unborn = run("p", 0, started=None, phase="Pending", node="", deleting=NOON, finalizers=FINALIZER)
-    assert removals(a_used_world(budget, pods=[unborn])) == ["Pod/team-a/p"]
-    for overdue, found in ((MINUTE, []), (6 * MINUTE, ["Pod/team-a/p"])):
-        lost = run("p", HOUR, deleting=NOON - overdue, finalizers=FINALIZER)
-        assert removals(a_used_world(budget, pods=[lost])) == found
-
-
-def test_a_finalizer_that_no_budget_answers_for_is_a_chore() -> None:
-    world = a_used_world(a_budget(), pods=[kept()])
-    assert removals(world) == []
-    assert [each.object for each in chores(world) if isinstance(each, RemoveFinalizer)] == ["Pod/team-a/p"]
-    paused = a_used_world(a_budget(accounting="Exact", paused=True), pods=[kept()])
-    assert removals(paused) == []
-    assert len(list(chores(paused))) == 1
-
-
-def test_of_two_exact_budgets_the_first_lets_go() -> None:
-    world = a_used_world(a_budget("a", accounting="Exact"), a_budget("b", accounting="Exact"), pods=[kept()])
-    found = [[type(action).__name__ for action in each.actions] for each in PLAN.decide(world, EVERYTHING)]
-    assert found == [["ApplyBudgetIndex", "RemoveFinalizer"], ["ApplyBudgetIndex"]]
-
-
-def test_the_index_is_written_for_exact_budgets_and_only_while_it_differs() -> None:
-    budget = a_budget(accounting="Exact")
-    world = a_used_world(budget)
-    assert decide(world).actions == (ApplyBudgetIndex(budget="team-a/one"),)
-    known = structs.replace(world, index=index_of(world))
-    assert decide(known).actions == ()
-    assert decide(a_used_world(a_budget())).actions == ()
-    assert list(chores(a_used_world(index=known.index))) == [ApplyBudgetIndex(budget="team-a/one")]

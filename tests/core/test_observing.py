@@ -91,6 +91,27 @@ def test_a_relabel_after_the_end_means_nothing() -> None:
     assert spans(rows((ended(), at(600)), (ended(labels=(("team", "b"),)), at(700)))) == [(100, 500, "a")]
 
 
+def test_a_relabel_between_the_end_and_the_word_of_it_means_nothing() -> None:
+    """A kubelet tells of a finish a moment later, and its timestamps have no fractions of a second."""
+    steps = [
+        (running(), at(120)),
+        (running(labels=(("team", "b"),)), at(550)),
+        (ended(labels=(("team", "b"),)), at(600)),
+    ]
+    assert spans(rows(*steps)) == [(100, 500, "a"), (550, 550, "b")]
+    again = running(labels=(("team", "c"),))
+    found = rows(*steps[:2], (again, at(570)), (ended(labels=(("team", "c"),)), at(600)))
+    assert spans(found) == [(100, 500, "a"), (550, 550, "b"), (570, 570, "c")]
+
+
+def test_a_relabel_that_nobody_saw_before_an_end_told_late_stays_within_the_end() -> None:
+    relabelled = running(labels=(("team", "b"),))
+    steps = [(running(), at(120)), (relabelled, at(550, since=450)), (ended(labels=(("team", "b"),)), at(600))]
+    first, second = rows(*steps)
+    assert (first.seen_until, first.gone_by, first.ended) == (450, 500, None)
+    assert (second.start, second.ended) == (550, 550)
+
+
 def test_a_relabel_while_nobody_looked_is_told_as_bounds() -> None:
     first, second = rows((running(), at(120)), (running(labels=(("team", "b"),)), at(400, since=250)))
     assert (first.seen_until, first.gone_by, first.ended) == (250, 400, None)
@@ -184,6 +205,11 @@ def test_a_pod_that_was_only_ever_seen_being_deleted_still_counts() -> None:
 def test_a_pod_deleted_while_nobody_listened_ended_somewhere_between() -> None:
     bounds, _ = lost(running(), at(400, since=260), (running(), at(120)))
     assert bounds == [(260, 400)]
+
+
+def test_a_pod_first_heard_of_in_a_late_event_is_not_said_to_be_there_now() -> None:
+    bounds, _ = lost(running(), at(900, since=110), (running(), at(890, since=110)))
+    assert bounds == [(110, 900)]
 
 
 def test_a_pod_missing_after_a_restart_ended_between_the_last_word_and_now() -> None:

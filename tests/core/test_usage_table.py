@@ -193,6 +193,26 @@ def test_asking_for_another_key_tells_more_groups_apart() -> None:
     assert np.unique(table.column("group")).tolist() == [0, 1]
 
 
+@given(st.lists(some_rows, max_size=12), st.integers(0, 25))
+def test_forgetting_leaves_the_rest_as_it_was(rows: list[Row], before: int) -> None:
+    table, wanted = UsageTable(), UsageTable()
+    for row in rows:
+        table.put(row)
+    table.group_by(frozenset({"team"}))
+    was = _bounds(table)
+    dropped = table.prune(before)
+    left = {key for key, (_, _, _, high) in was.items() if high >= before}
+    assert dropped in (0, len(was) - len(left))
+    if dropped:
+        assert _bounds(table) == {key: was[key] for key in left}
+        wanted.extend(list(table))
+        assert sorted(map(int, table.rows_of(range(len(table.groups))))) == list(range(len(table)))
+        assert {each.labels for each in table.groups} == {row.labels for row in table}
+        for row in table:
+            assert row in table.of_pod(row.uid)
+        assert all(table.uid(int(table.column("first")[n])) == table.uid(n) for n in range(len(table)))
+
+
 def test_rows_that_ended_long_ago_are_forgotten() -> None:
     table = UsageTable()
     table.put(a_row("old", ended=10, evidence=3))

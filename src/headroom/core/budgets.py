@@ -6,7 +6,7 @@ beyond alerts comes with its own capability; until then a budget that asks for m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import structs
@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
 
 def decide(world: World, changes: Changes) -> Iterator[Decision]:
     """One decision for each budget that may need a new one; all of them when anything about usage changed."""
-    if changes.everything or _OTHER & changes.outside:
+    if changes.everything or _OTHER & changes.outside or not changes.pods.isdisjoint(world.usage.kept):
         chosen = dict(world.of_kind(KIND))
     else:
         chosen = dict(affected(world, KIND, changes))
@@ -51,13 +51,14 @@ def decide(world: World, changes: Changes) -> Iterator[Decision]:
             # What a pod uses is news of usage; that it is there at all matters to budgets that count none yet.
             chosen |= {ref: each for ref, each in world.of_kind(KIND) if not each.status.tracked_pods}
     usage.arrange(world, (each for each in chosen.values() if each.spec is not None))
+    letting_go = usage.removals(world)
     for ref in sorted(chosen):
-        yield _decision(world, ref, chosen[ref])
+        yield _decision(world, ref, chosen[ref], letting_go.get(ref, ()))
 
 
 def chores(world: World) -> Iterator[Action]:
     """What is due although no budget asks for it: finalizers of pods that no exact budget covers, an outdated index."""
-    yield from usage.orphans(world)
+    yield from usage.removals(world).get(None, ())
     wanted = index_of(world)
     listed = {each.budget for each in wanted}
     for entry in world.index or ():
@@ -65,14 +66,14 @@ def chores(world: World) -> Iterator[Action]:
             yield ApplyBudgetIndex(budget=entry.budget)
 
 
-def _decision(world: World, ref: Ref, budget: AnyResource) -> Decision:
+def _decision(world: World, ref: Ref, budget: AnyResource, letting_go: Sequence[Action]) -> Decision:
     if budget.problems:
         return _invalid(world, ref, budget)
     if not world.complete:
         return _blind(world, ref, budget)
     if not world.ledger.loaded:
         return _without_history(world, ref, budget)
-    return _counted(world, ref, budget)
+    return _counted(world, ref, budget, letting_go)
 
 
 # --- budgets that cannot be counted ---------------------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ def _judged(
 # --- counting -------------------------------------------------------------------------------------------------------------------
 
 
-def _counted(world: World, ref: Ref, budget: AnyResource) -> Decision:
+def _counted(world: World, ref: Ref, budget: AnyResource, letting_go: Sequence[Action]) -> Decision:
     spec: GPUWorkloadBudgetSpec = budget.spec
     scope = usage.scope_of(world, budget)
     rows = Ledgered(world, scope, spec.quota.window_hours * times.HOUR)
@@ -138,13 +139,15 @@ def _counted(world: World, ref: Ref, budget: AnyResource) -> Decision:
     )
     if structs.replace(status, as_of=budget.status.as_of) == budget.status:
         status = budget.status  # what has not moved needs no new date
-    actions = (*ready.actions, *_alert(world, ref, budget, exceeded, status), *_index(world, budget))
+    actions: tuple[Action, ...] = ()
+    if not spec.paused and not world.stopped:
+        actions = (*ready.actions, *_alert(world, ref, budget, exceeded, status), *_index(world, budget), *letting_go)
     return Decision(
         resource=ref,
         status=status,
         reason=exceeded.reason if not spec.paused and not world.stopped else ready.reason,
         message=exceeded.message,
-        actions=(*actions, *usage.removals(world, budget, scope)),
+        actions=actions,
         look_again_ms=_look_again(found),
     )
 
@@ -164,7 +167,7 @@ def _status(budget: AnyResource, found: Reckoning, quota: Quota, rows: Ledgered)
         remaining_usd=_remaining(quota.usd_ms, found.usd_ms, DOLLAR),
         unpriced_gpu_hours=decimal(found.unpriced_gpu_ms, GPU_HOUR) if has_money else "",
         forecast=_forecast(found),
-        top_pods=_top_pods(before, found, rows),
+        top_pods=_top_pods(budget, found, rows),
         tracked_pods=found.tracked,
     )
 
@@ -174,14 +177,22 @@ def _remaining(quota: int | None, used: int, whole: int) -> str:
 
 
 def _forecast(found: Reckoning) -> Forecast | None:
-    exhausted = times.text(found.exhausted_at) if found.exhausted_at is not None else ""
-    recovers = times.text(found.recovers_at) if found.exceeded and found.recovers_at is not None else ""
+    exhausted = _moment(found.exhausted_at)
+    recovers = _moment(found.recovers_at) if found.exceeded else ""
     return Forecast(exhausted_at=exhausted, recovers_at=recovers) if exhausted or recovers else None
 
 
-def _top_pods(before: GPUWorkloadBudgetStatus, found: Reckoning, rows: Ledgered) -> tuple[TopPod, ...]:
+def _moment(at: int | None) -> str:
+    """A moment as text; what lies beyond the calendar is never."""
+    return "" if at is None or at > times.LAST else times.text(at)
+
+
+def _top_pods(budget: AnyResource, found: Reckoning, rows: Ledgered) -> tuple[TopPod, ...]:
+    before: GPUWorkloadBudgetStatus = budget.status
     written = times.moment(before.as_of)
-    if before.top_pods and written is not None and 0 <= found.as_of - written < FRESH_MS:
+    turned = bool(found.exceeded) != _was_exceeded(budget)
+    known = before.top_pods and before.observed_generation == budget.generation and not turned
+    if known and written is not None and 0 <= found.as_of - written < FRESH_MS:
         return before.top_pods
     return tuple(
         TopPod(
@@ -275,9 +286,7 @@ def _alert(
 ) -> Iterator[Action]:
     """An event when the quota is reached and when it holds again, once each."""
     spec: GPUWorkloadBudgetSpec = budget.spec
-    before = conditions.find(budget.status.conditions, "QuotaExceeded")
-    was = before is not None and before.status == "True"
-    if was == exceeded.holds or (spec.home_cluster and spec.home_cluster != world.cluster):
+    if _was_exceeded(budget) == exceeded.holds or (spec.home_cluster and spec.home_cluster != world.cluster):
         return
     if exceeded.holds:
         top = status.top_pods[0] if status.top_pods else None
@@ -286,6 +295,11 @@ def _alert(
         yield EmitEvent(object=str(ref), event_type="Warning", reason="QuotaExceeded", message=message)
     else:
         yield EmitEvent(object=str(ref), event_type="Normal", reason="WithinBudget", message=exceeded.message)
+
+
+def _was_exceeded(budget: AnyResource) -> bool:
+    before = conditions.find(budget.status.conditions, "QuotaExceeded")
+    return before is not None and before.status == "True"
 
 
 def _look_again(found: Reckoning) -> int:

@@ -1,15 +1,32 @@
-"""Finds the rows of a group without looking at all of them."""
+"""Groups of rows that no budget can tell apart, and how the rows of a group are found without looking at all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from headroom.model.facts import Amounts, Pairs
 from headroom.model.tables import Ints
 
 _SHORTEST_TAIL: Final = 4096
+
+
+class Terms(NamedTuple):
+    """What rows of like pods share, apart from their labels."""
+
+    cluster: str
+    namespace: str
+    amounts: Amounts
+    price: int | None
+
+
+class Group(NamedTuple):
+    """Rows that no budget can tell apart: their labels are cut down to the keys that some budget looks at."""
+
+    terms: Terms
+    labels: Pairs
 
 
 class Order:

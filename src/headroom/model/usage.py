@@ -14,6 +14,8 @@ from msgspec import Struct
 from headroom.model.facts import Amounts, Pairs
 
 DAY: Final = 86_400_000
+LATE_MS: Final = 60_000
+"""By how much a second writer may be behind the first."""
 
 
 class Evidence(IntEnum):

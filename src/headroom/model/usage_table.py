@@ -9,36 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headroom.model.facts import Amounts, Pairs
-from headroom.model.ordering import Order
+from headroom.model.facts import Pairs
+from headroom.model.ordering import Group, Order, Terms
 from headroom.model.tables import ABSENT, Ints, Numbering
-from headroom.model.usage import Row, merged
+from headroom.model.usage import LATE_MS, Row, merged
 
 Bools = NDArray[np.bool_]
 
 OPEN: Final = 2**62
 """The end of a row that is still held."""
-
-
-class Terms(NamedTuple):
-    """What rows of like pods share, apart from their labels."""
-
-    cluster: str
-    namespace: str
-    amounts: Amounts
-    price: int | None
-
-
-class Group(NamedTuple):
-    """Rows that no budget can tell apart: their labels are cut down to the keys that some budget looks at."""
-
-    terms: Terms
-    labels: Pairs
 
 
 _COLUMNS: Final = (
@@ -154,6 +138,10 @@ class UsageTable:
         if keys <= self._keys:
             return
         self._keys |= keys
+        self._regroup()
+
+    def _regroup(self) -> None:
+        """Number all groups anew."""
         self._begin_groups()
         labels, terms = self.column("labels"), self.column("terms")
         many = len(self._terms) + 1
@@ -250,17 +238,37 @@ class UsageTable:
             self._settle(uid, numbers)
 
     def prune(self, before: int) -> int:
-        """Forget the rows that surely ended before a moment; how many."""
-        gone = self.column("high_end") < before
-        dropped = int(np.count_nonzero(gone))
-        if dropped:
-            rows, generation = [self.row(int(number)) for number in np.flatnonzero(~gone)], self.generation
-            alive, keys, regrouped, kept = self._alive, self._keys, self.regrouped, self.kept
-            self.__init__(self.cluster)  # type: ignore[misc]  # a table of what is left, under the same name
-            self._alive, self._keys, self.kept = alive, keys, kept
-            self.regrouped, self.generation = regrouped + 1, generation + 1
-            self.extend(rows)
+        """Forget the rows that surely ended before a moment, once they are worth the work; how many."""
+        kept = np.flatnonzero(self.column("high_end") >= before)
+        dropped = len(self._pods) - len(kept)
+        if dropped <= len(self._pods) // 10:
+            return 0
+        place = np.full(len(self._pods) + 1, ABSENT, np.int64)
+        place[kept] = np.arange(len(kept))
+        self._columns = {name: column[: len(self._pods)][kept] for name, column in self._columns.items()}
+        self._pods, self._uids = ([each[number] for number in kept] for each in (self._pods, self._uids))
+        moved = {
+            key: tuple(int(place[each]) for each in self._numbers(key) if place[each] != ABSENT) for key in self._rows
+        }
+        self._rows = {key: each[0] if len(each) == 1 else each for key, each in moved.items() if each}
+        self.uncertain = {int(place[each]) for each in self.uncertain if place[each] != ABSENT}
+        for key in [key for key, each in moved.items() if len(each) > 1]:
+            self._columns["first"][list(moved[key])] = moved[key][0]
+        single = np.array([each[0] for each in moved.values() if len(each) == 1], np.int64)
+        self._columns["first"][single] = single
+        self._renumber()
+        self.generation += 1
         return dropped
+
+    def _renumber(self) -> None:
+        """Forget labels and terms that no row has any more."""
+        for name, old in (("labels", self._labels), ("terms", self._terms)):
+            used, where = np.unique(self.column(name), return_inverse=True)
+            fresh: Numbering[Any] = Numbering()
+            numbers = np.array([fresh.take(old[int(each)]) for each in used], np.int64)
+            self._columns[name][: len(self._pods)] = numbers[where] if len(numbers) else ABSENT
+            setattr(self, f"_{name}", fresh)
+        self._regroup()
 
     def _grow(self, size: int) -> None:
         has = len(self._columns["start"])
@@ -310,17 +318,17 @@ class UsageTable:
         """The rows without those of somebody who was late: what began before them was seen in a later version already."""
         if len(numbers) == 1:
             return numbers
-        kept, newest, columns = [], 0, self._columns
+        kept, newest, since, columns = [], 0, 0, self._columns
         for number in numbers:
-            version = int(columns["version"][number])
-            if version and version < newest:
+            version, start = int(columns["version"][number]), int(columns["start"][number])
+            if version and version < newest and start - since < LATE_MS:
                 for name in ("low_end", "high_end", "high_start"):
                     columns[name][number] = columns["start"][number]
                 columns["first"][number], columns["current"][number] = numbers[0], False
                 self.uncertain.discard(number)
             else:
                 kept.append(number)
-                newest = max(newest, version)
+                newest, since = (version, start) if version >= newest else (newest, since)
         return kept
 
     def _pod_end(self, numbers: Sequence[int]) -> int:
@@ -356,6 +364,8 @@ class UsageTable:
             begins, earliest = int(columns["start"][following]), int(columns["earliest"][following])
             low = begins if earliest >= begins else max(seen, earliest)
             high = begins
+            if gone != ABSENT and seen >= gone:
+                low = high = gone
         elif (own and key in self._alive) or (not own and gone == ABSENT):
             low = high = OPEN
         else:

@@ -39,8 +39,8 @@ class Attempt(Struct):
 class Attempts:
     """The memory of one writer."""
 
-    def __init__(self, clock: Clock, rng: random.Random) -> None:
-        self._clock, self._rng = clock, rng
+    def __init__(self, clock: Clock, rng: random.Random, repeat: float = REPEAT_AFTER_SECONDS) -> None:
+        self._clock, self._rng, self._repeat = clock, rng, repeat
         self._tried: dict[Ref, dict[bytes, Attempt]] = {}
         self._look_again: set[tuple[Ref, float]] = set()
 
@@ -56,7 +56,7 @@ class Attempts:
         if key == STATUS:
             return
         now = self._clock.monotonic()
-        tried[key] = Attempt(not_before=now + REPEAT_AFTER_SECONDS)
+        tried[key] = Attempt(not_before=now + self._repeat)
         if before is not None and before.failures:
             self._look_again.add((ref, now))  # so that the condition about the failure goes
 

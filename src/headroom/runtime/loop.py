@@ -16,6 +16,7 @@ from msgspec import Struct, field, structs
 
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
+from headroom.model.actions import Action, RemoveFinalizer
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan, judgement
 from headroom.model.ports import Port
@@ -51,7 +52,15 @@ class PlanState(Struct):
 class Loop:
     """Runs the plans over one port."""
 
-    def __init__(self, port: Port, plans: Iterable[Plan], writer: Writer, gate: Gate, around: Surroundings) -> None:
+    def __init__(
+        self,
+        port: Port,
+        plans: Iterable[Plan],
+        writers: tuple[Writer, Writer],
+        gate: Gate,
+        around: Surroundings,
+    ) -> None:
+        """The second writer is for finalizers alone, so that many of them never hold up anything else."""
         self.noted: Callable[[Decision, int], None] = lambda _decision, _now: None
         """Told of every decision that differs from the one before, while this process may act."""
         self.decisions: dict[Ref, Decision] = {}
@@ -59,7 +68,8 @@ class Loop:
         self.decided_at: dict[Ref, int] = {}
         """When each of them last changed."""
         self.ticks = 0
-        self._port, self._writer, self._gate = port, writer, gate
+        self._port, self._gate = port, gate
+        self._writer, self._finalizing = writers
         self._clock, self._metrics, self._log = around.clock, around.metrics, around.log
         self._states = [PlanState(plan) for plan in plans]
         self._bugs: dict[str, str] = {}
@@ -91,11 +101,11 @@ class Loop:
         """Ask every plan that is due. Returns when the next one will be."""
         self.ticks += 1
         world = self._port.world(self._clock.now())
-        self._writer.halted = world.stopped or not world.complete
+        self._writer.halted = self._finalizing.halted = world.stopped or not world.complete
         acting = self._gate.may_act() and world.complete
         if world.complete:
             self._saw_at = self._clock.monotonic()
-        retries = self._writer.take_retries()
+        retries = self._writer.take_retries() | self._finalizing.take_retries()
         for state in self._states:
             state.pending.add(self._port.take_changes(state.plan.name))
             state.pending.resources |= {ref for ref in retries if ref.kind == state.plan.kind}
@@ -168,30 +178,40 @@ class Loop:
             self.decisions.pop(ref, None)
             self.decided_at.pop(ref, None)
             self._writer.forget(ref)
+            self._finalizing.forget(ref)
 
     def _hand_over(self, decision: Decision, resource: AnyResource, world: World) -> None:
         self._note(decision, world.now)
         paused = resource.spec is not None and resource.spec.paused
         if world.complete or self._is_long_blind():
             effects = world.complete and not world.stopped and not paused
-            self._writer.submit(decision, resource, effects=effects)
+            of_finalizers, others = parted(decision.actions)
+            self._writer.submit(structs.replace(decision, actions=others), resource, effects=effects)
+            if of_finalizers or self._finalizing.knows(decision.resource):
+                self._do(decision.resource, of_finalizers, self._finalizing, effects=effects)
 
     def _is_long_blind(self) -> bool:
         """Whether the view has been incomplete for so long that the statuses should say so; a moment is no news."""
         return self._clock.monotonic() - self._saw_at > BLIND_SECONDS
 
     def _do_chores(self, plan: Plan, world: World) -> None:
-        """What is due although no resource asks for it, as if one did that has no status."""
+        """What is due although no resource asks for it."""
         if not world.complete:
             return
-        ref = Ref("Chores", "", plan.name)
-        nobody = AnyResource(kind=ref.kind, namespace="", name=ref.name, spec=None, status=Status())
         try:
-            due = Decision(resource=ref, status=Status(), reason="", message="", actions=tuple(plan.chores(world)))
+            due = tuple(plan.chores(world))
         except Exception as error:  # noqa: BLE001 - a bug in one plan must not stop the others
             self._bug(plan, error)
             return
-        self._writer.submit(due, nobody, effects=not world.stopped)
+        of_finalizers, others = parted(due)
+        self._do(Ref("Chores", "", plan.name), others, self._writer, effects=not world.stopped)
+        self._do(Ref("Chores", "", plan.name), of_finalizers, self._finalizing, effects=not world.stopped)
+
+    def _do(self, ref: Ref, due: tuple[Action, ...], writer: Writer, *, effects: bool) -> None:
+        """Have actions carried out that no status speaks of."""
+        nobody = AnyResource(kind=ref.kind, namespace=ref.namespace, name=ref.name, spec=None, status=Status())
+        decision = Decision(resource=ref, status=Status(), reason="", message="", actions=due)
+        writer.submit(decision, nobody, effects=effects)
 
     def _note(self, decision: Decision, now: int) -> None:
         """Keep the decision, and log it if it is a new one."""
@@ -231,7 +251,16 @@ class Loop:
 def substance(decision: Decision) -> tuple[object, ...]:
     """What makes two decisions different ones: not the numbers and moments in them, which move by themselves."""
     verdicts = [(each.type, each.status, each.reason) for each in decision.status.conditions]
-    return decision.reason, decision.actions, verdicts
+    return decision.reason, parted(decision.actions)[1], verdicts
+
+
+def parted(actions: Iterable[Action]) -> tuple[tuple[Action, ...], tuple[Action, ...]]:
+    """Those that let go of finalizers, of which there may be very many, and all others."""
+    every = tuple(actions)
+    return (
+        tuple(action for action in every if isinstance(action, RemoveFinalizer)),
+        tuple(action for action in every if not isinstance(action, RemoveFinalizer)),
+    )
 
 
 def differences(known: Mapping[Ref, Decision], full: Mapping[Ref, Decision]) -> list[Ref]:

@@ -7,24 +7,30 @@ and whatever is not durable yet is known by pod, so that nobody lets go of one t
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final, Protocol
 
 import msgspec
 
 from headroom.core import usage
 from headroom.core.usage import KIND, Around, Keeper, Look
+from headroom.model import times
+from headroom.model.actions import RemoveFinalizer
 from headroom.model.decisions import Decision
 from headroom.model.errors import HeadroomError
 from headroom.model.facts import Pod
 from headroom.model.history import Entry
-from headroom.model.ports import SETTLE_MS, Ledger
+from headroom.model.ports import Ledger
 from headroom.model.times import HOUR, SECOND
 from headroom.model.usage import DAY, Heartbeat, Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import Changes, LedgerState, World
 from headroom.runtime.surroundings import Surroundings
+
+Key = tuple[str, int, str, int]
 
 NAME: Final = "usage"
 """Under which the recorder hears of changes."""
@@ -53,8 +59,12 @@ class Observed(Protocol):
         """The view at this instant."""
         ...
 
-    def settled(self, now: int) -> int:
-        """The moment up to which what happened to pods is surely known."""
+    def heard_until(self, now: int) -> int:
+        """The moment up to which everything that happened to pods was surely heard."""
+        ...
+
+    def missed_since(self, now: int) -> int:
+        """Since when something may have happened that was not heard as it happened: now, if nothing may."""
         ...
 
     def subscribe(self, plan: str, parts: frozenset[str], *, quiet: bool = False) -> None:
@@ -78,10 +88,13 @@ class Recorder:
         self._may_lead = may_lead
         self._keeper = Keeper(UsageTable())
         self._port: Observed | None = None
-        self._is_ready = False
-        self._early: list[tuple[Pod, int]] = []
+        self._is_recording = False
+        self._is_loaded = False
+        self._one_at_a_time = asyncio.Lock()
+        self._early: list[tuple[Pod, int, int]] = []
+        """Pods deleted before the first view was complete: their last state, when that was heard, when they were last there."""
         self._entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
-        self._dirty: dict[tuple[str, int, str, int], Row] = {}
+        self._dirty: dict[Key, Row] = {}
         self._unwritten: dict[str, int] = {}
         self._problem = ""
         self._complete_until: dict[str, int] = {}
@@ -103,7 +116,7 @@ class Recorder:
     def state(self) -> LedgerState:
         """How well the ledger serves."""
         return LedgerState(
-            loaded=self._is_ready,
+            loaded=self._is_loaded,
             problem=self._problem,
             unwritten=self._unwritten.keys(),
             waiting=len(self._unwritten),
@@ -118,8 +131,8 @@ class Recorder:
 
     def decided(self, decision: Decision, now: int) -> None:
         """A decision that belongs into the history."""
-        wire = decision.wire()
-        actions = msgspec.json.encode(wire["actions"]).decode()
+        told = [action for action in decision.actions if not isinstance(action, RemoveFinalizer)]
+        actions = msgspec.json.encode(told).decode()
         said = {"resource": str(decision.resource), "reason": decision.reason, "message": decision.message}
         self._entries.append(Entry(cluster=self.table.cluster, at=now, actions=actions, **said))
 
@@ -127,24 +140,32 @@ class Recorder:
 
     def pod(self, pod: Pod) -> None:
         """A pod came or changed."""
-        if self._is_ready:
+        if self._is_recording:
+            before = self._standing(pod.uid)
             self._keep(self._keeper.see(pod, self._surroundings(), self._look()))
+            if self._standing(pod.uid) != before:
+                self._tell(NAME)
 
     def gone(self, pod: Pod, seen_until: int) -> None:
         """A pod was deleted."""
-        if not self._is_ready:
-            self._early.append((pod, seen_until))
-            return
         now = self._clock.now()
-        look = Look(self.table.cluster, now, min(seen_until, now))
-        self._keep(self._keeper.lose(pod, self._surroundings(), look))
+        # A moment passes between hearing of it and being told.
+        since = now if now - seen_until < GAP_MS else seen_until
+        if self._is_recording:
+            self._keep(self._keeper.lose(pod, self._surroundings(), Look(self.table.cluster, now, since)))
+            self._tell(NAME)
+        else:
+            self._early.append((pod, now, since))
+
+    def _standing(self, uid: str) -> tuple[bool, bool]:
+        return self.table.is_alive(uid), uid in self.table.kept
 
     def _look(self) -> Look:
         """A look now; if the view was behind, what is new may be older than now."""
         assert self._port is not None
         now = self._clock.now()
-        settled = self._port.settled(now)
-        return Look(self.table.cluster, now, now if settled >= now - SETTLE_MS - GAP_MS else settled)
+        since = self._port.missed_since(now)
+        return Look(self.table.cluster, now, now if now - since < GAP_MS else since)
 
     def _surroundings(self) -> Around:
         if self._beside is None:
@@ -168,11 +189,18 @@ class Recorder:
     # Living
 
     async def run(self) -> None:
-        """Read the ledger, catch up, and go on writing, until `stop`."""
-        while not self._is_ready and not self._stopping:
-            if self._port is not None and self._port.complete and await self._tried(self._begin):
+        """Unite the ledger with the first complete view, and go on recording and writing, until `stop`."""
+        while not self._stopping and (self._port is None or not self._port.complete):
+            await self._clock.sleep(0.05)
+        while not self._is_loaded and not self._stopping:
+            if await self._tried(self._catch_up):
                 break
-            await self._clock.sleep(0.05 if not self._failures else self._pause())
+            if not self._is_recording:
+                self._begin_without_history()
+            # What is seen meanwhile is kept even though the ledger cannot be read: it may have a queue.
+            with suppress(HeadroomError):
+                await self._write()
+            await self._clock.sleep(self._pause())
         while not self._stopping:
             await self._clock.sleep(WRITE_SECONDS if not self._failures else self._pause())
             await self._tried(self.step)
@@ -180,7 +208,7 @@ class Recorder:
     async def stop(self) -> None:
         """Write what waits, and say up to when nothing is missing."""
         self._stopping = True
-        if self._is_ready:
+        if self._is_recording:
             self._done_at.pop("heartbeat", None)
             await self._tried(self._write)
 
@@ -206,32 +234,45 @@ class Recorder:
             log("the ledger cannot be used" if problem else "the ledger is in use", why=problem)
             self._tell("ledger")
 
-    async def _begin(self) -> None:
+    def _begin_without_history(self) -> None:
+        """Begin with what is in view; what the ledger has to add is merged in once it can be read."""
+        assert self._port is not None
+        world = self._port.world(self._clock.now())
+        self._keeper, self._beside = Keeper(UsageTable(world.cluster)), None
+        # Up to when these pods were seen before, only the ledger knows.
+        self._take_in(world, since=0)
+
+    async def _catch_up(self) -> None:
         """Unite what the ledger has with what is in view."""
         assert self._port is not None
-        cluster = self._port.world(self._clock.now()).cluster
-        table = UsageTable(cluster)
-        self._cursor = await self._ledger.cursor()
+        table = self.table if self._is_recording else UsageTable(self._port.world(self._clock.now()).cluster)
+        cursor, beats = await self._ledger.cursor(), await self._ledger.heartbeats()
         self._loaded_since = await self._load(table)
-        beats = await self._ledger.heartbeats()
         # From here on nothing waits, so no event can slip in between.
-        now = self._clock.now()
-        self._keeper, self._beside = Keeper(table), None
-        self._complete_until = {name: until for name, until in beats.items() if name != cluster}
-        since = min(beats.get(cluster, 0), now)
-        beside, look, found = self._surroundings(), Look(cluster, now, since), []
-        for pod in self._port.world(now).pods:
-            found += self._keeper.see(pod, beside, look)
-        for pod, seen_until in self._early:
-            found += self._keeper.lose(pod, beside, Look(cluster, now, min(seen_until, now)))
-        found += self._keeper.miss(since, now)
-        self._early.clear()
-        self._is_ready = True
-        self._keep(found)
+        if not self._is_recording:
+            self._keeper, self._beside = Keeper(table), None
+        world = self._port.world(self._clock.now())
+        since = min(beats.get(world.cluster, 0), world.now)
+        self._take_in(world, since)
+        self._keep(self._keeper.miss(since, world.now))
+        self._cursor, self._is_loaded = cursor, True
+        self._complete_until = {name: until for name, until in beats.items() if name != world.cluster}
         self._tell("ledger")
-        if since and now - since > 2 * HEARTBEAT_SECONDS * SECOND:
-            self._around.log.warning("usage was not watched for a while", since=since, seconds=(now - since) // SECOND)
+        gap = (world.now - since) // SECOND
+        if since and gap > 2 * HEARTBEAT_SECONDS:
+            self._around.log.warning("usage was not watched for a while", since=times.text(since), seconds=gap)
         await self._write()
+
+    def _take_in(self, world: World, since: int) -> None:
+        """Every pod in view, and those that came and went before."""
+        beside, look, found = self._surroundings(), Look(world.cluster, world.now, since), []
+        for pod in world.pods:
+            found += self._keeper.see(pod, beside, look)
+        for pod, at, last in self._early:
+            found += self._keeper.lose(pod, beside, Look(world.cluster, at, last))
+        self._early.clear()
+        self._is_recording = True
+        self._keep(found)
 
     async def _load(self, table: UsageTable) -> int:
         """Read what the largest window needs; the moment from which on all is known."""
@@ -285,27 +326,37 @@ class Recorder:
 
     async def _write(self) -> None:
         """Make durable what is not, together with the word up to when nothing is missing."""
+        async with self._one_at_a_time:
+            assert self._port is not None
+            beat = self._heartbeat()
+            if not self._dirty and beat is None:
+                return
+            batch, self._dirty = self._dirty, {}
+            try:
+                await self._ledger.write(list(batch.values()), beat)
+            except BaseException:
+                self._put_back(batch)
+                raise
+            for row in batch.values():
+                self._written(row.uid)
+            if any(row.uid in self.table.kept for row in batch.values()):
+                self._tell("ledger")
+
+    def _heartbeat(self) -> Heartbeat | None:
+        """Only who leads, and has seen to everything that the ledger has open, speaks for the cluster."""
         assert self._port is not None
-        now = self._clock.now()
-        beat = None
-        if self._port.complete and self._may_lead() and self._is_time("heartbeat", HEARTBEAT_SECONDS):
-            beat = Heartbeat(cluster=self.table.cluster, complete_until=self._port.settled(now))
-        if not self._dirty and beat is None:
-            return
-        batch, self._dirty = self._dirty, {}
-        try:
-            await self._ledger.write(list(batch.values()), beat)
-        except HeadroomError:
-            for key, row in batch.items():
-                if key in self._dirty:
-                    self._written(row.uid)
-                self._dirty.setdefault(key, row)
-            self._done_at.pop("heartbeat", None)
-            raise
-        for row in batch.values():
-            self._written(row.uid)
-        if any(uid in self.table.kept for uid in {row.uid for row in batch.values()}):
-            self._tell("ledger")
+        if not (self._is_loaded and self._port.complete and self._may_lead()):
+            return None
+        if not self._is_time("heartbeat", HEARTBEAT_SECONDS):
+            return None
+        return Heartbeat(cluster=self.table.cluster, complete_until=self._port.heard_until(self._clock.now()))
+
+    def _put_back(self, batch: dict[Key, Row]) -> None:
+        for key, row in batch.items():
+            if key in self._dirty:
+                self._written(row.uid)
+            self._dirty.setdefault(key, row)
+        self._done_at.pop("heartbeat", None)
 
     async def _note(self) -> None:
         entries = list(self._entries)

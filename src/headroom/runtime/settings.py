@@ -36,7 +36,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     lease_name: Annotated[str, Meta(description="Name of the lease.")] = "headroom"
     elect_leader: Annotated[bool, Meta(description="False only where there is surely one process.")] = True
     dry_run: Annotated[bool, Meta(description="Decide and print, write nothing.")] = False
-    writes_per_second: Annotated[float, Meta(gt=0, le=1000, description="Writes to the API server, on average.")] = 20.0
+    writes_per_second: Annotated[float, Meta(gt=0, le=1000, description="Writes to the API server, on average.")] = 60.0
     write_burst: Annotated[int, Meta(ge=1, le=10000, description="Writes at once after a quiet time.")] = 100
     metrics_address: Annotated[str, Meta(description="host:port of metrics and dashboard; empty: none.")] = (
         "0.0.0.0:8443"

@@ -20,7 +20,7 @@ from headroom.model.actions import Action, EmitEvent
 from headroom.model.decisions import Decision, Ref, status_wire
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.ports import Clock, Port
-from headroom.runtime.attempts import STATUS, Attempts, key_of
+from headroom.runtime.attempts import REPEAT_AFTER_SECONDS, STATUS, Attempts, key_of
 from headroom.runtime.surroundings import Surroundings
 
 NUMBERS_EVERY_SECONDS: Final = 25.0
@@ -100,12 +100,21 @@ def _facts(status: Status) -> list[Any]:
 class Writer:
     """Carries out the newest decision on each resource, a few resources at a time."""
 
-    def __init__(self, port: Port, gate: Gate, budget: WriteBudget, around: Surroundings) -> None:
+    def __init__(
+        self,
+        port: Port,
+        gate: Gate,
+        budget: WriteBudget,
+        around: Surroundings,
+        *,
+        repeat: float = REPEAT_AFTER_SECONDS,
+    ) -> None:
+        """What was done is not done again for `repeat` seconds."""
         self.halted = False
         """No action begins while this is set: the kill switch is thrown, or the view is not complete."""
         self._port, self._gate, self._budget = port, gate, budget
         self._clock, self._metrics, self._log = around.clock, around.metrics, around.log
-        self._attempts = Attempts(around.clock, around.rng)
+        self._attempts = Attempts(around.clock, around.rng, repeat)
         self._waiting: dict[Ref, Work] = {}
         self._busy: dict[Ref, asyncio.Task[None]] = {}
         self._wanted: dict[Ref, frozenset[bytes]] = {}
@@ -128,7 +137,8 @@ class Writer:
             return
         self._attempts.keep_only(ref, wanted)
         actions = tuple(action for key, action in keys.items() if self._attempts.is_due(ref, key))
-        status = self._with_failures(ref, resource, decision.status)
+        # What is no resource has no status that could tell of a failure.
+        status = self._with_failures(ref, resource, decision.status) if resource.uid else decision.status
         urgency = urgency_of(resource.status, status, actions)
         differs = status_wire(status) != status_wire(resource.status) and self._attempts.is_due(ref, STATUS)
         self._later.pop(ref, None)
@@ -147,6 +157,10 @@ class Writer:
         for memory in (self._waiting, self._wanted, self._written_at, self._later):
             memory.pop(ref, None)
         self._attempts.forget(ref)
+
+    def knows(self, ref: Ref) -> bool:
+        """Whether something was asked for here."""
+        return ref in self._wanted
 
     def take_retries(self) -> set[Ref]:
         """The resources that should be decided anew because something about them failed and may be tried again."""

@@ -17,7 +17,7 @@ from headroom.adapters import prices
 from headroom.adapters.kube import parse, raw
 from headroom.adapters.kube.claims import claim_of
 from headroom.adapters.kube.parse import Index
-from headroom.adapters.kube.sinks import PRICES
+from headroom.adapters.kube.sinks import PRICES, SETTINGS, is_stopped
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.resources import API_VERSION, GROUP
 from headroom.core.usage import row_of, table_of
@@ -103,6 +103,7 @@ class Documents(Struct, kw_only=True):
     claims: list[Claim] = field(default_factory=list)
     prices: list[Price] = field(default_factory=list)
     index: Index | None = None
+    stopped: bool = False
     usage: list[Usage] = field(default_factory=list)
     problems: list[Wrong] = field(default_factory=list)
     repeated: list[Repeated] = field(default_factory=list)
@@ -122,6 +123,7 @@ class Documents(Struct, kw_only=True):
         world = World(
             now=now,
             cluster=cluster,
+            stopped=self.stopped,
             resources=by_ref(self.resources),
             pods=pods,
             nodes=nodes,
@@ -196,17 +198,20 @@ def _take_known(out: Documents, value: dict[str, Any], place: Place) -> bool:
             out.claims.append(claim_of(raw.fitted(value, raw.ResourceClaim)))
             _note(out, Ref("ResourceClaim", out.claims[-1].namespace, out.claims[-1].name), place)
         case "v1", "ConfigMap":
-            return _take_prices(out, parse.settings_of(raw.fitted(value, raw.ConfigMap)), place)
+            return _take_settings(out, parse.settings_of(raw.fitted(value, raw.ConfigMap)), place)
         case _:
             return False
     return True
 
 
-def _take_prices(out: Documents, found: parse.Settings, place: Place) -> bool:
-    """Add the price book, if that is what the ConfigMap is."""
-    if (found.name, found.namespace) not in ((PRICES, OWN_NAMESPACE), (PRICES, "default")):
+def _take_settings(out: Documents, found: parse.Settings, place: Place) -> bool:
+    """Add the price book or the cluster-wide settings, if that is what the ConfigMap is."""
+    if found.name not in (PRICES, SETTINGS) or found.namespace not in (OWN_NAMESPACE, "default"):
         return False
     named = _note(out, Ref("ConfigMap", OWN_NAMESPACE, found.name), place)
+    if found.name == SETTINGS:
+        out.stopped = is_stopped(found.data)
+        return True
     for key in sorted(found.data):
         book, problems = prices.parse_book(found.data[key])
         out.prices += book

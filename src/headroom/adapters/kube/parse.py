@@ -35,6 +35,13 @@ _LONGEST_MESSAGE: Final = 1000
 _LONGEST_REMEMBERED: Final = 2048
 _LARGEST_PRIORITY: Final = 2**31
 _PHASES_OF_AN_END: Final = ("Succeeded", "Failed")
+_BAD: Final = {
+    ("Ready", "False"),
+    ("ContainersReady", "False"),
+    ("PodReadyToStartContainers", "False"),
+    ("DisruptionTarget", "True"),
+}
+"""Conditions as a pod has them that fails."""
 _META: Final = raw.ObjectMeta()
 _NULL: Final = (b"", b"null", b"{}", b"[]")
 
@@ -165,7 +172,9 @@ def _start(status: raw.PodStatus) -> tuple[int | None, int | None]:
         runs = [_first_run(each) for each in main + init]
         first = min((start for start, _ in runs if start is not None), default=None)
         hidden = any(unseen for _, unseen in runs)
-    return first, _moment(status.start_time) if hidden and first is not None else None
+    # Of a pod that failed and shows no container at all, nobody knows whether one ran.
+    is_mute = status.phase == "Failed" and not main and not init
+    return first, _moment(status.start_time) if is_mute or (hidden and first is not None) else None
 
 
 def _first_run(container: raw.ContainerStatus) -> tuple[int | None, bool]:
@@ -183,7 +192,7 @@ def _end(status: raw.PodStatus, phase: str) -> tuple[int | None, str]:
     """When a pod that is over ended, and how we know.
 
     A failed pod may have no finish to show: its node is lost and a container is `running` for ever, or none ever started. Then the
-    last turn of a condition is the moment at which the failure was known.
+    moment at which a condition last turned bad is the one at which the failure was known.
     """
     finishes, running = [], False
     for each in _statuses(status):
@@ -193,10 +202,11 @@ def _end(status: raw.PodStatus, phase: str) -> tuple[int | None, str]:
                 finishes.append(finish)
                 break
     if phase == "Failed" and (running or not finishes):
-        turns = [_moment(each.last_transition_time) for each in status.conditions or ()]
+        turns = [
+            _moment(each.last_transition_time) for each in status.conditions or () if (each.type, each.status) in _BAD
+        ]
         known = max((each for each in turns if each is not None), default=None)
-        if known is not None:
-            return known, "FailureKnown"
+        return (known, "FailureKnown") if known is not None else (None, "")
     return (max(finishes), "ContainerFinish") if finishes else (None, "")
 
 

@@ -31,6 +31,11 @@ PRICES: Final = "headroom-prices"
 NOT_STOPPED: Final = ("", "false", "no", "off", "0")
 
 
+def is_stopped(data: Mapping[str, str]) -> bool:
+    """Whether the kill switch is thrown: whoever writes anything there but a clear no wants it to be."""
+    return data.get("stop", "").strip().lower() not in NOT_STOPPED
+
+
 class Versioned(Protocol):
     """Anything that was read from an object in some version."""
 
@@ -316,8 +321,8 @@ class SettingsSink(ConfigMapSink):
 
     @property
     def stopped(self) -> bool:
-        """Whether the kill switch is thrown: whoever writes anything there but a clear no wants it to be."""
-        return self.data.get("stop", "").strip().lower() not in NOT_STOPPED
+        """Whether the kill switch is thrown."""
+        return is_stopped(self.data)
 
     def _read(self) -> None:
         self._changes.outside("settings")

@@ -167,6 +167,17 @@ class KubePort:
                 found.append(f"watching {paths.spoken(path)}: it ended by a mistake in Headroom: {error!r}")
         return [each for each in found if each]
 
+    def heard_until(self, now: int) -> int:
+        """When the pod watch last said anything at all, be it only that there is no news; never later than is settled."""
+        pods = self._reflectors[paths.pods()]
+        silent = round((self._clock.monotonic() - pods.heard) * 1000)
+        return min(self.settled(now), now - silent if pods.established else pods.known_until)
+
+    def missed_since(self, now: int) -> int:
+        """Since when something may have happened to pods that was not heard as it happened: now, if nothing may."""
+        pods = self._reflectors[paths.pods()]
+        return now if pods.established else min(now, pods.known_until)
+
     def settled(self, now: int) -> int:
         """The moment up to which what happened to pods is surely known. It goes backwards only if the clock does."""
         pods, latest = self._reflectors[paths.pods()], now - SETTLE_MS

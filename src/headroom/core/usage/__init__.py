@@ -11,7 +11,7 @@ from headroom.core.usage.coverage import (
     pods_matching,
     scope_of,
 )
-from headroom.core.usage.finalizers import orphans, removals
+from headroom.core.usage.finalizers import removals
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
 from headroom.core.usage.observing import Look
 from headroom.core.usage.reckoning import DOLLAR, GPU_HOUR, MICRO, Ledgered, Quota, Reckoning, quota_of
@@ -32,7 +32,6 @@ __all__ = [
     "around",
     "arrange",
     "budgets_of",
-    "orphans",
     "pods_matching",
     "quota_of",
     "reckonings",

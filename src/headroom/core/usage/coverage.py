@@ -15,7 +15,8 @@ from headroom.api.resources import LabelSelector
 from headroom.core.usage.observing import NAMESPACE_NAME, OF_NAMESPACE
 from headroom.core.usage.prices import ANY, WHOLE, usual_weight
 from headroom.model.facts import UNREADABLE, Amounts, Pairs
-from headroom.model.usage_table import Group, UsageTable
+from headroom.model.ordering import Group
+from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
 
 KIND: Final = "GPUWorkloadBudget"
@@ -129,9 +130,13 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
     if memory.get("regrouped") != table.regrouped:
         memory.clear()
         memory["regrouped"] = table.regrouped
-    key = (scope.clusters, scope.namespaces, scope.weights, _frozen(scope.selector), _frozen(scope.namespace_selector))
+    # Selected namespaces come and go; what was judged for those of before is of no use any more.
+    named = scope.namespaces if scope.namespace_selector is None else None
+    key = (scope.clusters, named, scope.weights, _frozen(scope.selector), _frozen(scope.namespace_selector))
     found: Counted
-    known, found = memory.get(key, (0, Counted({}, {})))
+    known, found, covered = memory.get(key, (0, Counted({}, {}), scope.namespaces))
+    if covered != scope.namespaces:
+        known, found = 0, Counted({}, {})
     for number in range(known, len(table.groups)):
         group = table.groups[number]
         if _covers(scope, group):
@@ -140,7 +145,7 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
                 found.rates[number] = rate
             if unreadable:
                 found.unreadable[number] = unreadable
-    memory[key] = len(table.groups), found
+    memory[key] = len(table.groups), found, scope.namespaces
     return found
 
 

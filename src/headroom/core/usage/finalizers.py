@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
-from headroom.api.kinds import AnyResource
 from headroom.core.usage import coverage
 from headroom.core.usage.coverage import Scope
 from headroom.core.usage.observing import ENDED_PHASES
 from headroom.model.actions import RemoveFinalizer
-from headroom.model.facts import Pod
+from headroom.model.decisions import Ref
+from headroom.model.facts import Pairs, Pod
 from headroom.model.times import MINUTE
-from headroom.model.world import World
+from headroom.model.world import World, ref_of
 
 FINALIZER: Final = "headroom.dev/usage"
 OVERDUE_MS: Final = 5 * MINUTE
 """A pod whose deletion takes this long has lost its node; nobody will tell how it ended, and it must not be stuck for ever."""
+MOST: Final = 500
+"""At once; the others are due as soon as these are gone."""
 
 
 def is_kept(pod: Pod) -> bool:
@@ -24,23 +25,24 @@ def is_kept(pod: Pod) -> bool:
     return FINALIZER in pod.finalizers and (pod.phase in ENDED_PHASES or pod.deleting is not None)
 
 
-def removals(world: World, budget: AnyResource, scope: Scope) -> Iterator[RemoveFinalizer]:
-    """The finalizers that a budget lets go of; of several budgets that cover a pod, the first does."""
-    for pod in _releasable(world):
-        if _covers(scope, pod) and _keeper(world, pod) is budget:
-            yield RemoveFinalizer(object=f"Pod/{pod.key}")
+def removals(world: World) -> dict[Ref | None, list[RemoveFinalizer]]:
+    """The finalizers to let go of, under the budget that does: the first that covers the pod; None where no budget does.
 
-
-def orphans(world: World) -> Iterator[RemoveFinalizer]:
-    """The finalizers that no budget lets go of: it is gone, paused or not exact any more."""
-    for pod in _releasable(world):
-        if _keeper(world, pod) is None:
-            yield RemoveFinalizer(object=f"Pod/{pod.key}")
+    That is so for budgets that are gone, paused or not exact any more.
+    """
+    found: dict[Ref | None, list[RemoveFinalizer]] = {}
+    if not world.usage.kept or not world.complete or not world.ledger.loaded:
+        return found
+    scopes, keepers = _exact(world), dict[tuple[str, Pairs], Ref | None]()
+    for pod in _releasable(world)[:MOST]:
+        like = pod.namespace, pod.labels
+        if like not in keepers:
+            keepers[like] = next((ref for ref, scope in scopes if _covers(scope, pod)), None)
+        found.setdefault(keepers[like], []).append(RemoveFinalizer(object=f"Pod/{pod.key}"))
+    return found
 
 
 def _releasable(world: World) -> list[Pod]:
-    if not world.complete or not world.ledger.loaded:
-        return []
     found = (world.pods.get(uid) for uid in world.usage.kept)
     return sorted((pod for pod in found if pod is not None and _is_told(world, pod)), key=lambda pod: pod.key)
 
@@ -51,16 +53,16 @@ def _is_told(world: World, pod: Pod) -> bool:
         return False
     if pod.phase in ENDED_PHASES:
         rows = world.usage.of_pod(pod.uid)
-        return not rows or rows[-1].ended is not None
+        return not rows or any(row.ended is not None for row in rows)
     return pod.deleting is not None and (not pod.node or world.as_of >= pod.deleting + OVERDUE_MS)
 
 
-def _keeper(world: World, pod: Pod) -> AnyResource | None:
-    for budget in coverage.budgets_of(world):
-        is_keeping = budget.spec.accounting == "Exact" and not budget.spec.paused and not budget.deleting
-        if is_keeping and _covers(coverage.scope_of(world, budget), pod):
-            return budget
-    return None
+def _exact(world: World) -> list[tuple[Ref, Scope]]:
+    return [
+        (ref_of(budget), coverage.scope_of(world, budget))
+        for budget in coverage.budgets_of(world)
+        if budget.spec.accounting == "Exact" and not budget.spec.paused and not budget.deleting
+    ]
 
 
 def _covers(scope: Scope, pod: Pod) -> bool:

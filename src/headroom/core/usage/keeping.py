@@ -114,12 +114,13 @@ def row_of(usage: Usage, cluster: str) -> Row | None:
     if usage.start is None:
         return None
     labels: Pairs = tuple(sorted(usage.labels.items()))
+    namespace = usage.namespace or "default"
     end = None if usage.end is None else max(usage.end, usage.start)
     return Row(
         cluster=usage.cluster or cluster,
-        uid=usage.uid or f"{usage.namespace}/{usage.pod or usage.name}",
+        uid=usage.uid or f"{namespace}/{usage.pod or usage.name}",
         start=usage.start,
-        namespace=usage.namespace,
+        namespace=namespace,
         pod=usage.pod or usage.name,
         earliest=usage.start,
         # The end of the row; its pod may go on in another one.

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from headroom.model.facts import Amounts, Claim, Namespace, Pairs, Pod
-from headroom.model.usage import EVIDENCE, Evidence, Row
+from headroom.model.usage import EVIDENCE, LATE_MS, Evidence, Row
 
 ENDED_PHASES: Final = ("Succeeded", "Failed")
 DEVICE_CLASSES: Final = {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu"}
@@ -88,7 +88,7 @@ def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row
     last = max((row for row in known if row.start <= look.at), key=lambda row: row.start, default=known[0])
     held = _completed(held, last)
     if end is not None:
-        return rows + _ended(last, pod, held, look, (end, evidence))
+        return rows + _cut(known, last, end, evidence) + _ended(last, pod, held, look, (end, evidence))
     closed = last.closed
     if closed is not None:
         if closed >= look.at:
@@ -96,7 +96,7 @@ def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row
         # The pod goes on although this row is closed: this is the part that the ledger has not told of.
         begin = max(closed, last.start)
         return [*rows, _row(pod, held, look, begin, begin)] if held.amounts and pod.started is not None else rows
-    if held.is_in(last) or 0 < _version(pod) < last.version:
+    if held.is_in(last) or _is_behind(pod, last, look):
         return rows
     # A price is in force from when it is known, so a new one alone is no doubt about what was held before.
     if look.is_gapless or held._replace(price=last.price).is_in(last):
@@ -161,8 +161,14 @@ def _end(pod: Pod, look: Look) -> tuple[int | None, Evidence]:
 
 def _first(pod: Pod, held: Held, look: Look, end: int | None, evidence: Evidence) -> list[Row]:
     """The first row of a pod: none before a container of it has started."""
-    if pod.started is None or not held.amounts:
+    if not held.amounts:
         return []
+    if pod.started is None:
+        if end is None or pod.started_after is None:
+            return []
+        # It failed, and nothing tells whether a container of it ever ran.
+        earliest = min(end, max(pod.started_after, pod.created))
+        return [structs.replace(_row(pod, held, look, end, earliest), ended=end, evidence=evidence)]
     # A kubelet whose clock is behind may tell of a start before the pod was created.
     start = max(pod.started, pod.created)
     before = start if pod.started_after is None else max(pod.started_after, pod.created)
@@ -194,6 +200,9 @@ def _ended(last: Row, pod: Pod, held: Held, look: Look, end: tuple[int, Evidence
     at, evidence = max(end[0], last.start), end[1]
     if last.ended is not None and last.evidence >= evidence:
         return []
+    if last.ended is None and last.closed is not None and last.closed < at and held.amounts:
+        # It went on after this row was closed, which the ledger has not told of.
+        return [structs.replace(_row(pod, held, look, last.closed, last.closed), ended=at, evidence=evidence)]
     sure = max(last.seen_until, min(look.since, look.at))
     same = held._replace(price=last.price).is_in(last)
     if same or look.is_gapless or sure >= at or not held.amounts:
@@ -201,6 +210,23 @@ def _ended(last: Row, pod: Pod, held: Held, look: Look, end: tuple[int, Evidence
     # It changed and ended while nobody looked: what lies between belongs to either.
     tail = structs.replace(_row(pod, held, look, at, max(last.start, sure)), ended=at, evidence=evidence)
     return [structs.replace(last, seen_until=sure, gone_by=at), tail]
+
+
+def _cut(known: Sequence[Row], last: Row, end: int, evidence: Evidence) -> list[Row]:
+    """Rows before the last that reach beyond the end: a kubelet tells of a finish later, and a change was seen between the two."""
+    if evidence < Evidence.CONTAINER_FINISH:
+        return []  # a better word may come, and what was cut cannot be mended
+    before = [row for row in known if row.start < last.start]
+    held = [
+        structs.replace(row, ended=max(end, row.start), evidence=evidence) for row in before if end < row.seen_until
+    ]
+    unsure = [row for row in before if row.gone_by is not None and row.seen_until <= end < row.gone_by]
+    return held + [structs.replace(row, gone_by=end) for row in unsure]
+
+
+def _is_behind(pod: Pod, last: Row, look: Look) -> bool:
+    """Whether this look is older than the row. Not for long: after a restore from a backup all versions are lower."""
+    return 0 < _version(pod) < last.version and look.at - last.start < LATE_MS
 
 
 def _version(pod: Pod) -> int:
@@ -218,7 +244,7 @@ def _row(pod: Pod, held: Held, look: Look, start: int, earliest: int) -> Row:
         observed=look.at,
         version=_version(pod),
         earliest=earliest,
-        seen_until=max(start, look.at) if pod.phase not in ENDED_PHASES else start,
+        seen_until=max(start, min(look.since, look.at)) if pod.phase not in ENDED_PHASES else start,
         amounts=held.amounts,
         labels=held.labels,
         price=held.price,

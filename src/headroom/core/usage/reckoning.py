@@ -22,8 +22,8 @@ GPU_HOUR: Final = MICRO * HOUR
 DOLLAR: Final = MICRO * HOUR
 """Millionths of a dollar an hour x milliseconds."""
 _NANO: Final = 1_000_000_000
-LATE_MS: Final = 30_000
-"""Another cluster's word comes every few seconds, and twenty late where its leader changes; who is later than this is not waited for."""
+LATE_MS: Final = 120_000
+"""A quiet watch speaks once a minute, and is begun anew after a minute and a half; a cluster that is later than this is not waited for."""
 
 
 class Top(NamedTuple):

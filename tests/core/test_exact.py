@@ -1,0 +1,69 @@
+"""Exact accounting: who lets go of a finalizer and when, and what the API server's policies are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import structs
+
+from headroom.core.budgets import PLAN, chores, index_of
+from headroom.model.actions import ApplyBudgetIndex, RemoveFinalizer
+from headroom.model.facts import Pod
+from headroom.model.times import HOUR, MINUTE
+from headroom.model.world import EVERYTHING, LedgerState, World
+from tests.builders import NOON, a_used_world
+from tests.core.test_budgets import a_budget, decide, run
+
+FINALIZER = ("headroom.dev/usage",)
+
+
+def kept(name: str = "p", **fields: Any) -> Pod:
+    return run(name, 2 * HOUR, HOUR, finalizers=FINALIZER, **fields)
+
+
+def removals(world: World) -> list[str]:
+    found = decide(world).actions
+    return [each.object for each in found if isinstance(each, RemoveFinalizer)]
+
+
+def test_a_finalizer_goes_once_the_end_is_in_the_ledger() -> None:
+    budget = a_budget(accounting="Exact")
+    pod = kept()
+    assert removals(a_used_world(budget, pods=[pod])) == ["Pod/team-a/p"]
+    assert removals(a_used_world(budget, pods=[pod], ledger=LedgerState(unwritten={pod.uid}))) == []
+    assert removals(a_used_world(budget, pods=[run("p", HOUR, finalizers=FINALIZER)])) == []
+    assert removals(a_used_world(budget, pods=[run("p", HOUR, 0)])) == []
+
+
+def test_a_pod_that_never_ran_is_let_go_at_once_and_a_lost_one_after_a_while() -> None:
+    budget = a_budget(accounting="Exact")
+    unborn = run("p", 0, started=None, phase="Pending", node="", deleting=NOON, finalizers=FINALIZER)
+    assert removals(a_used_world(budget, pods=[unborn])) == ["Pod/team-a/p"]
+    for overdue, found in ((MINUTE, []), (6 * MINUTE, ["Pod/team-a/p"])):
+        lost = run("p", HOUR, deleting=NOON - overdue, finalizers=FINALIZER)
+        assert removals(a_used_world(budget, pods=[lost])) == found
+
+
+def test_a_finalizer_that_no_budget_answers_for_is_a_chore() -> None:
+    world = a_used_world(a_budget(), pods=[kept()])
+    assert removals(world) == []
+    assert [each.object for each in chores(world) if isinstance(each, RemoveFinalizer)] == ["Pod/team-a/p"]
+    paused = a_used_world(a_budget(accounting="Exact", paused=True), pods=[kept()])
+    assert removals(paused) == []
+    assert len(list(chores(paused))) == 1
+
+
+def test_of_two_exact_budgets_the_first_lets_go() -> None:
+    world = a_used_world(a_budget("a", accounting="Exact"), a_budget("b", accounting="Exact"), pods=[kept()])
+    found = [[type(action).__name__ for action in each.actions] for each in PLAN.decide(world, EVERYTHING)]
+    assert found == [["ApplyBudgetIndex", "RemoveFinalizer"], ["ApplyBudgetIndex"]]
+
+
+def test_the_index_is_written_for_exact_budgets_and_only_while_it_differs() -> None:
+    budget = a_budget(accounting="Exact")
+    world = a_used_world(budget)
+    assert decide(world).actions == (ApplyBudgetIndex(budget="team-a/one"),)
+    known = structs.replace(world, index=index_of(world))
+    assert decide(known).actions == ()
+    assert decide(a_used_world(a_budget())).actions == ()
+    assert list(chores(a_used_world(index=known.index))) == [ApplyBudgetIndex(budget="team-a/one")]
