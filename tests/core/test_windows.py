@@ -17,7 +17,8 @@ rows = st.lists(st.tuples(st.integers(0, HORIZON), ends, st.integers(1, 5)), max
 def a_curve(found: list[tuple[int, int | None, int]], as_of: int, length: int, unit: int = 1) -> Curve:
     start = np.array([each[0] for each in found], np.int64)
     end = np.array([OPEN if each[1] is None else max(each[0], each[1]) for each in found], np.int64)
-    rates = rates_of([each[2] * unit for each in found], np.arange(len(found)), rows_in_view=len(found), length=length)
+    of_group = {number: each[2] * unit for number, each in enumerate(found)}
+    rates = rates_of(of_group, len(found), np.arange(len(found)), length)
     return Curve(start, end, rates, Span(as_of, length))
 
 

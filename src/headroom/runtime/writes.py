@@ -23,8 +23,9 @@ from headroom.model.ports import Clock, Port
 from headroom.runtime.attempts import REPEAT_AFTER_SECONDS, STATUS, Attempts, key_of
 from headroom.runtime.surroundings import Surroundings
 
-NUMBERS_EVERY_SECONDS: Final = 25.0
-"""What moves with the clock alone is written at a pace that people can read."""
+NUMBERS_SECONDS: Final = (5.0, 60.0)
+NUMBERS_SECONDS_EACH: Final = 1.25
+"""What moves with the clock alone is written at a pace that people can read, and the slower the more resources there are."""
 FACTS_EVERY_SECONDS: Final = 0.4
 """What something that happened has changed is written soon, but a burst of it once."""
 FIRST_BACKOFF_SECONDS: Final = 1.0
@@ -237,7 +238,9 @@ class Writer:
         outcome = await self._attempt(work.ref, None, self._port.write_status(work.resource, status))
         self._metrics.status_writes.labels(work.urgency.name.lower(), outcome).inc()
         if outcome == "done":
-            self._written_at[work.ref] = self._clock.monotonic()
+            self._written_at[work.ref] = now = self._clock.monotonic()
+            if status.moving:
+                self._later.setdefault(work.ref, now + self._pace())
         return outcome == "done"
 
     async def _act(self, work: Work, action: Action) -> None:
@@ -275,12 +278,14 @@ class Writer:
 
     def _is_time(self, ref: Ref, urgency: Urgency) -> bool:
         last, now = self._written_at.get(ref), self._clock.monotonic()
-        if urgency is Urgency.NUMBERS:
-            return last is None or now - last >= NUMBERS_EVERY_SECONDS
-        if last is None or now - last >= FACTS_EVERY_SECONDS:
+        pace = self._pace() if urgency is Urgency.NUMBERS else FACTS_EVERY_SECONDS
+        if last is None or now - last >= pace:
             return True
-        self._later[ref] = last + FACTS_EVERY_SECONDS
+        self._later[ref] = last + pace
         return False
+
+    def _pace(self) -> float:
+        return min(max(NUMBERS_SECONDS[0], NUMBERS_SECONDS_EACH * len(self._written_at)), NUMBERS_SECONDS[1])
 
     def _with_failures(self, ref: Ref, resource: AnyResource, status: Status) -> Status:
         """The status with a condition for what could not be done, so that the owner sees it where they look."""

@@ -48,7 +48,7 @@ def fact(kind: str, document: dict[str, Any]) -> tuple[Any, Problems]:
             problems.append((f"spec.{key}", problem))
         elif found is not None:
             values[known[key]] = found
-    if kind == "Usage" and "start" not in values and not any(field == "spec.start" for field, _ in problems):
+    if kind == "Usage" and "start" not in spec and isinstance(document.get("spec"), dict):
         problems.append(("spec.start", "is required"))
     return type_(**values), problems
 

@@ -135,8 +135,7 @@ class Ledgered:
     def usd(self) -> Curve:
         """The same in dollars; rows without a price count nothing."""
         if self._usd is None:
-            rates = {number: self._prices.get(number, 0) for number in self._counted.rates}
-            self._usd = self._curve(self._rates(rates)) if self._prices else _nothing(self._span)
+            self._usd = self._curve(self._rates(self._prices), self.gpus.held) if self._prices else _nothing(self._span)
         return self._usd
 
     def top(self, count: int) -> list[Top]:
@@ -164,15 +163,11 @@ class Ledgered:
             is_priced = is_priced and (group in self._prices or not held)
         return Top(self._table.pod(first), gpu_ms, usd_ms if is_priced else None)
 
-    def _curve(self, rates: Rates) -> Curve:
-        return Curve(self._start, self._end, rates, self._span)
+    def _curve(self, rates: Rates, held: Ints | None = None) -> Curve:
+        return Curve(self._start, self._end, rates, self._span, held)
 
     def _rates(self, of_group: dict[int, int]) -> Rates:
-        numbers = sorted(of_group)
-        place = np.searchsorted(np.array(numbers, np.int64), self._group)
-        return rates_of(
-            [of_group[each] for each in numbers], place, rows_in_view=len(self.rows), length=self._span.length
-        )
+        return rates_of(of_group, len(self._table.groups), self._group, self._span.length)
 
     def _unpriced(self) -> int:
         if not self._prices:
@@ -180,8 +175,8 @@ class Ledgered:
         missing = {number: rate for number, rate in self._counted.rates.items() if number not in self._prices}
         if not missing:
             return 0
-        mask = np.isin(self._group, np.array(sorted(missing), np.int64))
-        return _exact_sum(self.gpus.held[mask], self._group[mask], missing)
+        rates = self._rates(missing)
+        return int(np.sum(self.gpus.held * rates.values)) * rates.unit
 
     def _uncertain(self) -> tuple[int, int]:
         """How much more it may have been: rows whose begin or end was not seen."""

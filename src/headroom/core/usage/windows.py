@@ -8,7 +8,7 @@ Rates are divided by their common divisor first; where a sum could still pass 63
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import gcd
 from typing import Any, Final, NamedTuple
 
@@ -37,22 +37,23 @@ class Rates(NamedTuple):
     unit: int
 
 
-def rates_of(groups: list[int], group_of_row: Ints, *, rows_in_view: int, length: int) -> Rates:
+def rates_of(of_group: Mapping[int, int], groups: int, group_of_row: Ints, length: int) -> Rates:
     """The rate of every row, from the rate of its group; whole 64-bit numbers where every sum of them surely fits."""
-    unit = gcd(*groups) or 1 if groups else 1
-    scaled = [each // unit for each in groups]
-    fits = max(scaled, default=0) * max(rows_in_view, 1) * length < _SAFE
-    known: Numbers = np.array(scaled, np.int64) if fits else np.array(scaled, object)
-    return Rates(known[group_of_row] if scaled else np.empty(0, np.int64), unit)
+    unit = gcd(*of_group.values()) or 1
+    fits = max(of_group.values(), default=0) // unit * max(len(group_of_row), 1) * length < _SAFE
+    known: Numbers = np.zeros(groups, np.int64 if fits else object)
+    for number, rate in of_group.items():
+        known[number] = rate // unit
+    return Rates(known[group_of_row], unit)
 
 
 class Curve:
     """The sum over a window as a function of the moment at which the window ends, if what runs goes on running."""
 
-    def __init__(self, start: Ints, end: Ints, rates: Rates, span: Span) -> None:
-        """`end` is OPEN for what still runs."""
+    def __init__(self, start: Ints, end: Ints, rates: Rates, span: Span, held: Ints | None = None) -> None:
+        """`end` is OPEN for what still runs; `held` is given where it was worked out before."""
         self._start, self._end, self._rates, self._span = start, end, rates, span
-        self.held = overlaps(start, end, span)
+        self.held = overlaps(start, end, span) if held is None else held
         """Milliseconds of each row inside the window."""
         self.total = int(np.sum(self.held * rates.values)) * rates.unit if len(start) else 0
         """Millionths x milliseconds, now."""
