@@ -24,7 +24,7 @@ from headroom.runtime.attempts import REPEAT_AFTER_SECONDS, STATUS, Attempts, ke
 from headroom.runtime.surroundings import Surroundings
 
 NUMBERS_SECONDS: Final = (5.0, 60.0)
-NUMBERS_SECONDS_EACH: Final = 1.25
+NUMBERS_SECONDS_EACH: Final = 1.5
 """What moves with the clock alone is written at a pace that people can read, and the slower the more resources there are."""
 FACTS_EVERY_SECONDS: Final = 0.4
 """What something that happened has changed is written soon, but a burst of it once."""
@@ -239,7 +239,10 @@ class Writer:
         self._metrics.status_writes.labels(work.urgency.name.lower(), outcome).inc()
         if outcome == "done":
             self._written_at[work.ref] = now = self._clock.monotonic()
-            if status.moving:
+            if self._waiting.pop(work.ref, None) is not None:
+                # It was decided on what stood there before this write, and would be refused: ask anew.
+                self._later[work.ref] = now
+            elif status.moving:
                 self._later.setdefault(work.ref, now + self._pace())
         return outcome == "done"
 
