@@ -133,6 +133,39 @@ class Port(Protocol):
         ...
 
 
+class RecorderPort(Protocol):
+    """The port, as far as the recorder needs it."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is in view."""
+        ...
+
+    def world(self, now: int) -> World:
+        """The view at this instant."""
+        ...
+
+    def heard_until(self, now: int) -> int:
+        """The moment up to which everything that happened to pods was surely heard."""
+        ...
+
+    def missed_since(self, now: int) -> int:
+        """Since when something may have happened that was not heard as it happened: now, if nothing may."""
+        ...
+
+    def subscribe(self, plan: str, parts: frozenset[str], *, quiet: bool = False) -> None:
+        """Keep note of changes; a quiet subscriber asks by itself and wakes nobody."""
+        ...
+
+    def take_changes(self, plan: str) -> Changes:
+        """What is new."""
+        ...
+
+    def outside_changed(self, what: str) -> None:
+        """Tell the plans."""
+        ...
+
+
 class Lease(Struct, frozen=True, kw_only=True):
     """Who leads, as it stands in the cluster."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -23,14 +23,15 @@ from headroom.model.decisions import Decision
 from headroom.model.errors import HeadroomError
 from headroom.model.facts import Pod
 from headroom.model.history import Entry
-from headroom.model.ports import Ledger
+from headroom.model.ports import Ledger, RecorderPort
 from headroom.model.times import HOUR, SECOND
 from headroom.model.usage import DAY, Heartbeat, Row
 from headroom.model.usage_table import UsageTable
-from headroom.model.world import Changes, LedgerState, World
+from headroom.model.world import LedgerState, World
 from headroom.runtime.surroundings import Surroundings
 
 Key = tuple[str, int, str, int]
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 NAME: Final = "usage"
 """Under which the recorder hears of changes."""
@@ -47,39 +48,6 @@ GAP_MS: Final = 1000
 """A view that is behind by more than it usually is has a gap."""
 
 
-class Observed(Protocol):
-    """The port, as far as the recorder needs it."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether everything is in view."""
-        ...
-
-    def world(self, now: int) -> World:
-        """The view at this instant."""
-        ...
-
-    def heard_until(self, now: int) -> int:
-        """The moment up to which everything that happened to pods was surely heard."""
-        ...
-
-    def missed_since(self, now: int) -> int:
-        """Since when something may have happened that was not heard as it happened: now, if nothing may."""
-        ...
-
-    def subscribe(self, plan: str, parts: frozenset[str], *, quiet: bool = False) -> None:
-        """Keep note of changes; a quiet subscriber asks by itself and wakes nobody."""
-        ...
-
-    def take_changes(self, plan: str) -> Changes:
-        """What is new."""
-        ...
-
-    def outside_changed(self, what: str) -> None:
-        """Tell the plans."""
-        ...
-
-
 class Recorder:
     """Keeps the table of usage and the ledger."""
 
@@ -87,7 +55,7 @@ class Recorder:
         self._ledger, self._around, self._clock = ledger, around, around.clock
         self._may_lead = may_lead
         self._keeper = Keeper(UsageTable())
-        self._port: Observed | None = None
+        self._port: RecorderPort | None = None
         self._is_recording = False
         self._is_loaded = False
         self._one_at_a_time = asyncio.Lock()
@@ -97,6 +65,7 @@ class Recorder:
         self._dirty: dict[Key, Row] = {}
         self._unwritten: dict[str, int] = {}
         self._problem = ""
+        self._problems: dict[str, str] = {}
         self._complete_until: dict[str, int] = {}
         self._beside: Around | None = None
         self._cursor: int | None = None
@@ -124,7 +93,7 @@ class Recorder:
             complete_until=self._complete_until,
         )
 
-    def connect(self, port: Observed) -> None:
+    def connect(self, port: RecorderPort) -> None:
         """Look at this port from now on."""
         self._port = port
         port.subscribe(NAME, PARTS, quiet=True)
@@ -201,9 +170,14 @@ class Recorder:
             with suppress(HeadroomError):
                 await self._write()
             await self._clock.sleep(self._pause())
+        self._failures = 0
         while not self._stopping:
-            await self._clock.sleep(WRITE_SECONDS if not self._failures else self._pause())
+            await self._clock.sleep(WRITE_SECONDS)
             await self._tried(self.step)
+            # A queue may take what is written while nothing can be read, so only reading is put off.
+            if self._is_time("reading", self._pause() if self._failures else 0.0):
+                self._did("reading")
+                self._failures = 0 if await self._tried(self._read) else self._failures
 
     async def stop(self) -> None:
         """Write what waits, and say up to when nothing is missing."""
@@ -215,19 +189,20 @@ class Recorder:
     def _pause(self) -> float:
         return min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2.0 ** min(self._failures - 1, 8))
 
-    async def _tried(self, work: Callable[[], object]) -> bool:
+    async def _tried(self, work: Work) -> bool:
         """Do something with the ledger; a failure is said where people look, and tried again."""
         try:
-            await work()  # type: ignore[misc]  # all that is given here is a coroutine function
+            await work()
         except HeadroomError as error:
-            self._failures += 1
-            self._say(f"{error}.".replace("..", "."))
+            self._failures += work != self.step
+            self._say(work, f"{error}.".replace("..", "."))
             return False
-        self._failures = 0
-        self._say(getattr(self._ledger, "problem", ""))
+        self._say(work, getattr(self._ledger, "problem", ""))
         return True
 
-    def _say(self, problem: str) -> None:
+    def _say(self, work: Work, problem: str) -> None:
+        self._problems[work.__name__] = problem
+        problem = next((each for each in self._problems.values() if each), "")
         if problem != self._problem:
             self._problem = problem
             log = self._around.log.warning if problem else self._around.log.info
@@ -282,12 +257,16 @@ class Recorder:
         return since
 
     async def step(self) -> None:
-        """One turn: look again at what prices, claims and budgets change, write, read what others wrote, forget the old."""
+        """One turn: look again at what prices, claims and budgets change, and write."""
         self._look_again()
         await self._write()
         await self._note()
+
+    async def _read(self) -> None:
+        """Read what others wrote and what a longer window needs, and forget the old."""
         if self._is_time("refresh", REFRESH_SECONDS):
             await self._refresh()
+            self._did("refresh")
         now, window = self._clock.now(), self._window_ms()
         if now - window < self._loaded_since:
             # A budget with a longer window has come.
@@ -298,6 +277,7 @@ class Recorder:
             self._loaded_since = max(self._loaded_since, now - window)
             if self._may_lead():
                 await self._ledger.prune(now - max(SHORTEST_KEPT, 2 * window))
+            self._did("prune")
 
     def _tell(self, what: str) -> None:
         if self._port is not None:
@@ -337,6 +317,8 @@ class Recorder:
             except BaseException:
                 self._put_back(batch)
                 raise
+            if beat is not None:
+                self._did("heartbeat")
             for row in batch.values():
                 self._written(row.uid)
             if any(row.uid in self.table.kept for row in batch.values()):
@@ -356,7 +338,6 @@ class Recorder:
             if key in self._dirty:
                 self._written(row.uid)
             self._dirty.setdefault(key, row)
-        self._done_at.pop("heartbeat", None)
 
     async def _note(self) -> None:
         entries = list(self._entries)
@@ -384,11 +365,10 @@ class Recorder:
             self._tell(NAME)
 
     def _is_time(self, what: str, every: float) -> bool:
-        now = self._clock.monotonic()
-        if now - self._done_at.get(what, -1e9) < every:
-            return False
-        self._done_at[what] = now
-        return True
+        return self._clock.monotonic() - self._done_at.get(what, -1e9) >= every
+
+    def _did(self, what: str) -> None:
+        self._done_at[what] = self._clock.monotonic()
 
     def _window_ms(self) -> int:
         """The largest window of any budget, at least a day."""

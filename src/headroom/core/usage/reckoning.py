@@ -22,7 +22,7 @@ GPU_HOUR: Final = MICRO * HOUR
 DOLLAR: Final = MICRO * HOUR
 """Millionths of a dollar an hour x milliseconds."""
 _NANO: Final = 1_000_000_000
-LATE_MS: Final = 120_000
+LOST_MS: Final = 120_000
 """A quiet watch speaks once a minute, and is begun anew after a minute and a half; a cluster that is later than this is not waited for."""
 
 
@@ -228,7 +228,7 @@ def _heard(world: World, scope: Scope) -> _Heard:
         return _Heard(world.as_of, {})
     others = {each.terms.cluster for each in world.usage.groups} - {world.cluster}
     words = {name: world.ledger.complete_until.get(name, 0) for name in others}
-    stale = {name: word for name, word in words.items() if word < world.as_of - LATE_MS}
+    stale = {name: word for name, word in words.items() if word < world.as_of - LOST_MS}
     return _Heard(min([world.as_of, *(word for name, word in words.items() if name not in stale)]), stale)
 
 
