@@ -51,6 +51,7 @@ def test_an_empty_book(text: str) -> None:
         ("{pricePerHour: [1]}", "pricePerHour must be a number of dollars"),
         ("{pricePerHour: 1, node: 7}", "node must be text; put it in quotes"),
         ("{pricePerHour: 1, zone: no}", "zone must be text"),
+        ("{pricePerHour: 1, capacityType: sopt}", "capacityType must be one of spot, on-demand, reserved, not 'sopt'"),
         ("{pricePerHour: 1, labels: {rack: 7}}", "labels must be a mapping of text to text"),
         ("{pricePerHour: 1, labels: [a]}", "labels must be a mapping of text to text"),
         ("{pricePerHour: 1, instancetype: x}", "instancetype is no field here; the fields are pricePerHour, node"),

@@ -324,6 +324,10 @@ def test_hours_without_a_price_stand_apart_and_are_never_zero_dollars() -> None:
     status = status_of(*pods, budget=a_budget(hours=None, quota={"usd": "5"}), nodes=[a_priced_node()], prices=book)
     assert (status.consumed_usd, status.unpriced_gpu_hours, status.remaining_gpu_hours) == ("1", "3", "")
     assert [(each.pod, each.usd) for each in status.top_pods] == [("team-a/q", ""), ("team-a/p", "1")]
+    assert status.upper_usd == "", "what has no price has no bound"
+    said = {each.type: (each.reason, each.message) for each in status.conditions}
+    assert said["Degraded"][0] == "PriceUnknown"
+    assert "3.000 GPU-hours whose price is not known" in said["QuotaExceeded"][1]
 
 
 def test_dollars_alone_can_be_a_quota() -> None:

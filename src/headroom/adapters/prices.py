@@ -27,6 +27,7 @@ _WORDS: Final = {
     "zone": "zone",
     "capacityType": "capacity_type",
 }
+CAPACITY_TYPES: Final = ("spot", "on-demand", "reserved")
 _FIELDS: Final = ("pricePerHour", *_WORDS, "labels")
 _NO_YAML: Final = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError)
 """What the loader raises: odd tags such as `!!int ""` fail in odd ways."""
@@ -99,6 +100,8 @@ def _price(entry: object) -> Price | str:
         if value is not None and not isinstance(value, str):
             return f"{name} must be text; put it in quotes"
         words[field] = value or ""
+    if words["capacity_type"].lower().replace("_", "-") not in ("", *CAPACITY_TYPES):
+        return f"capacityType must be one of {', '.join(CAPACITY_TYPES)}, not {words['capacity_type'][:64]!r}"
     labels = _labels(entry.get("labels"))
     return Price(price_per_hour=dollars, labels=labels, **words) if isinstance(labels, tuple) else labels
 

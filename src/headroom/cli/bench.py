@@ -301,7 +301,7 @@ class _Budget(Struct):
 
 
 def _counted(text: bytes) -> _Counted | str:
-    """What a budget's JSON says, or why it says nothing; a field that is not there is 0."""
+    """What a budget's JSON says, or why it says nothing."""
     import msgspec
 
     from headroom.api.quantities import NANO, Invalid, nano
@@ -310,7 +310,9 @@ def _counted(text: bytes) -> _Counted | str:
         status = msgspec.json.decode(text, type=_Budget).status or msgspec.json.decode(text, type=_Status)
     except msgspec.DecodeError as error:
         return f"not a budget or its status as JSON: {error}"
-    given = str(status.consumed_gpu_hours or 0)
+    if status.consumed_gpu_hours is None:
+        return "there is no consumedGpuHours in it; give what `kubectl get gwb NAME -o json` prints"
+    given = str(status.consumed_gpu_hours)
     amount = nano(given)
     if isinstance(amount, Invalid):
         return f"consumedGpuHours {amount.reason}, not {given!r}"

@@ -139,10 +139,19 @@ class Told(NamedTuple):
         if self.resource.spec.paused:
             yield "paused: this resource is paused, so nothing below is carried out"
         for each in self.decision.status.conditions:
-            yield f"condition: {each.type} {each.status} {each.reason} since {each.last_transition_time}"
+            yield f"condition: {each.type} {each.status} {each.reason} since {each.last_transition_time}: {each.message}"
+        for name, value in self.decision.wire()["status"].items():
+            if name not in ("conditions", "observedGeneration"):
+                yield f"status: {name} {_plain(value)}"
         for action in self.decision.wire()["actions"] or [{"type": "none"}]:
             yield f"action due: {' '.join(_spoken(action))}"
         yield f"looks again after: {-(-self.decision.look_again_ms // 1000)} s at the latest"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={each}" for name, each in value.items())
+    return "; ".join(map(_plain, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _spoken(action: dict[str, Any]) -> Iterator[str]:

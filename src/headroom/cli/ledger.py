@@ -128,7 +128,7 @@ def migrate(
     wanted = schema.LATEST if to_version is None else to_version
     if wanted > schema.LATEST:
         raise Misconfigured(f"migrating the ledger: --to-version must be at most {schema.LATEST}, not {wanted}")
-    _with(_url(ledger_url), lambda ledger: ledger.migrate(wanted))
+    _with(_existing(_url(ledger_url)), lambda ledger: ledger.migrate(wanted))
     output.say(f"the ledger has schema version {wanted}")
 
 
@@ -173,6 +173,8 @@ def prune(
 
     Example: headroom ledger prune --ledger-url postgresql://headroom@db/usage --before 2026-01-31T00:00:00Z
     """
+    import time
+
     from headroom.cli import output
     from headroom.model import times
     from headroom.model.errors import Misconfigured
@@ -180,7 +182,9 @@ def prune(
     moment = times.moment(before)
     if moment is None:
         raise Misconfigured(f"pruning the ledger: --before must be a time such as 2026-01-31T00:00:00Z, not {before!r}")
-    gone = _with(_url(ledger_url), lambda ledger: ledger.prune(moment))
+    if moment > int(time.time() * 1000):
+        raise Misconfigured(f"pruning the ledger: --before {before} is in the future, and would forget everything")
+    gone = _with(_existing(_url(ledger_url)), lambda ledger: ledger.prune(moment))
     output.say(f"forgot {gone:,} rows")
 
 
@@ -197,6 +201,16 @@ def _url(given: str | None) -> str:
             f"opening the ledger: there is none at {usual}; give --ledger-url or set HEADROOM_LEDGER_URL"
         )
     return str(usual)
+
+
+def _existing(url: str) -> str:
+    """The URL of a ledger that is there: one that is made by a slip of the pen would be taken for the real one."""
+    from headroom.model.errors import Misconfigured
+
+    path = Path(url.removeprefix("sqlite://"))
+    if not url.startswith(("postgres://", "postgresql://")) and not path.exists():
+        raise Misconfigured(f"opening the ledger {path}: there is no such file; look at the path")
+    return url
 
 
 def _with(url: str, work: Callable[[AnyLedger], Awaitable[Result]], *, read_only: bool = False) -> Result:

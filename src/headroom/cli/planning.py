@@ -64,7 +64,13 @@ def exit_code(result: dict[str, Any]) -> int:
 
 def _row(decision: dict[str, Any]) -> tuple[str, ...]:
     actions = [str(action["type"]) for action in decision["actions"]]
-    return _spoken(decision["resource"]), decision["reason"], ", ".join(actions) or "none", decision["message"]
+    warnings = [
+        f"{each['type']}: {each['message']}"
+        for each in decision["status"].get("conditions", [])
+        if each["status"] == "True" and each["type"] not in ("Ready", "QuotaExceeded")
+    ]
+    message = " ".join((decision["message"], *warnings))
+    return _spoken(decision["resource"]), decision["reason"], ", ".join(actions) or "none", message
 
 
 def _named(ref: Ref) -> dict[str, str]:

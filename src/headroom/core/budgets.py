@@ -146,7 +146,7 @@ def _counted(world: World, ref: Ref, budget: AnyResource, letting_go: Sequence[A
         resource=ref,
         status=status,
         reason=exceeded.reason if not spec.paused and not world.stopped else ready.reason,
-        message=exceeded.message,
+        message=exceeded.message if spec.enforcement.action == "AlertOnly" else f"{exceeded.message} {_unable(spec)}",
         actions=actions,
         look_again_ms=_look_again(found),
     )
@@ -163,7 +163,8 @@ def _status(budget: AnyResource, found: Reckoning, quota: Quota, rows: Ledgered)
         remaining_gpu_hours=_remaining(quota.gpu_ms, found.gpu_ms, GPU_HOUR),
         burn_rate_gpus=decimal(found.burn, 1_000_000),
         consumed_usd=decimal(found.usd_ms, DOLLAR) if has_money else "",
-        upper_usd=decimal(found.upper_usd_ms, DOLLAR) if has_money else "",
+        # What has no price has no bound either.
+        upper_usd=decimal(found.upper_usd_ms, DOLLAR) if has_money and not found.unpriced_gpu_ms else "",
         remaining_usd=_remaining(quota.usd_ms, found.usd_ms, DOLLAR),
         unpriced_gpu_hours=decimal(found.unpriced_gpu_ms, GPU_HOUR) if has_money else "",
         forecast=_forecast(found),
@@ -216,11 +217,14 @@ def decimal(amount: int, whole: int) -> str:
 
 def _exceeded(found: Reckoning, spec: GPUWorkloadBudgetSpec, status: GPUWorkloadBudgetStatus) -> Verdict:
     parts = []
-    if spec.quota.gpu_hours is not None:
-        parts.append(f"{_short(found.gpu_ms, GPU_HOUR)} of {spec.quota.gpu_hours} GPU-hours")
-    if spec.quota.usd is not None:
-        parts.append(f"{_short(found.usd_ms, DOLLAR)} of {spec.quota.usd} dollars")
+    quota = quota_of(spec)
+    if quota.gpu_ms is not None:
+        parts.append(f"{_short(found.gpu_ms, GPU_HOUR)} of {decimal(quota.gpu_ms, GPU_HOUR)} GPU-hours")
+    if quota.usd_ms is not None:
+        parts.append(f"{_short(found.usd_ms, DOLLAR)} of {decimal(quota.usd_ms, DOLLAR)} dollars")
     used = f"{' and '.join(parts)} used in the last {spec.quota.window_hours} h"
+    if quota.usd_ms is not None and found.unpriced_gpu_ms:
+        used += f", and {_short(found.unpriced_gpu_ms, GPU_HOUR)} GPU-hours whose price is not known"
     forecast = status.forecast or Forecast()
     if found.exceeded:
         later = (
@@ -247,6 +251,10 @@ def _health(world: World, budget: AnyResource, found: Reckoning) -> Verdict:
     if found.unreadable:
         says = f"A pod asks for an amount of {found.unreadable} that cannot be read; what it uses is not counted."
         return _degraded("UnreadableRequest", says)
+    if spec.quota.usd is not None and 100 * found.unpriced_gpu_ms > found.gpu_ms:
+        hours = _short(found.unpriced_gpu_ms, GPU_HOUR)
+        says = f"{hours} GPU-hours have no price, so dollars are not all counted; name what their nodes cost in a price book."
+        return _degraded("PriceUnknown", says)
     if found.stale and spec.home_cluster == world.cluster:
         says = f"Clusters not heard of lately: {', '.join(found.stale)}; the upper bound includes what they may use."
         return _degraded("ClusterStale", says)
@@ -277,8 +285,12 @@ def _ready(world: World, budget: AnyResource, exceeded: Verdict) -> tuple[str, s
     if spec.paused:
         return "Paused", f"{exceeded.message} It is paused."
     if spec.enforcement.action != "AlertOnly":
-        return "Reconciled", f"Counted; this version of Headroom alerts, and does not {spec.enforcement.action} yet."
+        return "Reconciled", f"Counted. {_unable(spec)}"
     return "Reconciled", "Counted; alerts are given when the quota is reached."
+
+
+def _unable(spec: GPUWorkloadBudgetSpec) -> str:
+    return f"This version of Headroom alerts, and does not {spec.enforcement.action} yet."
 
 
 def _alert(

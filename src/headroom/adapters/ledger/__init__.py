@@ -19,7 +19,8 @@ def open_ledger(url: str, *, read_only: bool = False) -> SqliteLedger | Postgres
     scheme = url.partition("://")[0] if "://" in url else ""
     if scheme in ("postgres", "postgresql"):
         return _postgres(url, read_only=read_only)
-    path = url.removeprefix("sqlite://") if scheme == "sqlite" else url
+    # Three slashes or four: other programs write an absolute path with four.
+    path = "/" + url.removeprefix("sqlite://").lstrip("/") if url.startswith("sqlite:///") else url
     # What is wrong is not repeated: it may be a URL with a password in it.
     if scheme not in ("", "sqlite") or not path or (scheme and not path.startswith("/")) or path.endswith("/"):
         raise Misconfigured(f"opening the ledger: its URL must be {FORMS}")

@@ -38,8 +38,8 @@ def failure(doing: str, path: Path, error: Exception) -> HeadroomError:
 def damaged(doing: str, path: Path, why: str) -> Refused:
     """The file is not what was written; only a person can decide what to do about it."""
     return Refused(
-        f"{doing} the ledger {path}: the file is damaged ({why}); move it away and restore a backup "
-        "with `headroom ledger restore`"
+        f"{doing} the ledger {path}: this is no ledger, or it is damaged ({why}); look at the path, and if it is "
+        "the ledger, move it away and restore a backup with `headroom ledger restore`"
     )
 
 
