@@ -29,11 +29,19 @@ class Server:
         self._connection.close()
 
     def send(self, method: str, path: str, body: str | None = None) -> tuple[int, dict[str, Any]]:
-        self._connection.request(method, path, body.encode() if body else None, self._headers)
-        answer = self._connection.getresponse()
+        try:
+            answer = self._ask(method, path, body)
+        except (http.client.HTTPException, OSError):
+            # The server ends a connection that was idle for long; none of these requests is spoilt by being sent twice.
+            self._connection.close()
+            answer = self._ask(method, path, body)
         text = answer.read().decode()
         # Where the server knows no such address it answers in plain text.
         return answer.status, json.loads(text) if text.startswith("{") else {"message": text}
+
+    def _ask(self, method: str, path: str, body: str | None) -> http.client.HTTPResponse:
+        self._connection.request(method, path, body.encode() if body else None, self._headers)
+        return self._connection.getresponse()
 
     def try_to_create(self, document: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Whether the server would accept it, and its answer: the object as it would be stored, or a Status."""

@@ -197,11 +197,13 @@ class Recorder:
             self._failures += work != self.step
             self._say(work, f"{error}.".replace("..", "."))
             return False
-        self._say(work, getattr(self._ledger, "problem", ""))
+        self._say(work, "")
         return True
 
     def _say(self, work: Work, problem: str) -> None:
         self._problems[work.__name__] = problem
+        # A ledger with a queue takes everything and says by itself that it is not well.
+        self._problems["itself"] = getattr(self._ledger, "problem", "")
         problem = next((each for each in self._problems.values() if each), "")
         if problem != self._problem:
             self._problem = problem

@@ -112,6 +112,8 @@ class HttpTransport:
         if self._session is not None:
             await self._session.close()
             self._session = None
+            for _ in range(3):
+                await asyncio.sleep(0)  # the sockets under TLS are closed by callbacks of callbacks
 
     async def _send(self, method: str, path: str, **more: Any) -> aiohttp.ClientResponse:
         """The response with its body still to be read. A 401 is answered with renewed credentials, once."""
