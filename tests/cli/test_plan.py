@@ -169,3 +169,13 @@ def test_what_is_no_snapshot_is_one_sentence(headroom: Headroom, text: str) -> N
     assert (done.code, done.out) == (2, "")
     assert done.err.endswith("make one with `headroom snapshot`\n")
     assert len(done.err) < 400
+
+
+def test_the_table_warns_of_what_the_verdict_does_not_tell(headroom: Headroom) -> None:
+    misspelt = BUDGET.replace("spec:", "spec:\n  namespaceSelector: {matchLabels: {org: x}}", 1)
+    done = headroom("plan", "-f", "-", "--now", NOW, stdin=misspelt.encode())
+    assert "Degraded: namespaceSelector counts only for budgets in headroom-system" in " ".join(done.out.split())
+    assert "warnings" not in headroom("plan", "-f", "-", "--now", NOW, "-o", "json", stdin=misspelt.encode()).out
+    told = headroom("explain", "gwb/team-a", "-f", "-", "--now", NOW, stdin=misspelt.encode()).out
+    assert "condition: Degraded True NamespaceSelectorIgnored since" in told
+    assert "status: consumedGpuHours 0" in told

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from headroom.model.errors import Unavailable
 from headroom.model.usage import Heartbeat, Row
+from headroom.sim.ledger import MemoryLedger
 from tests.builders import NOON
 from tests.runtime.test_recording import HOUR, TEAM, Stage, finished, played, running
 
@@ -184,5 +185,25 @@ def test_while_reading_fails_what_happens_is_still_written_every_second() -> Non
         await stage.clock.sleep(1.5)
         assert not stage.recorder.state().unwritten
         assert "nobody answers" in stage.recorder.state().problem
+
+    played(script)
+
+
+class Queued(MemoryLedger):
+    """A ledger that takes everything, and says that something still waits."""
+
+    problem = "The ledger is away; 3 rows wait."
+
+
+def test_what_a_queue_says_of_itself_is_forgotten_once_it_is_empty() -> None:
+    async def script() -> None:
+        ledger = Queued()
+        stage = Stage(ledger)
+        await stage.start()
+        assert stage.recorder.state().loaded
+        assert "3 rows wait" in stage.recorder.state().problem
+        ledger.problem = ""
+        await stage.clock.sleep(2)
+        assert stage.recorder.state().problem == ""
 
     played(script)

@@ -126,6 +126,8 @@ class Told(NamedTuple):
 
     def lines(self) -> Iterator[str]:
         """The form for people."""
+        from headroom.model.decisions import status_wire
+
         yield str(self.ref)
         for problem in self.resource.problems:
             yield f"problem: {problem.field} {problem.message}"
@@ -140,7 +142,7 @@ class Told(NamedTuple):
             yield "paused: this resource is paused, so nothing below is carried out"
         for each in self.decision.status.conditions:
             yield f"condition: {each.type} {each.status} {each.reason} since {each.last_transition_time}: {each.message}"
-        for name, value in self.decision.wire()["status"].items():
+        for name, value in status_wire(self.decision.status).items():
             if name not in ("conditions", "observedGeneration"):
                 yield f"status: {name} {_plain(value)}"
         for action in self.decision.wire()["actions"] or [{"type": "none"}]:

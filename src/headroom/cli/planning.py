@@ -24,7 +24,13 @@ def decisions(world: World) -> list[Decision]:
     return [each for each in asked if not world.resources[each.resource].problems]
 
 
-def planned(world: World, problems: Problems | None = None) -> dict[str, Any]:
+class Result(dict[str, Any]):
+    """One tick as JSON has it, and beside it what a table should warn of, by resource."""
+
+    warnings: dict[str, list[str]]
+
+
+def planned(world: World, problems: Problems | None = None) -> Result:
     """The result of one tick, as `plan -o json` prints it; the problems are those of the world's resources if none are given."""
     from headroom.model import times
 
@@ -34,14 +40,17 @@ def planned(world: World, problems: Problems | None = None) -> dict[str, Any]:
             for ref in sorted(world.resources)
             for problem in world.resources[ref].problems
         ]
-    return {
-        "now": times.text(world.now),
-        "problems": [{"resource": what, "field": field, "message": why} for what, field, why in problems],
-        "decisions": [decision.wire() for decision in decisions(world)],
-    }
+    found = decisions(world)
+    result = Result(
+        now=times.text(world.now),
+        problems=[{"resource": what, "field": field, "message": why} for what, field, why in problems],
+        decisions=[decision.wire() for decision in found],
+    )
+    result.warnings = {str(decision.resource): decision.warnings() for decision in found}
+    return result
 
 
-def show(result: dict[str, Any], form: Form) -> None:
+def show(result: Result, form: Form) -> None:
     """Print the result."""
     if form is Form.json:
         output.as_json(result)
@@ -52,7 +61,9 @@ def show(result: dict[str, Any], form: Form) -> None:
         output.line(" ".join(word for word in words if word))
     if result["decisions"]:
         output.line(f"Decided for {result['now']}:")
-        output.as_table(("RESOURCE", "REASON", "ACTIONS", "MESSAGE"), [_row(each) for each in result["decisions"]])
+        output.as_table(
+            ("RESOURCE", "REASON", "ACTIONS", "MESSAGE"), [_row(each, result.warnings) for each in result["decisions"]]
+        )
     elif not result["problems"]:
         output.line("There is no resource of Headroom to decide on.")
 
@@ -62,14 +73,9 @@ def exit_code(result: dict[str, Any]) -> int:
     return output.PROBLEMS if result["problems"] else output.OK
 
 
-def _row(decision: dict[str, Any]) -> tuple[str, ...]:
+def _row(decision: dict[str, Any], warnings: dict[str, list[str]]) -> tuple[str, ...]:
     actions = [str(action["type"]) for action in decision["actions"]]
-    warnings = [
-        f"{each['type']}: {each['message']}"
-        for each in decision["status"].get("conditions", [])
-        if each["status"] == "True" and each["type"] not in ("Ready", "QuotaExceeded")
-    ]
-    message = " ".join((decision["message"], *warnings))
+    message = " ".join((decision["message"], *warnings[_spoken(decision["resource"])]))
     return _spoken(decision["resource"]), decision["reason"], ", ".join(actions) or "none", message
 
 

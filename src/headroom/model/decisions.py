@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from headroom.api.resources import Status
 from headroom.model.actions import Action
+
+_VERDICTS: Final = ("Ready", "QuotaExceeded")
 
 
 class Ref(Struct, frozen=True, order=True):
@@ -31,6 +33,11 @@ class Decision(Struct, frozen=True, kw_only=True):
     message: str
     actions: tuple[Action, ...] = ()
     look_again_ms: int = 60_000
+
+    def warnings(self) -> list[str]:
+        """What else people should know: conditions that hold and are no verdict on the resource itself."""
+        told = (each for each in self.status.conditions if each.status == "True" and each.type not in _VERDICTS)
+        return [f"{each.type}: {each.message}" for each in told]
 
     def wire(self) -> dict[str, Any]:
         """The form that `plan -o json`, logs and the dashboard show."""
