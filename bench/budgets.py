@@ -218,10 +218,16 @@ def plan_rows() -> list[Row]:
         medians.append(median)
         what = f"{rows:,} rows, {BUDGETS} budgets: full re-plan"
         out += [
-            Row(figure=f"{what}, median", value=round(median, 2), unit="ms", goal=goal,
-                peer="plain Python loop", peer_value=round(loop, 1)),
+            Row(
+                figure=f"{what}, median",
+                value=round(median, 2),
+                unit="ms",
+                goal=goal,
+                peer="plain Python loop",
+                peer_value=round(loop, 1),
+            ),
             Row(figure=f"{what}, best", value=round(min(passes), 2), unit="ms"),
-        ]  # fmt: skip
+        ]
     for step, (less, more) in {"10,000 to 100,000": medians[:2], "100,000 to 1,000,000": medians[1:]}.items():
         out.append(Row(figure=f"growth of the cost, {step} rows", value=round(more / less, 2), unit="x"))
     return out

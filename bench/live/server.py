@@ -89,5 +89,5 @@ async def cancelled(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     for task in tasks:
-        with suppress(asyncio.CancelledError):
+        with suppress(asyncio.CancelledError):  # it was told to end
             await task

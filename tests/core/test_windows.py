@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,7 +53,9 @@ def test_the_forecast_is_what_waiting_would_show(
 
 
 @given(rows, st.integers(0, HORIZON), st.integers(1, HORIZON), st.randoms(use_true_random=False))
-def test_the_order_of_rows_does_not_matter(found, as_of, length, rng) -> None:  # type: ignore[no-untyped-def]  # given
+def test_the_order_of_rows_does_not_matter(
+    found: list[tuple[int, int | None, int]], as_of: int, length: int, rng: Any
+) -> None:
     shuffled = list(found)
     rng.shuffle(shuffled)
     one, other = a_curve(found, as_of, length), a_curve(shuffled, as_of, length)

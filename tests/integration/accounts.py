@@ -150,6 +150,7 @@ class Operator:
 
 def _fetched(url: str) -> str:
     """The body; empty unless the answer is a yes."""
+    # An operator that is just starting does not answer yet; the caller asks again.
     with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:
         return str(answer.read().decode())
     return ""

@@ -51,7 +51,6 @@ class UsageTable:
 
     def __init__(self, cluster: str = "default") -> None:
         self.cluster = cluster
-        self.generation = 0
         self.groups: list[Group] = []
         """Every group by its number; none is ever forgotten until the keys change."""
         self.regrouped = 0
@@ -191,7 +190,6 @@ class UsageTable:
             if result == known:
                 return None
             self._store(number, result, is_new=False)
-        self.generation += 1
         self._settle(key, numbers)
         return result
 
@@ -223,7 +221,6 @@ class UsageTable:
         values["group"] = [pairs[pair] for pair in zip(labels, terms, strict=True)]
         for name, found in values.items():
             self._columns[name][begin : begin + len(rows)] = [ABSENT if each is None else each for each in found]
-        self.generation += 1
         alive = np.array([key in self._alive for key, _ in fresh])
         self._settle_single(begin, alive, np.array([row.cluster == self.cluster for row in rows]))
 
@@ -234,7 +231,6 @@ class UsageTable:
         (self._alive.add if alive else self._alive.discard)(uid)
         numbers = self._numbers(uid)
         if numbers:
-            self.generation += 1
             self._settle(uid, numbers)
 
     def prune(self, before: int) -> int:
@@ -257,7 +253,6 @@ class UsageTable:
         single = np.array([each[0] for each in moved.values() if len(each) == 1], np.int64)
         self._columns["first"][single] = single
         self._renumber()
-        self.generation += 1
         return dropped
 
     def _renumber(self) -> None:

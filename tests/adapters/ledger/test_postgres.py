@@ -194,7 +194,7 @@ async def test_a_cancelled_call_leaves_a_ledger_that_works(postgres: Postgres) -
         task = asyncio.create_task(ledger.write([row(number) for number in range(2, 500)]))
         await asyncio.sleep(delay)
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        with contextlib.suppress(asyncio.CancelledError):  # it was told to end
             await task
         assert len(await everything(ledger)) in {1, 499}
     await ledger.write([row(number) for number in range(2, 500)])

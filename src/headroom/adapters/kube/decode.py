@@ -22,6 +22,7 @@ from headroom.model.errors import Unavailable
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 Wire = TypeVar("Wire")
+WireStruct = TypeVar("WireStruct", bound=msgspec.Struct)
 
 
 class Versioned(Protocol):
@@ -122,44 +123,34 @@ def _bookmark(line: bytes) -> Event[Any]:
     )
 
 
+def _of(wire: type[WireStruct], fact: Callable[[WireStruct], Fact]) -> FactDecoder[WireStruct, Fact]:
+    """Reads what one wire type describes, and mends what does not fit it."""
+    return FactDecoder(
+        msgspec.json.Decoder(WirePage[wire]),  # type: ignore[valid-type]  # a type that is only known here
+        msgspec.json.Decoder(WireEvent[wire]),  # type: ignore[valid-type]  # as above
+        lambda document: raw.fitted(document, wire),
+        fact,
+    )
+
+
 def pods() -> FactDecoder[raw.Pod, facts.Pod]:
     """Reads pods."""
-    return FactDecoder(
-        msgspec.json.Decoder(WirePage[raw.Pod]),
-        msgspec.json.Decoder(WireEvent[raw.Pod]),
-        lambda document: raw.fitted(document, raw.Pod),
-        parse.pod_of,
-    )
+    return _of(raw.Pod, parse.pod_of)
 
 
 def nodes() -> FactDecoder[raw.Node, facts.Node]:
     """Reads nodes."""
-    return FactDecoder(
-        msgspec.json.Decoder(WirePage[raw.Node]),
-        msgspec.json.Decoder(WireEvent[raw.Node]),
-        lambda document: raw.fitted(document, raw.Node),
-        parse.node_of,
-    )
+    return _of(raw.Node, parse.node_of)
 
 
 def namespaces() -> FactDecoder[raw.Object, facts.Namespace]:
     """Reads namespaces."""
-    return FactDecoder(
-        msgspec.json.Decoder(WirePage[raw.Object]),
-        msgspec.json.Decoder(WireEvent[raw.Object]),
-        lambda document: raw.fitted(document, raw.Object),
-        parse.namespace_of,
-    )
+    return _of(raw.Object, parse.namespace_of)
 
 
 def claims() -> FactDecoder[raw.ResourceClaim, facts.Claim]:
     """Reads ResourceClaims."""
-    return FactDecoder(
-        msgspec.json.Decoder(WirePage[raw.ResourceClaim]),
-        msgspec.json.Decoder(WireEvent[raw.ResourceClaim]),
-        lambda document: raw.fitted(document, raw.ResourceClaim),
-        claim_of,
-    )
+    return _of(raw.ResourceClaim, claim_of)
 
 
 def indexes() -> FactDecoder[dict[str, Any], Index]:
@@ -174,12 +165,7 @@ def indexes() -> FactDecoder[dict[str, Any], Index]:
 
 def settings() -> FactDecoder[raw.ConfigMap, Settings]:
     """Reads ConfigMaps."""
-    return FactDecoder(
-        msgspec.json.Decoder(WirePage[raw.ConfigMap]),
-        msgspec.json.Decoder(WireEvent[raw.ConfigMap]),
-        lambda document: raw.fitted(document, raw.ConfigMap),
-        parse.settings_of,
-    )
+    return _of(raw.ConfigMap, parse.settings_of)
 
 
 def resources(kind: str) -> FactDecoder[dict[str, Any], AnyResource]:

@@ -172,4 +172,4 @@ def decoded(stored: Iterable[Sequence[Any]]) -> list[Row]:
         for (
             cluster, uid, start, namespace, pod, created, observed, version, earliest, seen, ended, evidence, gone, labels, amounts, price
         ) in stored
-    ]  # fmt: skip
+    ]  # fmt: skip  # sixteen names on sixteen lines would hide what is done with them

@@ -214,7 +214,7 @@ class SqliteLedger:
 
     def _disconnect(self) -> None:
         if self._connection is not None:
-            with suppress(sqlite3.Error):
+            with suppress(sqlite3.Error):  # what is being let go of need not be whole
                 self._connection.close()
             self._connection = None
 
