@@ -204,6 +204,25 @@ def test_a_new_price_begins_a_new_row_and_so_does_a_new_count_of_cpu() -> None:
     played(script)
 
 
+def test_a_node_that_turns_into_another_machine_has_another_price_whatever_else_is_new() -> None:
+    async def script() -> None:
+        stage = Stage()
+        kinds = {name: (("node.kubernetes.io/instance-type", name),) for name in ("small", "large")}
+        prices = (("small", 8_000_000), ("large", 16_000_000))
+        stage.port.prices = tuple(Price(price_per_hour=each, instance_type=name) for name, each in prices)
+        stage.port.nodes.put(a_node("n", gpus=8, labels=kinds["small"]))
+        budget = a_resource()
+        stage.port.resources[ref_of(budget)] = budget
+        stage.port.pods.put(running())
+        await stage.start()
+        stage.port.nodes.put(a_node("n", gpus=8, labels=kinds["large"]))
+        stage.port.changes = Changes(nodes={"n"}, resources={ref_of(budget)}, outside={"usage"})
+        await stage.clock.sleep(1.5)
+        assert [row.price for row in stage.rows] == [1_000_000, 2_000_000]
+
+    played(script)
+
+
 def test_a_longer_window_reads_more_of_the_ledger() -> None:
     async def script() -> None:
         ledger = MemoryLedger()

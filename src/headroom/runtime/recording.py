@@ -293,10 +293,9 @@ class Recorder:
             return
         before, self._beside = self._beside, None
         world, beside = self._port.world(self._clock.now()), self._surroundings()
-        if changes.everything or changes.resources or {"prices", "offers", "claims", "namespaces"} & changes.outside:
-            always = changes.everything or {"claims", "namespaces"} & changes.outside
-            if before is None or always or not _same(before, beside):
-                self._see(world, world.pods)
+        always = changes.everything or {"claims", "namespaces"} & changes.outside
+        if before is None or always or not _same(before, beside):
+            self._see(world, world.pods)
         elif beside.prices or beside.offers:
             uids = {uid for node in changes.nodes for uid in world.pods.by_node[node]}
             self._see(world, (pod for uid in sorted(uids) if (pod := world.pods.get(uid)) is not None))

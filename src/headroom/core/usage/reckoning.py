@@ -90,7 +90,7 @@ class Ledgered:
     def __init__(self, world: World, scope: Scope, length: int) -> None:
         heard = _heard(world, scope)
         self._table, self._span, self.stale = world.usage, Span(heard.as_of, length), tuple(sorted(heard.stale))
-        self._scope, self._counted = scope, counted(world.usage, scope)
+        self._counted = counted(world.usage, scope)
         self.rows: Ints = world.usage.rows_of(self._counted.rates)
         self._group = _of(world.usage, "group", self.rows)
         self._start = _of(world.usage, "start", self.rows)
