@@ -21,7 +21,16 @@ BUDGET = manifest(
         "selector": _selector(),
         "namespaceSelector": _selector(),
         "quota": {"gpuHours": "100", "usd": "99.50", "windowHours": 24},
-        "enforcement": {"action": "AlertOnly", "gracePeriodSeconds": 60},
+        "enforcement": {
+            # A null is as good as nothing, which action has to be beside steps; so its place is there all the same.
+            "action": None,
+            "steps": [{"at": "80%", "action": "AlertOnly"}, {"at": "100%", "action": "Hold"}],
+            "gracePeriodSeconds": 60,
+            "releaseHorizon": "90m",
+            "recoverWithin": "2h30m",
+            "order": "WorstOffender",
+            "evictionsPerMinute": 5,
+        },
         "gpuResourceName": "nvidia.com/gpu",
         "gpuResources": [{"name": "nvidia.com/gpu", "weight": 1}, {"name": "nvidia.com/mig-*", "weight": "0.5"}],
         "accounting": "Exact",
@@ -86,6 +95,76 @@ def _amount(largest: int) -> Cases:
     )
 
 
+_LENGTH = Cases(
+    valid=(
+        *("90s", "30m", "1h", "1h30m", "1h30m5s", "1h5s", "99999h999999m9999999s", "0h1m", "00001h", "0h0m1s"),
+        *(None, LEFT_OUT),
+    ),
+    invalid=(
+        *("", "0s", "0h0m0s", "000m", "1", "h", "1d", "1.5h", "-1h", "+1h", "1h 30m", "1H", "30m1h", "1m1m", "500ms"),
+        *("100000h", "1h\n", " 1h", "１h", "1h" * 13, MEGABYTE, *NOT_TEXT),
+    ),
+)
+_SHARES = [1, 25, 50, 75, 100, 120, 500, 999]
+
+
+def _steps(*pairs: str) -> list[dict[str, str]]:
+    """Steps from texts such as `80% Hold`."""
+    return [dict(zip(("at", "action"), each.split(" "), strict=True)) for each in pairs]
+
+
+_ENFORCEMENT_FIELDS: dict[str, Cases] = {
+    "spec.enforcement.action": Cases(
+        valid=("AlertOnly", "Pause", "Hold", "Suspend", "Evict"),
+        invalid=(
+            *("", "evict", "Delete", "Evict ", *NOT_TEXT),
+            *(At(value, "spec.enforcement") for value in (None, LEFT_OUT)),
+        ),
+        beside={"spec.homeCluster": LEFT_OUT, "spec.enforcement.steps": LEFT_OUT},
+    ),
+    "spec.enforcement.steps": Cases(
+        valid=(
+            _steps("100% Evict"),
+            _steps("50% AlertOnly", "80% Pause", "100% Hold", "110% Suspend", "120% Evict"),
+            _steps("80% Hold", "100% Hold"),
+            _steps("9% AlertOnly", "10% AlertOnly", "100% Evict"),
+            _steps(*(f"{each}% AlertOnly" for each in _SHARES)),
+        ),
+        invalid=(
+            _steps("100% Hold", "80% AlertOnly"),
+            _steps("80% AlertOnly", "120% Evict", "100% Hold"),
+            _steps("100% Hold", "99% Hold"),
+            _steps("80% Hold", "80% Hold"),
+            _steps("80% AlertOnly", "80% Hold"),
+            _steps(*(f"{each}% AlertOnly" for each in (*_SHARES[:-1], 998, 999))),
+            *([{}], [{"at": "80%"}], [{"action": "Hold"}], [None], ["80%"], {"80%": "Hold"}, "80%"),
+            *(At(None, "spec.enforcement"), At(LEFT_OUT, "spec.enforcement"), At([], "spec.enforcement")),
+        ),
+        beside={"spec.homeCluster": LEFT_OUT},
+    ),
+    "spec.enforcement.steps[].at": Cases(
+        valid=("1%", "50%", "99%"),
+        invalid=(
+            *("", "%", "8", "80", "0%", "05%", "080%", "-5%", "80 %", "80.5%", "80 percent", "80%%", "1000%"),
+            *("８0%", "80%\n", " 80%", "0.8", None, LEFT_OUT, MEGABYTE, *NOT_TEXT),
+            *(At("100%", "spec.enforcement.steps"), At("101%", "spec.enforcement.steps")),
+        ),
+    ),
+    "spec.enforcement.steps[].action": Cases(
+        valid=("AlertOnly", "Pause", "Hold", "Suspend", "Evict"),
+        invalid=("", "hold", "Delete", "Hold ", None, LEFT_OUT, *NOT_TEXT),
+        beside={"spec.homeCluster": LEFT_OUT},
+    ),
+    "spec.enforcement.gracePeriodSeconds": whole(0, 7 * 86400),
+    "spec.enforcement.releaseHorizon": _LENGTH,
+    "spec.enforcement.recoverWithin": _LENGTH,
+    "spec.enforcement.order": Cases(
+        valid=("LeastLost", "WorstOffender", None, LEFT_OUT),
+        invalid=("", "leastLost", "Youngest", "LeastLost\n", *NOT_TEXT),
+    ),
+    "spec.enforcement.evictionsPerMinute": whole(1, 600),
+}
+
 BUDGET_FIELDS: dict[str, Cases] = {
     "spec.paused": BOOL,
     **_selector_fields("spec.selector"),
@@ -93,12 +172,7 @@ BUDGET_FIELDS: dict[str, Cases] = {
     "spec.quota.gpuHours": _amount(10**9),
     "spec.quota.usd": _amount(10**9),
     "spec.quota.windowHours": whole(1, 24 * 366),
-    "spec.enforcement.action": Cases(
-        valid=("AlertOnly", "Pause", "Hold", "Suspend", "Evict"),
-        invalid=("", "evict", "Delete", "Evict ", None, LEFT_OUT, *NOT_TEXT),
-        beside={"spec.homeCluster": LEFT_OUT},
-    ),
-    "spec.enforcement.gracePeriodSeconds": whole(0, 7 * 86400),
+    **_ENFORCEMENT_FIELDS,
     "spec.gpuResourceName": Cases(
         valid=("nvidia.com/gpu", "cpu", "nvidia.com/mig-1g.5gb", "a" * 253 + "/" + "b" * 63, None, LEFT_OUT),
         invalid=(

@@ -84,6 +84,17 @@ def _spec(document: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return document | {"spec": document["spec"] | fields}
 
 
+def _acting(action: str, home: str = "fleet-eu") -> dict[str, Any]:
+    """The budget with one action instead of steps."""
+    return _spec(_BUDGET, homeCluster=home, enforcement={"action": action})
+
+
+def _stepping(*actions: str, home: str = "fleet-eu") -> dict[str, Any]:
+    """The budget with these actions at 10 %, 20 % and so on."""
+    steps = [{"at": f"{10 * number}%", "action": action} for number, action in enumerate(actions, start=1)]
+    return _spec(_BUDGET, homeCluster=home, enforcement={"steps": steps})
+
+
 _OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u"}
 
 ACCEPTED: dict[str, dict[str, Any]] = {
@@ -92,8 +103,12 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "selector by expressions only": put(_BUDGET, "spec.selector.matchLabels", LEFT_OUT),
     "a quota of hours alone": put(_BUDGET, "spec.quota", {"gpuHours": 1, "windowHours": 1}),
     "a quota of dollars alone": put(_BUDGET, "spec.quota", {"gpuHours": None, "usd": "1.5", "windowHours": 1}),
-    "hold over several clusters": put(_BUDGET, "spec.enforcement.action", "Hold"),
-    "evict in this cluster alone": put(put(_BUDGET, "spec.homeCluster", ""), "spec.enforcement.action", "Evict"),
+    "hold over several clusters": _acting("Hold"),
+    "evict in this cluster alone": _acting("Evict", home=""),
+    "steps over several clusters": _stepping("AlertOnly", "Hold"),
+    "every step in this cluster alone": _stepping("AlertOnly", "Pause", "Hold", "Suspend", "Evict", home=""),
+    "an action beside no steps": _spec(_BUDGET, enforcement={"action": "Hold", "steps": []}),
+    "an action beside null steps": _spec(_BUDGET, enforcement={"action": "Hold", "steps": None}),
     "on-demand without fallback": _spec(_OFFERS, capacityType="on-demand", onDemandFallback=False),
     "on-demand, fallback not mentioned": _spec(_OFFERS, capacityType="on-demand", onDemandFallback=None),
     "node class by labels": _spec(_OFFERS, nodeClassName=None, nodeClassSelector={"a": "b"}),
@@ -122,9 +137,24 @@ REFUSED: dict[str, dict[str, Any]] = {
     "empty namespace selector": _spec(_BUDGET, namespaceSelector={}),
     "a quota of nothing": put(_BUDGET, "spec.quota", {"windowHours": 1}),
     "a quota of nulls": put(_BUDGET, "spec.quota", {"gpuHours": None, "usd": None, "windowHours": 1}),
-    "evict over several clusters": put(_BUDGET, "spec.enforcement.action", "Evict"),
-    "pause over several clusters": put(_BUDGET, "spec.enforcement.action", "Pause"),
-    "suspend over several clusters": put(_BUDGET, "spec.enforcement.action", "Suspend"),
+    "evict over several clusters": _acting("Evict"),
+    "pause over several clusters": _acting("Pause"),
+    "suspend over several clusters": _acting("Suspend"),
+    "a step that pauses over several clusters": _stepping("AlertOnly", "Pause", "Hold"),
+    "a step that suspends over several clusters": _stepping("Hold", "Suspend"),
+    "a step that evicts over several clusters": _stepping("AlertOnly", "Hold", "Evict"),
+    "an action and steps": put(_BUDGET, "spec.enforcement.action", "Hold"),
+    "neither action nor steps": _spec(_BUDGET, enforcement={"gracePeriodSeconds": 0}),
+    "steps out of order, and not all of them readable": _spec(
+        _BUDGET, enforcement={"steps": [{"at": "100%", "action": "Hold"}, {"at": "80", "action": "AlertOnly"}]}
+    ),
+    "steps out of order, and an action": _spec(
+        _BUDGET,
+        enforcement={
+            "action": "Evict",
+            "steps": [{"at": "100%", "action": "Evict"}, {"at": "80%", "action": "AlertOnly"}],
+        },
+    ),
     "minimum above maximum": _spec(_POOL, minimum=3, maximum=2),
     "minimum above maximum, both beyond": _spec(_POOL, minimum=2000, maximum=1001),
     "default minimum is fine, maximum below it is not": _spec(_POOL, minimum=None, maximum=-1),

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from headroom.api.policies import USAGE, policies, policy_names
+from headroom.api.policies import HELD, HOLD, USAGE, cel, policies, policy_hashes, policy_names
 
 POLICIES = [each for each in policies() if not each["kind"].endswith("Binding")]
+LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'")
 
 
 def expressions(part: Any) -> list[str]:
@@ -40,6 +41,37 @@ def test_the_traps_of_the_api_server_are_avoided(policy: dict[str, Any]) -> None
     assert not [each for each in expressions(spec.get("matchConditions", [])) if "variables." in each]
     assert {each["patchType"] for each in spec.get("mutations", [])} <= {"ApplyConfiguration"}
     for each in expressions(spec):
+        code = LITERAL.sub("''", each)
         # A huge exponent keeps `quantity` busy for ever, and these policies see what anybody sends.
-        assert not re.search(r"\bquantity\(|\bnow\b", each)
-        assert each.count("(") == each.count(")")
+        assert not re.search(r"\bquantity\(|\bnow\b", code)
+        assert code.count("(") == code.count(")")
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda each: each["metadata"]["name"])
+def test_what_every_pod_is_asked_ends_at_the_first_no(policy: dict[str, Any]) -> None:
+    """The server evaluates all conditions of a policy even if the first is false, so there is only one."""
+    assert len(policy["spec"].get("matchConditions", [])) <= 1
+
+
+def test_what_must_hold_is_refused_where_it_cannot_be_judged_and_what_helps_is_not() -> None:
+    chosen = {each["metadata"]["name"]: each["spec"]["failurePolicy"] for each in POLICIES}
+    assert {name for name, policy in chosen.items() if policy == "Ignore"} == {
+        *(each["metadata"]["name"] for each in POLICIES if each["kind"] == "MutatingAdmissionPolicy"),
+        "headroom-usage-kept",
+    }
+
+
+def test_every_document_tells_its_version() -> None:
+    found = policy_hashes()
+    assert list(found) != policy_names()
+    assert sorted(found) == sorted(policy_names())
+    assert found == policy_hashes()
+    assert len(set(found.values())) == len(found), "another spec, another version"
+    assert found["mutatingadmissionpolicies", HOLD] != found["validatingadmissionpolicies", HELD]
+    for each in policies():
+        assert each["metadata"]["labels"] == {"app.kubernetes.io/part-of": "headroom"}
+        assert each["metadata"]["annotations"]["headroom.dev/policy-hash"] in found.values()
+
+
+def test_a_sentence_becomes_an_expression() -> None:
+    assert cel.text("it's {a}{b}, {a}", a="x", b="y ? 1 : 2") == r"'it\'s ' + (x) + (y ? 1 : 2) + ', ' + (x)"

@@ -122,9 +122,48 @@ def test_every_wrong_field_is_named_at_once() -> None:
         ("Spotpool", "spec.paused", "no", Problem("spec.paused", 'must be true or false, not "no"')),
         (
             "GPUWorkloadBudget",
-            "spec.enforcement.action",
+            "spec.enforcement.steps[].action",
             "Delete",
-            Problem("spec.enforcement.action", 'must be one of AlertOnly, Evict, Hold, Pause, Suspend, not "Delete"'),
+            Problem(
+                "spec.enforcement.steps[0].action",
+                'must be one of AlertOnly, Evict, Hold, Pause, Suspend, not "Delete"',
+            ),
+        ),
+        (
+            "GPUWorkloadBudget",
+            "spec.enforcement.steps[].at",
+            "80",
+            Problem("spec.enforcement.steps[0].at", 'must be a whole percentage such as 80%, not "80"'),
+        ),
+        (
+            "GPUWorkloadBudget",
+            "spec.enforcement.steps[].at",
+            "101%",
+            Problem("spec.enforcement.steps", "must be in order, the lowest first"),
+        ),
+        (
+            "GPUWorkloadBudget",
+            "spec.enforcement.action",
+            "Hold",
+            Problem("spec.enforcement", "must have either action or steps"),
+        ),
+        (
+            "GPUWorkloadBudget",
+            "spec.enforcement.steps[].action",
+            "Evict",
+            Problem("spec.enforcement.steps", "must have no action but AlertOnly and Hold when homeCluster is given"),
+        ),
+        (
+            "GPUWorkloadBudget",
+            "spec.enforcement.releaseHorizon",
+            "1d",
+            Problem("spec.enforcement.releaseHorizon", 'must be a length of time such as 90s, 30m or 1h30m, not "1d"'),
+        ),
+        (
+            "GPUWorkloadBudget",
+            "spec.enforcement.recoverWithin",
+            "0s",
+            Problem("spec.enforcement.recoverWithin", "must be more than no time"),
         ),
         (
             "GPUWorkloadBudget",

@@ -18,8 +18,8 @@ _Name = Annotated[str, Meta(max_length=63)]
 _Resource = Annotated[str, Meta(min_length=1, max_length=317)]
 
 
-class IndexEntry(ApiType, frozen=True, kw_only=True):
-    """One budget, as the policies need it."""
+class Covered(ApiType, frozen=True, kw_only=True):
+    """Which pods a budget covers, as the policies need it."""
 
     budget: Annotated[str, Meta(max_length=317, description="The budget, namespace/name.")]
     namespaces: Annotated[
@@ -32,6 +32,11 @@ class IndexEntry(ApiType, frozen=True, kw_only=True):
     resources: Annotated[
         tuple[_Resource, ...], Meta(max_length=64, description="The resources it counts; a name may end in *.")
     ] = ()
+
+
+class IndexEntry(Covered, frozen=True, kw_only=True):
+    """One budget, as the policies need it."""
+
     exact: Annotated[bool, Meta(description="Its pods get a finalizer, so that no end is missed.")] = False
 
 

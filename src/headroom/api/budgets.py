@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import Meta
 
+from headroom.api.enforcement import FLEET_ACTIONS, LOCAL_ACTIONS, Enforcement, EnteredStep, Held, Stopped, Victim
 from headroom.api.quantities import CEL_MATCHES, MAX_LENGTH, PATTERN, Invalid, nano
 from headroom.api.resources import (
     AGE_COLUMN,
@@ -28,12 +29,6 @@ LARGEST_USD: Final = 10**9
 LARGEST_WEIGHT: Final = 1000
 LONGEST_WINDOW_HOURS: Final = 24 * 366
 MOST_RESOURCES: Final = 16
-Action = Literal["AlertOnly", "Pause", "Hold", "Suspend", "Evict"]
-HARMLESS: Final = "AlertOnly"
-"""The one action that touches no pod, and that needs no right to enforce."""
-FLEET_ACTIONS: Final = (HARMLESS, "Hold")
-"""The actions of a budget that is counted over several clusters: neither ends a pod on another cluster's word."""
-_LOCAL_ACTIONS: Final = [each for each in get_args(Action) if each not in FLEET_ACTIONS]
 
 _DOMAIN: Final = SUBDOMAIN[1:-1]
 RESOURCE_PATTERN: Final = (
@@ -86,24 +81,6 @@ class Quota(ApiType, frozen=True, kw_only=True):
     )
 
 
-class Enforcement(ApiType, frozen=True, kw_only=True):
-    """What happens when the quota is reached."""
-
-    action: Annotated[
-        Action,
-        Meta(
-            description=(
-                "AlertOnly: only an event. Pause: annotations for a controller that cooperates. Hold: new pods wait. "
-                "Suspend: the owners of the pods are suspended. Evict: pods are evicted. "
-                "All but AlertOnly need the right to enforce."
-            )
-        ),
-    ]
-    grace_period_seconds: Annotated[
-        int, Meta(ge=0, le=7 * 86400, description="How long the quota must have been exceeded before anything is done.")
-    ] = 30
-
-
 class GpuResource(ApiType, frozen=True, kw_only=True):
     """A resource that counts as GPUs, and how much one unit of it counts."""
 
@@ -128,6 +105,10 @@ class GpuResource(ApiType, frozen=True, kw_only=True):
             LARGEST_WEIGHT,
         ),
     ] = None
+
+
+def _local_steps(enforcement: dict[str, Any]) -> bool:
+    return any(each["action"] in LOCAL_ACTIONS for each in enforcement.get("steps") or [])
 
 
 class GPUWorkloadBudgetSpec(Spec, frozen=True, kw_only=True):
@@ -187,10 +168,22 @@ class GPUWorkloadBudgetSpec(Spec, frozen=True, kw_only=True):
     ] = ""
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel=(f"!has(self.homeCluster) || self.homeCluster == '' || !(self.enforcement.action in {_LOCAL_ACTIONS})"),
+            cel=(
+                "!has(self.homeCluster) || self.homeCluster == '' || "
+                f"!has(self.enforcement.action) || !(self.enforcement.action in {LOCAL_ACTIONS})"
+            ),
             message=f"must be {' or '.join(FLEET_ACTIONS)} when homeCluster is given",
             field="enforcement.action",
-            holds=lambda it: not it.get("homeCluster") or it["enforcement"]["action"] not in _LOCAL_ACTIONS,
+            holds=lambda it: not it.get("homeCluster") or it["enforcement"].get("action") not in LOCAL_ACTIONS,
+        ),
+        Rule(
+            cel=(
+                "!has(self.homeCluster) || self.homeCluster == '' || !has(self.enforcement.steps) || "
+                f"!self.enforcement.steps.exists(s, s.action in {LOCAL_ACTIONS})"
+            ),
+            message=f"must have no action but {' and '.join(FLEET_ACTIONS)} when homeCluster is given",
+            field="enforcement.steps",
+            holds=lambda it: not it.get("homeCluster") or not _local_steps(it["enforcement"]),
         ),
     )
 
@@ -236,6 +229,15 @@ class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
         int | None, Meta(description="Pods that the selector matches and that use the resource.")
     ] = None
     last_enforcement_at: Annotated[str, Meta(description="When the action was last really taken.")] = ""
+    steps: Annotated[
+        tuple[EnteredStep, ...],
+        Meta(description="The steps that have begun and have not ended.", extra=extra(map_key="at")),
+    ] = ()
+    held: Annotated[Held | None, Meta(description="Pods that wait until the quota has room for them.")] = None
+    victim: Annotated[Victim | None, Meta(description="The gang or pod that is being stopped now.")] = None
+    stopped: Annotated[
+        tuple[Stopped, ...], Meta(description="What was stopped lately inside the window, the last first.")
+    ] = ()
     moving: ClassVar[frozenset[str]] = frozenset(
         {
             "as_of",
@@ -248,6 +250,7 @@ class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
             "unpriced_gpu_hours",
             "forecast",
             "top_pods",
+            "held",
         }
     )
 

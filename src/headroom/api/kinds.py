@@ -9,6 +9,7 @@ import msgspec
 
 from headroom.api import schema
 from headroom.api.bandwidth import Bandwidth
+from headroom.api.budget_hold import BudgetHold
 from headroom.api.budget_index import BudgetIndex
 from headroom.api.budgets import GPUWorkloadBudget
 from headroom.api.metadata import metadata_problems
@@ -21,7 +22,7 @@ from headroom.api.spot_pools import Spotpool
 KINDS: Final[dict[str, Kind]] = {
     each.kind.name: each.kind for each in (GPUWorkloadBudget, Spotpool, PowerPool, Bandwidth, LeftoverNodePool)
 }
-OPERATOR_KINDS: Final[dict[str, Definition]] = {BudgetIndex.kind.name: BudgetIndex.kind}
+OPERATOR_KINDS: Final[dict[str, Definition]] = {each.kind.name: each.kind for each in (BudgetIndex, BudgetHold)}
 """The kinds that only the operator writes, for the policies of the API server to read."""
 DEFINITIONS: Final[dict[str, Definition]] = {**KINDS, **OPERATOR_KINDS}
 AnyResource = Resource[Any, Any]

@@ -10,7 +10,8 @@ from msgspec import Struct
 from headroom.api.resources import Status
 from headroom.model.actions import Action
 
-_VERDICTS: Final = ("Ready", "QuotaExceeded")
+_VERDICTS: Final = ("Ready", "QuotaExceeded", "Holding")
+"""Conditions whose news the message of a decision has already."""
 
 
 class Ref(Struct, frozen=True, order=True):

@@ -6,6 +6,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from headroom.api.budget_hold import BudgetHoldSpec
+
 Pairs = tuple[tuple[str, str], ...]
 """A small mapping, sorted by key: equal mappings are equal values, and one shared tuple serves many pods."""
 
@@ -64,6 +66,10 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     """The evidence for `ended`: ContainerFinish or FailureKnown."""
     deleting: int | None = None
     gates: tuple[str, ...] = ()
+    deadline: int | None = None
+    """Milliseconds after its start at which the kubelet ends it (activeDeadlineSeconds)."""
+    grace_seconds: int = 30
+    """How long it may take to end when it is asked to."""
     finalizers: tuple[str, ...] = ()
     """Only Headroom's own."""
     claims: tuple[str, ...] = ()
@@ -157,6 +163,55 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
     def key(self) -> str:
         """How pods name it."""
         return f"{self.namespace}/{self.name}"
+
+
+class Hold(Struct, frozen=True, gc=False, kw_only=True):
+    """A BudgetHold: the API server lets no new pods of the budget start."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    created: int = 0
+    spec: BudgetHoldSpec | None = None
+    """What it says; None if that cannot be read."""
+
+
+class Part(Struct, frozen=True, gc=False, kw_only=True):
+    """Equal pods that an owner makes."""
+
+    labels: Pairs = ()
+    requests: Amounts = ()
+    """Of one pod."""
+    count: int = 1
+    deadline: int | None = None
+    """As in a pod."""
+
+
+class Workload(Struct, frozen=True, gc=False, kw_only=True):
+    """An owner of pods that can be suspended: a Job or JobSet that Headroom has suspended, or any Workload of Kueue."""
+
+    kind: str
+    """Job, JobSet or Workload."""
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str = ""
+    created: int = 0
+    parts: tuple[Part, ...] = ()
+    priority: int = 0
+    suspended: bool = False
+    """It makes no pods now: `suspend`, or not `active`."""
+    suspended_by: str = ""
+    """The budget that suspended it, `GPUWorkloadBudget/namespace/name`; empty if it was not Headroom."""
+    admitted: bool = False
+    """Kueue has let it start; or it is finished."""
+    owner: str = ""
+    """Whose Workload it is, as Kind/namespace/name."""
+
+    @property
+    def key(self) -> str:
+        """How people name it."""
+        return f"{self.kind}/{self.namespace}/{self.name}"
 
 
 class Namespace(Struct, frozen=True, gc=False, kw_only=True):

@@ -130,6 +130,12 @@ class PodTable:
         """Bound pods under their node; unbound ones under the empty name."""
         self.by_owner = Index()
         """Pods under the uid of their controller."""
+        self.gated: set[str] = set()
+        """Uids of pods with a scheduling gate."""
+        self.annotated: set[str] = set()
+        """Uids of pods with an annotation that Headroom reads."""
+        self.limited: set[str] = set()
+        """Uids of pods that are known to end: by a deadline, or since they are being deleted."""
         self._rows: dict[str, int] = {}
         self._pods: list[Pod | None] = []
         self._free: list[int] = []
@@ -230,6 +236,12 @@ class PodTable:
             self.by_node.add(pod.node, pod.uid)
         if pod.owner:
             self.by_owner.add(pod.owner.uid, pod.uid)
+        if pod.gates:
+            self.gated.add(pod.uid)
+        if pod.annotations:
+            self.annotated.add(pod.uid)
+        if pod.deadline is not None or pod.deleting is not None:
+            self.limited.add(pod.uid)
 
     def _leave(self, row: int) -> None:
         pod = self.at(row)
@@ -241,6 +253,9 @@ class PodTable:
         self.by_node.remove(pod.node, pod.uid)
         if pod.owner:
             self.by_owner.remove(pod.owner.uid, pod.uid)
+        self.gated.discard(pod.uid)
+        self.annotated.discard(pod.uid)
+        self.limited.discard(pod.uid)
 
 
 class NodeTable:

@@ -97,6 +97,11 @@ class UsageTable:
         """The rows of a pod, in the order of their start; of this cluster unless another is named."""
         return [self.row(number) for number in self._numbers(self._key(cluster or self.cluster, uid))]
 
+    def last_of(self, uid: str) -> int | None:
+        """The number of the last row of a pod of this cluster; None if it has none."""
+        numbers = self._numbers(uid)
+        return numbers[-1] if numbers else None
+
     def row(self, number: int) -> Row:
         """One row as it was put together."""
         at = {name: int(self._columns[name][number]) for name in _COLUMNS[:11]}

@@ -71,6 +71,13 @@ class LedgerState(Struct, frozen=True, kw_only=True):
     """Up to when each other cluster's view is known."""
 
 
+class Caps(Struct, frozen=True, kw_only=True):
+    """How many gangs or pods are suspended or evicted in a minute at most, whatever single budgets allow."""
+
+    cluster: int = 30
+    namespace: int = 20
+
+
 class World(Struct, frozen=True, kw_only=True):
     """All there is to decide on."""
 
@@ -99,6 +106,15 @@ class World(Struct, frozen=True, kw_only=True):
     ledger: LedgerState = LedgerState()
     index: tuple[IndexEntry, ...] | None = None
     """What the API server's policies know of budgets; None where nobody told them anything."""
+    holds: Mapping[str, facts.Hold] = {}
+    """The BudgetHolds, by name."""
+    workloads: Mapping[str, facts.Workload] = {}
+    """Suspended Jobs and JobSets, and Kueue's Workloads, by Kind/namespace/name."""
+    kueue: bool = False
+    """The cluster has Kueue."""
+    hold_problem: str = ""
+    """Why new pods cannot be held here, as a sentence; empty if they can."""
+    caps: Caps = Caps()
 
     @property
     def as_of(self) -> int:
@@ -138,6 +154,11 @@ class _Saved(Struct, kw_only=True):
     ledger_loaded: bool = True
     ledger_problem: str = ""
     index: list[IndexEntry] | None = None
+    holds: list[facts.Hold] = []
+    workloads: list[facts.Workload] = []
+    kueue: bool = False
+    hold_problem: str = ""
+    caps: Caps = Caps()
 
 
 def save(world: World) -> bytes:
@@ -164,6 +185,11 @@ def save(world: World) -> bytes:
         ledger_loaded=world.ledger.loaded,
         ledger_problem=world.ledger.problem,
         index=None if world.index is None else list(world.index),
+        holds=sorted(world.holds.values(), key=lambda each: each.name),
+        workloads=sorted(world.workloads.values(), key=lambda each: each.key),
+        kueue=world.kueue,
+        hold_problem=world.hold_problem,
+        caps=world.caps,
     )
     return msgspec.json.format(msgspec.json.encode(saved), indent=1)
 
@@ -204,6 +230,11 @@ def load(text: bytes) -> World:
         usage=_loaded_usage(saved, pods),
         ledger=LedgerState(loaded=saved.ledger_loaded, problem=saved.ledger_problem),
         index=None if saved.index is None else tuple(saved.index),
+        holds={each.name: each for each in saved.holds},
+        workloads={each.key: each for each in saved.workloads},
+        kueue=saved.kueue,
+        hold_problem=saved.hold_problem,
+        caps=saved.caps,
     )
 
 

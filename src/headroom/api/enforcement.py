@@ -1,0 +1,178 @@
+"""What a budget does as its quota is used up: the steps of the ladder, and what its status remembers of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final, Literal, get_args
+
+from msgspec import Meta
+
+from headroom.api.durations import length
+from headroom.api.resources import ApiType
+from headroom.api.schema import Rule, extra
+
+Action = Literal["AlertOnly", "Pause", "Hold", "Suspend", "Evict"]
+HARMLESS: Final = "AlertOnly"
+"""The one action that touches no pod, and that needs no right to enforce."""
+FLEET_ACTIONS: Final = (HARMLESS, "Hold")
+"""The actions of a budget that is counted over several clusters: neither ends a pod on another cluster's word."""
+LOCAL_ACTIONS: Final = [each for each in get_args(Action) if each not in FLEET_ACTIONS]
+MOST_STEPS: Final = 8
+PERCENT: Final = r"^[1-9][0-9]{0,2}%$"
+EVICTIONS_PER_MINUTE: Final = 10
+RELEASE_HORIZON: Final = "1h"
+
+_ACTIONS: Final = (
+    "AlertOnly: only an event. Pause: annotations for a controller that cooperates. Hold: new pods wait. "
+    "Suspend: the owners of the pods are suspended. Evict: pods are evicted. All but AlertOnly need the right to enforce."
+)
+
+
+def percent(at: str) -> int:
+    """The number in `80%`."""
+    return int(at[:-1])
+
+
+class Step(ApiType, frozen=True, kw_only=True):
+    """One step of the ladder."""
+
+    at: Annotated[
+        str,
+        Meta(
+            min_length=2,
+            max_length=4,
+            pattern=PERCENT,
+            description="How much of the quota must be used for the step to begin, for example 80%. It ends 5 points below.",
+            extra=extra(hint="a whole percentage such as 80%"),
+        ),
+    ]
+    action: Annotated[Action, Meta(description=_ACTIONS)]
+
+
+def _ascending(it: dict[str, list[dict[str, str]]]) -> bool:
+    shares = [percent(each["at"]) for each in it.get("steps") or []]
+    return shares == sorted(shares)
+
+
+class Enforcement(ApiType, frozen=True, kw_only=True):
+    """What happens as the quota is used up."""
+
+    action: Annotated[Action | None, Meta(description=f"What happens at 100% of the quota. {_ACTIONS}")] = None
+    steps: Annotated[
+        tuple[Step, ...],
+        Meta(
+            max_length=MOST_STEPS,
+            description="Several steps, the lowest first; they stand instead of action.",
+            extra=extra(map_key="at"),
+        ),
+    ] = ()
+    grace_period_seconds: Annotated[
+        int, Meta(ge=0, le=7 * 86400, description="How long the quota must have been exceeded before anything is done.")
+    ] = 30
+    release_horizon: Annotated[
+        str,
+        length("How long a pod that declares no length is taken to run when it is asked whether it may start."),
+    ] = RELEASE_HORIZON
+    recover_within: (
+        Annotated[
+            str,
+            length("How soon usage must fall below a step that suspends or evicts; a tenth of the window if absent."),
+        ]
+        | None
+    ) = None
+    order: Annotated[
+        Literal["LeastLost", "WorstOffender"],
+        Meta(
+            description=(
+                "Who goes first. LeastLost: lowest priority, then least work lost, then most GPUs. "
+                "WorstOffender: who used most in the window."
+            )
+        ),
+    ] = "LeastLost"
+    evictions_per_minute: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=600,
+            description="How many gangs or pods of this budget are suspended or evicted in a minute at most.",
+        ),
+    ] = EVICTIONS_PER_MINUTE
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.action) != (has(self.steps) && self.steps.size() > 0)",
+            message="must have either action or steps",
+            holds=lambda it: ("action" in it) != bool(it.get("steps")),
+        ),
+        Rule(
+            cel=(
+                f"!has(self.steps) || self.steps.exists(s, !s.at.matches('{PERCENT}')) || "
+                "self.steps.map(s, int(s.at.replace('%', ''))).isSorted()"
+            ),
+            message="must be in order, the lowest first",
+            field="steps",
+            holds=_ascending,
+        ),
+    )
+
+    @property
+    def ladder(self) -> tuple[Step, ...]:
+        """The steps, also where there is only one action."""
+        return self.steps or (Step(at="100%", action=self.action or HARMLESS),)
+
+
+# --- what the status remembers ------------------------------------------------------------------------------------------------
+
+
+class EnteredStep(ApiType, frozen=True, kw_only=True):
+    """A step that has begun and has not ended."""
+
+    at: Annotated[str, Meta(description="Where it begins.")]
+    action: Annotated[str, Meta(description="What it does.")]
+    since: Annotated[str, Meta(description="When it began.")]
+
+
+class QueuedUnit(ApiType, frozen=True, kw_only=True):
+    """A gang or a pod that waits."""
+
+    unit: Annotated[str, Meta(description="Kind/namespace/name of the gang or the pod.")]
+    gpus: Annotated[str, Meta(description="GPUs that it asks for.")]
+    pods: Annotated[int, Meta(description="Its pods that wait.")] = 0
+    since: Annotated[str, Meta(description="Since when it waits.")] = ""
+    starts_at: Annotated[
+        str, Meta(description="When it may start, if what runs goes on; absent if that is not known.")
+    ] = ""
+    state: Annotated[
+        Literal["Waiting", "Reserved", "NeverFits", "Releasing"],
+        Meta(description="Reserved: its start is kept free. NeverFits: alone it exceeds the quota."),
+    ] = "Waiting"
+
+
+class Held(ApiType, frozen=True, kw_only=True):
+    """What waits for this budget."""
+
+    units: Annotated[int, Meta(description="Gangs and single pods that wait.")] = 0
+    pods: Annotated[int, Meta(description="Pods that wait.")] = 0
+    queue: Annotated[tuple[QueuedUnit, ...], Meta(description="The first of them, the oldest first.")] = ()
+
+
+class Victim(ApiType, frozen=True, kw_only=True):
+    """The gang or pod that is being stopped. No other one is taken before it is seen to go."""
+
+    unit: Annotated[str, Meta(description="Kind/namespace/name of the gang or the pod.")]
+    action: Annotated[str, Meta(description="Suspend or Evict.")]
+    at: Annotated[str, Meta(description="When it was chosen.")]
+    uids: Annotated[tuple[str, ...], Meta(description="Uids of its pods.")] = ()
+    pods: Annotated[tuple[str, ...], Meta(description="The first of its pods, namespace/name.")] = ()
+    owner: Annotated[str, Meta(description="Who would make it anew, Kind/namespace/name.")] = ""
+    by: Annotated[str, Meta(description="The budget that stops it, where it is another one that counts it too.")] = ""
+
+
+class Stopped(ApiType, frozen=True, kw_only=True):
+    """A gang or pod that was stopped, or that could not be."""
+
+    unit: Annotated[str, Meta(description="Kind/namespace/name of the gang or the pod.")]
+    action: Annotated[str, Meta(description="Suspend or Evict.")]
+    at: Annotated[str, Meta(description="When.")]
+    pods: Annotated[tuple[str, ...], Meta(description="The first of its pods, namespace/name.")] = ()
+    by: Annotated[str, Meta(description="The budget that stopped it, where it is another one that counts it too.")] = ""
+    owner: Annotated[str, Meta(description="Who would make it anew, Kind/namespace/name.")] = ""
+    outcome: Annotated[str, Meta(description="Stopped, or Blocked if it would not go.")] = "Stopped"

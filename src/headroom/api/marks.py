@@ -1,0 +1,24 @@
+"""The names by which Headroom's own marks on other people's objects are known."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headroom.api.resources import GROUP
+
+GATE: Final = f"{GROUP}/budget"
+"""The scheduling gate of a pod that waits for a budget."""
+EXPECTED_DURATION: Final = f"{GROUP}/expected-duration"
+PROTECTED: Final = f"{GROUP}/protected"
+PAUSED_AT: Final = f"{GROUP}/paused-at"
+PAUSED_BY: Final = f"{GROUP}/paused-by"
+CHECKPOINTED_AT: Final = f"{GROUP}/checkpointed-at"
+HELD_BY: Final = f"{GROUP}/held-by"
+HELD_BECAUSE: Final = f"{GROUP}/held-because"
+RELEASED_AT: Final = f"{GROUP}/released-at"
+SUSPENDED: Final = f"{GROUP}/suspended"
+"""A label of owners that Headroom suspended."""
+SUSPENDED_BY: Final = f"{GROUP}/suspended-by"
+SUSPENDED_AT: Final = f"{GROUP}/suspended-at"
+REQUIRE_BUDGET: Final = f"{GROUP}/require-budget"
+"""A label of namespaces in which every GPU pod must have a budget."""

@@ -1,0 +1,87 @@
+"""The admission policies: what the API server itself refuses and adds on our behalf, with no webhook to be down."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Final
+
+from headroom.api.policies.enforcing import ENFORCE, ENFORCER_ROLE, who_may_enforce
+from headroom.api.policies.guarding import GUARD, RELEASER_ROLE, guard
+from headroom.api.policies.holding import EVERY_HOLD, HELD, HOLD, LENGTH, held, hold, length
+from headroom.api.policies.requiring import REQUIRE, require_budget
+from headroom.api.policies.usage import (
+    INDEX_OR_NOTHING,
+    USAGE,
+    USAGE_FINALIZER,
+    USAGE_KEPT,
+    usage_finalizer,
+    usage_finalizer_stays,
+)
+from headroom.api.resources import GROUP
+from headroom.api.schema import Json
+
+__all__ = [
+    "ENFORCE",
+    "ENFORCER_ROLE",
+    "GUARD",
+    "HELD",
+    "HOLD",
+    "LENGTH",
+    "RELEASER_ROLE",
+    "REQUIRE",
+    "USAGE",
+    "USAGE_FINALIZER",
+    "USAGE_KEPT",
+    "policies",
+    "policy_hashes",
+    "policy_names",
+]
+
+POLICY_HASH: Final = f"{GROUP}/policy-hash"
+"""The annotation that tells of which version a policy or binding is."""
+
+_ADMISSION: Final = "admissionregistration.k8s.io"
+_VALIDATING, _MUTATING = "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"
+_DENY: Final = {"validationActions": ["Deny"]}
+
+
+def policies() -> list[dict[str, Json]]:
+    """All policies, each followed by its binding."""
+    return [
+        *_bound(_VALIDATING, ENFORCE, who_may_enforce(), _DENY),
+        *_bound(_MUTATING, USAGE, usage_finalizer(), {"paramRef": INDEX_OR_NOTHING}),
+        *_bound(_VALIDATING, USAGE_KEPT, usage_finalizer_stays(), _DENY),
+        *_bound(_MUTATING, HOLD, hold(), {"paramRef": EVERY_HOLD}),
+        *_bound(_MUTATING, LENGTH, length(), {}),
+        *_bound(_VALIDATING, HELD, held(), {"paramRef": EVERY_HOLD, **_DENY}),
+        *_bound(_VALIDATING, GUARD, guard(), _DENY),
+        *_bound(_VALIDATING, REQUIRE, require_budget(), {"paramRef": INDEX_OR_NOTHING, **_DENY}),
+    ]
+
+
+def policy_names() -> list[tuple[str, str]]:
+    """The plural and the name of every object that `policies` makes, bindings first: without them a policy does nothing."""
+    return sorted(policy_hashes(), key=lambda each: not each[0].endswith("bindings"))
+
+
+def policy_hashes() -> dict[tuple[str, str], str]:
+    """The version of every object that `policies` makes, by its plural and name."""
+    return {
+        (_plural(each["kind"]), each["metadata"]["name"]): each["metadata"]["annotations"][POLICY_HASH]
+        for each in policies()
+    }
+
+
+def _plural(kind: str) -> str:
+    return f"{kind.lower()}s".replace("policys", "policies")
+
+
+def _bound(kind: str, name: str, spec: dict[str, Json], binding: dict[str, Json]) -> list[dict[str, Json]]:
+    def document(kind: str, spec: dict[str, Json]) -> dict[str, Json]:
+        digest = hashlib.blake2b(json.dumps(spec, sort_keys=True).encode(), digest_size=8).hexdigest()
+        labels, annotations = {"app.kubernetes.io/part-of": "headroom"}, {POLICY_HASH: digest}
+        metadata = {"name": name, "labels": labels, "annotations": annotations}
+        return {"apiVersion": f"{_ADMISSION}/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+    return [document(kind, spec), document(f"{kind}Binding", {"policyName": name, **binding})]

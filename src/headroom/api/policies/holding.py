@@ -1,0 +1,190 @@
+"""While a budget holds: new pods that it covers wait behind a gate, and there is no way round.
+
+One BudgetHold at a time is the parameter, as `params`; the expressions know its spec as `b`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headroom.api.budget_hold import BudgetHold
+from headroom.api.durations import LONGEST, PATTERN
+from headroom.api.marks import EXPECTED_DURATION, GATE, HELD_BECAUSE, HELD_BY, PROTECTED
+from headroom.api.policies import cel, kueue
+from headroom.api.resources import API_VERSION, GROUP
+from headroom.api.schema import Json
+
+HOLD: Final = "headroom-hold"
+HELD: Final = "headroom-held"
+LENGTH: Final = "headroom-length"
+EVERY_HOLD: Final = {"selector": {}, "parameterNotFoundAction": "Allow"}
+
+_PARAMETERS: Final = {"apiVersion": API_VERSION, "kind": BudgetHold.kind.name}
+_BECAUSE: Final = "(has(params.spec.because) ? params.spec.because : '')"
+
+# --- what is said --------------------------------------------------------------------------------------------------------------
+
+_EXEMPT: Final = f"somebody who may release budgetholds.{GROUP}"
+WAITS: Final = f"a budget lets no new pods start now; {_EXEMPT} is exempt"
+_STANDS: Final = "budget {budget} lets no new pods start now ({because})"
+NAMES_ITS_NODE: Final = (
+    f"pod {{pod}} names its node, so it would start at once, but {_STANDS}: leave spec.nodeName out and it waits its turn, "
+    f"or have it created by {_EXEMPT}"
+)
+NOT_GATED: Final = (
+    f"pod {{pod}} must wait, since {_STANDS}, and it has no scheduling gate {GATE} to wait behind: another admission policy or "
+    f"webhook changed it after Headroom's policy, or it names a queue of Kueue and Kueue has not taken it; mend that, "
+    f"or have it created by {_EXEMPT}"
+)
+RELABELLED: Final = (
+    f"pod {{pod}} keeps its label {{keys}} as it is, since {_STANDS} and selects pods by it: wait until it has room, "
+    f"or ask {_EXEMPT}"
+)
+NOT_KUEUE: Final = (
+    f"pod {{pod}} is not gated by Headroom since it is under Kueue, so the gate {kueue.GATE} is lifted by Kueue alone while "
+    f"{_STANDS}: let Kueue start it, or ask {_EXEMPT}"
+)
+
+
+def _of_hold(expression: str) -> str:
+    return f"[params.spec].exists(b, {expression})"
+
+
+def _said(template: str, **values: str) -> str:
+    return cel.text(template, pod=cel.POD, budget="params.spec.budget", because=_BECAUSE, **values)
+
+
+# --- the gate ------------------------------------------------------------------------------------------------------------------
+
+
+def hold() -> dict[str, Json]:
+    """A new pod that a held budget covers gets the gate, also while no operator runs.
+
+    Of several budgets the first by name is written onto the pod. As with the finalizer of exact accounting, the condition passes over
+    labels that another policy or a webhook may still add, so that the server asks again after that.
+    """
+    by = f"{cel.annotations_of()}['{HELD_BY}']"
+    unmarked = cel.either(f"!{cel.gated(GATE)}", f"!{cel.annotated(HELD_BY)}", f"b.budget < {by}")
+    marks = (
+        f"Object{{metadata: Object.metadata{{annotations: {{'{HELD_BY}': params.spec.budget, '{HELD_BECAUSE}': {_BECAUSE}}}}}, "
+        f"spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: '{GATE}'}}]}}}}"
+    )
+    return {
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "IfNeeded",
+        "paramKind": _PARAMETERS,
+        "matchConstraints": cel.pods("CREATE"),
+        "matchConditions": [
+            {
+                "name": "may-have-to-wait",
+                "expression": _of_hold(
+                    cel.both(
+                        cel.HERE,
+                        f"!{cel.BOUND}",
+                        cel.NO_MIRROR_POD,
+                        f"!{cel.annotated(PROTECTED)}",
+                        unmarked,
+                        cel.selected(unless_missing=True),
+                        cel.counted(),
+                        f"!({kueue.governs(or_will=True)})",
+                    )
+                ),
+            }
+        ],
+        "mutations": [
+            {
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": f"{_of_hold(cel.selected())} ? {marks} : Object{{}}"},
+            }
+        ],
+    }
+
+
+# --- no way round --------------------------------------------------------------------------------------------------------------
+
+_OLD, _NEW = cel.labels_of("oldObject"), cel.labels_of()
+_KEYS_CHANGED: Final = f"{cel.SELECTOR_KEYS}.filter(key, {cel.differs('key', _NEW, _OLD)})"
+_COVERED: Final = cel.both(cel.selected(), cel.counted())
+_COVERED_BEFORE: Final = cel.both(cel.selected("oldObject"), cel.counted("oldObject"))
+_RELABELLED: Final = cel.both(f"{_NEW} != {_OLD}", f"{_KEYS_CHANGED}.size() > 0", cel.either(_COVERED_BEFORE, _COVERED))
+_LIFTED: Final = cel.both(cel.lost(kueue.GATE), f"!{cel.gated(GATE, 'oldObject')}", kueue.RUNS_HERE, _COVERED_BEFORE)
+_STARTS: Final = cel.both(
+    cel.NO_MIRROR_POD,
+    f"!{cel.annotated(PROTECTED)}",
+    f"{cel.BOUND} || !{cel.gated(GATE)}",
+    _COVERED,
+    f"!({kueue.governs()})",
+)
+"""A new pod that has to wait would not."""
+
+
+def held() -> dict[str, Json]:
+    """Validated after all mutation: no pod that must wait starts, none leaves the budget by its labels, and none comes in.
+
+    Every hold is asked about every write, so this looks at pods only and not at their status, which kubelets write all the time; the
+    guard, which is asked once, lets no label change that way.
+    """
+    changed = f"[params.spec].map(b, {_KEYS_CHANGED}.join(' and '))[0]"
+    wrong = f"{cel.CREATED} ? ({_STARTS}) : ({cel.either(_RELABELLED, _LIFTED)})"
+    return {
+        "failurePolicy": "Fail",
+        "paramKind": _PARAMETERS,
+        "matchConstraints": cel.pods("CREATE", "UPDATE"),
+        "matchConditions": [{"name": "way-round", "expression": _of_hold(cel.both(cel.HERE, wrong))}],
+        "variables": [
+            cel.EXEMPT,
+            {"name": "relabelled", "expression": f"!({cel.CREATED}) && {_of_hold(_RELABELLED)}"},
+            {"name": "lifted", "expression": f"!({cel.CREATED}) && {_of_hold(_LIFTED)}"},
+        ],
+        "validations": [
+            _refuse(f"{cel.CREATED} && {cel.BOUND}", _said(NAMES_ITS_NODE)),
+            _refuse(f"{cel.CREATED} && !{cel.BOUND}", _said(NOT_GATED)),
+            _refuse("variables.relabelled", _said(RELABELLED, keys=f"{cel.CREATED} ? '' : {changed}")),
+            _refuse(f"variables.lifted && !{kueue.IS_KUEUE}", _said(NOT_KUEUE)),
+        ],
+    }
+
+
+def _refuse(wrong: str, words: str) -> dict[str, Json]:
+    return cel.refusal(wrong, words, WAITS)
+
+
+# --- the declared length -------------------------------------------------------------------------------------------------------
+
+
+def readable(length: str) -> str:
+    """Whether a text is a length of time above 0."""
+    return (
+        f"({length}.size() <= {LONGEST} && {length} != '' && {length}.matches('{PATTERN}') && "
+        f"duration({length}) > duration('0s'))"
+    )
+
+
+def length() -> dict[str, Json]:
+    """A pod that declares how long it runs is ended then, so that the declaration cannot lie."""
+    declared = f"{cel.annotations_of()}['{EXPECTED_DURATION}']"
+    seconds = f"duration({declared}).getSeconds()"
+    return {
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "IfNeeded",
+        "matchConstraints": cel.pods("CREATE"),
+        "matchConditions": [
+            {
+                "name": "runs-longer",
+                "expression": cel.both(
+                    cel.annotated(EXPECTED_DURATION),
+                    cel.NO_MIRROR_POD,
+                    readable(declared),
+                    f"!has(object.spec.activeDeadlineSeconds) || object.spec.activeDeadlineSeconds > {seconds}",
+                ),
+            }
+        ],
+        "mutations": [
+            {
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {
+                    "expression": f"Object{{spec: Object.spec{{activeDeadlineSeconds: {seconds}}}}}"
+                },
+            }
+        ],
+    }

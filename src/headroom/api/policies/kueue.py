@@ -1,0 +1,42 @@
+"""How a pod under Kueue is known. Kueue decides when such a pod starts, so Headroom does not gate it.
+
+A pod's own words prove nothing, since tenants write pods. Kueue's gate proves it as long as nobody but Kueue lifts it, which is
+checked; the marks that Kueue puts into a Job's template prove it only on pods that the controller of the Job has made. A pod with the
+name of a queue gets Kueue's gate from a webhook, and those are asked after policies: it is passed over at first and judged at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headroom.api.policies import cel
+
+GROUP: Final = "kueue.x-k8s.io"
+GATE: Final = f"{GROUP}/admission"
+QUEUE: Final = f"{GROUP}/queue-name"
+"""The label of a pod that Kueue is asked to take."""
+PODSET: Final = f"{GROUP}/podset"
+"""The label that Kueue puts into the template of what it starts."""
+WORKLOAD: Final = f"{GROUP}/workload"
+"""The annotation that it puts there too."""
+
+RUNS_HERE: Final = "has(b.kueue) && b.kueue"
+_MADE_BY_ITS_CONTROLLER: Final = (
+    "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && "
+    "authorizer.group(o.apiVersion.contains('/') ? o.apiVersion.split('/')[0] : '').resource(o.kind.lowerAscii() + 's')"
+    ".subresource('status').namespace(request.namespace).check('update').allowed())"
+)
+"""Whoever may write the status of the pod's owner is the owner's controller; the role edit does not allow it."""
+IS_KUEUE: Final = (
+    f"authorizer.group('{GROUP}').resource('workloads').subresource('status').namespace(request.namespace)"
+    ".check('update').allowed()"
+)
+
+
+def governs(*, or_will: bool = False) -> str:
+    """The new pod is under Kueue; `or_will` believes the name of a queue."""
+    marked = f"'{PODSET}' in {cel.labels_of()} || {cel.annotated(WORKLOAD)}"
+    proofs = [cel.gated(GATE), cel.both(marked, _MADE_BY_ITS_CONTROLLER)]
+    if or_will:
+        proofs.insert(1, f"'{QUEUE}' in {cel.labels_of()}")
+    return cel.both(RUNS_HERE, cel.either(*proofs))

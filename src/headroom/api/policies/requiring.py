@@ -1,0 +1,66 @@
+"""Namespaces in which every GPU pod needs a budget."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headroom.api.budget_index import BudgetIndex
+from headroom.api.marks import REQUIRE_BUDGET
+from headroom.api.policies import cel
+from headroom.api.resources import API_VERSION
+from headroom.api.schema import Json
+
+REQUIRE: Final = "headroom-require-budget"
+GPU_RESOURCES: Final = ("nvidia.com/gpu", "nvidia.com/mig-*", "amd.com/gpu", "gpu.intel.com/*")
+"""What is a GPU although no budget may have said so."""
+LONGEST_LIST: Final = 1000
+
+NO_BUDGET: Final = (
+    f"pod {{pod}} asks for GPUs and no budget counts it, which namespace {{namespace}} demands by its label {REQUIRE_BUDGET}: "
+    "{advice}"
+)
+UNCOUNTED: Final = f"a GPU pod in a namespace with the label {REQUIRE_BUDGET} needs a budget that counts it"
+ADVICE_LABELS: Final = "give it the labels, and the GPUs, that one of the budgets here counts: "
+ADVICE_BUDGET: Final = "no budget covers this namespace, so have one created"
+
+_BUDGETS: Final = "(has(params.spec.budgets) ? params.spec.budgets : [])"
+
+
+def _uncounted() -> str:
+    """A GPU pod that no budget counts. What a budget of the namespace counts is a GPU there, whatever its name."""
+    gpus = f"[{', '.join(repr(each) for each in GPU_RESOURCES)}]"
+    others = f"b.resources.filter(n, !(n in {gpus}))"
+    is_gpu_pod = cel.either(
+        cel.claims(),
+        cel.among(gpus),
+        f"{_BUDGETS}.exists(b, {cel.HERE} && has(b.resources) && {cel.among(others)})",
+    )
+    counts_it = cel.both(cel.HERE, cel.selected(), cel.either(cel.claims(), cel.ASKS))
+    return cel.where_asked(cel.both(f"!{_BUDGETS}.exists(b, {counts_it})", is_gpu_pod))
+
+
+def _listed() -> str:
+    """The budgets of the namespace, each with what it wants of labels."""
+    wanted = (
+        "(has(b.matchLabels) ? b.matchLabels.map(k, k + '=' + b.matchLabels[k]) : []) + "
+        "(has(b.matchExpressions) ? b.matchExpressions.map(e, e.key + ' ' + e.operator + "
+        "(has(e.values) ? ' ' + e.values.join('|') : '')) : [])"
+    )
+    return f"{_BUDGETS}.filter(b, {cel.HERE}).map(b, b.budget + ' (' + ({wanted}).join(', ') + ')').join('; ')"
+
+
+def require_budget() -> dict[str, Json]:
+    """In namespaces with our label a GPU pod that no budget counts is refused: it would be free of charge."""
+    shortened = f"variables.budgets.size() > {LONGEST_LIST} ? variables.budgets.substring(0, {LONGEST_LIST}) + '...' : variables.budgets"
+    advice = f"variables.budgets == '' ? '{ADVICE_BUDGET}' : '{ADVICE_LABELS}' + ({shortened})"
+    words = cel.text(NO_BUDGET, pod=cel.POD, namespace="request.namespace", advice="variables.advice")
+    return {
+        "failurePolicy": "Fail",
+        "paramKind": {"apiVersion": API_VERSION, "kind": BudgetIndex.kind.name},
+        "matchConstraints": cel.pods("CREATE", label=REQUIRE_BUDGET),
+        "matchConditions": [{"name": "no-budget", "expression": cel.both(cel.NO_MIRROR_POD, _uncounted())}],
+        "variables": [{"name": "budgets", "expression": _listed()}, {"name": "advice", "expression": advice}],
+        "validations": [
+            {"expression": "false", "message": UNCOUNTED, "messageExpression": words, "reason": "Forbidden"}
+        ],
+    }
