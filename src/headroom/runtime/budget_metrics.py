@@ -6,6 +6,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge
 
+from headroom.api.budgets import GPUWorkloadBudgetStatus
+from headroom.api.enforcement import percent
 from headroom.core.usage import DOLLAR, GPU_HOUR, MICRO, Reckoning, quota_of, reckonings, uncovered
 from headroom.model.times import SECOND
 from headroom.model.world import World
@@ -25,6 +27,8 @@ _NAMES: Final = {
     "exceeded": "1 while a quota is reached.",
     "exhausted_timestamp_seconds": "When a quota will be reached if what runs goes on; absent if never.",
     "recovers_timestamp_seconds": "When an exceeded quota will hold again; absent if never.",
+    "step_percent": "Share of the quota at which the highest step that stands begins; 0 while none does.",
+    "held_pods": "Pods that wait for the budget.",
 }
 
 
@@ -55,7 +59,7 @@ class BudgetMetrics:
             gauge.clear()
         for budget, found in reckonings(world):
             quota = quota_of(budget.spec)
-            for name, value in _values(found, quota.gpu_ms, quota.usd_ms).items():
+            for name, value in (_values(found, quota.gpu_ms, quota.usd_ms) | _enforced(budget.status)).items():
                 if value is not None:
                     self._gauges[name].labels(budget.namespace, budget.name).set(value)
         rest = uncovered(world)
@@ -65,6 +69,14 @@ class BudgetMetrics:
         self._waiting.set(world.ledger.waiting)
         self._lag.set(world.ledger.lag_ms / SECOND)
         self._up.set(world.ledger.loaded and not world.ledger.problem)
+
+
+def _enforced(status: GPUWorkloadBudgetStatus) -> dict[str, float | None]:
+    """What enforcement comes to, by the status."""
+    return {
+        "step_percent": max((percent(each.at) for each in status.steps), default=0),
+        "held_pods": status.held.pods if status.held is not None else 0,
+    }
 
 
 def _values(found: Reckoning, gpu_quota: int | None, usd_quota: int | None) -> dict[str, float | None]:

@@ -26,6 +26,8 @@ from headroom.runtime.writes import Gate, Writer
 
 GATHER_SECONDS: Final = 0.05
 """A burst of events is one reason to tick, not many."""
+IDLE_SECONDS: Final = 1.0
+"""With nothing to decide, it is looked for retries and at the right to act so often."""
 FULL_PASS_SECONDS: Final = 60.0
 RETRY_AFTER_BUG_MS: Final = 60_000
 BLIND_SECONDS: Final = 60.0
@@ -88,7 +90,7 @@ class Loop:
         self._stopping = True
 
     async def _wait(self, due: float) -> None:
-        pause = min(1.0, due - self._clock.monotonic())
+        pause = min(IDLE_SECONDS, due - self._clock.monotonic())
         if pause > GATHER_SECONDS:
             news = asyncio.ensure_future(self._port.changed())
             rest = asyncio.ensure_future(self._clock.sleep(pause))

@@ -28,6 +28,12 @@ class Metrics:
             registry=registry,
         )
         self.actions = Counter("headroom_actions", "Actions by outcome.", ["action", "outcome"], registry=registry)
+        self.enforcement = Counter(
+            "headroom_enforcement_actions",
+            "What was really done for a budget: holds, releases, pauses, suspensions, evictions.",
+            ["namespace", "name", "action"],
+            registry=registry,
+        )
         self.status_writes = Counter(
             "headroom_status_writes", "Status writes by urgency and outcome.", ["urgency", "outcome"], registry=registry
         )

@@ -38,6 +38,15 @@ class Settings(Struct, frozen=True, kw_only=True):
     dry_run: Annotated[bool, Meta(description="Decide and print, write nothing.")] = False
     writes_per_second: Annotated[float, Meta(gt=0, le=1000, description="Writes to the API server, on average.")] = 60.0
     write_burst: Annotated[int, Meta(ge=1, le=10000, description="Writes at once after a quiet time.")] = 100
+    evictions_per_minute: Annotated[
+        int,
+        Meta(
+            ge=1, le=10000, description="Gangs or pods suspended or evicted in a minute at most, in the whole cluster."
+        ),
+    ] = 30
+    namespace_evictions_per_minute: Annotated[int, Meta(ge=1, le=10000, description="The same for each namespace.")] = (
+        20
+    )
     metrics_address: Annotated[str, Meta(description="host:port of metrics and dashboard; empty: none.")] = (
         "0.0.0.0:8443"
     )

@@ -8,13 +8,26 @@ from headroom.core.usage.coverage import (
     Scope,
     arrange,
     budgets_of,
+    counts,
+    keys_of,
     pods_matching,
     scope_of,
+    selects,
 )
 from headroom.core.usage.finalizers import removals
+from headroom.core.usage.forecasts import Forecast, Run
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
 from headroom.core.usage.observing import Look
-from headroom.core.usage.reckoning import DOLLAR, GPU_HOUR, MICRO, Ledgered, Quota, Reckoning, quota_of
+from headroom.core.usage.reckoning import (
+    DOLLAR,
+    GPU_HOUR,
+    MICRO,
+    Ledgered,
+    Quota,
+    Reckoning,
+    Running,
+    quota_of,
+)
 from headroom.core.usage.summary import reckonings, uncovered
 
 __all__ = [
@@ -23,21 +36,27 @@ __all__ = [
     "KIND",
     "MICRO",
     "Around",
+    "Forecast",
     "Keeper",
     "Ledgered",
     "Look",
     "Quota",
     "Reckoning",
+    "Run",
+    "Running",
     "Scope",
     "around",
     "arrange",
     "budgets_of",
+    "counts",
+    "keys_of",
     "pods_matching",
     "quota_of",
     "reckonings",
     "removals",
     "row_of",
     "scope_of",
+    "selects",
     "table_of",
     "uncovered",
 ]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from headroom.api.budgets import GPUWorkloadBudgetSpec
 from headroom.api.quantities import Invalid, nano
+from headroom.core.usage import forecasts
 from headroom.core.usage.coverage import Scope, counted
+from headroom.core.usage.forecasts import Forecast
 from headroom.core.usage.windows import Curve, Rates, Span, largest, overlaps, rates_of
 from headroom.model.tables import Ints
 from headroom.model.times import HOUR
@@ -84,6 +88,19 @@ class Reckoning(NamedTuple):
     """When something is known to begin or end that is too new to be counted; None if nothing is."""
 
 
+class Running(NamedTuple):
+    """A pod in view of which a row is still open."""
+
+    place: int
+    """Which of the rows it is."""
+    uid: str
+    start: int
+    rate: int
+    """Millionths of a GPU."""
+    price: int
+    """Millionths of a dollar an hour; 0 if that is not known."""
+
+
 class Ledgered:
     """The rows of one scope, looked at once."""
 
@@ -137,6 +154,63 @@ class Ledgered:
         if self._usd is None:
             self._usd = self._curve(self._rates(self._prices), self.gpus.held) if self._prices else _nothing(self._span)
         return self._usd
+
+    def running(self, world: World) -> list[Running]:
+        """The pods of this cluster that hold something now, or will in a moment, by uid."""
+        found = []
+        for place in np.flatnonzero(self._end == OPEN).tolist():
+            uid, group = self._table.uid(int(self.rows[place])), int(self._group[place])
+            if uid in world.pods and self._table.groups[group].terms.cluster == world.cluster:
+                rate, price = self._counted.rates[group], self._prices.get(group, 0)
+                found.append(Running(place, uid, int(self._start[place]), rate, price))
+        return sorted(found, key=lambda each: each.uid)
+
+    def used_by(self, places: Iterable[int]) -> dict[int, int]:
+        """What the pods of some rows used inside the window, split or not."""
+        firsts = _of(self._table, "first", self.rows)
+        used = (self.gpus.held * self._gpu_rates.values).astype(object) * self._gpu_rates.unit
+        return {place: int(used[firsts == firsts[place]].sum()) for place in places}
+
+    @cached_property
+    def _open(self) -> dict[int, int]:
+        """Rows that are held on, each with its place among ours."""
+        places = np.flatnonzero(self._end == OPEN)
+        return dict(zip(self.rows[places].tolist(), places.tolist(), strict=True))
+
+    def places(self, uids: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """Those of some pods of which a row is held on, each with its place."""
+        for uid in uids:
+            number = self._table.last_of(uid)
+            if number in self._open:
+                yield uid, self._open[number]
+
+    def start_at(self, place: int) -> int:
+        """When the row at a place began."""
+        return int(self._start[place])
+
+    def forecasts(self, ends: Mapping[int, int], others: int = OPEN, until: int = OPEN) -> tuple[Forecast, Forecast]:
+        """What the window will hold of GPUs and of dollars, up to `until`.
+
+        The rows at the places in `ends` end then, all others that are held on end at `others`.
+        """
+        end = np.where(self._end == OPEN, others, self._end)
+        for place, moment in ends.items():
+            end[place] = max(moment, int(self._start[place]))
+        span = forecasts.Span(self._span.as_of, self._span.length, until)
+
+        def forecast(of_group: dict[int, int], total: int) -> Forecast:
+            known = np.zeros(len(self._table.groups), np.int64)
+            for number, rate in of_group.items():
+                known[number] = rate
+            return Forecast.of(span, total, forecasts.Runs(self._start, end, known[self._group]))
+
+        return forecast(self._counted.rates, self.gpus.total), forecast(self._prices, self.usd.total)
+
+    @property
+    def dearest(self) -> tuple[int, int]:
+        """The highest price that was paid for GPUs inside the window: millionths of a dollar an hour, for so many millionths of a GPU."""
+        paid = [(price, self._counted.rates[number]) for number, price in self._prices.items()]
+        return max(paid, key=lambda each: (Fraction(*each), each), default=(0, 1))
 
     def top(self, count: int) -> list[Top]:
         """The pods that used most."""

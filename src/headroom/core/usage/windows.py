@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from math import gcd
 from typing import Any, Final, NamedTuple
 
@@ -93,13 +94,14 @@ class Curve:
 
     def _first(self, holds: Callable[[Numbers], Any], steps: Callable[[int, int], int]) -> int | None:
         """The first moment at which something holds of the sum, which it does not yet."""
-        times, slopes, sums = self._points()
+        times, slopes, sums = self._points
         found = np.flatnonzero(holds(sums))
         if not len(found):
             return None
         before = int(found[0]) - 1
         return int(times[before]) + steps(int(sums[before]), int(slopes[before]))
 
+    @cached_property
     def _points(self) -> tuple[Ints, Numbers, Numbers]:
         """The moments at which the slope changes, from now on: each with the slope after it and the sum at it."""
         as_of, length = self._span

@@ -1,0 +1,155 @@
+"""A budget with what it counts and what it has counted: what every step of the ladder looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from headroom.api import durations, marks
+from headroom.api.budgets import GPUWorkloadBudgetSpec, GPUWorkloadBudgetStatus
+from headroom.api.enforcement import HARMLESS, percent
+from headroom.api.kinds import AnyResource
+from headroom.core import usage
+from headroom.core.usage import Ledgered, Quota, Reckoning, Running, Scope
+from headroom.model import times
+from headroom.model.decisions import Ref
+from headroom.model.facts import Amounts, Pairs, Pod
+from headroom.model.world import World, ref_of
+
+WHOLE_GPU: Final = 1_000_000
+STOPPING: Final = ("Suspend", "Evict")
+
+
+class Used(NamedTuple):
+    """One of the quotas: what was used of it."""
+
+    name: str
+    used: int
+    quota: int
+
+
+class Account:
+    """One budget, added up."""
+
+    def __init__(self, world: World, budget: AnyResource) -> None:
+        self.world, self.budget = world, budget
+        self.ref: Ref = ref_of(budget)
+        self.key = f"{budget.namespace}/{budget.name}"
+        self.spec: GPUWorkloadBudgetSpec = budget.spec
+        self.status: GPUWorkloadBudgetStatus = budget.status
+        self.scope: Scope = usage.scope_of(world, budget)
+        self.window = self.spec.quota.window_hours * times.HOUR
+        self.quota: Quota = usage.quota_of(self.spec)
+
+    @cached_property
+    def rows(self) -> Ledgered:
+        """The rows of usage that it counts."""
+        return Ledgered(self.world, self.scope, self.window)
+
+    @cached_property
+    def found(self) -> Reckoning:
+        """What they come to."""
+        return self.rows.reckoned(self.quota)
+
+    @property
+    def used(self) -> list[Used]:
+        """What was used of each quota that it has."""
+        both = (("gpuHours", self.found.gpu_ms, self.quota.gpu_ms), ("usd", self.found.usd_ms, self.quota.usd_ms))
+        return [Used(name, used, quota) for name, used, quota in both if quota is not None]
+
+    def has_reached(self, share: int) -> bool:
+        """Whether so many per cent of some quota are used."""
+        return any(100 * each.used >= share * each.quota for each in self.used)
+
+    @property
+    def limit_share(self) -> int:
+        """How many per cent of the quota what is let start may lead to: never so much that it would be stopped again."""
+        stopping = [percent(step.at) for step in self.spec.enforcement.ladder if step.action in STOPPING]
+        return min([100, *stopping])
+
+    @property
+    def horizon(self) -> int:
+        """How long what declares no length is taken to run, when it is asked whether it may start."""
+        return durations.milliseconds(self.spec.enforcement.release_horizon) or times.HOUR
+
+    @property
+    def recover_within(self) -> int:
+        """How soon usage must fall below a step that stops what runs."""
+        return durations.milliseconds(self.spec.enforcement.recover_within) or self.window // 10
+
+    def has_step(self, *actions: str) -> bool:
+        """Whether the ladder has such a step."""
+        return any(step.action in actions for step in self.spec.enforcement.ladder)
+
+    @cached_property
+    def running(self) -> list[Running]:
+        """The pods in view that hold something now."""
+        return self.rows.running(self.world)
+
+    def ends(self, going: Collection[str] = frozenset()) -> dict[int, int]:
+        """When rows that are held on now will be over, by their place, where that is known; those of `going` are over now."""
+        pods, as_of, found = self.world.pods, self.found.as_of, {}
+        for uid, place in self.rows.places(sorted(pods.limited | pods.annotated)):
+            pod = pods.get(uid)
+            end = end_of(pod, self.rows.start_at(place), as_of) if pod is not None else None
+            if end is not None:
+                found[place] = end
+        return found | {place: as_of for _, place in self.rows.places(sorted(going))}
+
+    def rate(self, namespace: str, labels: Pairs, requests: Amounts, claims: int = 0) -> int:
+        """Millionths of a GPU that a pod of this kind would hold; 0 if it is none of this budget's."""
+        if namespace not in self.scope.namespaces or not usage.selects(self.scope.selector, labels):
+            return 0
+        rate, _ = usage.counts(requests, self.scope.weights)
+        # What a claim will get is known only once it has it.
+        return rate + claims * WHOLE_GPU
+
+    def price(self, rate: int) -> int:
+        """What such a pod may cost an hour, by the dearest that is paid now; 0 where dollars do not matter."""
+        if self.quota.usd_ms is None:
+            return 0
+        dollars, gpus = self.rows.dearest
+        return -(-rate * dollars // gpus)
+
+
+def is_acting(world: World, budget: AnyResource) -> bool:
+    """Whether a budget does more than alert, here and now."""
+    return has_ladder(world, budget) and not budget.spec.paused
+
+
+def has_ladder(world: World, budget: AnyResource) -> bool:
+    """Whether a budget is one that does more than alert, in this cluster."""
+    spec = budget.spec
+    if spec is None or budget.deleting or (spec.home_cluster and spec.home_cluster != world.cluster):
+        return False
+    return any(step.action != HARMLESS for step in spec.enforcement.ladder)
+
+
+def is_frozen(world: World, key: str) -> bool:
+    """Whether a budget, `namespace/name` or `Kind/namespace/name`, is there but does nothing: what it did stays as it is."""
+    namespace, name = key.split("/")[-2:] if "/" in key else ("", "")
+    budget = world.resources.get(Ref(usage.KIND, namespace, name))
+    if budget is None or budget.deleting:
+        return False
+    return budget.spec is None or (has_ladder(world, budget) and not is_acting(world, budget))
+
+
+def note(pod: Pod, name: str) -> str:
+    """One annotation of a pod; empty if it is not there."""
+    return next((value for key, value in pod.annotations if key == name), "")
+
+
+def declared_length(pod: Pod) -> int | None:
+    """For how long a pod runs at most, by its own word or its deadline; None if it does not say."""
+    told = durations.milliseconds(note(pod, marks.EXPECTED_DURATION))
+    both = [each for each in (told, pod.deadline) if each is not None]
+    return min(both, default=None)
+
+
+def end_of(pod: Pod, start: int, as_of: int) -> int | None:
+    """When a pod that runs, or is about to, will be over at the latest; None if it may run on for ever."""
+    if pod.deleting is not None:
+        return max(as_of, pod.deleting)
+    length = declared_length(pod)
+    return None if length is None else max(as_of, start + length)

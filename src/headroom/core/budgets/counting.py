@@ -1,0 +1,158 @@
+"""What a budget's status says of usage, and the conditions that follow from it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from msgspec import structs
+
+from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus, TopPod
+from headroom.api.kinds import AnyResource
+from headroom.core import usage
+from headroom.core.budgets.accounts import Account
+from headroom.core.budgets.numbers import decimal, short
+from headroom.core.usage import DOLLAR, GPU_HOUR, Ledgered, Reckoning
+from headroom.model import conditions, times
+
+TOP: Final = 5
+FRESH_MS: Final = 10_000
+"""Who used most is worked out anew once the written answer is this old."""
+
+
+class Verdict(NamedTuple):
+    """Type, whether it holds, why for machines, why for people."""
+
+    type: str
+    holds: bool
+    reason: str
+    message: str
+
+
+def status(account: Account) -> GPUWorkloadBudgetStatus:
+    """The numbers of a budget."""
+    budget, found, quota, rows = account.budget, account.found, account.quota, account.rows
+    before = account.status
+    has_money = quota.usd_ms is not None or bool(found.usd_ms)
+    return structs.replace(
+        before,
+        as_of=times.text(found.as_of),
+        consumed_gpu_hours=decimal(found.gpu_ms, GPU_HOUR),
+        upper_gpu_hours=decimal(found.upper_gpu_ms, GPU_HOUR),
+        remaining_gpu_hours=_remaining(quota.gpu_ms, found.gpu_ms, GPU_HOUR),
+        burn_rate_gpus=decimal(found.burn, 1_000_000),
+        consumed_usd=decimal(found.usd_ms, DOLLAR) if has_money else "",
+        # What has no price has no bound either.
+        upper_usd=decimal(found.upper_usd_ms, DOLLAR) if has_money and not found.unpriced_gpu_ms else "",
+        remaining_usd=_remaining(quota.usd_ms, found.usd_ms, DOLLAR),
+        unpriced_gpu_hours=decimal(found.unpriced_gpu_ms, GPU_HOUR) if has_money else "",
+        forecast=_forecast(found),
+        top_pods=_top_pods(budget, found, rows),
+        tracked_pods=found.tracked,
+    )
+
+
+def _remaining(quota: int | None, used: int, whole: int) -> str:
+    return "" if quota is None else decimal(max(quota - used, 0), whole)
+
+
+def _forecast(found: Reckoning) -> Forecast | None:
+    exhausted = _moment(found.exhausted_at)
+    recovers = _moment(found.recovers_at) if found.exceeded else ""
+    return Forecast(exhausted_at=exhausted, recovers_at=recovers) if exhausted or recovers else None
+
+
+def _moment(at: int | None) -> str:
+    """A moment as text; what lies beyond the calendar is never."""
+    return "" if at is None or at > times.LAST else times.text(at)
+
+
+def _top_pods(budget: AnyResource, found: Reckoning, rows: Ledgered) -> tuple[TopPod, ...]:
+    before: GPUWorkloadBudgetStatus = budget.status
+    written = times.moment(before.as_of)
+    turned = bool(found.exceeded) != was_exceeded(budget)
+    known = before.top_pods and before.observed_generation == budget.generation and not turned
+    if known and written is not None and 0 <= found.as_of - written < FRESH_MS:
+        return before.top_pods
+    return tuple(
+        TopPod(
+            pod=each.pod,
+            gpu_hours=decimal(each.gpu_ms, GPU_HOUR),
+            usd=decimal(each.usd_ms, DOLLAR) if each.usd_ms else "",
+        )
+        for each in rows.top(TOP)
+    )
+
+
+# --- judging --------------------------------------------------------------------------------------------------------------------
+
+
+def exceeded(account: Account, told: GPUWorkloadBudgetStatus) -> Verdict:
+    """Whether the quota is reached."""
+    found, quota, parts = account.found, account.quota, []
+    if quota.gpu_ms is not None:
+        parts.append(f"{short(found.gpu_ms, GPU_HOUR)} of {decimal(quota.gpu_ms, GPU_HOUR)} GPU-hours")
+    if quota.usd_ms is not None:
+        parts.append(f"{short(found.usd_ms, DOLLAR)} of {decimal(quota.usd_ms, DOLLAR)} dollars")
+    used = f"{' and '.join(parts)} used in the last {account.spec.quota.window_hours} h"
+    if quota.usd_ms is not None and found.unpriced_gpu_ms:
+        used += f", and {short(found.unpriced_gpu_ms, GPU_HOUR)} GPU-hours whose price is not known"
+    forecast = told.forecast or Forecast()
+    if found.exceeded:
+        later = (
+            f"below the quota again at {forecast.recovers_at} if" if forecast.recovers_at else "it does not fall while"
+        )
+        return Verdict("QuotaExceeded", True, "QuotaReached", f"{used}; {later} what runs goes on.")
+    later = f"; reached at {forecast.exhausted_at} if what runs goes on" if forecast.exhausted_at else ""
+    return Verdict("QuotaExceeded", False, "WithinBudget", f"{used}{later}.")
+
+
+def health(account: Account) -> Verdict:
+    """Whether everything that happened is counted, and everything can be done that is asked for."""
+    world, budget, spec, found = account.world, account.budget, account.spec, account.found
+    if world.ledger.problem:
+        return degraded(
+            "LedgerUnavailable", f"{world.ledger.problem} Usage is still counted; nothing is enforced on it."
+        )
+    if spec.namespace_selector is not None and budget.namespace != world.own_namespace:
+        says = f"namespaceSelector counts only for budgets in {world.own_namespace}; this one covers its own namespace."
+        return degraded("NamespaceSelectorIgnored", says)
+    if found.unreadable:
+        says = f"A pod asks for an amount of {found.unreadable} that cannot be read; what it uses is not counted."
+        return degraded("UnreadableRequest", says)
+    if spec.quota.usd is not None and 100 * found.unpriced_gpu_ms > found.gpu_ms:
+        hours = short(found.unpriced_gpu_ms, GPU_HOUR)
+        says = f"{hours} GPU-hours have no price, so dollars are not all counted; name what their nodes cost in a price book."
+        return degraded("PriceUnknown", says)
+    if found.stale and spec.home_cluster == world.cluster:
+        says = f"Clusters not heard of lately: {', '.join(found.stale)}; the upper bound includes what they may use."
+        return degraded("ClusterStale", says)
+    if world.hold_problem and account.has_step("Hold"):
+        return degraded("HoldUnavailable", f"New pods cannot be held. {world.hold_problem}")
+    return Verdict("Degraded", False, "ReconcileSucceeded", "Everything that happened is counted.")
+
+
+def requesting(account: Account) -> Verdict:
+    """A budget that counts a resource which none of its pods asks for is most likely misspelt."""
+    scope, found = account.scope, account.found
+    names = ", ".join(name for name, _ in scope.weights)
+    type_ = "NoPodsRequestResource"
+    if found.tracked or found.gpu_ms:
+        return Verdict(type_, False, "ResourceRequested", f"Pods of this budget request {names}.")
+    matching = usage.pods_matching(account.world, scope)
+    if matching.requesting or not matching.pods:
+        which = "request it" if matching.requesting else "are there to request it"
+        reason = "ResourceRequested" if matching.requesting else "NoPods"
+        return Verdict(type_, False, reason, f"{matching.requesting or 'No'} pods of this budget {which}: {names}.")
+    says = f"{matching.pods} pods match the selector, and none of them requests {names}; is the name right?"
+    return Verdict(type_, True, "ResourceNotRequested", says)
+
+
+def degraded(reason: str, message: str) -> Verdict:
+    """Something is not as it should be."""
+    return Verdict("Degraded", True, reason, message)
+
+
+def was_exceeded(budget: AnyResource) -> bool:
+    """Whether the quota was reached when the status was written."""
+    before = conditions.find(budget.status.conditions, "QuotaExceeded")
+    return before is not None and before.status == "True"

@@ -1,0 +1,309 @@
+"""One round of enforcement over all budgets that act: what is decided for one, the next one knows.
+
+Budgets overlap, and caps are shared, so they are decided together and in the order of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct, field
+
+from headroom.api import marks
+from headroom.api.budget_hold import hold_name
+from headroom.api.budgets import GPUWorkloadBudgetStatus
+from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, Stopped, Victim
+from headroom.core import usage
+from headroom.core.budgets import holding, ladder, pausing, releasing, stopping
+from headroom.core.budgets.accounts import STOPPING, WHOLE_GPU, Account, note
+from headroom.core.budgets.ladder import Standing
+from headroom.core.budgets.numbers import decimal
+from headroom.core.budgets.releasing import Outcome
+from headroom.core.budgets.units import units
+from headroom.core.budgets.waiting import Matcher, waiting
+from headroom.model import times
+from headroom.model.actions import Action
+from headroom.model.facts import Pod
+from headroom.model.world import World
+
+CAP_MS: Final = 60_000
+RETURN_MS: Final = 120_000
+"""For so long an owner that was resumed may take to make its pods."""
+SHOWN: Final = 10
+"""Of those that wait, the status names so many."""
+
+
+class Enforced(Struct, kw_only=True):
+    """What enforcement comes to for one budget."""
+
+    steps: tuple[Standing, ...] = ()
+    entered: tuple[EnteredStep, ...] = ()
+    held: Held | None = None
+    victim: Victim | None = None
+    stopped: tuple[Stopped, ...] = ()
+    actions: list[Action] = field(default_factory=list)
+    took: Victim | None = None
+    """The unit that was chosen just now."""
+    holds: bool = False
+    bare: tuple[str, ...] = ()
+    """Pods that were made before the hold and that nobody could hold."""
+    looping: tuple[str, ...] = ()
+    """Units that are not evicted any more, since their owners make them anew."""
+    helpless: bool = False
+    """A step that stops what runs stands, and nothing is left to stop."""
+    last_at: int | None = None
+    """When something was last really done."""
+    turns: list[int] = field(default_factory=list)
+    """Moments at which it must be looked at again."""
+
+
+class Round:
+    """All budgets that act, decided together."""
+
+    def __init__(self, world: World, accounts: Sequence[Account]) -> None:
+        self._world, self._accounts = world, sorted(accounts, key=lambda each: each.key)
+        self._matcher = Matcher(self._accounts)
+        self._taken: list[Victim] = []
+        self._steps = {each.key: ladder.standing(each) for each in self._accounts}
+        self._paused = pausing.paused(world)
+        self.results = {each.key: Enforced(steps=self._steps[each.key]) for each in self._accounts}
+        self._can_act = not world.ledger.problem and world.complete and not world.stopped
+        """Without a ledger that can be trusted everything stays as it is."""
+        for account in self._accounts:
+            result = self.results[account.key]
+            result.entered = ladder.entered(result.steps)
+            result.victim, result.stopped = account.status.victim, account.status.stopped
+            result.held = account.status.held
+            result.turns += ladder.turns(account, result.steps)
+        if self._can_act:
+            self._decide()
+
+    def _acts(self, account: Account, action: str) -> Standing | None:
+        return ladder.acts(account, self._steps[account.key], action)
+
+    def _decide(self) -> None:
+        outcomes = self._judged()
+        for account in self._accounts:
+            result = self.results[account.key]
+            mine = [each for each in outcomes if any(part.account == account.key for part in each.waiting.demands)]
+            result.held = _held(account, mine)
+            self._pause(account, result)
+            self._hold(account, result, mine)
+            for each in mine:
+                # One budget has it done; the others see it.
+                if each.state == "Releasing" and each.waiting.demands[0].account == account.key:
+                    result.actions += releasing.releases(each.waiting)
+                elif each.starts_at is not None:
+                    result.turns.append(each.starts_at + self._world.now - account.found.as_of)
+                if each.waiting.grown_at > self._world.now:
+                    result.turns.append(each.waiting.grown_at)
+        going = frozenset(uid for victim in _victims(self._world) for uid in victim.uids)
+        for account in self._accounts:
+            going = self._stop(account, self.results[account.key], going)
+        for account in self._accounts:
+            self._tell(account, self.results[account.key])
+
+    # Waiting
+
+    def _judged(self) -> list[Outcome]:
+        suspending = frozenset(
+            str(each.ref) for each in self._accounts if any(step.action == "Suspend" for step in self._steps[each.key])
+        )
+        queue = waiting(self._world, self._matcher, suspending)
+        mine = [each for each in queue if each.demands]
+        return releasing.judged(self._world, self._accounts, self._matcher, mine)
+
+    def _pause(self, account: Account, result: Enforced) -> None:
+        marked = self._paused.get(str(account.ref), [])
+        stands = any(each.action == "Pause" for each in result.steps)
+        if not stands:
+            result.actions += pausing.pauses(account, stands=False, marked=self._paused)
+        elif self._acts(account, "Pause"):
+            result.actions += pausing.pauses(account, stands=True, marked=self._paused)
+        result.last_at = max([_paused_at(pod) for pod in marked], default=None)
+
+    def _hold(self, account: Account, result: Enforced, mine: Sequence[Outcome]) -> None:
+        if not account.has_step("Hold"):
+            result.actions += holding.holds(account, wanted=False)
+            return
+        is_there = holding.stands(account)
+        step_stands = any(each.action == "Hold" for each in result.steps)
+        waits = any(each.state in ("Waiting", "Reserved") for each in mine)
+        # A hold ends below its exit and with nobody waiting: until then the new queue behind the old.
+        wanted = self._acts(account, "Hold") is not None or (is_there and (step_stands or waits))
+        result.actions += holding.holds(account, wanted=wanted)
+        result.holds = wanted and is_there
+        if wanted and not (self._world.hold_problem and not is_there):
+            found = holding.sweep(account, self._matcher, is_there=is_there)
+            result.actions += found.actions
+            result.bare = found.bare
+        if result.holds:
+            hold = self._world.holds[hold_name(account.key)]
+            result.last_at = max(result.last_at or 0, hold.created) or None
+
+    # Stopping
+
+    def _stop(self, account: Account, result: Enforced, going: frozenset[str]) -> frozenset[str]:
+        going = self._follow(account, result, going)
+        result.stopped = _kept(account, result.stopped)
+        steps = [step for action in STOPPING if (step := self._acts(account, action)) is not None]
+        if not steps or result.victim is not None:
+            return going
+        chosen = None
+        for step in steps:
+            candidates = stopping.needed(account, step, going)
+            if candidates:
+                chosen = stopping.victim_of(candidates[0], step, self._world.now)
+                break
+        result.turns += stopping.turns(account)
+        result.looping = self._looping(account, going)
+        result.helpless = chosen is None and self._is_over(account, steps, going)
+        if chosen is None or not self._is_within_caps(account, result, chosen):
+            return going
+        result.victim = result.took = chosen
+        self._taken.append(chosen)
+        result.actions += stopping.stops(account, chosen)
+        result.turns.append(self._world.now + stopping.GIVE_UP_MS)
+        return going | frozenset(chosen.uids)
+
+    def _is_over(self, account: Account, steps: Sequence[Standing], going: frozenset[str]) -> bool:
+        """Whether a step is reached, something still runs, and there is nothing that could be stopped."""
+        running = [each for each in account.running if each.uid not in going]
+        return bool(running) and any(
+            account.has_reached(step.share) and not stopping.recovers(account, step, going) for step in steps
+        )
+
+    def _looping(self, account: Account, going: frozenset[str]) -> tuple[str, ...]:
+        if not account.status.stopped or self._acts(account, "Evict") is None:
+            return ()
+        found = units(self._world, (each.uid for each in account.running if each.uid not in going))
+        return tuple(sorted(name for name, unit in found.items() if stopping.is_looping(account, unit)))
+
+    def _follow(self, account: Account, result: Enforced, going: frozenset[str]) -> frozenset[str]:
+        """See what became of the one that was being stopped."""
+        victim, now = result.victim, self._world.now
+        if victim is None:
+            return going
+        left = stopping.alive(account, victim)
+        step = self._acts(account, victim.action)
+        since = times.moment(victim.at) or 0
+        if not left:
+            result.stopped = (stopping.record(victim, "Stopped"), *result.stopped)
+            result.victim = None
+            result.last_at = now
+        elif step is None or not account.has_reached(step.share):
+            # It is not needed any more, and nothing was seen to happen to it.
+            result.victim = None
+            return going - frozenset(pod.uid for pod in left)
+        elif now - since >= stopping.GIVE_UP_MS:
+            if not victim.by:
+                result.stopped = (stopping.record(victim, "Blocked"), *result.stopped)
+            result.victim = None
+            return going - frozenset(pod.uid for pod in left)
+        else:
+            result.actions += stopping.stops(account, victim)
+            result.turns.append(since + stopping.GIVE_UP_MS)
+        return going
+
+    def _is_within_caps(self, account: Account, result: Enforced, chosen: Victim) -> bool:
+        """Whether one more may be stopped now; if not, it is looked at again when the oldest of the last minute is past."""
+        now, place = self._world.now, chosen.unit.split("/")[1]
+        every = set(_lately(self._world)) | {(each.unit, now) for each in self._taken}
+        recent = sorted((at, unit) for unit, at in every if now - at < CAP_MS)
+        own = {(at, unit) for unit, at in _stopped_by(account.status)}
+        for cap, counted in (
+            (self._world.caps.cluster, recent),
+            (self._world.caps.namespace, [each for each in recent if each[1].split("/")[1] == place]),
+            (account.spec.enforcement.evictions_per_minute, [each for each in recent if each in own]),
+        ):
+            if len(counted) >= cap:
+                result.turns.append(counted[len(counted) - cap][0] + CAP_MS)
+                return False
+        return True
+
+    def _tell(self, account: Account, result: Enforced) -> None:
+        """A budget that is over too and counts what another one stops waits for it as if it were its own."""
+        if result.victim is not None or not any(self._acts(account, action) for action in STOPPING):
+            return
+        uids = {each.uid for each in account.running}
+        for other in self._accounts:
+            victim = self.results[other.key].victim
+            if other is account or victim is None or victim.by or uids.isdisjoint(victim.uids):
+                continue
+            if any(step.action in STOPPING and account.has_reached(step.share) for step in result.steps):
+                result.victim = result.took = Victim(
+                    unit=victim.unit,
+                    action=victim.action,
+                    at=victim.at,
+                    uids=victim.uids,
+                    pods=victim.pods,
+                    owner=victim.owner,
+                    by=other.key,
+                )
+                return
+
+
+def _victims(world: World) -> Iterator[Victim]:
+    for _, budget in world.of_kind(usage.KIND):
+        victim = budget.status.victim
+        if victim is not None:
+            yield victim
+
+
+def _lately(world: World) -> Iterator[tuple[str, int]]:
+    """Every unit that some budget stopped or is stopping, with the moment."""
+    for _, budget in world.of_kind(usage.KIND):
+        yield from _stopped_by(budget.status)
+
+
+def _stopped_by(status: GPUWorkloadBudgetStatus) -> Iterator[tuple[str, int]]:
+    for each in status.stopped:
+        if not each.by:
+            yield each.unit, times.moment(each.at) or 0
+    if status.victim is not None and not status.victim.by:
+        yield status.victim.unit, times.moment(status.victim.at) or 0
+
+
+def _kept(account: Account, stopped: tuple[Stopped, ...]) -> tuple[Stopped, ...]:
+    since = account.world.now - max(account.window, CAP_MS, stopping.SPARED_MS + stopping.GIVE_UP_MS)
+    return tuple(each for each in stopped if (times.moment(each.at) or 0) > since)[: stopping.MOST_KEPT]
+
+
+def _paused_at(pod: Pod) -> int:
+    return times.moment(note(pod, marks.PAUSED_AT)) or 0
+
+
+def _returning(account: Account, mine: Sequence[Outcome]) -> list[QueuedUnit]:
+    """Gangs that were let go a moment ago and whose new pods are not there yet: they keep their place."""
+    here = {each.waiting.unit for each in mine}
+    before = account.status.held.queue if account.status.held is not None else ()
+    return [
+        each
+        for each in before
+        if each.state == "Releasing"
+        and not each.unit.startswith("Pod/")
+        and each.unit not in here
+        and account.world.now - (times.moment(each.starts_at) or 0) < RETURN_MS
+    ]
+
+
+def _held(account: Account, mine: Sequence[Outcome]) -> Held | None:
+    queue = _returning(account, mine)
+    if not mine and not queue:
+        return None
+    for each in mine[:SHOWN]:
+        rate = next(part.rate for part in each.waiting.demands if part.account == account.key)
+        start = account.world.now if each.state == "Releasing" else each.starts_at
+        starts_at = "" if start is None or start > times.LAST else times.text(start)
+        queue.append(
+            QueuedUnit(
+                unit=each.waiting.unit,
+                gpus=decimal(rate, WHOLE_GPU),
+                pods=len(each.waiting.pods),
+                since=times.text(each.waiting.since),
+                starts_at=starts_at,
+                state=each.state,
+            )
+        )
+    return Held(units=len(mine), pods=sum(len(each.waiting.pods) for each in mine), queue=tuple(queue))

@@ -1,0 +1,392 @@
+"""Why a pod, a Job or a JobSet waits, was stopped or is pending, or who counts it while it runs: a sentence, and details.
+
+The numbers are those of the budgets' statuses, so whoever has no ledger at hand says the same as the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from msgspec import structs
+
+from headroom.api import marks
+from headroom.api.budgets import GPUWorkloadBudgetStatus
+from headroom.api.enforcement import QueuedUnit, Stopped, percent
+from headroom.api.quantities import NANO, Invalid, nano
+from headroom.core import usage
+from headroom.core.budgets.accounts import Account, declared_length, is_frozen, note
+from headroom.core.budgets.ladder import exit_share
+from headroom.core.budgets.numbers import decimal, short
+from headroom.core.budgets.units import ENDED, JOBSET, is_alive, owner_of, unit_of
+from headroom.core.usage import DOLLAR, GPU_HOUR
+from headroom.model import times
+from headroom.model.decisions import Ref
+from headroom.model.facts import Pod, Workload
+from headroom.model.world import World, ref_of
+
+OWNERS: Final = ("Job", "JobSet", "Workload")
+ORDINALS: Final = ("first", "second", "third")
+_STOPPED: Final = ("stopped", "Stopping", "Stopped")
+_WORDS: Final = {"Evict": ("evicted", "Evicting", "Evicted"), "Suspend": ("suspended", "Suspending", "Suspended")}
+
+
+class Explained(NamedTuple):
+    """Why something is as it is."""
+
+    what: Ref
+    state: str
+    """In one word."""
+    sentence: str
+    budget: str = ""
+    """The budget that it is about, namespace/name."""
+    starts_at: str = ""
+    """When it may start, if that is known."""
+    details: tuple[str, ...] = ()
+
+
+class Asked(NamedTuple):
+    """What is asked about, with all that is known of it."""
+
+    world: World
+    what: Ref
+    pods: tuple[Pod, ...]
+    """In view."""
+    owners: tuple[Workload, ...]
+    """Those that Headroom has suspended."""
+    accounts: tuple[Account, ...]
+    """All budgets, with the statuses that count."""
+
+    @property
+    def units(self) -> frozenset[str]:
+        """The names under which it starts and stops."""
+        return frozenset({str(self.what), *(unit_of(pod) for pod in self.pods), *(each.key for each in self.owners)})
+
+    def __str__(self) -> str:
+        return f"{self.what.kind} {self.what.namespace}/{self.what.name}"
+
+
+def explained(world: World, statuses: Mapping[Ref, GPUWorkloadBudgetStatus], what: Ref) -> Explained | None:
+    """Why a pod, Job, JobSet or Workload is as it is; None if nothing is known of it."""
+    asked = _asked(world, statuses, what)
+    for answer in (_suspended, _going, _held, _paused, _present, _gone):
+        found = answer(asked)
+        if found is not None:
+            return found._replace(details=(*found.details, *_details(asked)))
+    return None
+
+
+def names(world: World, statuses: Mapping[Ref, GPUWorkloadBudgetStatus], kind: str) -> set[str]:
+    """Every pod, Job or such of which something is known, namespace/name."""
+    stopped = [each for status in statuses.values() for each in status.stopped]
+    keys = [each.unit for each in stopped] + [each.owner for each in stopped] + list(world.workloads)
+    if kind == "Pod":
+        found = {pod.key for pod in world.pods} | {pod for each in stopped for pod in each.pods}
+        found |= {world.usage.pod(number) for number in range(len(world.usage))}
+    else:
+        found = {f"{pod.namespace}/{name}" for pod in world.pods if (name := _name_of(pod, kind))}
+    return found | {key.partition("/")[2] for key in keys if key.startswith(f"{kind}/")}
+
+
+def _name_of(pod: Pod, kind: str) -> str:
+    """The name of the owner of this kind that a pod belongs to."""
+    if kind == "JobSet":
+        return dict(pod.labels).get(JOBSET, "")
+    return pod.owner.name if pod.owner is not None and pod.owner.kind == kind else ""
+
+
+def _asked(world: World, statuses: Mapping[Ref, GPUWorkloadBudgetStatus], what: Ref) -> Asked:
+    budgets = (
+        structs.replace(each, status=statuses.get(ref_of(each), each.status)) for each in usage.budgets_of(world)
+    )
+    if what.kind == "Pod":
+        pods = tuple(pod for pod in world.pods if (pod.namespace, pod.name) == (what.namespace, what.name))
+    else:
+        pods = tuple(
+            pod for pod in world.pods if pod.namespace == what.namespace and _name_of(pod, what.kind) == what.name
+        )
+    pods = tuple(sorted(pods, key=lambda pod: pod.key))
+    accounts = tuple(Account(world, each) for each in budgets)
+    asked = Asked(world, what, pods, (), accounts)
+    suspended = (each for key, each in sorted(world.workloads.items()) if key in asked.units or _is_of(asked, key))
+    return asked._replace(owners=tuple(each for each in suspended if each.suspended and each.suspended_by))
+
+
+def _is_of(asked: Asked, unit: str) -> bool:
+    """Whether a pod that is gone is one of a unit's, as far as its name tells."""
+    kind, _, key = unit.partition("/")
+    mine = f"{asked.what.namespace}/{asked.what.name}"
+    return asked.what.kind == "Pod" and not asked.pods and kind in OWNERS and mine.startswith(f"{key}-")
+
+
+# --- the sentences ------------------------------------------------------------------------------------------------------------
+
+
+def _suspended(asked: Asked) -> Explained | None:
+    if not asked.owners:
+        return None
+    owner = asked.owners[0]
+    by = owner.suspended_by.partition("/")[2]
+    subject = f"{owner.kind} {owner.namespace}/{owner.name}"
+    of = f"{asked} is gone; by its name it is of {subject}, which" if asked.what.kind == "Pod" else subject
+    is_ = "is set inactive" if owner.kind == "Workload" else "is suspended"
+    return _waiting(asked, f"{of} {is_} for", "Suspended", by)
+
+
+def _held(asked: Asked) -> Explained | None:
+    gated = [pod for pod in asked.pods if marks.GATE in pod.gates and is_alive(pod)]
+    if not gated:
+        return None
+    some = f" ({len(gated)} of its {len(asked.pods)} pods)" if asked.what.kind != "Pod" else ""
+    return _waiting(asked, f"{asked}{some} is held by", "Held", note(gated[0], marks.HELD_BY))
+
+
+def _waiting(asked: Asked, begin: str, state: str, by: str) -> Explained:
+    """What is said of something that waits: for which budget, and until when."""
+    found = [(account, entry) for account in asked.accounts for entry in _entries(asked, account)]
+    if not found:
+        return _unlisted(asked, begin, state, by)
+    if found[0][1].state == "NeverFits":
+        account, entry = max(found, key=lambda pair: _size(asked, *pair))
+        return Explained(asked.what, "NeverFits", _never(asked, account, entry), account.key)
+    account, entry = max(found, key=lambda pair: (_share(pair[0]), pair[0].key == by))
+    sentence = f"{begin} budget {account.key}: {used(account)}; {_when(account, entry)}."
+    return Explained(asked.what, state, sentence, account.key, entry.starts_at)
+
+
+def _unlisted(asked: Asked, begin: str, state: str, by: str) -> Explained:
+    """What waits, and is in no queue that a status shows."""
+    account = next((each for each in asked.accounts if each.key == by), None)
+    if account is None:
+        why = "which is not there" if by else "none that it names"
+        return Explained(
+            asked.what, state, f"{begin} budget {by}, {why}; it is let go at the operator's next look.", by
+        )
+    held = account.status.held
+    if is_frozen(asked.world, by):
+        later = "nothing is let go while that budget is paused"
+    elif held is not None and held.units > len(held.queue):
+        later = f"{held.units} wait, and it is not among the first {len(held.queue)}"
+    else:
+        later = "the operator has not said yet when it may start"
+    return Explained(asked.what, state, f"{begin} budget {by}: {used(account)}; {later}.", by)
+
+
+def _entries(asked: Asked, account: Account) -> list[QueuedUnit]:
+    held = account.status.held
+    return [each for each in held.queue if each.unit in asked.units] if held else []
+
+
+def _when(account: Account, entry: QueuedUnit) -> str:
+    world, held = account.world, account.status.held
+    if world.stopped:
+        return "nothing is let go while all effects are stopped"
+    if account.spec.paused:
+        return "nothing is let go while that budget is paused"
+    if entry.state == "Releasing":
+        return "it is let go now"
+    queue = [each.unit for each in held.queue if each.state != "NeverFits"] if held else []
+    waits = len(queue) + (held.units - len(held.queue) if held else 0)
+    place = queue.index(entry.unit)
+    nth = ORDINALS[place] if place < len(ORDINALS) else f"{place + 1}th"
+    turn = f"as {nth} of {waits} that wait" if waits > 1 else "as the only one that waits"
+    if entry.starts_at:
+        return f"it may start at {entry.starts_at}, {turn}"
+    return f"when it may start is not known, {turn}: something that runs must end first"
+
+
+def _size(asked: Asked, account: Account, entry: QueuedUnit) -> int:
+    """How much of the quota of GPU-hours a unit alone would use; not a share of any unit, but the larger the more."""
+    quota = account.quota.gpu_ms
+    return _nano(entry.gpus) * _length(asked, account)[0] * NANO // quota if quota else 0
+
+
+def _never(asked: Asked, account: Account, entry: QueuedUnit) -> str:
+    length, is_declared = _length(asked, account)
+    limits = [f"{quota} {unit}" for _, quota, unit in _amounts(account)]
+    shorter = "its declared length is shorter" if is_declared else "it declares a shorter length"
+    return (
+        f"{asked} asks for {entry.gpus} GPUs for {spoken(length)}, which alone exceeds the quota of {' or '.join(limits)} "
+        f"of budget {account.key}; it never starts unless the quota is raised or {shorter} ({marks.EXPECTED_DURATION})."
+    )
+
+
+def _going(asked: Asked) -> Explained | None:
+    uids = {pod.uid for pod in asked.pods if is_alive(pod)}
+    for account in asked.accounts:
+        victim = account.status.victim
+        if victim is not None and not victim.by and (victim.unit in asked.units or not uids.isdisjoint(victim.uids)):
+            done, state, _ = _WORDS.get(victim.action, _STOPPED)
+            sentence = f"{asked} is being {done} since {victim.at} for budget {account.key}: {used(account)}."
+            return Explained(asked.what, state, sentence, account.key)
+    return None
+
+
+def _paused(asked: Asked) -> Explained | None:
+    marked = next((pod for pod in asked.pods if note(pod, marks.PAUSED_BY) and is_alive(pod)), None)
+    if marked is None:
+        return None
+    by, since = note(marked, marks.PAUSED_BY).partition("/")[2], note(marked, marks.PAUSED_AT)
+    sentence = f"{asked} runs, and is marked as paused since {since} by budget {by}"
+    account = next((each for each in asked.accounts if each.key == by), None)
+    steps = [percent(step.at) for step in account.spec.enforcement.ladder if step.action == "Pause"] if account else []
+    if account is None or not steps:
+        return Explained(asked.what, "Paused", f"{sentence}; the mark goes at the operator's next look.", by)
+    sentence += f": {used(account)}; the mark goes once less than {exit_share(steps[0])}% of the quota is used."
+    return Explained(asked.what, "Paused", sentence, by)
+
+
+def _present(asked: Asked) -> Explained | None:
+    """What Headroom keeps from nothing."""
+    if not asked.pods:
+        return None
+    live = [pod for pod in asked.pods if pod.phase not in ENDED]
+    begun = [pod for pod in live if pod.started is not None]
+    waiting = next((pod for pod in live if pod.started is None), None)
+    if waiting is not None and not begun:
+        return Explained(asked.what, "Pending", f"{asked} is pending, and no budget holds it: {_pending(waiting)}.")
+    who = _counted_by([each for each in asked.accounts if _counts(asked, each)])
+    if not live:
+        last = max((pod.ended or 0 for pod in asked.pods), default=0)
+        at = f" at {times.text(last)}" if last else ""
+        return Explained(asked.what, "Ended", f"{asked} has ended{at} ({asked.pods[0].phase}); {who}.")
+    since = times.text(min(pod.started or 0 for pod in begun))
+    some = f" {len(begun)} of its {len(asked.pods)} pods" if asked.what.kind != "Pod" else ""
+    return Explained(asked.what, "Running", f"{asked} runs{some} since {since}; {who}.")
+
+
+def _pending(pod: Pod) -> str:
+    if pod.gates:
+        return f"its scheduling gate {', '.join(pod.gates)} is somebody else's to lift"
+    if pod.node:
+        return f"it is on node {pod.node} and has not started there yet"
+    if pod.unschedulable_message:
+        return f"kube-scheduler says: {pod.unschedulable_message.strip().rstrip('.')}"
+    return "kube-scheduler has said nothing of it yet"
+
+
+def _gone(asked: Asked) -> Explained | None:
+    """What is not in view: what the statuses remember of it, else what it used."""
+    for account, each in _stops(asked):
+        if each.outcome == "Stopped" and not each.by:
+            done, _, state = _WORDS.get(each.action, _STOPPED)
+            of = f"{asked} is gone; by its name it is of {each.unit}, which" if _is_of(asked, each.unit) else str(asked)
+            sentence = f"{of} was {done} at {each.at} for budget {account.key}; now {used(account)}."
+            return Explained(asked.what, state, sentence, account.key)
+    table, key = asked.world.usage, f"{asked.what.namespace}/{asked.what.name}"
+    rows = [table.row(number) for number in range(len(table)) if asked.what.kind == "Pod" and table.pod(number) == key]
+    if not rows:
+        return None
+    begin, ends = min(row.start for row in rows), [row.closed or row.gone_by for row in rows]
+    end = f" until {times.text(max(each or 0 for each in ends))}" if all(ends) else ""
+    says = f"{asked} is gone: it ran from {times.text(begin)}{end}, and no budget remembers having stopped it."
+    return Explained(asked.what, "Gone", says)
+
+
+def _stops(asked: Asked) -> Iterator[tuple[Account, Stopped]]:
+    key = f"{asked.what.namespace}/{asked.what.name}"
+    for account in asked.accounts:
+        for each in account.status.stopped:
+            mine = asked.what.kind == "Pod" and key in each.pods
+            if mine or each.unit in asked.units or each.owner == str(asked.what) or _is_of(asked, each.unit):
+                yield account, each
+
+
+# --- the details --------------------------------------------------------------------------------------------------------------
+
+
+def _details(asked: Asked) -> Iterator[str]:
+    pods = asked.pods
+    for unit in sorted(asked.units - {str(asked.what)}):
+        yield f"unit: {unit}, which starts and stops as one"
+    for account in asked.accounts:
+        if _counts(asked, account) or _entries(asked, account):
+            steps = ", ".join(f"{step.action} at {step.at}" for step in account.spec.enforcement.ladder)
+            yield f"budget {account.key}: {used(account)}; {steps}"
+            yield from _place(asked, account)
+    if pods and (why := note(pods[0], marks.HELD_BECAUSE)):
+        yield f"held by {note(pods[0], marks.HELD_BY)} when it was made: {why}"
+    if pods and (at := note(pods[0], marks.RELEASED_AT)):
+        yield f"let go at {at}"
+    others = sorted({gate for pod in pods for gate in pod.gates if gate != marks.GATE})
+    if others:
+        yield f"gates that are somebody else's to lift: {', '.join(others)}"
+    for account, each in _stops(asked):
+        by = f" with budget {each.by}" if each.by else ""
+        done, _, _ = _WORDS.get(each.action, _STOPPED)
+        yield f"{each.unit} {done} at {each.at} for budget {account.key}{by}: {each.outcome}"
+    for owner in sorted({name for pod in pods if (name := owner_of(pod))} - asked.units):
+        yield f"made anew by {owner}"
+    if asked.world.stopped:
+        yield "all effects are stopped cluster-wide; `headroom resume` ends that"
+
+
+def _place(asked: Asked, account: Account) -> Iterator[str]:
+    for entry in _entries(asked, account):
+        length, is_declared = _length(asked, account)
+        told = "as it declares" if is_declared else "by releaseHorizon, as it declares no length"
+        yield f"waits since {entry.since} for {entry.gpus} GPUs for {spoken(length)} ({told}): {entry.state}"
+        if entry.state == "Reserved":
+            yield f"its start at {entry.starts_at} is kept free: younger ones pass it only if they do not delay it"
+
+
+def _counts(asked: Asked, account: Account) -> bool:
+    parts = [(each.namespace, part.labels, part.requests) for each in asked.owners for part in each.parts]
+    return any(
+        account.rate(pod.namespace, pod.labels, pod.shape.requests, len(pod.claims)) for pod in asked.pods
+    ) or any(account.rate(*part) for part in parts)
+
+
+def _length(asked: Asked, account: Account) -> tuple[int, bool]:
+    """How long it is taken to run, and whether all of it says so itself."""
+    lengths = [declared_length(pod) for pod in asked.pods]
+    lengths += [part.deadline for each in asked.owners for part in each.parts]
+    known = [account.horizon if each is None else each for each in lengths]
+    return max(known, default=account.horizon), bool(lengths) and None not in lengths
+
+
+# --- words --------------------------------------------------------------------------------------------------------------------
+
+
+def used(account: Account) -> str:
+    """What is used of a budget, by its status."""
+    if not account.status.consumed_gpu_hours:
+        return "nothing is counted yet"
+    parts = [f"{short(amount, NANO)} of {quota} {unit}" for amount, quota, unit in _amounts(account)]
+    return f"{' and '.join(parts)} used in the last {account.spec.quota.window_hours} h"
+
+
+def _amounts(account: Account) -> Iterator[tuple[int, str, str]]:
+    """Of each quota: billionths that are used, all of it as text, and what it is."""
+    status, quota = account.status, account.quota
+    if quota.gpu_ms is not None:
+        yield _nano(status.consumed_gpu_hours), decimal(quota.gpu_ms, GPU_HOUR), "GPU-hours"
+    if quota.usd_ms is not None:
+        yield _nano(status.consumed_usd), decimal(quota.usd_ms, DOLLAR), "dollars"
+
+
+def _nano(text: str) -> int:
+    amount = nano(text)
+    return 0 if isinstance(amount, Invalid) else amount
+
+
+def _share(account: Account) -> int:
+    """Billionths of the quota that are used, by the status: of the one that is used most."""
+    return max((amount * NANO // max(1, _nano(quota)) for amount, quota, _ in _amounts(account)), default=0)
+
+
+def spoken(length: int) -> str:
+    """A length of time as people write it: 1h30m."""
+    minutes, seconds = divmod(-(-length // times.SECOND), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
+    return "".join(f"{amount}{unit}" for amount, unit in parts if amount) or "0s"
+
+
+def _counted_by(accounts: list[Account]) -> str:
+    if not accounts:
+        return "no budget counts it"
+    *others, last = accounts
+    if not others:
+        return f"it is counted by budget {last.key}: {used(last)}"
+    return f"it is counted by budgets {', '.join(each.key for each in others)} and {last.key}"

@@ -1,0 +1,48 @@
+"""Pause: annotations on every pod that runs on a budget that is used up, for controllers that heed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headroom.api import marks
+from headroom.core import usage
+from headroom.core.budgets.accounts import Account, has_ladder, is_frozen, note
+from headroom.core.budgets.units import is_alive, is_protected
+from headroom.model.actions import Action, PausePod, ResumePod
+from headroom.model.decisions import Ref
+from headroom.model.facts import Pod
+from headroom.model.world import World
+
+
+def paused(world: World) -> dict[str, list[Pod]]:
+    """The pods that are paused, by who paused them."""
+    found: dict[str, list[Pod]] = {}
+    for uid in world.pods.annotated:
+        pod = world.pods.get(uid)
+        if pod is not None and (by := note(pod, marks.PAUSED_BY)):
+            found.setdefault(by, []).append(pod)
+    return {by: sorted(pods, key=lambda pod: pod.key) for by, pods in found.items()}
+
+
+def pauses(account: Account, *, stands: bool, marked: dict[str, list[Pod]]) -> Iterator[Action]:
+    """What is due for a budget whose Pause step stands or not."""
+    if not stands:
+        yield from (ResumePod(pod=pod.key, uid=pod.uid) for pod in marked.get(str(account.ref), ()))
+        return
+    for each in account.running:
+        pod = account.world.pods.get(each.uid)
+        if pod is not None and is_alive(pod) and not is_protected(pod) and not note(pod, marks.PAUSED_AT):
+            yield PausePod(pod=pod.key, uid=pod.uid)
+
+
+def left_over(world: World) -> Iterator[Action]:
+    """Pods that were paused by a budget that is gone, or that pauses no more and decides on nothing itself."""
+    for by, pods in sorted(paused(world).items()):
+        if not is_frozen(world, by) and not _is_decided(world, by):
+            yield from (ResumePod(pod=pod.key, uid=pod.uid) for pod in pods)
+
+
+def _is_decided(world: World, by: str) -> bool:
+    parts = by.split("/")
+    budget = world.resources.get(Ref(*parts)) if len(parts) == 3 and parts[0] == usage.KIND else None
+    return budget is not None and has_ladder(world, budget)

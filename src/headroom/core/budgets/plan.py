@@ -1,0 +1,213 @@
+"""The plan: one decision for each budget, from what was used and from one round of enforcement over all that act.
+
+Every pass adds everything up anew from the rows of usage, so a restart, a replay or a mistake in one pass heals itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import structs
+
+from headroom.api.budgets import GPUWorkloadBudgetStatus
+from headroom.api.kinds import AnyResource
+from headroom.api.resources import Condition
+from headroom.core import usage
+from headroom.core.budgets import counting, holding, index, ladder, pausing, telling
+from headroom.core.budgets.accounts import Account, is_acting
+from headroom.core.budgets.counting import Verdict, degraded
+from headroom.core.budgets.enforcing import Enforced, Round
+from headroom.core.budgets.releasing import releases
+from headroom.core.budgets.waiting import Matcher, waiting
+from headroom.core.usage import KIND, Reckoning
+from headroom.model import conditions, times
+from headroom.model.actions import Action
+from headroom.model.decisions import Decision, Ref
+from headroom.model.plans import Plan, affected, judgement
+from headroom.model.world import Changes, World
+
+LOOK_AGAIN_MS: Final = 30_000
+TURN_MS: Final = 500
+_OTHER: Final = frozenset(
+    {"usage", "namespaces", "claims", "prices", "index", "ledger", "settings", "holds", "workloads", "policies"}
+)
+
+
+def decide(world: World, changes: Changes) -> Iterator[Decision]:
+    """One decision for each budget that may need a new one; all of them when anything about usage changed."""
+    chosen = _chosen(world, changes)
+    usage.arrange(world, (each for each in chosen.values() if each.spec is not None))
+    letting_go = usage.removals(world)
+    counts = world.complete and world.ledger.loaded
+    accounts = {ref: Account(world, each) for ref, each in sorted(chosen.items()) if counts and each.spec is not None}
+    round_ = Round(world, [each for each in accounts.values() if is_acting(world, each.budget)])
+    for ref in sorted(chosen):
+        if ref in accounts:
+            account = accounts[ref]
+            result = round_.results.get(account.key) or _only_counted(account)
+            yield _counted(account, result, letting_go.get(ref, ()))
+        else:
+            yield _uncounted(world, ref, chosen[ref])
+
+
+def _chosen(world: World, changes: Changes) -> dict[Ref, AnyResource]:
+    if changes.everything or _OTHER & changes.outside or not changes.pods.isdisjoint(world.usage.kept):
+        return dict(world.of_kind(KIND))
+    chosen = dict(affected(world, KIND, changes))
+    if changes.pods:
+        # What a pod uses is news of usage; that it is there at all matters to budgets that count none yet.
+        chosen |= {ref: each for ref, each in world.of_kind(KIND) if not each.status.tracked_pods}
+    if changes.pods or any(ref.kind == KIND for ref in changes.resources):
+        # They share caps and pods, so they are decided together.
+        chosen |= {ref: each for ref, each in world.of_kind(KIND) if is_acting(world, each)}
+    return chosen
+
+
+def chores(world: World) -> Iterator[Action]:
+    """What is due although no budget asks for it: what budgets that are gone, or that only alert now, have left behind."""
+    yield from usage.removals(world).get(None, ())
+    yield from index.left_over(world)
+    if not world.ledger.loaded:
+        return
+    yield from holding.left_over(world)
+    yield from pausing.left_over(world)
+    if world.pods.gated or world.workloads:
+        acting = [each for each in usage.budgets_of(world) if is_acting(world, each)]
+        usage.arrange(world, acting)
+        for each in waiting(world, Matcher([Account(world, each) for each in acting]), frozenset()):
+            if not each.demands and each.is_ready:
+                yield from releases(each)
+
+
+# --- budgets that cannot be counted ---------------------------------------------------------------------------------------------
+
+
+def _uncounted(world: World, ref: Ref, budget: AnyResource) -> Decision:
+    if budget.problems:
+        return _invalid(world, ref, budget)
+    return _blind(world, ref, budget) if not world.complete else _without_history(world, ref, budget)
+
+
+def _invalid(world: World, ref: Ref, budget: AnyResource) -> Decision:
+    listed = "; ".join(f"{each.field} {each.message}" for each in budget.problems)
+    in_selector = any(each.field.startswith("spec.selector") for each in budget.problems)
+    reason = "InvalidSelector" if in_selector else "InvalidSpec"
+    return _with(world, budget, judgement(world, ref, budget, (False, reason, listed)), [degraded(reason, listed)])
+
+
+def _blind(world: World, ref: Ref, budget: AnyResource) -> Decision:
+    says = "The view of the cluster is not complete, so nothing is counted; the last numbers stand."
+    decision = judgement(world, ref, budget, (False, "ListPodsFailed", says))
+    return _with(world, budget, decision, [degraded("ListPodsFailed", says)])
+
+
+def _without_history(world: World, ref: Ref, budget: AnyResource) -> Decision:
+    if not world.ledger.problem:
+        # It is just being read, which takes a moment at every start: no news.
+        return Decision(resource=ref, status=budget.status, reason="Starting", message="The ledger is being read.")
+    says = f"The ledger cannot be read, so nothing is counted; the last numbers stand. {world.ledger.problem}"
+    decision = judgement(world, ref, budget, (False, "LedgerUnavailable", says))
+    return _with(world, budget, decision, [degraded("LedgerUnavailable", says)])
+
+
+def _with(world: World, budget: AnyResource, decision: Decision, verdicts: list[Verdict]) -> Decision:
+    status = structs.replace(decision.status, conditions=_judged(world, budget, decision.status.conditions, verdicts))
+    return structs.replace(decision, status=status)
+
+
+def _judged(
+    world: World, budget: AnyResource, known: tuple[Condition, ...], verdicts: list[Verdict]
+) -> tuple[Condition, ...]:
+    """The conditions with these verdicts in place of older ones of the same type."""
+    new = [conditions.judged(budget, each.type, each.holds, each.reason, each.message, world.now) for each in verdicts]
+    types = {each.type for each in new}
+    return (*(each for each in known if each.type not in types), *new)
+
+
+# --- counting -------------------------------------------------------------------------------------------------------------------
+
+
+def _only_counted(account: Account) -> Enforced:
+    """A budget that only alerts, or that does nothing now: it keeps what it remembers."""
+    before = account.status
+    if account.spec.paused:
+        return Enforced(entered=before.steps, held=before.held, victim=before.victim, stopped=before.stopped)
+    steps = ladder.standing(account)
+    later = list(ladder.turns(account, steps))
+    return Enforced(steps=steps, entered=ladder.entered(steps), stopped=before.stopped, turns=later)
+
+
+def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -> Decision:
+    world, ref, budget, spec = account.world, account.ref, account.budget, account.spec
+    status = counting.status(account)
+    exceeded = counting.exceeded(account, status)
+    verdicts = [exceeded, counting.health(account), counting.requesting(account), *telling.verdicts(account, result)]
+    ready = judgement(world, ref, budget, (True, *_ready(account, exceeded)))
+    types = {"Holding", "EnforcementBlocked"} - {each.type for each in verdicts}
+    known = tuple(each for each in ready.status.conditions if each.type not in types)
+    status = structs.replace(
+        status,
+        observed_generation=budget.generation,
+        conditions=_judged(world, budget, known, verdicts),
+        steps=result.entered,
+        held=result.held,
+        victim=result.victim,
+        stopped=result.stopped,
+        last_enforcement_at=_last(account.status, result),
+    )
+    if structs.replace(status, as_of=budget.status.as_of) == budget.status:
+        status = budget.status  # what has not moved needs no new date
+    actions: tuple[Action, ...] = ()
+    is_elsewhere = bool(spec.home_cluster and spec.home_cluster != world.cluster)
+    if not spec.paused and not world.stopped:
+        told = () if is_elsewhere else telling.events(account, result, exceeded, status)
+        actions = (*ready.actions, *told, *result.actions, *index.indexes(world, budget), *letting_go)
+    return Decision(
+        resource=ref,
+        status=status,
+        reason=exceeded.reason if not spec.paused and not world.stopped else ready.reason,
+        message=f"{exceeded.message} {telling.sentence(account, result)}".strip(),
+        actions=actions,
+        look_again_ms=_look_again(account.found, result, world.now),
+    )
+
+
+def _last(before: GPUWorkloadBudgetStatus, result: Enforced) -> str:
+    known = times.moment(before.last_enforcement_at)
+    if result.last_at is None or (known is not None and known >= result.last_at):
+        return before.last_enforcement_at
+    return times.text(result.last_at)
+
+
+def _ready(account: Account, exceeded: Verdict) -> tuple[str, str]:
+    world, spec = account.world, account.spec
+    if spec.home_cluster and spec.home_cluster != world.cluster:
+        return "DecidedElsewhere", f"Counted here, decided in cluster {spec.home_cluster}."
+    if world.stopped:
+        return "Stopped", f"{exceeded.message} All effects are stopped cluster-wide."
+    if spec.paused:
+        return "Paused", f"{exceeded.message} It is paused."
+    steps = ", ".join(f"{each.action} at {each.at}" for each in spec.enforcement.ladder)
+    return "Reconciled", f"Counted; {steps} of the quota."
+
+
+def _look_again(found: Reckoning, result: Enforced, now: int) -> int:
+    """At the latest when a quota is reached or holds again, or what just began or ended counts: nothing else may happen until then."""
+    turns = [each - found.as_of for each in (found.exhausted_at, found.recovers_at) if each is not None]
+    turns += [each - now for each in result.turns]
+    if found.turns_at is not None:
+        # Not at every tick, should the view be held up and never reach it.
+        turns.append(max(TURN_MS, found.turns_at - found.as_of))
+    soon = min([each for each in turns if each > 0], default=LOOK_AGAIN_MS)
+    return max(100, min(LOOK_AGAIN_MS, soon))
+
+
+PLAN = Plan(
+    name="budgets",
+    kind=KIND,
+    wakes_on=frozenset({KIND, "pods", "outside"}),
+    at_most_every_ms=250,
+    decide=decide,
+    chores=chores,
+)

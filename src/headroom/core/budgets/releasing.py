@@ -1,0 +1,252 @@
+"""Release: who of those that wait may start now, and when the others may.
+
+Oldest first. A unit starts only if every budget that counts it stays below its quota for as long as the unit is taken to run,
+beside all that runs and all that was let go before. The oldest that cannot start has its start reserved: others pass it only if
+they do not delay it. One that exceeds a quota alone is told so, and holds up nobody.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+from headroom.api.budgets import LONGEST_WINDOW_HOURS
+from headroom.core.budgets.accounts import Account, end_of
+from headroom.core.budgets.units import pending
+from headroom.core.budgets.waiting import Demand, Matcher, Waiting
+from headroom.core.usage import Forecast, Run
+from headroom.model.actions import Action, ReleasePod, ResumeOwner
+from headroom.model.times import HOUR
+from headroom.model.usage_table import OPEN
+from headroom.model.world import World
+
+State = Literal["Waiting", "Reserved", "NeverFits", "Releasing"]
+FOR_EVER: Final = 10 * LONGEST_WINDOW_HOURS * HOUR
+MOST_ESTIMATED: Final = 10
+"""For how many units it is worked out when they may start."""
+
+
+class Outcome(NamedTuple):
+    """What becomes of a unit that waits."""
+
+    waiting: Waiting
+    state: State
+    starts_at: int | None = None
+    """When it may start, if what runs goes on; None if that is not known."""
+
+
+class _Limit(NamedTuple):
+    """One quota of one budget, and what is expected of it."""
+
+    most: int
+    forecast: Forecast
+
+    def plus(self, run: Run) -> _Limit:
+        return _Limit(self.most, self.forecast.plus(run)) if run.rate else self
+
+
+_Pair = tuple[_Limit | None, _Limit | None]
+"""The quotas of a budget: GPUs and dollars."""
+
+
+class Room:
+    """What budgets have room for, as far as it is given away already."""
+
+    def __init__(self, limits: Mapping[str, _Pair], *, ends: bool) -> None:
+        """Where nothing `ends` by itself, what declared no length goes on for ever."""
+        self._limits, self._ends = dict(limits), ends
+
+    def _of(self, demands: Sequence[Demand]) -> Iterator[tuple[_Limit, int, int]]:
+        for each in demands:
+            for limit, rate in zip(self._limits[each.account], (each.rate, each.price), strict=True):
+                if limit is not None:
+                    yield limit, rate, each.length
+
+    def fits(self, demands: Sequence[Demand]) -> bool:
+        """Whether it may start now."""
+        return all(limit.forecast.fits(rate, length, limit.most) for limit, rate, length in self._of(demands))
+
+    def never_fits(self, demands: Sequence[Demand]) -> bool:
+        """Whether it would exceed some quota with nothing else there."""
+        parts = self._of(demands)
+        return any(rate * min(length, limit.forecast.window) >= limit.most for limit, rate, length in parts)
+
+    def earliest(self, demands: Sequence[Demand]) -> int | None:
+        """When it may start; None if never."""
+        moment = max((limit.forecast.as_of for limit, _, _ in self._of(demands)), default=0)
+        while True:
+            begun = moment
+            for limit, rate, length in self._of(demands):
+                found = limit.forecast.earliest(rate, length, limit.most, moment)
+                if found is None:
+                    return None
+                moment = found
+            if moment == begun:
+                return moment
+
+    def plus(self, demands: Sequence[Demand], start: int | None = None) -> Room:
+        """What is left once it runs."""
+        limits = dict(self._limits)
+        for each in demands:
+            gpus, dollars = (
+                None if limit is None else limit.plus(self._run(limit, each, rate, start))
+                for limit, rate in zip(limits[each.account], (each.rate, each.price), strict=True)
+            )
+            limits[each.account] = (gpus, dollars)
+        return Room(limits, ends=self._ends)
+
+    def _run(self, limit: _Limit, each: Demand, rate: int, start: int | None) -> Run:
+        begin = limit.forecast.as_of if start is None else start
+        return Run(begin, begin + each.length if self._ends or each.is_declared else OPEN, rate)
+
+
+class Rooms:
+    """The same three times: near, for what may start now; and far, for when others may, with and without an end to what runs.
+
+    Near looks only as far as the longest that waits would run, which is what makes it quick.
+    """
+
+    def __init__(self, world: World, accounts: Sequence[Account], matcher: Matcher, queue: Sequence[Waiting]) -> None:
+        self._accounts, self._matcher = accounts, matcher
+        self._starting = [pod for pod in pending(world) if not pod.gates]
+        self._longest = max((demand.length for each in queue for demand in each.demands), default=0)
+        self._given: list[tuple[Demand, ...]] = []
+        self._far: dict[bool, Room] = {}
+        self.near = self._room(ends=False, far=False)
+
+    def give(self, demands: tuple[Demand, ...]) -> None:
+        """Let a unit start now."""
+        self.near = self.near.plus(demands)
+        self._given.append(demands)
+        self._far = {ends: room.plus(demands) for ends, room in self._far.items()}
+
+    def far(self, *, ends: bool) -> Room:
+        """What there will be room for later."""
+        if ends not in self._far:
+            room = self._room(ends=ends, far=True)
+            for demands in _together(self._given):
+                room = room.plus(demands)
+            self._far[ends] = room
+        return self._far[ends]
+
+    def _room(self, *, ends: bool, far: bool) -> Room:
+        return Room({each.key: self._limits(each, ends=ends, far=far) for each in self._accounts}, ends=ends)
+
+    def _limits(self, account: Account, *, ends: bool, far: bool) -> _Pair:
+        as_of = account.found.as_of
+        others, until = as_of + account.horizon if ends else OPEN, OPEN if far else as_of + self._longest
+        forecasts = account.rows.forecasts(account.ends(), others, until)
+        quotas = (account.quota.gpu_ms, account.quota.usd_ms)
+        limits = [
+            None if quota is None else _Limit(-(-quota * account.limit_share // 100), forecast)
+            for quota, forecast in zip(quotas, forecasts, strict=True)
+        ]
+        for end, rate in self._beginning(account, others).items():
+            held = (rate, account.price(rate))
+            limits = [
+                None if limit is None else limit.plus(Run(as_of, end, each))
+                for limit, each in zip(limits, held, strict=True)
+            ]
+        return limits[0], limits[1]
+
+    def _beginning(self, account: Account, others: int) -> dict[int, int]:
+        """What is about to start, by when it will be over: millionths of a GPU."""
+        found: dict[int, int] = {}
+        for pod in self._starting:
+            rate = next((rate for each, rate in self._matcher.of_pod(pod) if each is account), 0)
+            if rate:
+                end = end_of(pod, account.found.as_of, account.found.as_of)
+                end = others if end is None else end
+                found[end] = found.get(end, 0) + rate
+        return found
+
+
+def _together(given: Sequence[tuple[Demand, ...]]) -> Iterator[tuple[Demand, ...]]:
+    """Equal demands as one that is so many times as large."""
+    for demands, count in Counter(given).items():
+        yield tuple(each._replace(rate=each.rate * count, price=each.price * count) for each in demands)
+
+
+class _Reservation(NamedTuple):
+    waiting: Waiting
+    start: int
+    ends: bool
+    """Whether it holds only if what declared no length ends within the horizon."""
+
+
+class _Queue:
+    """One walk over all that waits."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._reserved: dict[str, _Reservation] = {}
+        """By budget: the oldest unit that has to wait for it."""
+        self._unfit: set[tuple[Demand, ...]] = set()
+
+    def judge(self, each: Waiting) -> Outcome:
+        demands = each.demands
+        if self._rooms.near.never_fits(demands):
+            return Outcome(each, "NeverFits")
+        if not each.is_ready:
+            return Outcome(each, "Waiting")
+        # What is given away only grows, so what found no room finds none later either.
+        if demands not in self._unfit and self._rooms.near.fits(demands) and not self._delays(demands):
+            self._rooms.give(demands)
+            return Outcome(each, "Releasing")
+        self._unfit.add(demands)
+        if any(demand.account in self._reserved for demand in demands):
+            return Outcome(each, "Waiting")
+        return self._reserve(each)
+
+    def _reserve(self, each: Waiting) -> Outcome:
+        for ends in (False, True):
+            start = self._rooms.far(ends=ends).earliest(each.demands)
+            if start is not None:
+                for demand in each.demands:
+                    self._reserved[demand.account] = _Reservation(each, start, ends)
+                return Outcome(each, "Reserved", start)
+        return Outcome(each, "Waiting")
+
+    def _delays(self, demands: tuple[Demand, ...]) -> bool:
+        """Whether a start now would put off a reserved one."""
+        concerned = sorted({each.account for each in demands} & self._reserved.keys())
+        for kept in {self._reserved[account].waiting.unit: self._reserved[account] for account in concerned}.values():
+            # What declared no length may run on for ever, and must not be in the way even then.
+            lasting = [
+                each if each.is_declared else each._replace(length=FOR_EVER, is_declared=True) for each in demands
+            ]
+            start = self._rooms.far(ends=kept.ends).plus(lasting).earliest(kept.waiting.demands)
+            if start is None or start > kept.start:
+                return True
+        return False
+
+    def estimated(self, outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
+        """The same with the moments at which the first of those that wait may start, one after the other."""
+        room, left = None, MOST_ESTIMATED
+        for each in outcomes:
+            if each.state not in ("Waiting", "Reserved") or not left:
+                yield each
+                continue
+            room = self._rooms.far(ends=True) if room is None else room
+            left -= 1
+            start = each.starts_at if each.state == "Reserved" else room.earliest(each.waiting.demands)
+            if start is not None:
+                room = room.plus(each.waiting.demands, start)
+            yield each._replace(starts_at=start)
+
+
+def judged(world: World, accounts: Sequence[Account], matcher: Matcher, queue: Sequence[Waiting]) -> list[Outcome]:
+    """What becomes of each unit that waits, in the order in which they wait."""
+    if not queue:
+        return []
+    walk = _Queue(Rooms(world, accounts, matcher, queue))
+    return list(walk.estimated([walk.judge(each) for each in queue]))
+
+
+def releases(each: Waiting) -> Iterator[Action]:
+    """Let a unit go."""
+    for owner in each.owners:
+        yield ResumeOwner(kind=owner.kind, object=f"{owner.namespace}/{owner.name}")
+    for pod in each.pods:
+        yield ReleasePod(pod=pod.key, uid=pod.uid)

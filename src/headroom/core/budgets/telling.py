@@ -1,0 +1,139 @@
+"""What people are told of enforcement: conditions, events and the sentences of decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from headroom.api.budgets import GPUWorkloadBudgetStatus
+from headroom.api.enforcement import HARMLESS, EnteredStep, QueuedUnit
+from headroom.core.budgets.accounts import STOPPING, Account
+from headroom.core.budgets.counting import Verdict, was_exceeded
+from headroom.core.budgets.enforcing import Enforced
+from headroom.model import conditions
+from headroom.model.actions import Action, EmitEvent
+
+SHOWN: Final = 3
+
+
+def verdicts(account: Account, result: Enforced) -> Iterator[Verdict]:
+    """The conditions of a budget that does more than alert."""
+    if account.has_step("Hold"):
+        if result.holds:
+            yield Verdict("Holding", True, "HoldStands", f"New pods wait.{_queue(result)}{_bare(result)}")
+        else:
+            yield Verdict("Holding", False, "NotHolding", f"New pods start as ever.{_queue(result)}")
+    if account.has_step(*STOPPING):
+        reason, message = _blocked(result)
+        yield Verdict("EnforcementBlocked", bool(reason), reason or "NothingInTheWay", message)
+
+
+def _queue(result: Enforced) -> str:
+    if result.held is None:
+        return ""
+    held = result.held
+    begin = next((each for each in held.queue if each.starts_at), None)
+    soon = f" The first may start at {begin.starts_at}: {begin.unit}." if begin else ""
+    never = [each.unit for each in held.queue if each.state == "NeverFits"]
+    alone = f" More than the whole quota, so never to start: {_few(never)}." if never else ""
+    waits = "1 gang or pod waits" if held.units == 1 else f"{held.units} gangs or pods wait"
+    return f" {waits}.{soon}{alone}"
+
+
+def _bare(result: Enforced) -> str:
+    if not result.bare:
+        return ""
+    return f" Made before that and nobody's to make anew, so not held: {_few(list(result.bare))}."
+
+
+def _few(names: list[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _blocked(result: Enforced) -> tuple[str, str]:
+    blocked = [each.unit for each in result.stopped if each.outcome == "Blocked"]
+    if result.looping:
+        names = _few(list(result.looping))
+        return "EvictionLoop", (
+            f"Evicted three times in the window and made anew each time, so left alone: {names}. "
+            "A Hold step before Evict would keep them from starting again."
+        )
+    if blocked and result.steps:
+        return (
+            "EvictionBlocked",
+            f"Would not go, most likely by a disruption budget: {_few(blocked)}. Others are tried.",
+        )
+    if result.helpless:
+        return "NothingToStop", "The quota is exceeded, and nothing is left that may be stopped."
+    return "", "Nothing is in the way of this budget."
+
+
+def sentence(account: Account, result: Enforced) -> str:
+    """What enforcement does now, to be said after what was used."""
+    said = []
+    if result.holds:
+        said.append(f"New pods wait.{_queue(result)}")
+    elif any(each.action == "Hold" for each in result.steps):
+        said.append("New pods cannot be held." if account.world.hold_problem else "New pods will be held.")
+    if any(each.action == "Pause" for each in result.steps):
+        said.append("What runs is marked as paused.")
+    if result.victim is not None:
+        doing = "Suspending" if result.victim.action == "Suspend" else "Evicting"
+        by = f" for budget {result.victim.by}" if result.victim.by else ""
+        said.append(f"{doing} {result.victim.unit}{by}.")
+    return " ".join(said)
+
+
+# --- events -------------------------------------------------------------------------------------------------------------------
+
+
+def events(account: Account, result: Enforced, exceeded: Verdict, told: GPUWorkloadBudgetStatus) -> Iterator[Action]:
+    """Events on the budget, once for each turn."""
+    yield from _of_quota(account, exceeded, told)
+    yield from _of_steps(account, result.entered, exceeded.message)
+    if result.took is not None:
+        doing = "Suspending" if result.took.action == "Suspend" else "Evicting"
+        also = f" It is stopped for budget {result.took.by}, and this one counts it too." if result.took.by else ""
+        yield _event(account, "Warning", doing, f"{doing} {result.took.unit}.{also} {exceeded.message}")
+    for each in _newly_hopeless(account, result):
+        says = f"{each.unit} asks for {each.gpus} GPUs, which alone exceeds the quota: it never starts, and holds up nobody."
+        yield _event(account, "Warning", "NeverFits", says)
+
+
+def _event(account: Account, kind: Literal["Normal", "Warning"], reason: str, message: str) -> EmitEvent:
+    return EmitEvent(object=str(account.ref), event_type=kind, reason=reason, message=conditions.shortened(message))
+
+
+def _of_quota(account: Account, exceeded: Verdict, told: GPUWorkloadBudgetStatus) -> Iterator[Action]:
+    if was_exceeded(account.budget) == exceeded.holds:
+        return
+    if exceeded.holds:
+        top = told.top_pods[0] if told.top_pods else None
+        most = f" Most was used by {top.pod}: {top.gpu_hours} GPU-hours." if top else ""
+        yield _event(account, "Warning", "QuotaExceeded", f"{exceeded.message}{most}")
+    else:
+        yield _event(account, "Normal", "WithinBudget", exceeded.message)
+
+
+def _of_steps(account: Account, entered: tuple[EnteredStep, ...], used: str) -> Iterator[Action]:
+    """The one step of a budget without steps begins with the quota's own event."""
+    before = {(each.at, each.action) for each in account.status.steps}
+    now = {(each.at, each.action) for each in entered}
+    of_quota = account.spec.enforcement.action is not None
+    for at, action in sorted(now - before):
+        if not of_quota:
+            grace = account.spec.enforcement.grace_period_seconds
+            later = f" after {grace} s" if grace and action != HARMLESS else ""
+            yield _event(account, "Warning", "StepReached", f"{at} of the quota are used: {action}{later}. {used}")
+    for at, action in sorted(before - now):
+        if not of_quota or action != HARMLESS:
+            yield _event(account, "Normal", "StepLeft", f"{action} at {at} of the quota has ended. {used}")
+
+
+def _newly_hopeless(account: Account, result: Enforced) -> list[QueuedUnit]:
+    known = {
+        each.unit for each in (account.status.held.queue if account.status.held else ()) if each.state == "NeverFits"
+    }
+    queue = result.held.queue if result.held else ()
+    return [each for each in queue if each.state == "NeverFits" and each.unit not in known]

@@ -1,0 +1,121 @@
+"""Units: what starts and stops as one. A gang is worth nothing without one of its ranks, so it is never taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from headroom.api import marks
+from headroom.core.budgets.accounts import note
+from headroom.model.facts import Pod
+from headroom.model.tables import PHASES
+from headroom.model.world import World
+
+JOBSET: Final = "jobset.sigs.k8s.io/jobset-name"
+GROUPS: Final = (
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+    "kueue.x-k8s.io/pod-group-name",
+)
+VOLCANO: Final = "scheduling.k8s.io/group-name"
+SINGLE: Final = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Node")
+"""Controllers whose pods do without one another."""
+KUEUE_LABELS: Final = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/podset", "kueue.x-k8s.io/managed")
+SUSPENDABLE: Final = ("Job", "JobSet")
+ENDED: Final = ("Succeeded", "Failed")
+SYSTEM: Final = "kube-system"
+
+
+def unit_of(pod: Pod) -> str:
+    """What a pod starts and stops with, as Kind/namespace/name: its JobSet, its pod group, its Job or other owner, or itself."""
+    labels = dict(pod.labels)
+    if name := labels.get(JOBSET):
+        return f"JobSet/{pod.namespace}/{name}"
+    group = next((labels[key] for key in GROUPS if labels.get(key)), "") or note(pod, VOLCANO)
+    if group:
+        return f"PodGroup/{pod.namespace}/{group}"
+    if pod.owner is not None and pod.owner.kind not in SINGLE:
+        return f"{pod.owner.kind}/{pod.namespace}/{pod.owner.name}"
+    return f"Pod/{pod.key}"
+
+
+def owner_of(pod: Pod) -> str:
+    """Who would make a pod anew, as Kind/namespace/name; empty for nobody."""
+    unit = unit_of(pod)
+    if unit.startswith("JobSet/"):
+        return unit
+    return f"{pod.owner.kind}/{pod.namespace}/{pod.owner.name}" if pod.owner is not None else ""
+
+
+def suspends(world: World, pod: Pod) -> tuple[str, str] | None:
+    """The kind and name of what must be suspended for a pod to go; None if nothing can be."""
+    owner = owner_of(pod)
+    kind, _, rest = owner.partition("/")
+    # Kueue suspends and resumes its Jobs as it likes: it is told through its own object.
+    queued = next((each for each in world.workloads.values() if owner and each.owner == owner), None)
+    if queued is not None:
+        return queued.kind, f"{queued.namespace}/{queued.name}"
+    return (kind, rest) if kind in SUSPENDABLE else None
+
+
+def is_queued(world: World, pod: Pod) -> bool:
+    """Whether Kueue decides when it starts."""
+    return world.kueue and any(key in KUEUE_LABELS for key, _ in pod.labels)
+
+
+def is_protected(pod: Pod) -> bool:
+    """Whether Headroom never stops it: by an administrator's word, or because the cluster itself lives by it."""
+    word = note(pod, marks.PROTECTED)
+    of_system = pod.namespace == SYSTEM or (pod.owner is not None and pod.owner.kind in ("DaemonSet", "Node"))
+    return of_system or word.lower() not in ("", "false", "no")
+
+
+def is_alive(pod: Pod) -> bool:
+    """Neither over nor on its way out."""
+    return pod.phase not in ENDED and pod.deleting is None
+
+
+def pending(world: World) -> Iterator[Pod]:
+    """The pods that have not started: gated, without a node, or not running there yet."""
+    pods = world.pods
+    for row in np.flatnonzero(pods.column("phase") == PHASES.index("Pending")).tolist():
+        pod = pods.at(row)
+        if pod.started is None and pod.deleting is None:
+            yield pod
+
+
+def _of_namespaces(world: World, names: set[str]) -> Iterator[Pod]:
+    numbers = [world.pods.names.number(each) for each in sorted(names)]
+    rows = np.flatnonzero(np.isin(world.pods.column("namespace"), numbers)).tolist() if names else []
+    return (world.pods.at(row) for row in rows)
+
+
+class Unit(NamedTuple):
+    """A unit and all its pods in view that have not ended."""
+
+    name: str
+    pods: tuple[Pod, ...]
+
+    @property
+    def namespace(self) -> str:
+        """Where it is."""
+        return self.name.split("/")[1]
+
+
+def units(world: World, uids: Iterable[str]) -> dict[str, Unit]:
+    """The units of some pods, each with all of its pods, also those that nobody asked about."""
+    chosen = [pod for uid in uids if (pod := world.pods.get(uid)) is not None]
+    members: dict[str, dict[str, Pod]] = {}
+    for pod in chosen:
+        members.setdefault(unit_of(pod), {})[pod.uid] = pod
+    gangs = {name for name in members if not name.startswith("Pod/")}
+    for pod in _of_namespaces(world, {name.split("/")[1] for name in gangs}):
+        name = unit_of(pod) if pod.phase not in ENDED else ""
+        if name in gangs:
+            members[name][pod.uid] = pod
+    return {
+        name: Unit(name, tuple(sorted(found.values(), key=lambda pod: pod.key)))
+        for name, found in sorted(members.items())
+    }

@@ -1,0 +1,152 @@
+"""What waits for budgets: pods behind our gate, and owners that Headroom suspended, each unit with what it would use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from headroom.api import marks
+from headroom.core import usage
+from headroom.core.budgets.accounts import Account, declared_length, is_frozen, note
+from headroom.core.budgets.units import is_alive, unit_of
+from headroom.model import times
+from headroom.model.facts import Amounts, Pairs, Pod, Workload
+from headroom.model.world import World
+
+FORMING_MS: Final = 5_000
+"""A gang whose newest pod is younger than this may still be growing."""
+
+
+class Demand(NamedTuple):
+    """What a unit would hold of one budget."""
+
+    account: str
+    rate: int
+    """Millionths of a GPU."""
+    price: int
+    """Millionths of a dollar an hour."""
+    length: int
+    """How long it is taken to run."""
+    is_declared: bool
+
+
+class Waiting(NamedTuple):
+    """A unit that waits."""
+
+    unit: str
+    pods: tuple[Pod, ...]
+    """Those behind our gate."""
+    owners: tuple[Workload, ...]
+    """Those that Headroom suspended."""
+    since: int
+    demands: tuple[Demand, ...]
+    """For every budget that acts and counts it, by name; none if there is no such budget any more."""
+    is_ready: bool
+    """Whether it can be let go at all now."""
+    grown_at: int = 0
+    """When a gang is taken to have all its pods."""
+
+
+class Matcher:
+    """Which budgets count a pod, each with the rate; like pods are judged once."""
+
+    def __init__(self, accounts: Sequence[Account]) -> None:
+        self._accounts = accounts
+        self._known: dict[tuple[str, Pairs, Amounts, int], tuple[tuple[Account, int], ...]] = {}
+
+    def __call__(
+        self, namespace: str, labels: Pairs, requests: Amounts, claims: int = 0
+    ) -> tuple[tuple[Account, int], ...]:
+        """Every budget that counts such a pod."""
+        key = (namespace, labels, requests, claims)
+        if key not in self._known:
+            rates = [(each, each.rate(*key)) for each in self._accounts]
+            self._known[key] = tuple((each, rate) for each, rate in rates if rate)
+        return self._known[key]
+
+    def of_pod(self, pod: Pod) -> tuple[tuple[Account, int], ...]:
+        """Every budget that counts a pod."""
+        return self(pod.namespace, pod.labels, pod.shape.requests, len(pod.claims))
+
+
+def waiting(world: World, matcher: Matcher, suspending: frozenset[str]) -> list[Waiting]:
+    """All that waits, the oldest first. `suspending` are the budgets, by reference, that let nothing of theirs resume now."""
+    pods: dict[str, list[Pod]] = {}
+    for uid in world.pods.gated:
+        pod = world.pods.get(uid)
+        if pod is not None and marks.GATE in pod.gates and is_alive(pod):
+            pods.setdefault(unit_of(pod), []).append(pod)
+    owners = {key: each for key, each in world.workloads.items() if each.suspended and each.suspended_by}
+    known = _remembered(world)
+    found = [
+        _unit(
+            world,
+            matcher,
+            (unit, tuple(sorted(pods.get(unit, ()), key=lambda pod: pod.key))),
+            owners.get(unit),
+            suspending,
+        )
+        for unit in pods.keys() | owners.keys()
+    ]
+    aged = [each._replace(since=min(each.since, known.get(each.unit, each.since))) for each in found]
+    return sorted(aged, key=lambda each: (each.since, each.unit))
+
+
+def _remembered(world: World) -> dict[str, int]:
+    """Since when units wait, by the statuses: one whose owner was just resumed comes back with new pods, and keeps its place."""
+    queues = (budget.status.held.queue for _, budget in world.of_kind(usage.KIND) if budget.status.held is not None)
+    return {each.unit: since for queue in queues for each in queue if (since := times.moment(each.since)) is not None}
+
+
+def _unit(
+    world: World,
+    matcher: Matcher,
+    gated: tuple[str, tuple[Pod, ...]],
+    owner: Workload | None,
+    suspending: frozenset[str],
+) -> Waiting:
+    unit, pods = gated
+    gang = not unit.startswith("Pod/")
+    owners = () if owner is None else (owner,)
+    # A rank that failed and was made anew waits since its gang does.
+    ranks = (
+        {uid for pod in pods if pod.owner is not None for uid in world.pods.by_owner[pod.owner.uid]} if gang else set()
+    )
+    others = [pod.created for uid in ranks if (pod := world.pods.get(uid)) is not None]
+    since = min([pod.created for pod in pods] + [each.created for each in owners] + others)
+    newest = max((pod.created for pod in pods), default=0)
+    grown = newest + FORMING_MS if gang and pods else 0
+    kept = any(is_frozen(world, note(pod, marks.HELD_BY)) for pod in pods) or any(
+        each.suspended_by in suspending or is_frozen(world, each.suspended_by) for each in owners
+    )
+    return Waiting(unit, pods, owners, since, _demands(matcher, pods, owners), grown <= world.now and not kept, grown)
+
+
+def _demands(matcher: Matcher, pods: tuple[Pod, ...], owners: tuple[Workload, ...]) -> tuple[Demand, ...]:
+    rates: dict[str, int] = {}
+    lengths: dict[str, list[int | None]] = {}
+    accounts: dict[str, Account] = {}
+    asked = [(matcher.of_pod(pod), declared_length(pod)) for pod in pods]
+    for owner in owners:
+        for part in owner.parts:
+            matched = matcher(owner.namespace, part.labels, part.requests)
+            asked += [(tuple((account, rate * part.count) for account, rate in matched), part.deadline)]
+    for matched, length in asked:
+        for account, rate in matched:
+            accounts[account.key] = account
+            rates[account.key] = rates.get(account.key, 0) + rate
+            lengths.setdefault(account.key, []).append(length)
+    return tuple(
+        Demand(
+            account=key,
+            rate=rates[key],
+            price=accounts[key].price(rates[key]),
+            length=_longest(lengths[key], accounts[key].horizon),
+            is_declared=None not in lengths[key],
+        )
+        for key in sorted(rates)
+    )
+
+
+def _longest(lengths: list[int | None], horizon: int) -> int:
+    return max(horizon if each is None else each for each in lengths)
