@@ -4,213 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec import structs
 
 from headroom.adapters.kube import effects, errors, parse, paths
 from headroom.adapters.kube.effects import Effects
-from headroom.api.kinds import AnyResource
 from headroom.api.resources import Condition
 from headroom.model import actions
 from headroom.model.actions import Action
 from headroom.model.errors import Refused, Unavailable
 from headroom.model.tables import PodTable
 from headroom.sim import faults as wrong
+from tests.adapters.doing import BY, do, do_twice, forget, notes
 from tests.adapters.simulated import Cluster, virtual
 from tests.builders import a_pod, a_ref, a_resource
-
-BY = "GPUWorkloadBudget/team-a/one"
-POD = "team-a/train-0"
-SUSPEND = actions.SuspendOwner(kind="Job", object="team-a/train")
-GATES = [{"name": "first.example"}, {"name": "headroom.dev/budget"}, {"name": "last.example"}]
-
-
-def on(kind: type[Action], document: dict[str, Any], **more: Any) -> Action:
-    return msgspec.convert({"type": kind.__name__, "pod": POD, "uid": document["metadata"]["uid"]} | more, kind)
-
-
-def evict(document: dict[str, Any], **more: Any) -> Action:
-    version = document["metadata"]["resourceVersion"]
-    return on(actions.EvictPod, document, **({"resourceVersion": version, "graceSeconds": 30} | more))
-
-
-async def do(cluster: Cluster, action: Action, resource: AnyResource | None = None) -> None:
-    await cluster.port.perform(action, resource or a_resource())
-
-
-async def do_twice(cluster: Cluster, action: Action, resource: AnyResource | None = None) -> None:
-    """The second time must find nothing left to do."""
-    await do(cluster, action, resource)
-    writes = cluster.writes()
-    await do(cluster, action, resource)
-    assert cluster.writes() == writes
-
-
-def notes(cluster: Cluster, kind: str, namespace: str, name: str) -> dict[str, str]:
-    found: dict[str, str] = cluster.stored(kind, namespace, name)["metadata"].get("annotations") or {}
-    return found
-
-
-def forget(cluster: Cluster, path: str) -> None:
-    cluster.server.do("DELETE", path, {"gracePeriodSeconds": 0})
-
-
-# --- pods ----------------------------------------------------------------------------------------------------------------------
-
-
-@virtual
-async def test_evict() -> None:
-    cluster = Cluster()
-    cluster.node("n1")
-    action = evict(cluster.pod(node="n1"))
-    await do(cluster, action)
-    found = cluster.stored("Pod", "team-a", "train-0")["metadata"]
-    assert found["deletionTimestamp"]
-    assert found["deletionGracePeriodSeconds"] == 30
-    await do(cluster, action)
-    assert cluster.writes() == 1
-
-
-@virtual
-async def test_an_eviction_whose_reply_was_lost_is_done() -> None:
-    cluster = Cluster()
-    cluster.node("n1")
-    action = evict(cluster.pod(node="n1"))
-    cluster.transport._faults.add(wrong.LostReply(verb="create", times=1))
-    with pytest.raises(Unavailable):
-        await do(cluster, action)
-    await do(cluster, action)
-    assert cluster.writes() == 1
-
-
-@virtual
-async def test_a_pod_that_goes_between_the_look_and_the_eviction_needs_none() -> None:
-    cluster = Cluster()
-    cluster.node("n1")
-    action, ask = evict(cluster.pod(node="n1")), cluster.kube.evict
-
-    async def meanwhile(*args: Any, **more: Any) -> bytes:
-        forget(cluster, paths.pod("team-a", "train-0"))
-        return await ask(*args, **more)
-
-    cluster.kube.evict = meanwhile  # type: ignore[method-assign]  # the moment between reading and writing
-    await do(cluster, action)
-
-
-@virtual
-async def test_evict_only_that_pod_in_that_version() -> None:
-    cluster = Cluster()
-    cluster.node("n1")
-    old = cluster.pod(node="n1")
-    cluster.server.do("PATCH", paths.pod("team-a", "train-0"), {"metadata": {"labels": {"new": "label"}}})
-    with pytest.raises(errors.Conflict):
-        await do(cluster, evict(old))
-    forget(cluster, paths.pod("team-a", "train-0"))
-    await do(cluster, evict(old))
-    cluster.pod(node="n1")
-    await do(cluster, evict(old))
-    assert "deletionTimestamp" not in cluster.stored("Pod", "team-a", "train-0")["metadata"]
-
-
-@virtual
-async def test_a_pod_that_has_ended_is_not_evicted() -> None:
-    cluster = Cluster()
-    document = cluster.pod(status={"phase": "Succeeded"})
-    with pytest.raises(Refused, match="it has ended already"):
-        await do(cluster, evict(document))
-
-
-@virtual
-async def test_pause_and_resume() -> None:
-    cluster = Cluster()
-    document = cluster.pod(metadata={"annotations": {"theirs": "stays"}})
-    await do(cluster, on(actions.PausePod, document))
-    first = notes(cluster, "Pod", "team-a", "train-0")
-    assert first == {"theirs": "stays", "headroom.dev/paused-at": "2026-11-15T12:00:00Z", "headroom.dev/paused-by": BY}
-    await cluster.clock.sleep(60)
-    await do_twice(cluster, on(actions.PausePod, document))
-    assert notes(cluster, "Pod", "team-a", "train-0") == first
-    await do_twice(cluster, on(actions.ResumePod, document))
-    assert notes(cluster, "Pod", "team-a", "train-0") == {"theirs": "stays"}
-
-
-@virtual
-async def test_what_another_resource_did_is_not_undone() -> None:
-    cluster = Cluster()
-    cluster.node("n1")
-    job(cluster)
-    document, other = cluster.pod(), a_resource("GPUWorkloadBudget", "two")
-    for action in (on(actions.PausePod, document), actions.CordonNode(node="n1"), SUSPEND):
-        await do(cluster, action)
-    writes = cluster.writes()
-    await do(cluster, on(actions.ResumePod, document), other)
-    with pytest.raises(Refused, match=f"it was {BY} that cordoned it"):
-        await do(cluster, actions.UncordonNode(node="n1"), other)
-    with pytest.raises(Refused, match=f"it was {BY} that suspended it"):
-        await do(cluster, actions.ResumeOwner(kind="Job", object="team-a/train"), other)
-    assert cluster.writes() == writes
-    assert notes(cluster, "Pod", "team-a", "train-0")[effects.PAUSED_BY] == BY
-
-
-@virtual
-async def test_touch() -> None:
-    cluster = Cluster()
-    document = cluster.pod()
-    for _ in range(2):
-        await do(cluster, on(actions.TouchPod, document))
-    assert notes(cluster, "Pod", "team-a", "train-0") == {"headroom.dev/touched-at": "2026-11-15T12:00:00Z"}
-
-
-@virtual
-async def test_release_lifts_our_gate_only() -> None:
-    cluster = Cluster()
-    document = cluster.pod(spec={"schedulingGates": GATES})
-    await do_twice(cluster, on(actions.ReleasePod, document))
-    left = cluster.stored("Pod", "team-a", "train-0")["spec"]["schedulingGates"]
-    assert left == [{"name": "first.example"}, {"name": "last.example"}]
-
-
-@virtual
-async def test_release_when_others_lift_theirs_at_the_same_moment() -> None:
-    cluster = Cluster()
-    document = cluster.pod(spec={"schedulingGates": GATES})
-    answer = cluster.kube.json_patch
-
-    async def meanwhile(path: str, operations: Any) -> bytes:
-        cluster.server.do("PATCH", path, {"spec": {"schedulingGates": GATES[1:]}})
-        return await answer(path, operations)
-
-    cluster.kube.json_patch = meanwhile  # type: ignore[method-assign]  # the moment between reading and writing
-    await do(cluster, on(actions.ReleasePod, document))
-    assert cluster.stored("Pod", "team-a", "train-0")["spec"]["schedulingGates"] == [{"name": "last.example"}]
-
-
-@pytest.mark.parametrize("kind", [actions.PausePod, actions.TouchPod])
-@virtual
-async def test_a_pod_that_is_gone_is_not_changed(kind: type[Action]) -> None:
-    cluster = Cluster()
-    document = cluster.pod()
-    forget(cluster, paths.pod("team-a", "train-0"))
-    with pytest.raises(Refused, match="pod team-a/train-0: it is gone"):
-        await do(cluster, on(kind, document))
-    cluster.pod()
-    with pytest.raises(Refused, match="pod team-a/train-0: it is gone"):
-        await do(cluster, on(kind, document))
-    assert cluster.writes() == 0
-
-
-@pytest.mark.parametrize("kind", [actions.ResumePod, actions.ReleasePod])
-@virtual
-async def test_a_pod_that_is_gone_needs_no_undoing(kind: type[Action]) -> None:
-    cluster = Cluster()
-    document = cluster.pod()
-    forget(cluster, paths.pod("team-a", "train-0"))
-    await do(cluster, on(kind, document))
-    cluster.pod(metadata={"annotations": {"headroom.dev/paused-at": "x"}}, spec={"schedulingGates": GATES})
-    await do(cluster, on(kind, document))
-    assert cluster.writes() == 0
-
 
 # --- nodes ---------------------------------------------------------------------------------------------------------------------
 
@@ -302,41 +109,7 @@ async def test_a_change_is_worked_out_anew_when_others_were_faster() -> None:
         await do(cluster, actions.UncordonNode(node="n1"))
 
 
-# --- owners, finalizers, events --------------------------------------------------------------------------------------------------
-
-
-def job(cluster: Cluster, **spec: Any) -> None:
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
-    metadata = {"name": "train", "namespace": "team-a"}
-    cluster.server.put(
-        {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template} | spec}
-    )
-
-
-@virtual
-async def test_suspend_and_resume_a_job() -> None:
-    cluster = Cluster()
-    job(cluster)
-    await do_twice(cluster, actions.SuspendOwner(kind="Job", object="team-a/train"))
-    assert cluster.stored("Job", "team-a", "train")["spec"]["suspend"] is True
-    assert notes(cluster, "Job", "team-a", "train") == {"headroom.dev/suspended-by": BY}
-    await do_twice(cluster, actions.ResumeOwner(kind="Job", object="team-a/train"))
-    assert cluster.stored("Job", "team-a", "train")["spec"]["suspend"] is False
-    assert notes(cluster, "Job", "team-a", "train") == {}
-
-
-@virtual
-async def test_what_others_suspended_stays_suspended() -> None:
-    cluster = Cluster()
-    job(cluster, suspend=True)
-    await do(cluster, actions.SuspendOwner(kind="Job", object="team-a/train"))
-    with pytest.raises(Refused, match="it was not Headroom that suspended it"):
-        await do(cluster, actions.ResumeOwner(kind="Job", object="team-a/train"))
-    with pytest.raises(Refused, match="only Jobs"):
-        await do(cluster, actions.SuspendOwner(kind="RayCluster", object="team-a/train"))
-    with pytest.raises(Refused, match="it is gone"):
-        await do(cluster, actions.SuspendOwner(kind="Job", object="team-a/never"))
-    await do(cluster, actions.ResumeOwner(kind="Job", object="team-a/never"))
+# --- finalizers, events --------------------------------------------------------------------------------------------------
 
 
 @virtual
@@ -455,7 +228,6 @@ def test_a_pod_is_found_by_name() -> None:
 NOT_YET = [
     actions.LaunchInstance(pool="p", slot=0, token="t", instance_type="i", zone="z"),
     actions.WakeMachine(pool="p", machine="m"),
-    actions.ApplyBudgetHold(budget="team-a/one"),
     actions.DrainNode(node="n1"),
     actions.SetNodeResources(node="n1"),
     actions.DeleteNodePool(node_pool="x"),

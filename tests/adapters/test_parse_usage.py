@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headroom.adapters.kube import decode, parse, raw
+from headroom.adapters.kube import decode, operator_kinds, parse, raw
 from headroom.adapters.kube.claims import claim_of
 from headroom.api.budget_index import IndexEntry
 from headroom.model import times
@@ -154,5 +154,5 @@ def test_an_odd_claim_does_not_stop_the_watch() -> None:
     ],
 )
 def test_an_index(document: Document, budgets: tuple[IndexEntry, ...] | None) -> None:
-    found = parse.index_of(document | {"metadata": {"name": "headroom", "uid": "u", "resourceVersion": "7"}})
+    found = operator_kinds.index_of(document | {"metadata": {"name": "headroom", "uid": "u", "resourceVersion": "7"}})
     assert (found.name, found.uid, found.resource_version, found.budgets) == ("headroom", "u", "7", budgets)

@@ -37,13 +37,19 @@ class Plural:
     namespaced: bool = True
 
 
+_ADMISSION = "admissionregistration.k8s.io"
 PLURALS = {
+    "BudgetHold": Plural("headroom.dev", "v1alpha1", "budgetholds", namespaced=False),
     "BudgetIndex": Plural("headroom.dev", "v1alpha1", "budgetindexes", namespaced=False),
     "ConfigMap": Plural("", "v1", "configmaps"),
+    "CustomResourceDefinition": Plural("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False),
     "Event": Plural("", "v1", "events"),
     "GPUWorkloadBudget": Plural("headroom.dev", "v1alpha1", "gpuworkloadbudgets"),
     "Job": Plural("batch", "v1", "jobs"),
+    "JobSet": Plural(*paths.OWNERS["JobSet"]),
     "Lease": Plural("coordination.k8s.io", "v1", "leases"),
+    "MutatingAdmissionPolicy": Plural(_ADMISSION, "v1", "mutatingadmissionpolicies", namespaced=False),
+    "MutatingAdmissionPolicyBinding": Plural(_ADMISSION, "v1", "mutatingadmissionpolicybindings", namespaced=False),
     "Namespace": Plural("", "v1", "namespaces", namespaced=False),
     "Node": Plural("", "v1", "nodes", namespaced=False),
     "Pod": Plural("", "v1", "pods"),
@@ -52,6 +58,9 @@ PLURALS = {
     "ResourceClaim": Plural("resource.k8s.io", "v1", "resourceclaims"),
     "SubjectAccessReview": Plural("authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False),
     "TokenReview": Plural("authentication.k8s.io", "v1", "tokenreviews", namespaced=False),
+    "ValidatingAdmissionPolicy": Plural(_ADMISSION, "v1", "validatingadmissionpolicies", namespaced=False),
+    "ValidatingAdmissionPolicyBinding": Plural(_ADMISSION, "v1", "validatingadmissionpolicybindings", namespaced=False),
+    "Workload": Plural(*paths.OWNERS["Workload"]),
 }
 
 

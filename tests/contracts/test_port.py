@@ -166,8 +166,10 @@ async def test_an_eviction_respects_a_disruption_budget(cluster: Cluster, seen: 
 
     await cluster.until(counted, "the disruption budget is counted")
     evict = actions.EvictPod(**seen.on_pod(made), resource_version="", grace_seconds=5)
-    with refused(DisruptionBlocked, 429):
+    with refused(DisruptionBlocked, 429) as refusal:
         await seen.port.perform(evict, resource)
+    assert f"evicting pod {cluster.namespace}/p: its disruption budget allows none now" in refusal.value.message
+    assert "pdb" in refusal.value.message
 
 
 async def test_a_release_lifts_our_gate_and_no_other(cluster: Cluster, seen: Seen) -> None:
@@ -175,7 +177,14 @@ async def test_a_release_lifts_our_gate_and_no_other(cluster: Cluster, seen: See
     made = await cluster.create(pod("p", gates=("example.com/theirs", GATE)))
     for _ in range(2):
         await seen.port.perform(actions.ReleasePod(**seen.on_pod(made)), resource)
-    assert (await cluster.get("Pod", "p"))["spec"]["schedulingGates"] == [{"name": "example.com/theirs"}]
+    released = await cluster.get("Pod", "p")
+    assert released["spec"]["schedulingGates"] == [{"name": "example.com/theirs"}]
+    assert list(released["metadata"]["annotations"]) == ["headroom.dev/released-at"]
+    other = await cluster.create(pod("q", gates=(GATE,), annotations={"theirs": "stays"}))
+    await seen.port.perform(actions.ReleasePod(**seen.on_pod(other)), resource)
+    released = await cluster.get("Pod", "q")
+    assert "schedulingGates" not in released["spec"]
+    assert set(released["metadata"]["annotations"]) == {"theirs", "headroom.dev/released-at"}
 
 
 async def test_a_pause_is_an_annotation_and_can_be_undone(cluster: Cluster, seen: Seen) -> None:

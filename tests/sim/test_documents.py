@@ -8,7 +8,7 @@ import pytest
 from headroom.api.budget_index import IndexEntry
 from headroom.model.errors import Misconfigured
 from headroom.model.facts import Price
-from headroom.sim import documents
+from headroom.sim import documents, texts
 
 BUDGET = """
 apiVersion: headroom.dev/v1alpha1
@@ -146,9 +146,7 @@ def test_what_kubectl_prints_is_read_whatever_its_form() -> None:
 
 
 def test_a_moment_stays_the_text_that_it_is() -> None:
-    found = next(
-        iter(documents.objects("x", b"kind: A\nat: 2026-01-31T12:00:00Z\nday: 2026-01-31\nforced: !!timestamp x"))
-    )
+    found = next(iter(texts.objects("x", b"kind: A\nat: 2026-01-31T12:00:00Z\nday: 2026-01-31\nforced: !!timestamp x")))
     assert found.value == {"kind": "A", "at": "2026-01-31T12:00:00Z", "day": "2026-01-31", "forced": "x"}
 
 
@@ -181,9 +179,9 @@ def test_an_object_that_is_given_twice_is_a_problem() -> None:
 
 def test_a_key_that_is_given_twice_is_found_wherever_it_stands() -> None:
     text = "kind: A\nx: {a: 1, b: [a, a, {c: 1, c: 2}], a: 3}\ny: &y {a: 1}\nz: {<<: *y, a: 2}\n---\nkind: B\n? [q]\n"
-    repeated: list[documents.Repeated] = []
+    repeated: list[texts.Repeated] = []
     with pytest.raises(Misconfigured):
-        list(documents.objects("x", text.encode(), repeated))  # a list as a key
+        list(texts.objects("x", text.encode(), repeated))  # a list as a key
     assert [(each.line, each.key, each.first_line) for each in repeated] == [(2, "c", 2), (2, "a", 2)]
 
 
@@ -242,5 +240,67 @@ def test_a_megabyte_of_noise_a_bomb_and_a_pit_are_refused_quickly() -> None:
     assert "levels deep" in refusal(b"a: " + b"[" * 50_000)
     assert "levels deep" in refusal(b'{"a":' + b"[" * 50_000)
     assert refusal(bytes(range(33, 127)) * 11_000)
-    assert "larger than 64 MiB" in refusal(b" " * (documents.LARGEST_BYTES + 1))
+    assert "larger than 64 MiB" in refusal(b" " * (texts.LARGEST_BYTES + 1))
     assert time.process_time() - began < 5
+
+
+OWNERS = """
+apiVersion: headroom.dev/v1alpha1
+kind: BudgetHold
+metadata: {name: lab.lab, uid: h1}
+spec: {budget: lab/lab, namespaces: [lab], because: all is used}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: ours, namespace: lab, labels: {headroom.dev/suspended: "true"},
+           annotations: {headroom.dev/suspended-by: GPUWorkloadBudget/lab/lab}}
+spec: {suspend: true, parallelism: 2, template: {metadata: {labels: {team: lab}}, spec: {containers: []}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: theirs, namespace: lab}
+spec: {suspend: true}
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: ours, namespace: lab, labels: {headroom.dev/suspended: "true"}}
+spec: {suspend: true, replicatedJobs: [{name: a, replicas: 3, template: {spec: {parallelism: 4}}}]}
+"""
+WORKLOAD = """
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: Workload
+metadata: {name: queued, namespace: lab}
+spec: {podSets: [{name: main, count: 8}]}
+"""
+
+
+def test_holds_and_suspended_owners_are_facts() -> None:
+    found = read(OWNERS)
+    world = found.world(0)
+    assert {name: hold.spec and hold.spec.because for name, hold in world.holds.items()} == {"lab.lab": "all is used"}
+    assert {key: [part.count for part in each.parts] for key, each in world.workloads.items()} == {
+        "Job/lab/ours": [2],
+        "JobSet/lab/ours": [12],
+    }
+    assert world.workloads["Job/lab/ours"].suspended_by == "GPUWorkloadBudget/lab/lab"
+    assert found.ignored == {"batch/v1/Job": 1}
+    assert found.problems == []
+    assert not world.kueue
+
+
+def test_every_workload_of_kueue_is_a_fact_and_shows_that_there_is_kueue() -> None:
+    world = read(WORKLOAD).world(0)
+    assert list(world.workloads) == ["Workload/lab/queued"]
+    assert world.kueue
+    other = WORKLOAD.replace("v1beta1", "v1alpha1")
+    assert read(other).ignored == {"kueue.x-k8s.io/v1alpha1/Workload": 1}
+
+
+def test_what_only_the_operator_writes_is_read_and_wrong_ones_are_told_of() -> None:
+    twice = read(OWNERS, OWNERS)
+    assert {each.message for each in twice.problems} == {"is given twice"}
+    wrong = OWNERS.partition("---")[0].replace("namespaces: [lab]", "namespaces: all")
+    [problem] = read(wrong).problems
+    assert (problem.field, problem.message) == ("spec", "must be what the operator writes")
+    [unknown] = read(wrong.replace("kind: BudgetHold", "kind: BudgetHolding")).problems
+    assert "BudgetIndex, BudgetHold, not 'BudgetHolding'" in unknown.message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from headroom.api.kinds import AnyResource
 from headroom.runtime.budget_metrics import BudgetMetrics
 
 _TICK_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0)
@@ -47,6 +48,10 @@ class Metrics:
         self.nodes = Gauge("headroom_nodes", "Nodes in view.", registry=registry)
         self.resources = Gauge("headroom_resources", "Resources in view.", ["kind", "ready"], registry=registry)
         self.budgets = BudgetMetrics(registry)
+
+    def enforced(self, reason: str, resource: AnyResource) -> None:
+        """Count what was really done for a budget."""
+        self.enforcement.labels(resource.namespace, resource.name, reason).inc()
 
     def render(self) -> bytes:
         """The text that Prometheus reads."""

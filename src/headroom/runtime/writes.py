@@ -16,15 +16,7 @@ from msgspec import Struct, structs
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.model import conditions
-from headroom.model.actions import (
-    Action,
-    ApplyBudgetHold,
-    EmitEvent,
-    EvictPod,
-    PausePod,
-    ReleasePod,
-    SuspendOwner,
-)
+from headroom.model.actions import Action, EmitEvent
 from headroom.model.decisions import Decision, Ref, status_wire
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.ports import Clock, Port
@@ -42,8 +34,6 @@ EVENT_RETRIES_SECONDS: Final = (1.0, 4.0, 15.0)
 EFFECT_SECONDS: Final = 4.0
 """Less than the leader's margin: an effect that began under our lease ends under it."""
 AT_ONCE: Final = 8
-ENFORCING: Final = (ApplyBudgetHold, EvictPod, PausePod, ReleasePod, SuspendOwner)
-"""The actions that are counted for the budget that asked for them."""
 
 
 class Gate(Protocol):
@@ -271,8 +261,6 @@ class Writer:
         self._metrics.actions.labels(type(action).__name__, outcome).inc()
         if outcome == "done":
             self._log.info("effect done", effect=type(action).__name__, resource=str(work.ref))
-            if isinstance(action, ENFORCING):
-                self._metrics.enforcement.labels(work.ref.namespace, work.ref.name, type(action).__name__).inc()
 
     async def _attempt(self, ref: Ref, action: Action | None, effect: Awaitable[None]) -> str:
         """Wait for one effect and remember how it went."""

@@ -25,6 +25,7 @@ from headroom.sim.controllers import Controllers
 from headroom.sim.deletion import Deleter, delete_options
 from headroom.sim.discovery import discovered
 from headroom.sim.faults import Faults
+from headroom.sim.policies import Policies
 from headroom.sim.rights import (
     Actor,
     Right,
@@ -58,7 +59,7 @@ class ApiServer:
         self.store = Store(clock)
         self.users = Users()
         self.trace = Trace()
-        self.writer = Writer(self.store, clock, rng)
+        self.writer = Writer(self.store, clock, rng, Policies(self.store, self.users))
         self._deleter = Deleter(self.writer, clock)
         self._controllers = Controllers(self.store, self.catalog, self.writer, self._deleter)
         self._system = Actor(name="system", user=self.users["admin"])

@@ -88,8 +88,8 @@ def _pod(body: Body, now: str) -> Body:
 def _qos_class(spec: Body) -> str:
     """By CPU and memory alone; GPUs and other extended resources do not count."""
     asked = [each.get("resources") or {} for each in spec.get("containers") or [] if isinstance(each, dict)]
-    requests = [{name: each.get("requests", {}).get(name) for name in ("cpu", "memory")} for each in asked]
-    limits = [{name: each.get("limits", {}).get(name) for name in ("cpu", "memory")} for each in asked]
+    requests = [{name: (each.get("requests") or {}).get(name) for name in ("cpu", "memory")} for each in asked]
+    limits = [{name: (each.get("limits") or {}).get(name) for name in ("cpu", "memory")} for each in asked]
     if not any(value for each in requests + limits for value in each.values()):
         return "BestEffort"
     return "Guaranteed" if requests == limits and all(all(each.values()) for each in limits) else "Burstable"

@@ -12,6 +12,7 @@ from headroom.sim.catalog import JOB, POD
 from headroom.sim.rights import Actor
 
 _ENDED: Final = ("Succeeded", "Failed")
+_OVER: Final = ("Complete", "Completed", "Failed")
 
 
 class Jobs:
@@ -21,22 +22,18 @@ class Jobs:
         self._server, self._actor = server, actor
         self._ends: dict[str, dict[str, str]] = {}
         """Job uid to the pods of it that ended, and how: they count on after they are deleted."""
-
-    def of_pod(self, namespace: str, name: str) -> None:
-        """A pod of this Job changed."""
-        record = self._server.store.get(JOB, namespace, name)
-        if record is not None:
-            self.sync(record)
+        self._taken_away: set[str] = set()
+        """Pods that went because their Job was suspended, which is no failure of theirs."""
 
     def sync(self, record: Record) -> None:
         """Bring the pods of a Job to what it asks for."""
         job, spec = record.body, record.body["spec"]
-        if job["metadata"].get("deletionTimestamp") or _is_finished(job):
+        if job["metadata"].get("deletionTimestamp") or is_finished(job):
             return
-        pods = [each for each in self._server.store.all(POD, record.key[0]) if _belongs(each.body, record.uid)]
+        pods = [each for each in self._server.store.all(POD, record.key[0]) if belongs(each.body, record.uid)]
         ends = self._ends.setdefault(record.uid, {})
         for each in pods:
-            if each.body["status"].get("phase") in _ENDED:
+            if each.body["status"].get("phase") in _ENDED and each.uid not in self._taken_away:
                 ends[each.uid] = each.body["status"]["phase"]
         active = [each for each in pods if each.uid not in ends and "deletionTimestamp" not in each.body["metadata"]]
         succeeded = sum(1 for phase in ends.values() if phase == "Succeeded")
@@ -45,13 +42,14 @@ class Jobs:
         done = succeeded >= completions if completions is not None else succeeded > 0 and not active
         if spec.get("suspend"):
             for each in active:
+                self._taken_away.add(each.uid)
                 self._do("DELETE", POD.url(*each.key))
             active = []
         elif not done and failed <= spec.get("backoffLimit", 6):
             left = spec.get("parallelism", 1) if completions is None else completions - succeeded
             missing = min(spec.get("parallelism", 1), left) - len(active)
             for _ in range(max(0, missing)):
-                self._do("POST", POD.url(record.key[0]), _pod(record))
+                self._do("POST", POD.url(record.key[0]), of_owner(record, "batch/v1"))
             self._report(record, len(active) + max(0, missing), succeeded, failed, done=done)
             return
         self._report(record, len(active), succeeded, failed, done=done)
@@ -84,19 +82,22 @@ class Jobs:
             self._do("PATCH", JOB.url(*record.key, "status"), {"metadata": {"uid": record.uid}, "status": status})
 
 
-def _is_finished(job: Body) -> bool:
+def is_finished(job: Body) -> bool:
+    """Whether a Job or JobSet is over, one way or the other."""
     conditions = (job.get("status") or {}).get("conditions") or []
-    return any(each.get("type") in ("Complete", "Failed") and each.get("status") == "True" for each in conditions)
+    return any(each.get("type") in _OVER and each.get("status") == "True" for each in conditions)
 
 
-def _belongs(pod: Body, uid: str) -> bool:
+def belongs(pod: Body, uid: str) -> bool:
+    """Whether a pod is owned by the object of that uid."""
     return any(each.get("uid") == uid for each in pod["metadata"].get("ownerReferences") or [])
 
 
-def _pod(record: Record) -> Body:
+def of_owner(record: Record, api_version: str) -> Body:
+    """A pod of an owner, by its template."""
     template = record.body["spec"]["template"]
     metadata = template.get("metadata") or {}
-    owner: Body = {"apiVersion": "batch/v1", "kind": "Job", "name": record.key[1], "uid": record.uid}
+    owner: Body = {"apiVersion": api_version, "kind": record.type.kind, "name": record.key[1], "uid": record.uid}
     owner |= {"controller": True, "blockOwnerDeletion": True}
     mine = {name: metadata[name] for name in ("labels", "annotations") if metadata.get(name)}
     return {

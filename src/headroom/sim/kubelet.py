@@ -1,7 +1,7 @@
-"""The cluster around the API server, in the smallest honest form: a scheduler, kubelets, and the controllers of nodes and jobs.
+"""The cluster around the API server, in the smallest honest form: a scheduler, kubelets, and the controllers of nodes and owners.
 
 What a pod does is said by annotations: `sim.headroom.dev/runs-for: 10m` lets it succeed after that time, `fails-after` lets it fail,
-`stops-in` says how long it takes to end when it is deleted (its whole grace period otherwise).
+`stops-in` says how long it takes to end when it is deleted (its whole grace period otherwise). Its activeDeadlineSeconds end it too.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from headroom.sim.answers import ApiError, Body
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.apistore import Change, Record
 from headroom.sim.builtin import NOT_READY
-from headroom.sim.catalog import JOB, NODE, POD
+from headroom.sim.catalog import NODE, POD, ResourceType
 from headroom.sim.jobs import Jobs
+from headroom.sim.owners import JobSets, ReplicaSets
 from headroom.sim.rights import Actor
 from headroom.sim.scheduler import Scheduler
 
@@ -36,7 +37,12 @@ class Cluster:
         admin = server.users["admin"]
         self._kubelet = Actor(name="kubelet", user=admin)
         self._scheduler = Scheduler(server, Actor(name="kube-scheduler", user=admin))
-        self._jobs = Jobs(server, Actor(name="job-controller", user=admin))
+        self._owners: dict[str, Callable[[Record], None]] = {
+            "Job": Jobs(server, Actor(name="job-controller", user=admin)).sync,
+            "JobSet": JobSets(server, Actor(name="jobset-controller", user=admin)).sync,
+            "ReplicaSet": ReplicaSets(server, Actor(name="replicaset-controller", user=admin)).sync,
+        }
+        """Who makes objects of its own, by kind."""
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
         """By pod uid and what is due."""
         self._changed: dict[tuple[str, str, str], Record] = {}
@@ -48,8 +54,8 @@ class Cluster:
     def start(self) -> None:
         """Begin, with all that is there already."""
         self._unsubscribe = self._server.store.subscribe(self._notice)
-        for type_ in (NODE, POD, JOB):
-            for record in self._server.store.all(type_):
+        for type_ in self._server.catalog:
+            for record in self._server.store.all(type_) if self._matters(type_) else ():
                 self._remember(record)
 
     def stop(self) -> None:
@@ -64,9 +70,12 @@ class Cluster:
 
     # --- noticing ---------------------------------------------------------------------------------------------------------
 
+    def _matters(self, type_: ResourceType) -> bool:
+        return type_ in (NODE, POD) or type_.kind in self._owners
+
     def _notice(self, change: Change) -> None:
         record: Any = change.after or change.before
-        if change.type in (NODE, POD, JOB):
+        if self._matters(change.type):
             self._remember(record)
 
     def _remember(self, record: Record) -> None:
@@ -85,13 +94,23 @@ class Cluster:
                 elif plural == "pods":
                     self._pod(seen, record)
                 elif record is not None:
-                    self._jobs.sync(record)
+                    self._owners[record.type.kind](record)
+                self._tell_owners(seen)
             self._scheduler.run()
         self._working = False
 
     def _write(self, method: str, path: str, document: Body | None = None) -> None:
         with suppress(ApiError):  # somebody else was faster; what they did comes back as a change
             self._server.do(method, path, document, actor=self._kubelet)
+
+    def _tell_owners(self, seen: Record) -> None:
+        """Whoever made an object that changed looks at it."""
+        for reference in seen.body["metadata"].get("ownerReferences") or []:
+            kind = str(reference.get("kind"))
+            type_ = self._server.catalog.of_kind(kind) if kind in self._owners else None
+            owner = type_ and self._server.store.get(type_, seen.key[0], str(reference.get("name")))
+            if owner:
+                self._owners[kind](owner)
 
     # --- nodes ------------------------------------------------------------------------------------------------------------
 
@@ -140,9 +159,6 @@ class Cluster:
 
     def _pod(self, seen: Record, record: Record | None) -> None:
         self._scheduler.pod(seen, record)
-        for reference in seen.body["metadata"].get("ownerReferences") or []:
-            if reference.get("kind") == "Job":
-                self._jobs.of_pod(seen.key[0], str(reference.get("name")))
         if record is None or record.uid != seen.uid:
             self._forget(seen.uid)
         if record is None or not (record.body.get("spec") or {}).get("nodeName"):
@@ -172,12 +188,18 @@ class Cluster:
         return grace if asked is None else min(grace, asked / times.SECOND)
 
     def _plan_end(self, record: Record) -> None:
-        for word, phase, code in (("runs-for", "Succeeded", 0), ("fails-after", "Failed", 1)):
-            length = times.duration(_annotation(record.body, word))
-            if length is not None:
-                begun = as_fact.pod(record).started
-                left = (begun if begun is not None else self._clock.now()) + length - self._clock.now()
-                self._later(record, "end", left / times.SECOND, partial(self._ended, phase=phase, code=code))
+        pod = as_fact.pod(record)
+        ends = (
+            (times.duration(_annotation(record.body, "runs-for")), "Succeeded", 0),
+            (times.duration(_annotation(record.body, "fails-after")), "Failed", 1),
+            (pod.deadline, "Failed", 137),
+        )
+        known = [(length, phase, code) for length, phase, code in ends if length is not None]
+        if known:
+            length, phase, code = min(known, key=lambda each: each[0])
+            begun = pod.started if pod.started is not None else self._clock.now()
+            left = (begun + length - self._clock.now()) / times.SECOND
+            self._later(record, "end", left, partial(self._ended, phase=phase, code=code))
 
     def _started(self, uid: str, key: tuple[str, str]) -> None:
         record = self._server.store.get(POD, *key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from headroom.adapters.kube.client import Kube
@@ -13,9 +14,10 @@ from headroom.adapters.kube.leases import KubeLeases
 from headroom.adapters.kube.store import KubePort
 from headroom.adapters.kube.transport import Transport
 from headroom.core import PLANS
-from headroom.core.budgets import index_of
+from headroom.core.budgets import hold_of, index_of
 from headroom.model.plans import Plan
 from headroom.model.ports import Clock
+from headroom.model.world import Caps
 from headroom.runtime.leader import Leader
 from headroom.runtime.operator import Operator
 from headroom.runtime.recording import Recorder
@@ -25,14 +27,25 @@ from headroom.sim.apiserver import ApiServer
 from headroom.sim.connection import SimTransport
 from headroom.sim.ledger import MemoryLedger
 
+_CAPS: Final = Caps()
+
 
 class SimulatedProcess:
     """One operator process: what `headroom run` starts, less its servers, signals and threads."""
 
-    def __init__(
-        self, transport: Transport, clock: Clock, rng: random.Random, identity: str, plans: Sequence[Plan] = PLANS
+    def __init__(  # noqa: PLR0913  what a process is started with, each named where it is given
+        self,
+        transport: Transport,
+        clock: Clock,
+        rng: random.Random,
+        identity: str,
+        plans: Sequence[Plan] = PLANS,
+        *,
+        caps: Caps = _CAPS,
+        lease: str = "headroom",
     ) -> None:
-        settings = Settings(identity=identity)
+        """One with a `lease` of its own leads whoever else does."""
+        settings = Settings(identity=identity, lease_name=lease)
         self.around = around = Surroundings(clock=clock, rng=rng)
         kube = Kube(transport, clock, rng)
         leases = KubeLeases(kube, settings.namespace, settings.lease_name)
@@ -46,10 +59,13 @@ class SimulatedProcess:
             namespace=settings.namespace,
             recording=self.recorder,
             index_of=index_of,
+            hold_of=hold_of,
+            caps=caps,
         )
         self.recorder.connect(self.port)
         self.operator = Operator(self.port, self.leader, settings, around, plans)
         self.operator.loop.noted = self.recorder.decided
+        self.port.enforced = around.metrics.enforced
 
     async def run(self) -> None:
         """Watch, stand for election, decide and act, until `stop`."""

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from headroom.model import times
 from headroom.model.errors import Misconfigured
-from headroom.sim import documents, faults
+from headroom.sim import documents, faults, texts
 from headroom.sim.answers import Body
 from headroom.sim.faults import AnyFault
 from headroom.sim.trace import Trace
@@ -118,7 +118,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
             text = path.read_bytes()
         except OSError as error:
             raise Misconfigured(f"reading {path}: {error.strerror or error}") from None
-        return cls.of([each.value for each in documents.objects(str(path), text)], str(path))
+        return cls.of([each.value for each in texts.objects(str(path), text)], str(path))
 
     @classmethod
     def of(cls, values: Iterable[Body], source: str = "the scenario") -> Scenario:

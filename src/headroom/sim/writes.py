@@ -30,6 +30,7 @@ from headroom.sim.apistore import Record, Store
 from headroom.sim.apply import Owned, Owner, Owners
 from headroom.sim.calls import Call, check_kind, document, patch_document
 from headroom.sim.catalog import NAMESPACE, POD, ResourceType
+from headroom.sim.policies import Policies
 
 Hook = Callable[[ResourceType, str, Body], Body]
 """An admission step of a test or scenario: gets type, verb and object, gives the object back or raises an ApiError."""
@@ -60,8 +61,9 @@ class Outcome(Struct, frozen=True):
 class Writer:
     """Everything that makes or changes objects."""
 
-    def __init__(self, store: Store, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, store: Store, clock: Clock, rng: random.Random, policies: Policies) -> None:
         self.store = store
+        self._policies = policies
         self._clock = clock
         self._rng = rng
         self.hooks: list[Hook] = []
@@ -95,12 +97,13 @@ class Writer:
         body = self._named(body, call, namespace)
         name = body["metadata"]["name"]
         body, warnings = admission.pruned(type_, body, call.validation)
-        body = builtin.created(type_, body, self.now())
+        body = builtin.created(type_, self._policies.mutated(call, body), self.now())
         for hook in self.hooks:
             body = hook(type_, "create", body)
         wrong = builtin.name_causes(name) + _causes(type_, body, {})
         if wrong:
             raise invalid(type_.group, type_.kind, name, wrong)
+        self._policies.check_created(call, body)
         if self.store.get(type_, namespace, name):
             raise exists(type_.group, type_.plural, name)
         body = builtin.tidied(type_, admission.defaulted(type_, body))
@@ -247,6 +250,7 @@ class Writer:
         for hook in self.hooks:
             body = hook(type_, "update", body)
         self._check(record, body, wanted, call.target.subresource)
+        self._policies.check_updated(call, record.body, body)
         body = builtin.tidied(type_, admission.defaulted(type_, body))
         same = owners is None or _paths(owners) == _paths(record.owners)
         if call.dry or (same and body == record.body):

@@ -9,7 +9,7 @@ import msgspec
 
 from headroom.adapters.kube import decode, errors, paths
 from headroom.adapters.kube.client import Kube
-from headroom.adapters.kube.parse import Index
+from headroom.adapters.kube.operator_kinds import Index
 from headroom.api.budget_index import INDEX_NAME, IndexEntry
 from headroom.api.resources import API_VERSION
 from headroom.model.world import World

@@ -10,9 +10,11 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from headroom.adapters.kube import parse, raw
+from headroom.adapters.kube import operator_kinds, parse, raw, workloads
+from headroom.adapters.kube.admission import Policy, policy_of
 from headroom.adapters.kube.claims import claim_of
-from headroom.adapters.kube.parse import Index, Settings
+from headroom.adapters.kube.operator_kinds import Index
+from headroom.adapters.kube.parse import Settings
 from headroom.adapters.kube.watch import Event, Page
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import API_VERSION
@@ -153,14 +155,44 @@ def claims() -> FactDecoder[raw.ResourceClaim, facts.Claim]:
     return _of(raw.ResourceClaim, claim_of)
 
 
-def indexes() -> FactDecoder[dict[str, Any], Index]:
-    """Reads BudgetIndexes."""
+def jobs() -> FactDecoder[raw.Job, facts.Workload]:
+    """Reads Jobs."""
+    return _of(raw.Job, workloads.job_of)
+
+
+def job_sets() -> FactDecoder[raw.JobSet, facts.Workload]:
+    """Reads JobSets."""
+    return _of(raw.JobSet, workloads.job_set_of)
+
+
+def kueue_workloads() -> FactDecoder[raw.Workload, facts.Workload]:
+    """Reads Workloads of Kueue."""
+    return _of(raw.Workload, workloads.workload_of)
+
+
+def policies() -> FactDecoder[raw.Object, Policy]:
+    """Reads admission policies and their bindings."""
+    return _of(raw.Object, policy_of)
+
+
+def _of_documents(fact: Callable[[dict[str, Any]], Fact]) -> FactDecoder[dict[str, Any], Fact]:
+    """Reads whole documents."""
     return FactDecoder(
         msgspec.json.Decoder(WirePage[dict[str, Any]]),
         msgspec.json.Decoder(WireEvent[dict[str, Any]]),
         _mapping,
-        parse.index_of,
+        fact,
     )
+
+
+def indexes() -> FactDecoder[dict[str, Any], Index]:
+    """Reads BudgetIndexes."""
+    return _of_documents(operator_kinds.index_of)
+
+
+def holds() -> FactDecoder[dict[str, Any], facts.Hold]:
+    """Reads BudgetHolds."""
+    return _of_documents(operator_kinds.hold_of)
 
 
 def settings() -> FactDecoder[raw.ConfigMap, Settings]:
@@ -171,9 +203,4 @@ def settings() -> FactDecoder[raw.ConfigMap, Settings]:
 def resources(kind: str) -> FactDecoder[dict[str, Any], AnyResource]:
     """Reads one of our own kinds."""
     named = {"apiVersion": API_VERSION, "kind": kind}
-    return FactDecoder(
-        msgspec.json.Decoder(WirePage[dict[str, Any]]),
-        msgspec.json.Decoder(WireEvent[dict[str, Any]]),
-        _mapping,
-        lambda document: parse.resource(named | document),
-    )
+    return _of_documents(lambda document: parse.resource(named | document))

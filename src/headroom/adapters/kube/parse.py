@@ -6,34 +6,20 @@ fails on an object, however odd: what cannot be understood is left out. Amounts 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from headroom.adapters.kube import amounts, raw
+from headroom.adapters.kube import amounts, raw, values
 from headroom.api import kinds, schema
-from headroom.api.budget_index import BudgetIndexSpec, IndexEntry
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.api.schema import Problem
-from headroom.model import facts, times
+from headroom.model import facts
 
-OURS: Final = "headroom.dev/"
-KEPT_ANNOTATIONS: Final = frozenset(
-    {
-        "kubernetes.io/egress-bandwidth",
-        "kubernetes.io/ingress-bandwidth",
-        "ovn.kubernetes.io/egress_rate",
-        "ovn.kubernetes.io/ingress_rate",
-    }
-)
 _LONGEST_MESSAGE: Final = 1000
-_LONGEST_REMEMBERED: Final = 2048
-_LARGEST_PRIORITY: Final = 2**31
 _PHASES_OF_AN_END: Final = ("Succeeded", "Failed")
 _BAD: Final = {
     ("Ready", "False"),
@@ -43,7 +29,6 @@ _BAD: Final = {
 }
 """Conditions as a pod has them that fails."""
 _META: Final = raw.ObjectMeta()
-_NULL: Final = (b"", b"null", b"{}", b"[]")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -54,16 +39,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     uid: str
     resource_version: str = ""
     data: dict[str, str] = {}
-
-
-class Index(Struct, frozen=True, kw_only=True):
-    """A BudgetIndex."""
-
-    name: str
-    uid: str
-    resource_version: str = ""
-    budgets: tuple[IndexEntry, ...] | None = None
-    """What it says; None if that cannot be read."""
 
 
 def pod(document: object) -> facts.Pod:
@@ -85,7 +60,7 @@ _NO_POD_STATUS: Final = raw.PodStatus()
 def pod_of(wire: raw.Pod) -> facts.Pod:
     """The pod as a fact."""
     meta, spec, status = wire.metadata or _META, wire.spec or _NO_POD_SPEC, wire.status or _NO_POD_STATUS
-    namespace, name, phase = meta.namespace or "default", meta.name or "", _one(status.phase or "Pending")
+    namespace, name, phase = meta.namespace or "default", meta.name or "", values.one(status.phase or "Pending")
     ended, ended_by = _end(status, phase) if phase in _PHASES_OF_AN_END else (None, "")
     since, message = _unschedulable(status.conditions)
     started, started_after = _start(status)
@@ -94,21 +69,23 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
         namespace=namespace,
         name=name,
         resource_version=meta.resource_version or "",
-        labels=_pairs(meta.labels),
-        annotations=_annotations(meta.annotations),
+        labels=values.pairs(meta.labels),
+        annotations=values.kept_annotations(meta.annotations),
         shape=_shape(spec),
         node=spec.node_name or "",
         phase=phase,
-        priority=_priority(spec.priority) if spec.priority else 0,
+        priority=values.priority(spec.priority) if spec.priority else 0,
         owner=_controller(meta.owner_references) if meta.owner_references else None,
-        created=_moment(meta.creation_timestamp) or 0,
+        created=values.moment(meta.creation_timestamp) or 0,
         started=started,
         started_after=started_after,
         ended=ended,
         ended_by=ended_by,
-        deleting=_moment(meta.deletion_timestamp),
-        gates=_names(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
-        finalizers=_own(meta.finalizers),
+        deleting=values.moment(meta.deletion_timestamp),
+        gates=values.names(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
+        deadline=values.length(spec.active_deadline_seconds) if spec.active_deadline_seconds else None,
+        grace_seconds=values.grace(spec.termination_grace_period_seconds),
+        finalizers=values.ours(meta.finalizers),
         claims=_claims(spec, status),
         nominated_node=status.nominated_node_name or "",
         unschedulable_since=since,
@@ -119,32 +96,27 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
 def _shape(spec: raw.PodSpec) -> facts.Shape:
     return facts.Shape(
         requests=amounts.requested(spec),
-        node_selector=_pairs(spec.node_selector),
+        node_selector=values.pairs(spec.node_selector),
         affinity=_text(bytes(spec.affinity)),
         tolerations=_tolerations(bytes(spec.tolerations)),
-        scheduler=_one(spec.scheduler_name or "default-scheduler"),
+        scheduler=values.one(spec.scheduler_name or "default-scheduler"),
         host_network=bool(spec.host_network),
     )
 
 
-def _priority(priority: int) -> int:
-    # The API knows 32 bits; a manifest may say anything, and the columns hold 64.
-    return max(-_LARGEST_PRIORITY, min(_LARGEST_PRIORITY, priority))
-
-
 def _text(json: bytes) -> str:
-    return "" if json in _NULL else json.decode("utf-8", "replace")
+    return "" if json in values.NULL else json.decode("utf-8", "replace")
 
 
 def _tolerations(json: bytes) -> str:
     # Most pods of a fleet have one of a few lists; only short ones are remembered, so the memory stays small.
-    return _few_tolerations(json) if len(json) <= _LONGEST_REMEMBERED else _own_tolerations(json)
+    return _few_tolerations(json) if len(json) <= values.LONGEST_REMEMBERED else _own_tolerations(json)
 
 
 def _own_tolerations(json: bytes) -> str:
     """The list without the two that admission puts on every pod."""
     try:
-        given = msgspec.json.decode(json, type=list[dict[str, Any]]) if json not in _NULL else []
+        given = msgspec.json.decode(json, type=list[dict[str, Any]]) if json not in values.NULL else []
     except msgspec.DecodeError:
         return ""
     kept = [each for each in given if each not in _ON_EVERY_POD]
@@ -174,7 +146,7 @@ def _start(status: raw.PodStatus) -> tuple[int | None, int | None]:
         hidden = any(unseen for _, unseen in runs)
     # Of a pod that failed and shows no container at all, nobody knows whether one ran.
     is_mute = status.phase == "Failed" and not main and not init
-    return first, _moment(status.start_time) if is_mute or (hidden and first is not None) else None
+    return first, values.moment(status.start_time) if is_mute or (hidden and first is not None) else None
 
 
 def _first_run(container: raw.ContainerStatus) -> tuple[int | None, bool]:
@@ -182,7 +154,7 @@ def _first_run(container: raw.ContainerStatus) -> tuple[int | None, bool]:
     starts = []
     for state in (container.state, container.last_state):
         run = (state.running or state.terminated) if state is not None else None
-        if run is not None and (start := _moment(run.started_at)) is not None:
+        if run is not None and (start := values.moment(run.started_at)) is not None:
             starts.append(start)
     restarts = container.restart_count or 0
     return min(starts, default=None), 0 < restarts >= len(starts)
@@ -198,12 +170,14 @@ def _end(status: raw.PodStatus, phase: str) -> tuple[int | None, str]:
     for each in _statuses(status):
         running = running or bool(each.state and each.state.running)
         for state in (each.state, each.last_state):
-            if state and state.terminated and (finish := _moment(state.terminated.finished_at)) is not None:
+            if state and state.terminated and (finish := values.moment(state.terminated.finished_at)) is not None:
                 finishes.append(finish)
                 break
     if phase == "Failed" and (running or not finishes):
         turns = [
-            _moment(each.last_transition_time) for each in status.conditions or () if (each.type, each.status) in _BAD
+            values.moment(each.last_transition_time)
+            for each in status.conditions or ()
+            if (each.type, each.status) in _BAD
         ]
         known = max((each for each in turns if each is not None), default=None)
         return (known, "FailureKnown") if known is not None else (None, "")
@@ -218,14 +192,14 @@ def _statuses(status: raw.PodStatus) -> list[raw.ContainerStatus]:
 def _unschedulable(conditions: list[raw.Condition] | None) -> tuple[int | None, str]:
     for each in conditions or ():
         if each.type == "PodScheduled" and each.status == "False" and each.reason == "Unschedulable":
-            return _moment(each.last_transition_time), _one((each.message or "")[:_LONGEST_MESSAGE])
+            return values.moment(each.last_transition_time), values.one((each.message or "")[:_LONGEST_MESSAGE])
     return None, ""
 
 
 def _controller(references: list[raw.OwnerReference]) -> facts.Owner | None:
     for each in references:
         if each.controller:
-            return _owner(each.kind or "", each.name or "", each.uid or "")
+            return values.owner(each.kind or "", each.name or "", each.uid or "")
     return None
 
 
@@ -235,7 +209,7 @@ def _claims(spec: raw.PodSpec, status: raw.PodStatus) -> tuple[str, ...]:
         return ()
     made = {each.name: each.resource_claim_name for each in status.resource_claim_statuses or ()}
     names = [made.get(each.name) or each.resource_claim_name for each in spec.resource_claims or ()]
-    return _names([*names, extended.resource_claim_name if extended else None])
+    return values.names([*names, extended.resource_claim_name if extended else None])
 
 
 # --- nodes, settings and our own kinds ------------------------------------------------------------------------------------------
@@ -253,14 +227,14 @@ def node_of(wire: raw.Node) -> facts.Node:
         name=name,
         uid=meta.uid or name,
         resource_version=meta.resource_version or "",
-        labels=_pairs(meta.labels),
-        annotations=_annotations(meta.annotations),
+        labels=values.pairs(meta.labels),
+        annotations=values.kept_annotations(meta.annotations),
         taints=tuple(facts.Taint(t.key or "", t.value or "", t.effect or "") for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
         ready=ready is not None,
-        ready_since=_moment(ready.last_transition_time) if ready else None,
-        created=_moment(meta.creation_timestamp) or 0,
-        deleting=_moment(meta.deletion_timestamp),
+        ready_since=values.moment(ready.last_transition_time) if ready else None,
+        created=values.moment(meta.creation_timestamp) or 0,
+        deleting=values.moment(meta.deletion_timestamp),
         provider_id=spec.provider_id or "",
         allocatable=amounts.offered(status),
     )
@@ -274,17 +248,8 @@ def namespace_of(wire: raw.Object) -> facts.Namespace:
         name=name,
         uid=meta.uid or name,
         resource_version=meta.resource_version or "",
-        labels=_pairs(meta.labels),
+        labels=values.pairs(meta.labels),
     )
-
-
-def index_of(document: dict[str, Any]) -> Index:
-    """A BudgetIndex."""
-    meta = raw.fitted(document, raw.Object).metadata or _META
-    name, budgets = meta.name or "", None
-    with suppress(msgspec.ValidationError):  # what nobody can read is written anew
-        budgets = msgspec.convert(document.get("spec"), BudgetIndexSpec).budgets
-    return Index(name=name, uid=meta.uid or name, resource_version=meta.resource_version or "", budgets=budgets)
 
 
 def settings_of(wire: raw.ConfigMap) -> Settings:
@@ -318,7 +283,7 @@ def resource(document: object) -> AnyResource:
         resource_version=meta.resource_version or "",
         deleting=bool(meta.deletion_timestamp),
         finalizers=tuple(meta.finalizers or ()),
-        annotations=dict(_annotations(meta.annotations)),
+        annotations=dict(values.kept_annotations(meta.annotations)),
         spec=spec,
         status=kinds.status_of(kind, members.get("status")) if known else Status(),
         problems=problems,
@@ -337,62 +302,3 @@ def _spec(kind: str, document: Any) -> tuple[Any, tuple[Problem, ...]]:
         return kinds.spec_of(kind, schema.defaulted(kinds.spec_schema(kind), document["spec"])), ()
     except msgspec.ValidationError as error:
         return None, (Problem("spec", str(error)),)
-
-
-# --- small values that very many objects share ------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=16384)
-def _one(text: str) -> str:
-    """One object for equal texts. The least used are forgotten, so unique ones cannot pile up."""
-    return text
-
-
-@lru_cache(maxsize=16384)
-def _pair(key: str, value: str) -> tuple[str, str]:
-    return (key, value)
-
-
-@lru_cache(maxsize=4096)
-def _owner(kind: str, name: str, uid: str) -> facts.Owner:
-    return facts.Owner(_one(kind), name, uid)
-
-
-def _pairs(mapping: msgspec.Raw) -> facts.Pairs:
-    json = bytes(mapping)
-    if json in _NULL:
-        return ()
-    return _few_pairs(json) if len(json) <= _LONGEST_REMEMBERED else _sorted_pairs(json)
-
-
-def _sorted_pairs(json: bytes) -> facts.Pairs:
-    return tuple(sorted([_pair(key, value) for key, value in raw.strings(json).items()]))
-
-
-_few_pairs: Final = lru_cache(maxsize=4096)(_sorted_pairs)
-
-
-def _annotations(annotations: Mapping[str, str] | None) -> facts.Pairs:
-    if not annotations:
-        return ()
-    kept = [pair for pair in annotations.items() if pair[0] in KEPT_ANNOTATIONS or pair[0].startswith(OURS)]
-    return tuple(sorted(kept)) if kept else ()
-
-
-def _own(finalizers: list[str] | None) -> tuple[str, ...]:
-    return _names(each for each in finalizers if each.startswith(OURS)) if finalizers else ()
-
-
-def _names(names: Iterable[str | None]) -> tuple[str, ...]:
-    return tuple(_one(each) for each in names if each)
-
-
-def _moment(text: str | None) -> int | None:
-    return None if text is None or len(text) > 64 else _few_moments(text)
-
-
-@lru_cache(maxsize=16384)
-def _few_moments(text: str) -> int | None:
-    """The moment, None for the empty time of Go programs (year 1) and anything else before 1970."""
-    found = times.moment(text)
-    return found if found is not None and found >= 0 else None

@@ -8,6 +8,12 @@ from urllib.parse import quote
 from headroom.api.kinds import KINDS, OPERATOR_KINDS
 from headroom.api.resources import GROUP, VERSION
 
+OWNERS: Final = {
+    "Job": ("batch", "v1", "jobs"),
+    "JobSet": ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
+    "Workload": ("kueue.x-k8s.io", "v1beta1", "workloads"),
+}
+"""The owners of pods that can be suspended: group, version and plural."""
 _DOING: Final = {"GET": "reading", "POST": "creating", "PUT": "replacing", "PATCH": "changing", "DELETE": "deleting"}
 
 
@@ -94,6 +100,21 @@ def claims() -> str:
 def budget_index(name: str = "") -> str:
     """All BudgetIndexes, or one."""
     return of(GROUP, VERSION, OPERATOR_KINDS["BudgetIndex"].plural, name=name)
+
+
+def budget_hold(name: str = "") -> str:
+    """All BudgetHolds, or one."""
+    return of(GROUP, VERSION, OPERATOR_KINDS["BudgetHold"].plural, name=name)
+
+
+def owner(kind: str, namespace: str = "", name: str = "") -> str:
+    """All owners of pods of a kind in OWNERS, or one."""
+    return of(*OWNERS[kind], namespace, name)
+
+
+def policies(plural: str) -> str:
+    """All admission policies or bindings of a kind."""
+    return of("admissionregistration.k8s.io", "v1", plural)
 
 
 def collection(kind: str, namespace: str = "") -> str:

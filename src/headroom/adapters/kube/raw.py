@@ -85,6 +85,8 @@ class PodSpec(Part):
     priority: int | None = None
     scheduling_gates: list[Named] | None = None
     resource_claims: list[Claim] | None = None
+    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class Condition(Part):
@@ -209,14 +211,59 @@ class ResourceClaim(Object):
     status: ClaimStatus | None = None
 
 
+class PodTemplate(Object):
+    """What new pods will be like."""
+
+    spec: PodSpec | None = None
+
+
 class JobSpec(Part):
     suspend: bool | None = None
+    parallelism: int | None = None
+    completions: int | None = None
+    template: PodTemplate | None = None
+
+
+class Conditions(Part):
+    conditions: list[Condition] | None = None
 
 
 class Job(Object):
-    """What is read of a batch/v1 Job before it is suspended or resumed."""
-
     spec: JobSpec | None = None
+    status: Conditions | None = None
+
+
+class ReplicatedJob(Part):
+    replicas: int | None = None
+    template: Job | None = None
+
+
+class JobSetSpec(Part):
+    suspend: bool | None = None
+    replicated_jobs: list[ReplicatedJob] | None = None
+
+
+class JobSet(Object):
+    spec: JobSetSpec | None = None
+    status: Conditions | None = None
+
+
+class PodSet(Part):
+    count: int | None = None
+    template: PodTemplate | None = None
+
+
+class WorkloadSpec(Part):
+    active: bool | None = None
+    priority: int | None = None
+    pod_sets: list[PodSet] | None = None
+
+
+class Workload(Object):
+    """Kueue's."""
+
+    spec: WorkloadSpec | None = None
+    status: Conditions | None = None
 
 
 class Failure(Part):

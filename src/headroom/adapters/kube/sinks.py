@@ -14,12 +14,14 @@ from typing import Final, Generic, Protocol, TypeVar
 from msgspec import structs
 
 from headroom.adapters import prices
+from headroom.adapters.kube.admission import Policy
 from headroom.adapters.kube.changes import Subscriptions
-from headroom.adapters.kube.parse import Index, Settings
+from headroom.adapters.kube.operator_kinds import Index
+from headroom.adapters.kube.parse import Settings
 from headroom.api.budget_index import INDEX_NAME
 from headroom.api.kinds import AnyResource
 from headroom.model.decisions import Ref
-from headroom.model.facts import Claim, Namespace, Node, Pod, Price
+from headroom.model.facts import Claim, Hold, Namespace, Node, Pod, Price, Workload
 from headroom.model.ports import PodObserver
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import ref_of
@@ -51,7 +53,7 @@ def is_older(found: Versioned, known: Versioned) -> bool:
     return found.uid == known.uid and new.isdecimal() and old.isdecimal() and int(new) < int(old)
 
 
-Named = TypeVar("Named", Namespace, Claim, Index)
+Named = TypeVar("Named", Namespace, Claim, Index, Hold, Workload, Policy)
 
 
 class PodSink:
@@ -205,12 +207,17 @@ class FactSink(Generic[Named]):
         name: Callable[[Named], str],
         changed: Callable[[Named | None, Named | None], None],
         keeps: Callable[[Named], bool] = lambda _: True,
+        facts: dict[str, Named] | None = None,
     ) -> None:
-        """`changed` is given what was known before and what is known now; what `keeps` is false for counts as absent."""
+        """`changed` is given what was known before and what is known now; what `keeps` is false for counts as absent.
+
+        Several sinks may keep their `facts` in one mapping, where their names differ.
+        """
         self._name: Callable[[Named], str] = name
         self._changed: Callable[[Named | None, Named | None], None] = changed
         self._keeps: Callable[[Named], bool] = keeps
-        self._facts: dict[str, Named] = {}
+        self._facts: dict[str, Named] = {} if facts is None else facts
+        self._keys: set[str] = set()
         self.facts: Mapping[str, Named] = MappingProxyType(self._facts)
 
     def key(self, fact: Named) -> str:
@@ -219,7 +226,7 @@ class FactSink(Generic[Named]):
 
     def keys(self) -> Iterable[str]:
         """All names."""
-        return self._facts.keys()
+        return self._keys
 
     def put(self, fact: Named, *, listed: bool = False) -> None:
         """Take in a fact; it is told of if more than its version is new."""
@@ -231,6 +238,7 @@ class FactSink(Generic[Named]):
             self._forget(key)
             return
         self._facts[key] = fact
+        self._keys.add(key)
         if before is None or structs.replace(fact, resource_version=before.resource_version) != before:
             self._changed(before, fact)
 
@@ -240,6 +248,7 @@ class FactSink(Generic[Named]):
 
     def _forget(self, key: str) -> None:
         before = self._facts.pop(key, None)
+        self._keys.discard(key)
         if before is not None:
             self._changed(before, None)
 
@@ -269,6 +278,21 @@ def indexes(changes: Subscriptions) -> FactSink[Index]:
     return FactSink(
         lambda fact: fact.name, lambda _before, _after: changes.outside("index"), lambda fact: fact.name == INDEX_NAME
     )
+
+
+def holds(changes: Subscriptions) -> FactSink[Hold]:
+    """Keeps the BudgetHolds."""
+    return FactSink(lambda fact: fact.name, lambda _before, _after: changes.outside("holds"))
+
+
+def workloads(changes: Subscriptions, facts: dict[str, Workload]) -> FactSink[Workload]:
+    """Keeps the owners of one kind among all `facts`."""
+    return FactSink(lambda fact: fact.key, lambda _before, _after: changes.outside("workloads"), facts=facts)
+
+
+def policies(changes: Subscriptions) -> FactSink[Policy]:
+    """Keeps the admission policies or bindings of one kind."""
+    return FactSink(lambda fact: fact.name, lambda _before, _after: changes.outside("policies"))
 
 
 class ConfigMapSink:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from headroom.adapters.kube import decode, parse, paths, raw, sinks
+from headroom.adapters.kube import admission, decode, parse, paths, raw, sinks
+from headroom.adapters.kube.budget_holds import HoldOf
 from headroom.adapters.kube.budget_index import IndexOf
 from headroom.adapters.kube.changes import Subscriptions
 from headroom.adapters.kube.client import Kube
@@ -19,29 +21,31 @@ from headroom.adapters.kube.effects import Effects
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.sinks import NodeSink, PodSink, PriceSink, ResourceSink, SettingsSink
 from headroom.adapters.kube.watch import Decoder, Reflector, Sink
+from headroom.api import marks
 from headroom.api.budget_index import INDEX_NAME
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.resources import Status
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref, status_wire
 from headroom.model.errors import HeadroomError
-from headroom.model.facts import Pod, Price
+from headroom.model.facts import Pod, Price, Workload
 from headroom.model.ports import SETTLE_MS, Clock, Recording
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage_table import UsageTable
-from headroom.model.world import Changes, LedgerState, World, ref_of
+from headroom.model.world import Caps, Changes, LedgerState, World, ref_of
 
 OLDEST_SECONDS: Final = 120.0
 """A watch that was silent for longer may hide anything; a bookmark comes about every minute."""
 
 Fact = TypeVar("Fact")
 _NO_LEDGER: Final = LedgerState()
+_CAPS: Final = Caps()
 
 
 class KubePort:
     """A real cluster, or a simulated API server, as the loop's port."""
 
-    def __init__(  # noqa: PLR0913  two things to connect, time and chance, two settings, and three that wait for news
+    def __init__(  # noqa: PLR0913  two things to connect, time and chance, three settings, and four that wait for news
         self,
         kube: Kube,
         events: Events,
@@ -53,13 +57,18 @@ class KubePort:
         on_failure: Callable[[BaseException], None] | None = None,
         recording: Recording | None = None,
         index_of: IndexOf | None = None,
+        hold_of: HoldOf | None = None,
+        caps: Caps = _CAPS,
     ) -> None:
         """`on_failure` is told of a watch that ended by a mistake of ours: the view will never be complete again.
 
-        `recording` keeps the usage and hears of everything that happens to pods; `index_of` says what the BudgetIndex should be.
+        `recording` keeps the usage and hears of everything that happens to pods; `index_of` and `hold_of` say what the BudgetIndex
+        and a budget's BudgetHold should be.
         """
         self._kube, self._clock, self._rng, self._cluster = kube, clock, rng, cluster
-        self._namespace, self._on_failure, self._recording = namespace, on_failure, recording
+        self._namespace, self._on_failure, self._recording, self._caps = namespace, on_failure, recording, caps
+        self.enforced: Callable[[str, AnyResource], None] = lambda _reason, _resource: None
+        """Told of what was really done for a resource, as one word."""
         self._no_usage = UsageTable()
         self._settled = 0
         self._more_prices: tuple[Price, ...] = ()
@@ -75,8 +84,13 @@ class KubePort:
         self._pod_sink = PodSink(self._pods, self._changes, recording)
         self._namespaces = sinks.namespaces(self._changes)
         self._claims = sinks.claims(self._changes, self._pod_sink)
-        self._indexes = sinks.indexes(self._changes)
-        self._effects = Effects(kube, events, clock=clock, view=self, index_of=index_of)
+        self._indexes, self._holds = sinks.indexes(self._changes), sinks.holds(self._changes)
+        self._workloads: dict[str, Workload] = {}
+        self._workloads_view: Mapping[str, Workload] = MappingProxyType(self._workloads)
+        self._policies = {plural: sinks.policies(self._changes) for plural in admission.KINDS}
+        self._effects = Effects(
+            kube, events, clock=clock, view=self, index_of=index_of, hold_of=hold_of, told=self._told
+        )
         self._reflectors: dict[str, Reflector[Any]] = {}
         self._watch_all()
 
@@ -88,17 +102,37 @@ class KubePort:
         self._reflect(paths.namespaces(), decode.namespaces(), self._namespaces)
         self._reflect(paths.claims(), decode.claims(), self._claims, optional=True)
         self._reflect(paths.budget_index(), decode.indexes(), self._indexes, optional=True)
+        self._reflect(paths.budget_hold(), decode.holds(), self._holds, optional=True)
         for each in (self._settings, self._prices):
             self._reflect(paths.configmaps(self._namespace), decode.settings(), each, name=each.NAME)
+        self._watch_owners()
+        for plural, policies in self._policies.items():
+            # Who may not read them can do all else.
+            more: dict[str, Any] = {"dispensable": True, "turned": partial(self._changes.outside, "policies")}
+            self._reflect(paths.policies(plural), decode.policies(), policies, labels=admission.SELECTOR, **more)
+
+    def _watch_owners(self) -> None:
+        """Those that we have suspended, and every Workload of Kueue: it alone knows which of them wait."""
+        for kind, decoder in (("Job", decode.jobs()), ("JobSet", decode.job_sets())):
+            self._watch_owner(kind, decoder, labels=marks.SUSPENDED)
+        self._watch_owner("Workload", decode.kueue_workloads())
+
+    def _watch_owner(self, kind: str, decoder: Decoder[Workload], labels: str = "") -> None:
+        sink = sinks.workloads(self._changes, self._workloads)
+        turned = partial(self._changes.outside, "workloads")  # whether the cluster has Kueue is news by itself
+        self._reflect(paths.owner(kind), decoder, sink, labels=labels, optional=True, turned=turned)
 
     def _reflect(
-        self, path: str, decoder: Decoder[Fact], sink: Sink[Fact], *, name: str = "", optional: bool = False
+        self, path: str, decoder: Decoder[Fact], sink: Sink[Fact], *, name: str = "", labels: str = "", **more: Any
     ) -> None:
-        """Watch a collection, or only the object of that name in it."""
-        query = {"fieldSelector": f"metadata.name={name}"} if name else {}
+        """Watch a collection, or only the object of that name in it, or those with these labels."""
+        query = {"fieldSelector": f"metadata.name={name}"} if name else {"labelSelector": labels} if labels else {}
         self._reflectors[f"{path}/{name}" if name else path] = Reflector(
-            self._kube, path, decoder, sink, clock=self._clock, rng=self._rng, query=query, optional=optional
+            self._kube, path, decoder, sink, clock=self._clock, rng=self._rng, query=query, **more
         )
+
+    def _told(self, reason: str, resource: AnyResource) -> None:
+        self.enforced(reason, resource)
 
     # Living
 
@@ -225,7 +259,17 @@ class KubePort:
             usage=recording.table if recording else self._no_usage,
             ledger=recording.state() if recording else _NO_LEDGER,
             index=index.budgets if index else None,
+            holds=self._holds.facts,
+            workloads=self._workloads_view,
+            kueue=self._reflectors[paths.owner("Workload")].synced,
+            hold_problem=self._hold_problem(),
+            caps=self._caps,
         )
+
+    def _hold_problem(self) -> str:
+        watched = {plural: self._reflectors[paths.policies(plural)] for plural in admission.KINDS}
+        unread = {plural: each.problem or admission.unserved(plural) for plural, each in watched.items() if each.absent}
+        return admission.problem({plural: sink.facts for plural, sink in self._policies.items()}, unread)
 
     def pod_with_finalizer(self, key: str) -> Pod | None:
         """The pod called `namespace/name`, if it has a finalizer of ours."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -113,7 +113,7 @@ class Sink(Protocol[FactIn_contra]):
 class Reflector(Generic[Fact]):
     """Runs for ever, and heals by itself from whatever the server or the network does."""
 
-    def __init__(  # noqa: PLR0913  four things to connect, time and chance, and three settings
+    def __init__(  # noqa: PLR0913  four things to connect, time and chance, four settings, and who waits for news
         self,
         kube: Kube,
         path: str,
@@ -125,11 +125,17 @@ class Reflector(Generic[Fact]):
         query: Mapping[str, str] | None = None,
         idle: float = IDLE_SECONDS,
         optional: bool = False,
+        dispensable: bool = False,
+        turned: Callable[[], None] = lambda: None,
     ) -> None:
+        """A kind that is `optional` may be unknown to the server; one that is `dispensable` may even be hidden from us.
+
+        Whenever that turns, `turned` is called.
+        """
         self.synced = False
         """True while nothing is known to be missing: since the last complete list no event was lost."""
         self.absent = False
-        """The server does not know the kind, which is `optional`: so it has no objects."""
+        """The server does not know the kind, or does not let us see it, and we can do without: so it has no objects."""
         self.heard = clock.monotonic()
         """When the server last told us anything, on the monotonic clock."""
         self.known_until = 0
@@ -139,7 +145,8 @@ class Reflector(Generic[Fact]):
         self.relists = 0
         """Complete lists after the first."""
         self._kube, self._path, self._decoder, self._sink = kube, path, decoder, sink
-        self._clock, self._rng, self._idle, self._optional = clock, rng, idle, optional
+        self._clock, self._rng, self._idle = clock, rng, idle
+        self._optional, self._dispensable, self._turned = optional or dispensable, dispensable, turned
         self._query = dict(query or {})
         self._version = ""
         self._listed_before = False
@@ -276,7 +283,8 @@ class Reflector(Generic[Fact]):
         self._version = version
         # Only what comes after the list shows whether the watch holds.
         self._began = self._clock.monotonic()
-        self.synced, self.absent = True, False
+        self.synced = True
+        self._set_absent(False)
         self.problem = ""
         self._sink.listed()
 
@@ -318,10 +326,11 @@ class Reflector(Generic[Fact]):
         listing = not self._version
         if self._clock.monotonic() - self._began >= CALM_SECONDS and not listing:
             self._all_is_well()
-        self.absent = self._optional and isinstance(problem, errors.NotFound)
+        self._set_absent(self._can_do_without(problem))
         # A kind of ours should be there, though we can do without; one of others is their affair.
-        self.problem = "" if self.absent and not self._is_ours else self._sentence(problem)
-        if isinstance(problem, errors.Gone | errors.NotFound):
+        is_theirs = self.absent and isinstance(problem, errors.NotFound) and not self._is_ours
+        self.problem = "" if is_theirs else self._sentence(problem)
+        if self.absent or isinstance(problem, errors.Gone | errors.NotFound):
             # Events were lost, or the kind itself went: only a new list tells what is still there.
             self._version = ""
             self.synced = False
@@ -338,6 +347,16 @@ class Reflector(Generic[Fact]):
         if self._is_too_silent and not listing:
             return  # that was pause enough
         await self._pause(problem)
+
+    def _set_absent(self, absent: bool) -> None:
+        before, self.absent = self.absent, absent
+        if absent != before:
+            self._turned()
+
+    def _can_do_without(self, problem: Exception) -> bool:
+        if isinstance(problem, errors.Forbidden):
+            return self._dispensable
+        return self._optional and isinstance(problem, errors.NotFound)
 
     async def _pause(self, problem: Exception | None) -> None:
         """Exponential backoff with full jitter, never shorter than the server asks for."""

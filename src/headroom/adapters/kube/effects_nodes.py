@@ -1,0 +1,102 @@
+"""What is done to nodes: cordoned, tainted, and let go again."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headroom.adapters.kube import paths, raw
+from headroom.adapters.kube.changing import Outcome, Patch, annotated, change, notes
+from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.values import OURS
+from headroom.api.kinds import AnyResource
+from headroom.model import actions, facts
+from headroom.model.errors import Refused
+from headroom.model.world import ref_of
+
+CORDONED_BY: Final = f"{OURS}cordoned-by"
+
+
+class _TaintList(raw.Part):
+    # As they are, since the list is written back as a whole and nothing of it may be lost.
+    taints: list[dict[str, Any]] | None = None
+
+
+class _Tainted(raw.Object):
+    spec: _TaintList | None = None
+
+    @property
+    def taints(self) -> list[dict[str, Any]]:
+        return (self.spec.taints if self.spec else None) or []
+
+
+class NodeEffects:
+    """Changes nodes."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+
+    async def cordon(self, action: actions.CordonNode, resource: AnyResource) -> None:
+        """Let no new pod onto it."""
+
+        def cordoned(node: raw.Node) -> Patch | None:
+            if node.spec and node.spec.unschedulable:
+                return None  # ours already, or somebody else's, which is not ours to undo later
+            return annotated({CORDONED_BY: str(ref_of(resource))}) | {"spec": {"unschedulable": True}}
+
+        outcome, _ = await change(self._kube, paths.node(action.node), raw.Node, cordoned)
+        if outcome is Outcome.GONE:
+            raise Refused(f"cordoning node {action.node}: it is gone")
+
+    async def uncordon(self, action: actions.UncordonNode, resource: AnyResource) -> None:
+        """Let pods onto it again, if it was us who kept them away."""
+
+        def uncordoned(node: raw.Node) -> Patch | None:
+            by, cordoned = notes(node).get(CORDONED_BY), bool(node.spec and node.spec.unschedulable)
+            ours = by == str(ref_of(resource))
+            if cordoned and not ours:
+                raise Refused(f"uncordoning node {action.node}: it was {by or 'not Headroom'} that cordoned it")
+            return annotated({CORDONED_BY: None}) | {"spec": {"unschedulable": None}} if ours else None
+
+        await change(self._kube, paths.node(action.node), raw.Node, uncordoned)
+
+    async def taint(self, action: actions.TaintNode, _resource: AnyResource) -> None:
+        """Set a taint; one of ours with another value is replaced."""
+        taint = _taint_of(action.taint)
+
+        def tainted(node: _Tainted) -> Patch | None:
+            if any(_same_taint(each, taint) for each in node.taints):
+                return None
+            others = [
+                each for each in node.taints if (each.get("key"), each.get("effect")) != (taint.key, taint.effect)
+            ]
+            if len(others) < len(node.taints) and not taint.key.startswith(OURS):
+                raise Refused(f"tainting node {action.node} with {action.taint}: it has that taint with another value")
+            value = {"value": taint.value} if taint.value else {}
+            return {"spec": {"taints": [*others, {"key": taint.key, "effect": taint.effect, **value}]}}
+
+        outcome, _ = await change(self._kube, paths.node(action.node), _Tainted, tainted)
+        if outcome is Outcome.GONE:
+            raise Refused(f"tainting node {action.node}: it is gone")
+
+    async def untaint(self, action: actions.UntaintNode, _resource: AnyResource) -> None:
+        """Remove exactly this taint."""
+        taint = _taint_of(action.taint)
+
+        def untainted(node: _Tainted) -> Patch | None:
+            kept = [each for each in node.taints if not _same_taint(each, taint)]
+            return {"spec": {"taints": kept or None}} if len(kept) < len(node.taints) else None
+
+        await change(self._kube, paths.node(action.node), _Tainted, untainted)
+
+
+def _taint_of(text: str) -> facts.Taint:
+    """`key=value:Effect` or `key:Effect`."""
+    pair, _, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    if not key or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+        raise Refused(f"taint {text}: must be written key=value:Effect, with a known effect")
+    return facts.Taint(key, value, effect)
+
+
+def _same_taint(found: dict[str, Any], taint: facts.Taint) -> bool:
+    return (found.get("key"), found.get("value") or "", found.get("effect")) == (taint.key, taint.value, taint.effect)

@@ -1,0 +1,98 @@
+"""What is done to owners of pods: suspended, and resumed again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headroom.adapters.kube import paths, raw
+from headroom.adapters.kube.changing import Outcome, Patch, change, notes, split
+from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.effects_pods import SYSTEM
+from headroom.adapters.kube.telling import Telling, may_undo
+from headroom.api import marks
+from headroom.api.kinds import AnyResource
+from headroom.model import actions, times
+from headroom.model.errors import Refused
+from headroom.model.ports import Clock
+from headroom.model.world import ref_of
+
+
+class _Switch(raw.Part):
+    suspend: bool | None = None
+    """Of a Job or JobSet."""
+    active: bool | None = None
+    """Of a Workload of Kueue."""
+
+
+class Owner(raw.Object):
+    """What is read of an owner before it is suspended or resumed."""
+
+    spec: _Switch | None = None
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether it makes no pods now."""
+        return self.spec is not None and (bool(self.spec.suspend) or self.spec.active is False)
+
+
+class OwnerEffects:
+    """Changes owners, and says so on them."""
+
+    def __init__(self, kube: Kube, clock: Clock, telling: Telling) -> None:
+        self._kube, self._clock, self._telling = kube, clock, telling
+
+    async def suspend(self, action: actions.SuspendOwner, resource: AnyResource) -> None:
+        """It takes its pods away. What somebody else has suspended stays as it is, and is theirs."""
+        namespace, _ = split(action.object)
+        if namespace == SYSTEM:
+            raise Refused(f"suspending {action.kind} {action.object}: it belongs to the cluster itself")
+
+        def suspended(owner: Owner) -> Patch | None:
+            if owner.is_suspended:
+                return None
+            by = {marks.SUSPENDED_BY: str(ref_of(resource)), marks.SUSPENDED_AT: times.text(self._clock.now())}
+            return _switched(action.kind, on=False, label="true", annotations=by)
+
+        outcome, owner = await change(self._kube, _path(action), Owner, suspended)
+        if outcome is Outcome.GONE:
+            raise Refused(f"suspending {action.kind} {action.object}: it is gone")
+        await self._tell(action, outcome, owner, "Suspended", resource)
+
+    async def resume(self, action: actions.ResumeOwner, resource: AnyResource) -> None:
+        """Let it make its pods again, if it was us who suspended it."""
+
+        def undone(owner: Owner) -> Patch | None:
+            by = notes(owner).get(marks.SUSPENDED_BY, "")
+            if may_undo(resource, by):
+                return resumed(action.kind)
+            if owner.is_suspended:
+                who = by or "not Headroom"
+                raise Refused(f"resuming {action.kind} {action.object}: it was {who} that suspended it")
+            return None
+
+        outcome, owner = await change(self._kube, _path(action), Owner, undone)
+        await self._tell(action, outcome, owner, "Resumed", resource)
+
+    async def _tell(
+        self, action: actions.OnOwner, outcome: Outcome, owner: Owner | None, reason: str, resource: AnyResource
+    ) -> None:
+        if outcome is Outcome.CHANGED and owner is not None:
+            group, version, _ = paths.OWNERS[action.kind]
+            await self._telling.tell(owner, f"{group}/{version}", action.kind, reason, resource)
+
+
+def resumed(kind: str) -> Patch:
+    """The patch that lets an owner make its pods again, and takes our marks from it."""
+    return _switched(kind, on=True, label=None, annotations={marks.SUSPENDED_BY: None, marks.SUSPENDED_AT: None})
+
+
+def _switched(kind: str, *, on: bool, label: str | None, annotations: dict[str, Any]) -> Patch:
+    metadata = {"labels": {marks.SUSPENDED: label}, "annotations": annotations}
+    return {"metadata": metadata, "spec": {"active": on} if kind == "Workload" else {"suspend": not on}}
+
+
+def _path(action: actions.OnOwner) -> str:
+    if action.kind not in paths.OWNERS:
+        can = ", ".join(paths.OWNERS)
+        raise Refused(f"{type(action).__name__} {action.kind} {action.object}: only these can be suspended: {can}")
+    return paths.owner(action.kind, *split(action.object))

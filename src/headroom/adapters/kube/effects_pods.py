@@ -1,0 +1,140 @@
+"""What is done to pods: evicted, paused, released, touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from headroom.adapters.kube import errors, paths, raw
+from headroom.adapters.kube.changing import Outcome, Patch, annotated, change, meta, notes, read, split
+from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.telling import Telling, may_undo
+from headroom.adapters.kube.values import OURS
+from headroom.api import marks
+from headroom.api.kinds import AnyResource
+from headroom.model import actions, times
+from headroom.model.errors import Refused
+from headroom.model.ports import Clock
+from headroom.model.world import ref_of
+
+TOUCHED_AT: Final = f"{OURS}touched-at"
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""The annotation of a pod that only shows what a kubelet runs by itself."""
+SYSTEM: Final = "kube-system"
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+class PodEffects:
+    """Changes pods, and says so on them."""
+
+    def __init__(self, kube: Kube, clock: Clock, telling: Telling) -> None:
+        self._kube, self._clock, self._telling = kube, clock, telling
+
+    async def evict(self, action: actions.EvictPod, resource: AnyResource) -> None:
+        """Through policy/v1 only: whoever must not be disturbed is not deleted instead."""
+        pod = await self._pod(action)
+        if pod is None or meta(pod).deletion_timestamp:
+            return  # the effect is there: it may have been ours, and only its reply was lost
+        if why := untouchable(pod):
+            raise Refused(f"evicting pod {action.pod}: {why}")
+        try:
+            await self._kube.evict(
+                *split(action.pod),
+                uid=action.uid,
+                resource_version=action.resource_version or meta(pod).resource_version or "",
+                grace_seconds=action.grace_seconds,
+            )
+        except errors.NotFound:
+            return
+        except (errors.DisruptionBlocked, errors.EvictionImpossible) as problem:
+            raise _in_our_words(action.pod, problem) from problem
+        await self._tell(pod, "Evicted", resource)
+
+    async def pause(self, action: actions.PausePod, resource: AnyResource) -> None:
+        """Only annotations, for a controller that cooperates."""
+
+        def paused(pod: raw.Pod) -> Patch | None:
+            if marks.PAUSED_AT in notes(pod):
+                return None  # the first pause counts; its moment and author stay
+            at = times.text(self._clock.now())
+            return annotated({marks.PAUSED_AT: at, marks.PAUSED_BY: str(ref_of(resource))})
+
+        if await self._change(action, paused, "Paused", resource) is Outcome.GONE:
+            raise Refused(f"pausing pod {action.pod}: it is gone")
+
+    async def resume(self, action: actions.ResumePod, resource: AnyResource) -> None:
+        """Take the annotations away again."""
+
+        def resumed(pod: raw.Pod) -> Patch | None:
+            ours = may_undo(resource, notes(pod).get(marks.PAUSED_BY, ""))
+            return annotated({marks.PAUSED_AT: None, marks.PAUSED_BY: None}) if ours else None
+
+        await self._change(action, resumed, "Resumed", resource)
+
+    async def release(self, action: actions.ReleasePod, resource: AnyResource) -> None:
+        """Lift our gate and no other: whoever set those will lift them."""
+        at = times.text(self._clock.now())
+        await self._change(action, lambda pod: released(pod, at), "Released", resource)
+
+    async def touch(self, action: actions.TouchPod, _resource: AnyResource) -> None:
+        """Make kube-scheduler look at the pod again."""
+        stamp = annotated({TOUCHED_AT: times.text(self._clock.now())})
+        path = paths.pod(*split(action.pod))
+        outcome, _ = await change(self._kube, path, raw.Pod, lambda _pod: stamp, uid=action.uid)
+        if outcome is Outcome.GONE:
+            raise Refused(f"touching pod {action.pod}: it is gone")
+
+    async def _change(
+        self,
+        action: actions.OnPod,
+        patch_of: Callable[[raw.Pod], Patch | None],
+        reason: str,
+        resource: AnyResource,
+    ) -> Outcome:
+        """Patch exactly this pod, and say so on it if that changed anything."""
+        path = paths.pod(*split(action.pod))
+        outcome, pod = await change(self._kube, path, raw.Pod, patch_of, uid=action.uid)
+        if outcome is Outcome.CHANGED and pod is not None:
+            await self._tell(pod, reason, resource)
+        return outcome
+
+    async def _tell(self, pod: raw.Pod, reason: str, resource: AnyResource) -> None:
+        await self._telling.tell(pod, "v1", "Pod", reason, resource)
+
+    async def _pod(self, action: actions.OnPod) -> raw.Pod | None:
+        """The pod as it is now; None if it is gone, even if another one has its name."""
+        found = await read(self._kube, paths.pod(*split(action.pod)), raw.Pod)
+        return found if found is not None and meta(found).uid == action.uid else None
+
+
+def released(pod: raw.Pod, at: str) -> Patch | None:
+    """The patch that lifts our gate, and says when; None where there is none."""
+    gates = (pod.spec.scheduling_gates if pod.spec else None) or []
+    left = [{"name": gate.name} for gate in gates if gate.name != marks.GATE]
+    if len(left) == len(gates):
+        return None
+    return annotated({marks.RELEASED_AT: at}) | {"spec": {"schedulingGates": left or None}}
+
+
+def untouchable(pod: raw.Pod) -> str:
+    """Why a pod is not evicted, whatever any budget says; empty if it may be."""
+    found = meta(pod)
+    if pod.status and pod.status.phase in _ENDED:
+        return "it has ended already"
+    if found.namespace == SYSTEM:
+        return "it belongs to the cluster itself"
+    if MIRROR in notes(pod):
+        return "only its kubelet can end it"
+    if notes(pod).get(marks.PROTECTED, "").lower() not in ("", "false", "no"):
+        return f"it is protected by the annotation {marks.PROTECTED}"
+    if any(each.controller and each.kind == "DaemonSet" for each in found.owner_references or ()):
+        return "its DaemonSet would start it again at once"
+    return ""
+
+
+def _in_our_words(pod: str, problem: errors.DisruptionBlocked | errors.EvictionImpossible) -> errors.ApiError:
+    blocked = isinstance(problem, errors.DisruptionBlocked)
+    why = "its disruption budget allows none now" if blocked else "more than one disruption budget selects it"
+    said = "; ".join(message for _, message in problem.causes if message)
+    message = f"evicting pod {pod}: {why}" + (f" ({said})" if said else "")
+    return type(problem)(problem.status, problem.reason, message, problem.causes)

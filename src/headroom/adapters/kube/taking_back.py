@@ -1,0 +1,63 @@
+"""Takes from objects of others whatever Headroom left on them, for when it goes for good."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headroom.adapters.kube import paths, raw
+from headroom.adapters.kube.changing import Patch, change, meta, notes
+from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.effects_owners import Owner, resumed
+from headroom.adapters.kube.effects_pods import TOUCHED_AT
+from headroom.adapters.kube.values import OURS
+from headroom.api import marks
+from headroom.model import facts
+
+NOTES: Final = (
+    marks.HELD_BY,
+    marks.HELD_BECAUSE,
+    marks.RELEASED_AT,
+    marks.PAUSED_AT,
+    marks.PAUSED_BY,
+    TOUCHED_AT,
+)
+"""The annotations that Headroom or its policies write onto pods. Others of that prefix are the users' own, and stay."""
+
+
+def left_on(pod: facts.Pod) -> list[str]:
+    """What Headroom left on a pod, in words."""
+    found = {
+        "gate": marks.GATE in pod.gates,
+        "annotations": any(name in NOTES for name, _ in pod.annotations),
+        "finalizer": bool(pod.finalizers),
+    }
+    return [what for what, is_there in found.items() if is_there]
+
+
+async def from_pod(kube: Kube, namespace: str, name: str) -> None:
+    """Our gate, annotations and finalizers go, in one write; all others stay."""
+    await change(kube, paths.pod(namespace, name), raw.Pod, _without_ours)
+
+
+def _without_ours(pod: raw.Pod) -> Patch | None:
+    gates = (pod.spec.scheduling_gates if pod.spec else None) or []
+    finalizers = meta(pod).finalizers or []
+    kept_gates = [{"name": each.name} for each in gates if each.name != marks.GATE]
+    kept_finalizers = [each for each in finalizers if not each.startswith(OURS)]
+    metadata: Patch = {}
+    if ours := [each for each in NOTES if each in notes(pod)]:
+        metadata["annotations"] = dict.fromkeys(ours)
+    if len(kept_finalizers) < len(finalizers):
+        metadata["finalizers"] = kept_finalizers
+    spec = {"schedulingGates": kept_gates or None} if len(kept_gates) < len(gates) else {}
+    return {"metadata": metadata, "spec": spec} if metadata or spec else None
+
+
+async def from_owner(kube: Kube, kind: str, namespace: str, name: str) -> None:
+    """What Headroom suspended goes on."""
+
+    def undone(owner: Owner) -> Patch | None:
+        ours = marks.SUSPENDED_BY in notes(owner)
+        return resumed(kind) if ours else {"metadata": {"labels": {marks.SUSPENDED: None}}}
+
+    await change(kube, paths.owner(kind, namespace, name), Owner, undone)

@@ -1,0 +1,329 @@
+"""Our admission policies as the simulated API server applies them to pods: the rules of `api/policies`, in Python.
+
+A rule is in force only while its policy and its binding are stored, and it reads the BudgetHolds and the BudgetIndex that are stored.
+`tests/contracts` and the fuzzed pods of `tests/integration` hold both against a real server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from headroom.api import durations, marks
+from headroom.api.budget_hold import BudgetHold
+from headroom.api.budget_index import INDEX_NAME, BudgetIndex
+from headroom.api.policies import (
+    GUARD,
+    HELD,
+    HOLD,
+    LENGTH,
+    REQUIRE,
+    USAGE,
+    USAGE_FINALIZER,
+    USAGE_KEPT,
+    guarding,
+    holding,
+    kueue,
+    requiring,
+    usage,
+)
+from headroom.api.policies.cel import MIRROR, SYSTEM
+from headroom.api.resources import GROUP
+from headroom.sim.answers import ApiError, Body, about
+from headroom.sim.apistore import Store
+from headroom.sim.calls import Call
+from headroom.sim.catalog import NAMESPACE, POD, ResourceType
+from headroom.sim.rights import Attributes, Users, allowed
+from headroom.sim.selecting import labels_of, matches
+
+LONGEST_MESSAGE: Final = 5 * 1024
+"""In bytes; instead of a longer one, or one of several lines, the policy's plain message is given."""
+_KINDS: Final = {
+    name: tuple(
+        ResourceType(group="admissionregistration.k8s.io", plural=plural, kind="", namespaced=False)
+        for plural in (f"{kind}admissionpolicies", f"{kind}admissionpolicybindings")
+    )
+    for kind, names in (("mutating", (USAGE, HOLD, LENGTH)), ("validating", (USAGE_KEPT, HELD, GUARD, REQUIRE)))
+    for name in names
+}
+_HOLDS, _INDEXES = (
+    ResourceType(group=GROUP, plural=each.plural, kind=each.name, namespaced=False, custom=True)
+    for each in (BudgetHold.kind, BudgetIndex.kind)
+)
+_PARTS: Final = ("", "status")
+"""The ways to update a pod."""
+
+Values = Mapping[str, str]
+
+
+class Policies:
+    """The policies of one simulated cluster."""
+
+    def __init__(self, store: Store, users: Users) -> None:
+        self._store, self._users = store, users
+
+    # --- for the server ---------------------------------------------------------------------------------------------------
+
+    def mutated(self, call: Call, pod: Body) -> Body:
+        """What is made of a new object."""
+        if call.target.type is not POD or _is_mirror(pod):
+            return pod
+        for name, change in ((USAGE, self._finalized), (HOLD, self._gated), (LENGTH, self._ended)):
+            if self._in_force(name):
+                pod = change(call, pod)
+        return pod
+
+    def check_created(self, call: Call, pod: Body) -> None:
+        """Refuse a new object that a policy refuses."""
+        if call.target.type is not POD:
+            return
+        for name, check in ((GUARD, self._guard_new), (HELD, self._hold_new), (REQUIRE, self._require)):
+            if self._in_force(name):
+                check(call, pod)
+
+    def check_updated(self, call: Call, old: Body, new: Body) -> None:
+        """Refuse a change that a policy refuses."""
+        if call.target.type is not POD or call.target.subresource not in _PARTS:
+            return
+        for name, check in ((USAGE_KEPT, self._keep_usage), (GUARD, self._guard), (HELD, self._hold)):
+            if self._in_force(name):
+                check(call, old, new)
+
+    def _in_force(self, name: str) -> bool:
+        return all(self._store.get(type_, "", name) for type_ in _KINDS[name])
+
+    # --- parameters and rights --------------------------------------------------------------------------------------------
+
+    def _holds(self, call: Call) -> Iterator[Body]:
+        """The holds of the pod's namespace, by their budgets' names."""
+        if call.target.namespace == SYSTEM:
+            return
+        holds = [each.body["spec"] for each in self._store.all(_HOLDS)]
+        for each in sorted(holds, key=lambda each: str(each["budget"])):
+            if call.target.namespace in (each.get("namespaces") or ()):
+                yield each
+
+    def _entries(self, call: Call) -> list[Body] | None:
+        """The budgets of the pod's namespace; None where there is no index."""
+        index = self._store.get(_INDEXES, "", INDEX_NAME)
+        if index is None or call.target.namespace == SYSTEM:
+            return None
+        budgets = index.body["spec"].get("budgets") or []
+        return [each for each in budgets if call.target.namespace in (each.get("namespaces") or ())]
+
+    def _may(
+        self, call: Call, verb: str, resource: str, group: str = GROUP, *, here: bool = False, name: str = ""
+    ) -> bool:
+        namespace = call.target.namespace if here else ""
+        return allowed(self._users.get(call.user), Attributes(verb, group, resource, namespace, name))
+
+    def _may_release(self, call: Call) -> bool:
+        return self._may(call, "release", BudgetHold.kind.plural)
+
+    # --- what is added ----------------------------------------------------------------------------------------------------
+
+    def _finalized(self, call: Call, pod: Body) -> Body:
+        finalizers = pod["metadata"].get("finalizers") or []
+        exact = any(each.get("exact") and _covers(each, pod) for each in self._entries(call) or ())
+        if not exact or USAGE_FINALIZER in finalizers:
+            return pod
+        return pod | {"metadata": pod["metadata"] | {"finalizers": [*finalizers, USAGE_FINALIZER]}}
+
+    def _gated(self, call: Call, pod: Body) -> Body:
+        if _is_bound(pod) or marks.PROTECTED in _annotations(pod):
+            return pod
+        for hold in self._holds(call):
+            if not _covers(hold, pod) or self._under_kueue(call, hold, pod, or_will=True):
+                continue
+            by = _annotations(pod).get(marks.HELD_BY)
+            if _has_gate(pod, marks.GATE) and by is not None and by <= hold["budget"]:
+                return pod
+            told = {marks.HELD_BY: hold["budget"], marks.HELD_BECAUSE: hold.get("because", "")}
+            gates = [each for each in _spec(pod).get("schedulingGates") or [] if each.get("name") != marks.GATE]
+            metadata = pod["metadata"] | {"annotations": _annotations(pod) | told}
+            return pod | {
+                "metadata": metadata,
+                "spec": _spec(pod) | {"schedulingGates": [*gates, {"name": marks.GATE}]},
+            }
+        return pod
+
+    def _ended(self, _: Call, pod: Body) -> Body:
+        length = durations.milliseconds(_annotations(pod).get(marks.EXPECTED_DURATION, ""))
+        deadline = _spec(pod).get("activeDeadlineSeconds")
+        if length is None or (deadline is not None and deadline <= length // 1000):
+            return pod
+        return pod | {"spec": _spec(pod) | {"activeDeadlineSeconds": length // 1000}}
+
+    # --- what is refused to new pods --------------------------------------------------------------------------------------
+
+    def _hold_new(self, call: Call, pod: Body) -> None:
+        if _is_mirror(pod) or marks.PROTECTED in _annotations(pod):
+            return
+        if _has_gate(pod, marks.GATE) and not _is_bound(pod):
+            return
+        template = holding.NAMES_ITS_NODE if _is_bound(pod) else holding.NOT_GATED
+        for hold in self._holds(call):
+            if _covers(hold, pod) and not self._under_kueue(call, hold, pod) and not self._may_release(call):
+                raise _held(call, pod, hold, template)
+
+    def _guard_new(self, call: Call, pod: Body) -> None:
+        annotations = _annotations(pod)
+        if set_ := [key for key in guarding.PRIVILEGED if key in annotations]:
+            self._guarded(call, pod, guarding.MARKED, key=" and ".join(set_))
+        declared = annotations.get(marks.EXPECTED_DURATION)
+        if declared is not None and durations.milliseconds(declared) is None:
+            shown = declared[: guarding.LONGEST_SHOWN].replace("\n", " ")
+            more = "..." if len(declared) > guarding.LONGEST_SHOWN else ""
+            self._guarded(call, pod, guarding.LENGTH_UNREADABLE, value=shown + more)
+
+    def _require(self, call: Call, pod: Body) -> None:
+        namespace = self._store.get(NAMESPACE, "", call.target.namespace)
+        entries = self._entries(call)
+        if namespace is None or marks.REQUIRE_BUDGET not in labels_of(namespace.body) or entries is None:
+            return
+        names = [*requiring.GPU_RESOURCES, *(name for each in entries for name in each.get("resources") or ())]
+        if _is_mirror(pod) or not _asks({"resources": names}, pod) or any(_covers(each, pod) for each in entries):
+            return
+        listed = "; ".join(f"{each['budget']} ({', '.join(_wanted(each))})" for each in entries)
+        if len(listed) > requiring.LONGEST_LIST:
+            listed = listed[: requiring.LONGEST_LIST] + "..."
+        advice = requiring.ADVICE_LABELS + listed if listed else requiring.ADVICE_BUDGET
+        values = {"namespace": call.target.namespace, "advice": advice}
+        raise _refused(REQUIRE, call, pod, requiring.NO_BUDGET, values, requiring.UNCOUNTED)
+
+    # --- and to changes ---------------------------------------------------------------------------------------------------
+
+    def _hold(self, call: Call, old: Body, new: Body) -> None:
+        if call.target.subresource:
+            return
+        before, after = labels_of(old), labels_of(new)
+        lifted = _lost(old, new, kueue.GATE) and not _has_gate(old, marks.GATE)
+        for hold in self._holds(call):
+            keys = [key for key in _keys(hold) if before.get(key) != after.get(key)]
+            if keys and (_covers(hold, old) or _covers(hold, new)) and not self._may_release(call):
+                raise _held(call, new, hold, holding.RELABELLED, keys=" and ".join(keys))
+            if lifted and hold.get("kueue") and _covers(hold, old) and not self._may_lift(call):
+                raise _held(call, new, hold, holding.NOT_KUEUE)
+
+    def _guard(self, call: Call, old: Body, new: Body) -> None:
+        before, after = _annotations(old), _annotations(new)
+        if _lost(old, new, marks.GATE):
+            self._guarded(call, new, guarding.GATE_LIFTED)
+        if changed := [key for key in guarding.PRIVILEGED if before.get(key) != after.get(key)]:
+            self._guarded(call, new, guarding.MARKED, key=" and ".join(changed))
+        if before.get(marks.EXPECTED_DURATION) != after.get(marks.EXPECTED_DURATION):
+            self._guarded(call, new, guarding.LENGTH_CHANGED)
+        if call.target.subresource and labels_of(old) != labels_of(new):
+            self._guarded(call, new, guarding.LABELS_BY_PART, part=call.target.subresource)
+
+    def _guarded(self, call: Call, pod: Body, template: str, **values: str) -> None:
+        if not self._may_release(call):
+            raise _refused(GUARD, call, pod, template, values | {"user": call.user}, guarding.GUARDED)
+
+    def _keep_usage(self, call: Call, old: Body, new: Body) -> None:
+        def carried(by: Body) -> bool:
+            return USAGE_FINALIZER in (by["metadata"].get("finalizers") or ())
+
+        if (
+            carried(old)
+            and not carried(new)
+            and not self._may(call, "update", BudgetIndex.kind.plural, name=INDEX_NAME)
+        ):
+            raise _refused(USAGE_KEPT, call, new, usage.KEPT, {}, usage.KEPT)
+
+    # --- Kueue ------------------------------------------------------------------------------------------------------------
+
+    def _under_kueue(self, call: Call, hold: Body, pod: Body, *, or_will: bool = False) -> bool:
+        if not hold.get("kueue"):
+            return False
+        if _has_gate(pod, kueue.GATE) or (or_will and kueue.QUEUE in labels_of(pod)):
+            return True
+        marked = kueue.PODSET in labels_of(pod) or kueue.WORKLOAD in _annotations(pod)
+        owners = pod["metadata"].get("ownerReferences") or []
+        return marked and any(self._made_by(call, each) for each in owners if each.get("controller"))
+
+    def _may_lift(self, call: Call) -> bool:
+        return self._may(call, "update", "workloads/status", kueue.GROUP, here=True) or self._may_release(call)
+
+    def _made_by(self, call: Call, owner: Body) -> bool:
+        group, slash, _ = owner["apiVersion"].partition("/")
+        resource = f"{owner['kind'].lower()}s/status"
+        return self._may(call, "update", resource, group if slash else "", here=True)
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------------------
+
+
+def _held(call: Call, pod: Body, hold: Body, template: str, **values: str) -> ApiError:
+    told = {"budget": hold["budget"], "because": hold.get("because", "")} | values
+    return _refused(HELD, call, pod, template, told, holding.WAITS)
+
+
+def _refused(policy: str, call: Call, pod: Body, template: str, values: Values, plain: str) -> ApiError:
+    name = pod["metadata"].get("name", "")
+    words = template.format(pod=f"{call.target.namespace}/{name}", **values)
+    if "\n" in words or len(words.encode()) > LONGEST_MESSAGE:
+        words = plain
+    why = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {words}"
+    details = about("", "pods", name) | {"causes": [{"message": why}]}
+    return ApiError(403, "Forbidden", f'pods "{name}" is forbidden: {why}', details)
+
+
+# --- pods, and what covers them ---------------------------------------------------------------------------------------------------
+
+
+def _spec(pod: Body) -> Body:
+    return pod.get("spec") or {}
+
+
+def _annotations(pod: Body) -> dict[str, str]:
+    return pod["metadata"].get("annotations") or {}
+
+
+def _is_mirror(pod: Body) -> bool:
+    return MIRROR in _annotations(pod)
+
+
+def _is_bound(pod: Body) -> bool:
+    return bool(_spec(pod).get("nodeName"))
+
+
+def _has_gate(pod: Body, gate: str) -> bool:
+    return any(each.get("name") == gate for each in _spec(pod).get("schedulingGates") or ())
+
+
+def _lost(old: Body, new: Body, gate: str) -> bool:
+    return _has_gate(old, gate) and not _has_gate(new, gate)
+
+
+def _covers(covered: Body, pod: Body) -> bool:
+    return matches(covered, labels_of(pod)) and _asks(covered, pod)
+
+
+def _asks(covered: Body, pod: Body) -> bool:
+    spec = _spec(pod)
+    if spec.get("resourceClaims"):
+        return True
+    holders = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    asked = {name for each in holders for name in _asked(each)}
+    return any(
+        any(each.startswith(name[:-1]) for each in asked) if name.endswith("*") else name in asked
+        for name in covered.get("resources") or ()
+    )
+
+
+def _asked(holder: Any) -> Iterator[str]:
+    resources = (holder.get("resources") if isinstance(holder, dict) else None) or {}
+    for part in ("requests", "limits"):
+        yield from resources.get(part) or ()
+
+
+def _keys(covered: Body) -> list[str]:
+    return [*(covered.get("matchLabels") or ()), *(each["key"] for each in covered.get("matchExpressions") or ())]
+
+
+def _wanted(covered: Body) -> Iterator[str]:
+    yield from (f"{key}={value}" for key, value in (covered.get("matchLabels") or {}).items())
+    for each in covered.get("matchExpressions") or ():
+        values = "|".join(each.get("values") or ())
+        yield f"{each['key']} {each['operator']}" + (f" {values}" if values else "")

@@ -1,0 +1,239 @@
+"""What is done to owners of pods on a simulated API server, and the holds that keep new pods from starting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from headroom.adapters.kube import effects, errors, paths
+from headroom.api.budget_hold import BudgetHoldSpec, hold_name
+from headroom.api.kinds import AnyResource
+from headroom.model import actions
+from headroom.model.errors import Refused, Unavailable
+from headroom.model.world import World
+from headroom.sim import faults as wrong
+from tests.adapters import owners
+from tests.adapters.doing import BY, CHORES, do, do_twice, notes, told
+from tests.adapters.simulated import Cluster, virtual
+from tests.builders import a_resource
+
+KINDS = ("Job", "JobSet", "Workload")
+MARKS = {"headroom.dev/suspended-by": BY, "headroom.dev/suspended-at": "2026-11-15T12:00:00Z"}
+
+
+def made(kind: str, namespace: str = "team-a", **spec: Any) -> Cluster:
+    cluster = Cluster()
+    for each in owners.definitions():
+        cluster.server.put(each)
+    cluster.server.put(owners.owner(kind, namespace=namespace, spec=spec))
+    return cluster
+
+
+def suspend(kind: str, name: str = "team-a/train") -> actions.SuspendOwner:
+    return actions.SuspendOwner(kind=kind, object=name)
+
+
+def resume(kind: str, name: str = "team-a/train") -> actions.ResumeOwner:
+    return actions.ResumeOwner(kind=kind, object=name)
+
+
+def is_suspended(cluster: Cluster, kind: str) -> bool:
+    spec = cluster.stored(kind, "team-a", "train")["spec"]
+    return bool(spec.get("suspend")) or spec.get("active") is False
+
+
+def labels(cluster: Cluster, kind: str) -> dict[str, str]:
+    """Those of ours; a Job has more."""
+    found: dict[str, str] = cluster.stored(kind, "team-a", "train")["metadata"].get("labels") or {}
+    return {name: value for name, value in found.items() if name.startswith("headroom.dev/")}
+
+
+@pytest.mark.parametrize("by", [a_resource(), CHORES], ids=["the budget itself", "chores"])
+@pytest.mark.parametrize("kind", KINDS)
+@virtual
+async def test_suspend_and_resume(kind: str, by: AnyResource) -> None:
+    cluster = made(kind)
+    await do_twice(cluster, suspend(kind))
+    assert is_suspended(cluster, kind)
+    assert notes(cluster, kind, "team-a", "train") == MARKS
+    assert labels(cluster, kind) == {"headroom.dev/suspended": "true"}
+    await do_twice(cluster, resume(kind), by)
+    assert not is_suspended(cluster, kind)
+    assert notes(cluster, kind, "team-a", "train") == {}
+    assert labels(cluster, kind) == {}
+    assert sorted(each[:3] for each in told(cluster)) == [
+        (f"{kind}/train", "Normal", "Resumed"),
+        (f"{kind}/train", "Warning", "Suspended"),
+    ]
+
+
+@pytest.mark.parametrize("by", [a_resource(), CHORES], ids=["the budget itself", "chores"])
+@pytest.mark.parametrize(
+    ("kind", "spec"), [("Job", {"suspend": True}), ("JobSet", {"suspend": True}), ("Workload", {"active": False})]
+)
+@virtual
+async def test_what_others_suspended_stays_suspended_and_is_not_marked(
+    kind: str, spec: dict[str, Any], by: AnyResource
+) -> None:
+    cluster = made(kind, **spec)
+    await do(cluster, suspend(kind))
+    assert notes(cluster, kind, "team-a", "train") == {}
+    with pytest.raises(Refused, match="it was not Headroom that suspended it"):
+        await do(cluster, resume(kind), by)
+    assert cluster.writes() == 0
+
+
+@virtual
+async def test_what_another_budget_suspended_is_not_resumed() -> None:
+    cluster = made("Job")
+    await do(cluster, suspend("Job"))
+    other = a_resource("GPUWorkloadBudget", "two")
+    await do(cluster, suspend("Job"), other)
+    with pytest.raises(Refused, match=f"it was {BY} that suspended it"):
+        await do(cluster, resume("Job"), other)
+    assert notes(cluster, "Job", "team-a", "train") == MARKS
+
+
+@virtual
+async def test_marks_go_from_what_somebody_else_has_resumed() -> None:
+    cluster = made("Job")
+    await do(cluster, suspend("Job"))
+    cluster.server.do("PATCH", paths.owner("Job", "team-a", "train"), {"spec": {"suspend": False}})
+    await do_twice(cluster, resume("Job"), CHORES)
+    assert notes(cluster, "Job", "team-a", "train") == {}
+    assert labels(cluster, "Job") == {}
+
+
+@virtual
+async def test_owners_that_are_gone_or_can_never_be_suspended() -> None:
+    cluster = made("Job", namespace="kube-system")
+    with pytest.raises(Refused, match="it belongs to the cluster itself"):
+        await do(cluster, suspend("Job", "kube-system/train"))
+    with pytest.raises(Refused, match="only these can be suspended: Job, JobSet, Workload"):
+        await do(cluster, suspend("RayCluster"))
+    with pytest.raises(Refused, match="it is gone"):
+        await do(cluster, suspend("Job", "team-a/never"))
+    await do(cluster, resume("Job", "team-a/never"))
+    assert cluster.writes() == 0
+
+
+@virtual
+async def test_a_kind_that_is_not_there_has_no_owners() -> None:
+    cluster = Cluster()
+    with pytest.raises(Refused, match="it is gone"):
+        await do(cluster, suspend("JobSet"))
+    await do(cluster, resume("JobSet"))
+
+
+@virtual
+async def test_a_lost_reply_suspends_once() -> None:
+    cluster = made("Job")
+    cluster.transport._faults.add(wrong.LostReply(verb="patch", times=1))
+    with pytest.raises(Unavailable):
+        await do(cluster, suspend("Job"))
+    await do(cluster, suspend("Job"))
+    assert cluster.writes() == 1
+    assert notes(cluster, "Job", "team-a", "train") == MARKS
+
+
+# --- holds -----------------------------------------------------------------------------------------------------------------------
+
+BUDGET = "team-a/one"
+APPLY = actions.ApplyBudgetHold(budget=BUDGET)
+DELETE = actions.DeleteBudgetHold(budget=BUDGET)
+
+
+class Holding(Cluster):
+    """A cluster with somebody who says what a hold should be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wanted = BudgetHoldSpec(budget=BUDGET, namespaces=("team-a",), match_labels={"team": "a"}, because="so")
+        self.asked: list[tuple[bool, str]] = []
+        self.effects = effects.Effects(self.kube, self.events, clock=self.clock, view=self.port, hold_of=self._hold_of)
+
+    def _hold_of(self, world: World, budget: AnyResource) -> BudgetHoldSpec:
+        self.asked.append((world.complete, budget.uid))
+        return self.wanted
+
+    async def apply(self) -> None:
+        await self.effects.perform(APPLY, a_resource())
+
+    def hold(self) -> dict[str, Any]:
+        return self.stored("BudgetHold", "", hold_name(BUDGET))
+
+
+@virtual
+async def test_a_hold_is_written_once_and_then_only_when_it_covers_something_else() -> None:
+    async with Holding() as cluster:
+        budget = cluster.resource()
+        await cluster.settle()
+        await cluster.apply()
+        assert cluster.asked == [(True, budget.uid)]
+        assert cluster.hold()["metadata"]["name"] == "team-a.one"
+        assert (cluster.hold()["spec"]["budget"], cluster.hold()["spec"]["because"]) == (BUDGET, "so")
+        cluster.wanted = structs.replace(cluster.wanted, because="other numbers")
+        await cluster.apply()
+        assert cluster.writes() == 1
+        assert cluster.hold()["spec"]["because"] == "so"
+        cluster.wanted = structs.replace(cluster.wanted, namespaces=("team-a", "team-b"), kueue=True)
+        await cluster.apply()
+        await cluster.apply()
+        assert cluster.writes() == 2
+        assert cluster.hold()["spec"]["namespaces"] == ["team-a", "team-b"]
+        await cluster.settle()
+        world = cluster.port.world(cluster.clock.now())
+        assert {name: hold.spec for name, hold in world.holds.items()} == {"team-a.one": cluster.wanted}
+
+
+@virtual
+async def test_a_hold_that_somebody_else_writes_at_the_same_moment() -> None:
+    async with Holding() as cluster:
+        cluster.resource()
+        await cluster.settle()
+        ask, busy = cluster.kube.create, [1]
+
+        async def meanwhile(path: str, body: Any, **more: Any) -> bytes:
+            if busy:
+                busy.pop()
+                cluster.server.put(dict(body) | {"spec": {"budget": BUDGET, "namespaces": []}})
+            return await ask(path, body, **more)
+
+        cluster.kube.create = meanwhile  # type: ignore[method-assign]  # the moment between reading and writing
+        await cluster.apply()
+        assert cluster.hold()["spec"]["namespaces"] == ["team-a"]
+
+
+@virtual
+async def test_a_hold_needs_its_budget() -> None:
+    async with Holding() as cluster:
+        with pytest.raises(Refused, match="budget team-a/one: it is gone"):
+            await cluster.apply()
+        with pytest.raises(Refused, match="nobody says here"):
+            await do(cluster, APPLY)
+        assert cluster.writes() == 0
+
+
+@virtual
+async def test_a_hold_is_deleted_and_one_that_is_not_there_needs_no_deleting() -> None:
+    async with Holding() as cluster:
+        cluster.resource()
+        await cluster.settle()
+        await cluster.apply()
+        for _ in range(2):
+            await cluster.effects.perform(DELETE, CHORES)
+        assert cluster.server.object("BudgetHold", "", hold_name(BUDGET)) is None
+        await cluster.settle()
+        assert cluster.port.world(cluster.clock.now()).holds == {}
+
+
+@virtual
+async def test_a_hold_that_cannot_be_written_is_told_of() -> None:
+    async with Holding() as cluster:
+        cluster.resource()
+        await cluster.settle()
+        cluster.transport._faults.add(wrong.Refusal(verb="create", status=403, path=paths.budget_hold()))
+        with pytest.raises(errors.Forbidden):
+            await cluster.apply()

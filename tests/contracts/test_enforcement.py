@@ -1,0 +1,224 @@
+"""What enforcement stands on: holds, owners of pods that are suspended and resumed, and policies that are seen to be there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headroom.adapters.kube.errors import EvictionImpossible
+from headroom.adapters.kube.events import Events
+from headroom.adapters.kube.store import KubePort
+from headroom.api.budget_hold import BudgetHoldSpec, hold_name
+from headroom.api.kinds import AnyResource
+from headroom.api.policies import policies
+from headroom.model import actions
+from headroom.model.decisions import Ref
+from headroom.model.facts import Workload
+from headroom.model.world import World
+from tests.adapters import owners
+from tests.builders import a_resource
+from tests.contracts.cluster import Cluster, refused
+from tests.contracts.objects import Document, budget, disruption_budget, pod, uid_of, version_of
+
+BY = "GPUWorkloadBudget/team-a/one"
+OURS = {"headroom.dev/suspended", "headroom.dev/suspended-by", "headroom.dev/suspended-at"}
+
+
+class Acting:
+    """A port that knows what holds should say."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.because = "all is used"
+        self.port = KubePort(
+            cluster.kube,
+            Events(cluster.kube, cluster.clock),
+            clock=cluster.clock,
+            rng=random.Random(1),
+            namespace=cluster.namespace,
+            hold_of=self._hold_of,
+        )
+
+    def _hold_of(self, _world: World, found: AnyResource) -> BudgetHoldSpec:
+        return BudgetHoldSpec(
+            budget=f"{found.namespace}/{found.name}",
+            namespaces=(found.namespace,),
+            match_labels=dict(found.spec.selector.match_labels),
+            match_expressions=found.spec.selector.match_expressions,
+            resources=("nvidia.com/gpu",),
+            because=self.because,
+        )
+
+    @property
+    def world(self) -> World:
+        return self.port.world(self.cluster.clock.now())
+
+    def owner(self, kind: str, name: str = "train") -> Workload | None:
+        return self.world.workloads.get(f"{kind}/{self.cluster.namespace}/{name}")
+
+    async def see(self) -> None:
+        await self.port.start()
+        assert await self.port.synced(20), self.port.problems()
+
+
+@pytest.fixture
+async def acting(cluster: Cluster) -> AsyncIterator[Acting]:
+    found = Acting(cluster)
+    yield found
+    await found.port.stop()
+
+
+@pytest.fixture
+async def kinds(cluster: Cluster) -> AsyncIterator[None]:
+    """The cluster has JobSets and Kueue for the time of a test."""
+    made = [await cluster.create(each) for each in owners.definitions()]
+
+    async def are_served(wanted: bool) -> bool:
+        replies = [await cluster.ask("GET", cluster.path(kind)) for kind in ("JobSet", "Workload")]
+        return all((reply.status == 200) is wanted for reply in replies)
+
+    await cluster.until(lambda: are_served(True), "JobSets and Workloads are served")
+    yield
+    for each in made:
+        await cluster.delete(each)
+    await cluster.until(lambda: are_served(False), "JobSets and Workloads are served no more")
+
+
+# --- owners ----------------------------------------------------------------------------------------------------------------------
+
+
+def marks(document: Document) -> set[str]:
+    metadata = document["metadata"]
+    return OURS & {*metadata.get("labels", {}), *metadata.get("annotations", {})}
+
+
+@pytest.mark.parametrize("kind", ["Job", "JobSet", "Workload"])
+@pytest.mark.usefixtures("kinds")
+async def test_an_owner_is_suspended_seen_and_resumed(cluster: Cluster, acting: Acting, kind: str) -> None:
+    made = await cluster.create(owners.owner(kind, namespace=cluster.namespace))
+    await acting.see()
+    assert acting.world.kueue
+    name = f"{cluster.namespace}/train"
+    for _ in range(2):
+        await acting.port.perform(actions.SuspendOwner(kind=kind, object=name), a_resource())
+    stored = await cluster.get(kind, "train")
+    assert uid_of(stored) == uid_of(made)
+    assert marks(stored) == OURS
+
+    async def suspended() -> bool:
+        found = acting.owner(kind)
+        return found is not None and (found.suspended, found.suspended_by, found.parts[0].count) == (True, BY, 2)
+
+    await cluster.until(suspended, "it is seen as suspended")
+    for _ in range(2):
+        await acting.port.perform(actions.ResumeOwner(kind=kind, object=name), a_resource())
+    assert marks(await cluster.get(kind, "train")) == set()
+
+    async def resumed() -> bool:
+        found = acting.owner(kind)
+        return found is None if kind != "Workload" else found is not None and not found.suspended
+
+    await cluster.until(resumed, "it is seen that it is no longer suspended")
+    reasons = [each["reason"] for each in (await cluster.listed("Event"))["items"] if _is_on(each, made)]
+    assert sorted(reasons) == ["Resumed", "Suspended"]
+
+
+def _is_on(event: Document, document: Document) -> bool:
+    return bool(event["involvedObject"].get("uid") == uid_of(document) and event["source"]["component"] == "headroom")
+
+
+async def test_a_job_that_others_suspended_is_left_alone(cluster: Cluster, acting: Acting) -> None:
+    made = await cluster.create(owners.owner("Job", namespace=cluster.namespace, spec={"suspend": True}))
+    await acting.see()
+    await acting.port.perform(actions.SuspendOwner(kind="Job", object=f"{cluster.namespace}/train"), a_resource())
+    stored = await cluster.get("Job", "train")
+    assert marks(stored) == set()
+    assert stored["metadata"]["generation"] == made["metadata"]["generation"]
+
+
+async def test_kinds_that_the_cluster_does_not_have_are_no_matter(cluster: Cluster, acting: Acting) -> None:
+    await acting.see()
+    assert acting.port.complete
+    assert not acting.world.kueue
+    assert not [each for each in acting.port.problems() if "jobset" in each or "kueue" in each]
+
+
+# --- holds -----------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_hold_is_written_seen_and_deleted(cluster: Cluster, acting: Acting) -> None:
+    document = await cluster.create(budget("one"))
+    await acting.see()
+    key = f"{cluster.namespace}/one"
+    apply = actions.ApplyBudgetHold(budget=key)
+    await acting.port.perform(apply, a_resource())
+    stored = await cluster.get("BudgetHold", hold_name(key))
+    assert stored["spec"]["because"] == "all is used"
+
+    async def standing() -> bool:
+        found = acting.world.holds.get(hold_name(key))
+        return found is not None and found.spec == acting._hold_of(acting.world, acting.world.resources[_ref(document)])
+
+    await cluster.until(standing, "the hold is seen")
+    acting.because = "other numbers"
+    await acting.port.perform(apply, a_resource())
+    assert version_of(await cluster.get("BudgetHold", hold_name(key))) == version_of(stored)
+    for _ in range(2):
+        await acting.port.perform(actions.DeleteBudgetHold(budget=key), a_resource())
+    await cluster.until_gone(stored)
+
+
+def _ref(document: Document) -> Ref:
+    return Ref(document["kind"], document["metadata"]["namespace"], document["metadata"]["name"])
+
+
+async def test_our_policies_are_seen_to_be_there(cluster: Cluster, acting: Acting) -> None:
+    await acting.see()
+    assert "is not installed" in acting.world.hold_problem
+    made = [await cluster.create(each) for each in policies()]
+    try:
+
+        async def ready() -> bool:
+            return acting.world.hold_problem == ""
+
+        await cluster.until(ready, "all policies are seen")
+        await cluster.merge(made[-1], {"metadata": {"annotations": {"headroom.dev/policy-hash": "old"}}})
+
+        async def outdated() -> bool:
+            return "is of another version" in acting.world.hold_problem
+
+        await cluster.until(outdated, "it is seen that one is of another version")
+    finally:
+        for each in made:
+            await cluster.delete(each)
+
+
+# --- evictions -------------------------------------------------------------------------------------------------------------------
+
+
+async def test_two_disruption_budgets_are_a_refusal_in_our_words(cluster: Cluster, acting: Acting) -> None:
+    labels = {"app": "trainer"}
+    made = await cluster.run(await cluster.create(pod("p", labels=labels)), await cluster.node())
+    for name in ("one", "two"):
+        await cluster.create(disruption_budget(name, labels, 1))
+    name = f"{cluster.namespace}/p"
+    evict = actions.EvictPod(pod=name, uid=uid_of(made), resource_version="", grace_seconds=5)
+    with refused(EvictionImpossible, 500) as refusal:
+        await acting.port.perform(evict, a_resource())
+    assert f"evicting pod {name}: more than one disruption budget selects it" in refusal.value.message
+    assert "deletionTimestamp" not in (await cluster.get("Pod", "p"))["metadata"]
+
+
+@pytest.mark.parametrize("action", ["EvictPod", "PausePod"])
+async def test_what_was_done_to_a_pod_is_said_on_it(cluster: Cluster, acting: Acting, action: str) -> None:
+    made = await cluster.run(await cluster.create(pod("p")), await cluster.node())
+    target = {"pod": f"{cluster.namespace}/p", "uid": uid_of(made)}
+    if action == "EvictPod":
+        await acting.port.perform(actions.EvictPod(**target, resource_version="", grace_seconds=5), a_resource())
+    else:
+        await acting.port.perform(actions.PausePod(**target), a_resource())
+    [event] = [each for each in (await cluster.listed("Event"))["items"] if _is_on(each, made)]
+    assert (event["reason"], event["type"]) == ("Evicted" if action == "EvictPod" else "Paused", "Warning")
+    assert event["message"] == "GPUWorkloadBudget team-a/one"
