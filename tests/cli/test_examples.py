@@ -1,5 +1,6 @@
 """The examples in the docs are valid, at least one for each kind, and get a plan."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,13 @@ import yaml
 
 from headroom.api.kinds import KINDS, problems
 
-FOLDER = Path(__file__).parents[2] / "docs" / "examples"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "examples"
+SHOWN = [
+    (path.name, block)
+    for path in sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
+    for block in re.findall(r"```yaml\n(.*?)```", path.read_text(), re.DOTALL)
+]
 OURS = [each for path in sorted(FOLDER.glob("*.yaml")) for each in yaml.load_all(path.read_text(), yaml.SafeLoader)]
 
 
@@ -18,3 +25,10 @@ def test_there_is_one_for_each_kind() -> None:
 @pytest.mark.parametrize("document", [each for each in OURS if each["kind"] in KINDS], ids=lambda each: each["kind"])
 def test_an_example_is_valid(document: dict[str, object]) -> None:
     assert problems(document) == []
+
+
+@pytest.mark.parametrize(("page", "block"), SHOWN, ids=[page for page, _ in SHOWN])
+def test_what_the_pages_show_is_valid(page: str, block: str) -> None:
+    found = [each for each in yaml.load_all(block, yaml.SafeLoader) if each.get("kind") in KINDS]
+    assert [(page, problems(each)) for each in found if problems(each)] == []
+    assert page != "enforcement.md" or found, "the ladder is shown as a whole"

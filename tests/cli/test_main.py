@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from headroom.api import generate
-from headroom.api.kinds import KINDS
+from headroom.api.kinds import DEFINITIONS
 from headroom.cli.main import COMMANDS
 from headroom.runtime.settings import Settings
 from tests.cli.conftest import Headroom
@@ -65,7 +65,7 @@ def test_a_misspelt_variable_is_one_sentence(headroom: Headroom, monkeypatch: py
 
 def test_crds_prints_every_kind(headroom: Headroom) -> None:
     printed = list(yaml.safe_load_all(headroom("crds").out))
-    assert [each["spec"]["names"]["kind"] for each in printed] == [*KINDS, "BudgetIndex"]
+    assert [each["spec"]["names"]["kind"] for each in printed] == list(DEFINITIONS)
 
 
 def test_policies_prints_what_is_in_deploy(headroom: Headroom) -> None:

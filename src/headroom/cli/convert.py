@@ -73,13 +73,13 @@ class Conversion:
 
     def take(self, source: str, text: bytes) -> None:
         """Convert all that stands in one file."""
-        from headroom.sim import documents
+        from headroom.sim import texts
 
         words = text.decode("utf-8", "replace")
         if machines.is_environment(words):
             self._take_machines(source, machines.in_environment(machines.variables(words)))
             return
-        for found in documents.objects(source, text):
+        for found in texts.objects(source, text):
             self._take_document(source, found.value)
 
     def documents(self) -> list[Json]:

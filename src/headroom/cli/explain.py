@@ -14,6 +14,7 @@ from headroom.model.errors import Misconfigured
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
     from headroom.api.kinds import AnyResource
+    from headroom.cli.explain_pods import ToldOfPod
     from headroom.model.decisions import Decision, Ref
     from headroom.model.world import World
 
@@ -22,7 +23,12 @@ MOST_LISTED: Final = 20
 
 
 def explain(
-    what: Annotated[str, typer.Argument(metavar="KIND/[NAMESPACE/]NAME", help="Which resource; short names do.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND/[NAMESPACE/]NAME", help="A resource of ours, or a pod, job or jobset; short names do."
+        ),
+    ],
     files: Annotated[
         list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Look into manifests, not a cluster.")
     ] = None,
@@ -32,23 +38,30 @@ def explain(
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Say of one resource what was decided, why, and what is due.
+    """Say of one resource what was decided, why, and what is due; of a pod, why it waits or was stopped, and until when.
+
+    Of a pod, a cluster is asked what the operator has written down last; with files, it is decided anew.
 
     Example: headroom explain gwb/lab/team-a
+
+    Example: headroom explain pod/lab/train-0
     """
-    from headroom.cli import live, output
+    from headroom.cli import explain_pods, live, nearby, output
     from headroom.cli.plan import documents_of, moment
 
-    kind, place, name = _asked(what)
+    asked = _asked(what)
     if files:
-        told = _explained(documents_of(files).world(moment(now)), (kind, place, name), in_files=True)
+        told = _explained(documents_of(files).world(moment(now)), asked, in_files=True)
     else:
         settings = live.settings_of(kubeconfig, context, namespace)
 
-        async def work(kube: Kube) -> Told:
+        async def work(kube: Kube) -> Told | ToldOfPod:
+            if asked[0] in explain_pods.WORDS.values():
+                near = await nearby.read(kube, settings, asked[1])
+                return explain_pods.told(near.world, asked, in_files=False, unread=near.unread)
             async with live.observed(kube, settings) as port:
                 # The view is only good until the next await.
-                return _explained(await live.world(port, kube, settings), (kind, place, name))
+                return _explained(await live.world(port, kube, settings), asked)
 
         told = live.with_cluster(settings, work)
     if form is Form.json:
@@ -60,22 +73,25 @@ def explain(
 
 def _asked(what: str) -> tuple[str, str, str]:
     from headroom.api.kinds import KINDS
+    from headroom.cli.explain_pods import WORDS
 
     first, *rest = what.split("/")
-    words = {word.lower(): kind.name for kind in KINDS.values() for word in (kind.name, kind.plural, *kind.short_names)}
+    ours = {word.lower(): kind.name for kind in KINDS.values() for word in (kind.name, kind.plural, *kind.short_names)}
+    words = {**ours, **WORDS}
     kind = words.get(first.lower())
     if not rest and kind is None:
         raise Misconfigured(f"reading {what!r}: write KIND/[NAMESPACE/]NAME, such as gwb/lab/team-a")
     if kind is None:
-        near = _near(first.lower(), {word: word for word in words})
+        near = offered(first.lower(), {word: word for word in words})
         known = ", ".join(f"{each.name} ({each.short_names[0]})" for each in KINDS.values())
+        known += f"; also {', '.join(sorted(set(WORDS.values())))}"
         raise Misconfigured(f"reading {what!r}: there is no kind {first!r}{near}; the kinds are {known}")
     if not 1 <= len(rest) <= 2 or not all(rest):
         raise Misconfigured(f"reading {what!r}: write KIND/[NAMESPACE/]NAME, such as gwb/lab/team-a")
     return kind, rest[0] if len(rest) == 2 else "", rest[-1]
 
 
-def _near(word: str, words: dict[str, str]) -> str:
+def offered(word: str, words: dict[str, str]) -> str:
     """A question about those of the words that look alike, each shown as its value."""
     import difflib
 
@@ -94,14 +110,15 @@ def _find(world: World, what: tuple[str, str, str], *, in_files: bool) -> Ref:
     asked = "/".join(part for part in (kind, namespace, name) if part)
     # The names alone are compared: the kind is the same for all, and would make everything look alike.
     names = {f"{ref.namespace}/{ref.name}" if namespace else ref.name: str(ref) for ref in reversed(refs)}
-    near = _near(f"{namespace}/{name}" if namespace else name, names)
+    near = offered(f"{namespace}/{name}" if namespace else name, names)
     where = f"`kubectl get {kind.lower()} -A` lists them all"
     if in_files:
-        where = f"there are {_listed([str(each) for each in sorted(world.resources)])}"
+        where = f"there are {listed([str(each) for each in sorted(world.resources)])}"
     raise Misconfigured(f"looking for {asked}: there is none{near}; {where}")
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """Names one after the other, not too many."""
     more = len(names) - MOST_LISTED
     shown = ", ".join(names[:MOST_LISTED]) or "no resources of Headroom in what was given"
     return f"{shown} and {more} more" if more > 0 else shown
@@ -152,8 +169,12 @@ class Told(NamedTuple):
 
 def _plain(value: Any) -> str:
     if isinstance(value, dict):
-        return " ".join(f"{name}={each}" for name, each in value.items())
+        return " ".join(f"{name}={_nested(each)}" for name, each in value.items())
     return "; ".join(map(_plain, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _nested(value: Any) -> str:
+    return f"[{_plain(value)}]" if isinstance(value, dict | list | tuple) else str(value)
 
 
 def _spoken(action: dict[str, Any]) -> Iterator[str]:
@@ -161,9 +182,11 @@ def _spoken(action: dict[str, Any]) -> Iterator[str]:
         yield str(value) if name == "type" else f"{name}={value}"
 
 
-def _explained(world: World, asked: tuple[str, str, str], *, in_files: bool = False) -> Told:
-    from headroom.cli import planning
+def _explained(world: World, asked: tuple[str, str, str], *, in_files: bool = False) -> Told | ToldOfPod:
+    from headroom.cli import explain_pods, planning
 
+    if asked[0] in explain_pods.WORDS.values():
+        return explain_pods.told(world, asked, in_files=True)
     ref = _find(world, asked, in_files=in_files)
     decision = next((each for each in planning.decisions(world) if each.resource == ref), None)
     return Told(ref, world.resources[ref], world.stopped, decision)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
 
 NAME: Final = "headroom"
+SETTLE_SECONDS: Final = 1.0
+"""How long an operator may take to hear of the switch."""
 _KEYS: Final = ("stop", "stop-reason", "stopped-at")
 
 
@@ -35,6 +37,30 @@ async def throw(kube: Kube, namespace: str, reason: str) -> None:
                 f"creating the ConfigMap {namespace}/{NAME}: there is no namespace {namespace}; "
                 "give the operator's with --namespace"
             ) from error
+
+
+async def drop_holds(kube: Kube) -> int:
+    """Delete every BudgetHold, since nobody releases pods while all is stopped; how many there were."""
+    found = await _delete_holds(kube)
+    if found:
+        # An operator that had begun to write one did not know of the switch yet.
+        await kube.clock.sleep(SETTLE_SECONDS)
+        found |= await _delete_holds(kube)
+    return len(found)
+
+
+async def _delete_holds(kube: Kube) -> set[str]:
+    from headroom.adapters.kube import budget_holds, decode, errors, paths
+
+    pages, names = decode.holds(), set[str]()
+    try:
+        async for body in kube.pages(paths.budget_hold()):
+            names |= {hold.name for hold in pages.page(body).items}
+    except errors.NotFound:
+        return names  # the kind is not there
+    for name in sorted(names):
+        await budget_holds.delete(kube, name)
+    return names
 
 
 async def put_back(kube: Kube, namespace: str) -> bool:

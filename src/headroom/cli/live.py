@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headroom.adapters.kube.config import ClientConfig
     from headroom.adapters.kube.store import KubePort
     from headroom.model.usage import Row
-    from headroom.model.world import World
+    from headroom.model.world import Caps, World
     from headroom.runtime.settings import Settings
 
 SYNC_SECONDS: Final = 120.0
@@ -88,6 +88,7 @@ async def observed(kube: Kube, settings: Settings) -> AsyncIterator[KubePort]:
         rng=random.Random(),
         namespace=settings.namespace,
         cluster=settings.cluster_id,
+        caps=caps(settings),
     )
     await port.start()
     try:
@@ -97,6 +98,13 @@ async def observed(kube: Kube, settings: Settings) -> AsyncIterator[KubePort]:
         await port.stop()
 
 
+def caps(settings: Settings) -> Caps:
+    """How much is stopped in a minute at most, whatever single budgets allow."""
+    from headroom.model.world import Caps
+
+    return Caps(cluster=settings.evictions_per_minute, namespace=settings.namespace_evictions_per_minute)
+
+
 async def world(port: KubePort, kube: Kube, settings: Settings) -> World:
     """The view with its usage: with a ledger URL that of the ledger too, else of the pods that are still there."""
     from msgspec import structs
@@ -104,13 +112,14 @@ async def world(port: KubePort, kube: Kube, settings: Settings) -> World:
     from headroom.core.usage import table_of
     from headroom.model.world import LedgerState
 
-    rows = await _rows(settings, kube.clock.now()) if settings.ledger_url else []
+    known = await rows(settings, kube.clock.now()) if settings.ledger_url else []
     problem = "" if settings.ledger_url else "Only pods that are still there are counted; --ledger-url adds the others."
     seen = port.world(kube.clock.now())
-    return structs.replace(seen, usage=table_of(seen, rows), ledger=LedgerState(problem=problem))
+    return structs.replace(seen, usage=table_of(seen, known), ledger=LedgerState(problem=problem))
 
 
-async def _rows(settings: Settings, now: int) -> list[Row]:
+async def rows(settings: Settings, now: int) -> list[Row]:
+    """All that the ledger of the settings has."""
     from headroom.adapters.ledger import open_ledger
     from headroom.api.budgets import LONGEST_WINDOW_HOURS
     from headroom.model.times import HOUR

@@ -109,7 +109,7 @@ class _LinesOf:
 
 
 class Lines:
-    """Where the objects of a text stand that `sim.documents.objects` has read, in the same order."""
+    """Where the objects of a text stand that `sim.texts.objects` has read, in the same order."""
 
     def __init__(self, text: bytes) -> None:
         import yaml

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headroom.cli import output
 from headroom.cli.options import Form
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from headroom.model.decisions import Decision, Ref
     from headroom.model.world import World
 
+MOST_NAMED: Final = 3
 Problems = list[tuple[dict[str, str], str, str]]
 """Which object (kind, namespace, name), which field, what about it."""
 
@@ -22,6 +23,21 @@ def decisions(world: World) -> list[Decision]:
 
     asked = [decision for plan in PLANS for decision in plan.decide(world, EVERYTHING)]
     return [each for each in asked if not world.resources[each.resource].problems]
+
+
+def chores(world: World) -> list[Decision]:
+    """What is due although no resource asks for it, as one decision for each plan that has such."""
+    from headroom.api.resources import Status
+    from headroom.core import PLANS
+    from headroom.model.decisions import Decision, Ref
+
+    says = "Left behind by resources that are gone, or that ask for it no more."
+    due = {plan.name: tuple(plan.chores(world)) for plan in PLANS}
+    return [
+        Decision(resource=Ref("Chores", "", name), status=Status(), reason="LeftOver", message=says, actions=actions)
+        for name, actions in due.items()
+        if actions
+    ]
 
 
 class Result(dict[str, Any]):
@@ -40,7 +56,7 @@ def planned(world: World, problems: Problems | None = None) -> Result:
             for ref in sorted(world.resources)
             for problem in world.resources[ref].problems
         ]
-    found = decisions(world)
+    found = decisions(world) + (chores(world) if world.complete else [])
     result = Result(
         now=times.text(world.now),
         problems=[{"resource": what, "field": field, "message": why} for what, field, why in problems],
@@ -74,9 +90,21 @@ def exit_code(result: dict[str, Any]) -> int:
 
 
 def _row(decision: dict[str, Any], warnings: dict[str, list[str]]) -> tuple[str, ...]:
-    actions = [str(action["type"]) for action in decision["actions"]]
     message = " ".join((decision["message"], *warnings[_spoken(decision["resource"])]))
-    return _spoken(decision["resource"]), decision["reason"], ", ".join(actions) or "none", message
+    return _spoken(decision["resource"]), decision["reason"], _listed(decision["actions"]) or "none", message
+
+
+def _listed(actions: list[dict[str, Any]]) -> str:
+    """Actions of one type once, with what they are done to if it is little."""
+    targets: dict[str, list[str]] = {}
+    for action in actions:
+        target = "" if action["type"] == "EmitEvent" else str(action.get("pod") or action.get("object") or "")
+        targets.setdefault(str(action["type"]), []).append(target)
+    shown = []
+    for name, each in targets.items():
+        named = " ".join(filter(None, each)) if len(each) <= MOST_NAMED else ""
+        shown.append(f"{name} {named}" if named else name if len(each) == 1 else f"{name} x{len(each)}")
+    return ", ".join(shown)
 
 
 def _named(ref: Ref) -> dict[str, str]:

@@ -75,15 +75,20 @@ def _spoken(missing: list[Need]) -> str:
 
 def needs(settings: Settings) -> list[Need]:
     """Every right that the operator uses; a dry run needs to read only."""
+    from headroom.adapters.kube import admission
+    from headroom.adapters.kube.paths import OWNERS
     from headroom.adapters.kube.reviews import Need
+    from headroom.api.budget_hold import BudgetHold
     from headroom.api.kinds import KINDS, OPERATOR_KINDS
     from headroom.api.resources import GROUP
 
     plurals, others = ([kind.plural for kind in kinds.values()] for kinds in (KINDS, OPERATOR_KINDS))
+    owners = [(plural, group) for group, _, plural in OWNERS.values()]
     own = settings.namespace
-    found = [Need(verb, resource) for resource in ("pods", "nodes", "namespaces") for verb in ("list", "watch")]
-    found += [Need(verb, "resourceclaims", "resource.k8s.io") for verb in ("list", "watch")]
-    found += [Need(verb, plural, GROUP) for plural in (*plurals, *others) for verb in ("list", "watch")]
+    seen = [("pods", ""), ("nodes", ""), ("namespaces", ""), ("resourceclaims", "resource.k8s.io"), *owners]
+    seen += [(plural, GROUP) for plural in (*plurals, *others)]
+    seen += [(plural, "admissionregistration.k8s.io") for plural in admission.KINDS]
+    found = [Need(verb, plural, group) for plural, group in seen for verb in ("list", "watch")]
     found += [Need(verb, "configmaps", namespace=own) for verb in ("list", "watch")]
     if not settings.cluster_id:
         found.append(Need("get", "namespaces", name="kube-system"))
@@ -91,7 +96,9 @@ def needs(settings: Settings) -> list[Need]:
         return found
     found += [Need("patch", f"{plural}/status", GROUP) for plural in plurals]
     found += [Need(verb, plural, GROUP) for plural in others for verb in ("create", "update")]
-    found.append(Need("patch", "pods"))
+    found += [Need(verb, BudgetHold.kind.plural, GROUP) for verb in ("delete", "release")]
+    found += [Need(verb, plural, group) for plural, group in (("pods", ""), *owners) for verb in ("get", "patch")]
+    found.append(Need("create", "pods/eviction"))
     found += [Need(verb, "events") for verb in ("get", "create", "patch")]
     if settings.elect_leader:
         found += [Need(verb, "leases", "coordination.k8s.io", own) for verb in ("get", "create", "update")]

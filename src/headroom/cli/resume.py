@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 def resume(kubeconfig: Kubeconfig = None, context: Context = None, namespace: Namespace = None) -> None:
     """Let effects happen again after `headroom stop`.
 
+    Holds that it deleted come back by themselves where a budget still asks for one.
+
     Example: headroom resume
     """
     from headroom.cli import live, output
@@ -25,6 +27,8 @@ def resume(kubeconfig: Kubeconfig = None, context: Context = None, namespace: Na
 
     place = f"ConfigMap {settings.namespace}/{kill_switch.NAME}"
     if live.with_cluster(settings, work):
-        output.line(f"Resumed: the key stop is gone from {place}.")
+        output.line(
+            f"Resumed: the key stop is gone from {place}. Where a budget still holds new pods, its BudgetHold comes back."
+        )
     else:
         output.line(f"Nothing was stopped: there is no {place}.")

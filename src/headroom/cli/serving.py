@@ -20,7 +20,7 @@ from headroom.adapters.kube.store import KubePort
 from headroom.cli import ledgers, live, output, planning, preflight, price_book
 from headroom.cli.options import Form
 from headroom.core import PLANS
-from headroom.core.budgets import index_of
+from headroom.core.budgets import hold_of, index_of
 from headroom.model.plans import Plan
 from headroom.model.ports import Leases
 from headroom.runtime import logs
@@ -107,12 +107,15 @@ class Process:
             cluster=settings.cluster_id,
             recording=self._recorder,
             index_of=index_of,
+            hold_of=hold_of,
+            caps=live.caps(settings),
             # Blind for ever, we must not keep the lease: another replica sees.
             on_failure=self._fail,
         )
         self._recorder.connect(self._port)
         self._operator = Operator(self._port, self._leader or Always(), settings, around, plans)
         self._operator.loop.noted = self._recorder.decided
+        self._port.enforced = around.metrics.enforced
 
     async def run(self) -> int:
         """Start everything, wait for a signal or a failure, stop everything."""

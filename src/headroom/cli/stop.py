@@ -21,7 +21,7 @@ def stop(
 ) -> None:
     """End all effects in the whole cluster within a tick.
 
-    Observing goes on. It sets the key `stop` of the ConfigMap `headroom`, so it also works while no operator runs. Undo: headroom resume.
+    Observing goes on. It sets the key `stop` of the ConfigMap `headroom`, so it also works while no operator runs. Then it deletes every BudgetHold, so that new pods start as ever; pods that wait already go on waiting. Undo: headroom resume.
 
     Example: headroom stop --reason "power maintenance in hall 2"
     """
@@ -29,11 +29,16 @@ def stop(
 
     settings = live.settings_of(kubeconfig, context, namespace)
 
-    async def work(kube: Kube) -> None:
+    async def work(kube: Kube) -> int:
         await kill_switch.throw(kube, settings.namespace, reason)
+        output.line(
+            f'Stopped: ConfigMap {settings.namespace}/{kill_switch.NAME} has stop: "true" now; '
+            "`headroom resume` lets effects happen again."
+        )
+        return await kill_switch.drop_holds(kube)
 
-    live.with_cluster(settings, work)
-    output.line(
-        f'Stopped: ConfigMap {settings.namespace}/{kill_switch.NAME} has stop: "true" now; '
-        "`headroom resume` lets effects happen again."
-    )
+    if holds := live.with_cluster(settings, work):
+        output.line(
+            f"Deleted {holds} BudgetHold{'s' * (holds > 1)}: nobody would release pods now, so new ones start as ever. "
+            "Pods that wait already go on waiting; `headroom release` lets one start."
+        )

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from headroom.cli import kill_switch
 from headroom.cli.options import Context, Kubeconfig, Namespace
 from headroom.model.errors import Misconfigured, Refused
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
+    from headroom.cli.leftovers import Leftover
     from headroom.runtime.settings import Settings
 
 TAKE_OVER_SECONDS: Final = 5
 LONGEST_WAIT: Final = 60
 POLICY_SECONDS: Final = 2
 """How long the API server may go on with a policy that is gone."""
-POLICY_GROUP: Final = "admissionregistration.k8s.io"
-
-
-class Leftover(NamedTuple):
-    """One thing to remove."""
-
-    what: str
-    path: str
-    finalizers_only: bool = False
+MOST_SHOWN: Final = 20
+"""Pods that are named one by one."""
 
 
 def uninstall(
@@ -43,39 +36,59 @@ def uninstall(
 ) -> None:
     """Remove what Headroom left in a cluster.
 
-    These are its policies, its finalizers, its BudgetIndex, its ConfigMap and its Lease; with --crds also its kinds. Remove the operator's Deployment first, or it puts things back; while one leads, this refuses. May be repeated.
+    These are its policies, its holds, its gates, annotations and finalizers on pods, its BudgetIndex, its ConfigMap and its Lease; what it has suspended goes on. With --crds also its kinds. Remove the operator's Deployment first, or it puts things back; while one leads, this refuses. May be repeated.
 
     Example: headroom uninstall --crds
     """
-    from headroom.cli import live, output
+    from headroom.cli import leftovers, live, output
 
     settings = live.settings_of(kubeconfig, context, namespace)
 
     async def find(kube: Kube) -> list[Leftover]:
         if not force:
             await refuse_while_led(kube, settings)
-        return [each async for each in leftovers(kube, settings, crds=crds)]
+        first = [each async for each in leftovers.rules(kube)] + [each async for each in leftovers.marks(kube)]
+        return first + [each async for each in leftovers.rest(kube, settings, crds=crds)]
 
     found = live.with_cluster(settings, find)
     if not found:
         output.line("There is nothing to remove.")
         return
-    for each in found:
-        output.line(f"{'would remove' if not yes else 'removing'} {each.what}")
+    for line in _shown(found, "removing" if yes else "would remove"):
+        output.line(line)
     _confirm(yes)
+    told = {each.what for each in found}
+    output.line(
+        f"Removed {live.with_cluster(settings, lambda kube: take_all(kube, settings, told, crds=crds))} things."
+    )
 
-    async def work(kube: Kube) -> int:
-        for each in found:
-            await _remove(kube, each)
-        if any(POLICY_GROUP in each.path for each in found):
-            await kube.clock.sleep(POLICY_SECONDS)  # until then a new pod may still get our finalizer
-        late = [each async for each in _pod_finalizers(kube)]
-        for each in late:
-            output.line(f"removing {each.what}")
-            await _remove(kube, each)
-        return len(found) + len(late)
 
-    output.line(f"Removed {live.with_cluster(settings, work)} things.")
+async def take_all(kube: Kube, settings: Settings, told: set[str], *, crds: bool) -> int:
+    """Remove everything, in an order in which nothing is held anew; how many things that were. What was not told of is told now."""
+    from headroom.cli import leftovers, output
+
+    rules = [each async for each in leftovers.rules(kube)]
+    await leftovers.remove_in_order(kube, rules)
+    if rules:
+        await kube.clock.sleep(POLICY_SECONDS)  # until then a new pod may still get our gate or finalizer
+    marks = [each async for each in leftovers.marks(kube)]
+    for line in _shown([each for each in marks if each.what not in told], "removing"):
+        output.line(line)
+    await leftovers.remove_many(kube, marks)
+    rest = [each async for each in leftovers.rest(kube, settings, crds=crds)]
+    await leftovers.remove_in_order(kube, rest)
+    return len(rules) + len(marks) + len(rest)
+
+
+def _shown(found: Iterable[Leftover], word: str) -> Iterator[str]:
+    """A line for each thing, but only so many for pods, of which there may be very many."""
+    pods = 0
+    for each in found:
+        pods += each.undo == "pod"
+        if each.undo != "pod" or pods <= MOST_SHOWN:
+            yield f"{word} {each.what}"
+    if pods > MOST_SHOWN:
+        yield f"{word} what is ours from {pods - MOST_SHOWN} more pods"
 
 
 def _confirm(yes: bool) -> None:
@@ -108,103 +121,3 @@ async def refuse_while_led(kube: Kube, settings: Settings) -> None:
                 f"uninstalling: {found.holder} holds the lease {settings.namespace}/{settings.lease_name}; "
                 "stop the operator first, or give --force"
             )
-
-
-async def leftovers(kube: Kube, settings: Settings, *, crds: bool) -> AsyncIterator[Leftover]:
-    """What there is to remove, in the order in which it is removed."""
-    from headroom.adapters.kube import decode, paths
-    from headroom.adapters.kube.parse import OURS
-    from headroom.api.kinds import KINDS
-
-    async for policy in _present(kube, _policies()):
-        yield policy
-    async for finalizer in _pod_finalizers(kube):
-        yield finalizer
-    for kind in KINDS:
-        async for each in _listed(kube, paths.collection(kind), decode.resources(kind)):
-            if any(name.startswith(OURS) for name in each.finalizers):
-                path = paths.resource(kind, each.namespace, each.name)
-                named = "/".join(part for part in (kind, each.namespace, each.name) if part)
-                yield Leftover(f"our finalizer from {named}", path, finalizers_only=True)
-    async for thing in _present(kube, _single(settings, crds=crds)):
-        yield thing
-
-
-def _policies() -> list[Leftover]:
-    """They go first, or the API server would give new pods a finalizer that nobody takes away."""
-    from headroom.adapters.kube import paths
-    from headroom.api.policies import policy_names
-
-    return [
-        Leftover(f"{plural}.{POLICY_GROUP} {name}", paths.of(POLICY_GROUP, "v1", plural, name=name))
-        for plural, name in policy_names()
-    ]
-
-
-async def _pod_finalizers(kube: Kube) -> AsyncIterator[Leftover]:
-    from headroom.adapters.kube import decode, paths
-
-    async for pod in _listed(kube, paths.pods(), decode.pods()):
-        if pod.finalizers:
-            path = paths.pod(pod.namespace, pod.name)
-            yield Leftover(f"our finalizer from pod {pod.key}", path, finalizers_only=True)
-
-
-def _single(settings: Settings, *, crds: bool) -> list[Leftover]:
-    from headroom.adapters.kube import paths
-    from headroom.api.budget_index import INDEX_NAME, BudgetIndex
-    from headroom.api.kinds import DEFINITIONS
-    from headroom.api.resources import GROUP, VERSION
-
-    index = paths.of(GROUP, VERSION, BudgetIndex.kind.plural, name=INDEX_NAME)
-    lease = paths.lease(settings.namespace, settings.lease_name)
-    single = [
-        Leftover(f"{BudgetIndex.kind.name} {INDEX_NAME}", index),
-        Leftover(f"Lease {settings.namespace}/{settings.lease_name}", lease),
-    ]
-    if crds:
-        group, plural = "apiextensions.k8s.io", "customresourcedefinitions"
-        names = [f"{kind.plural}.{GROUP}" for kind in DEFINITIONS.values()]
-        single += [
-            Leftover(f"kind {name} and all its resources", paths.of(group, "v1", plural, name=name)) for name in names
-        ]
-    # The kill switch is in it, so it goes last: until then it holds back an operator that nobody thought of.
-    switch = paths.configmap(settings.namespace, kill_switch.NAME)
-    single.append(Leftover(f"ConfigMap {settings.namespace}/{kill_switch.NAME}", switch))
-    return single
-
-
-async def _present(kube: Kube, things: list[Leftover]) -> AsyncIterator[Leftover]:
-    """Those of them that are there."""
-    from headroom.adapters.kube import errors
-
-    for thing in things:
-        try:
-            await kube.get(thing.path)
-        except errors.NotFound:
-            continue
-        yield thing
-
-
-async def _listed(kube: Kube, path: str, decoder: Any) -> AsyncIterator[Any]:
-    """Every object of a kind; none if the kind is not there."""
-    from headroom.adapters.kube import errors
-
-    try:
-        async for body in kube.pages(path):
-            for fact in decoder.page(body).items:
-                yield fact
-    except errors.NotFound:
-        return
-
-
-async def _remove(kube: Kube, thing: Leftover) -> None:
-    from headroom.adapters.kube import effects, errors
-
-    try:
-        if thing.finalizers_only:
-            await effects.remove_finalizers(kube, thing.path)
-        else:
-            await kube.delete(thing.path)
-    except errors.NotFound:
-        return  # somebody else was quicker

@@ -1,0 +1,107 @@
+"""What `headroom explain` says of a pod, a Job, a JobSet or a Workload of Kueue: why it waits or was stopped, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from headroom.model.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from headroom.api.budgets import GPUWorkloadBudgetStatus
+    from headroom.core.budgets import Explained
+    from headroom.model.decisions import Ref
+    from headroom.model.world import World
+
+WORDS: Final[Mapping[str, str]] = {
+    "pod": "Pod",
+    "pods": "Pod",
+    "po": "Pod",
+    "job": "Job",
+    "jobs": "Job",
+    "jobset": "JobSet",
+    "jobsets": "JobSet",
+    "workload": "Workload",
+    "workloads": "Workload",
+    "wl": "Workload",
+}
+"""The kinds that are not ours and can be asked about, by the words that kubectl knows them by."""
+_PLACES: Final = {
+    "Pod": "`kubectl get pods -A` lists them all",
+    "Job": "of Jobs only those are known that have pods or that Headroom has suspended: `kubectl get jobs -A`",
+    "JobSet": "of JobSets only those are known that have pods or that Headroom has suspended: `kubectl get jobsets -A`",
+    "Workload": "of Workloads only those are known that Headroom has set inactive: `kubectl get workloads -A`",
+}
+
+
+class ToldOfPod(NamedTuple):
+    """What there is to say."""
+
+    found: Explained
+    unread: tuple[str, ...] = ()
+    """What was not looked at, for lack of rights."""
+
+    def wire(self) -> dict[str, Any]:
+        """The form for machines."""
+        what = self.found.what
+        return {
+            "object": {"kind": what.kind, "namespace": what.namespace, "name": what.name},
+            "state": self.found.state,
+            "sentence": self.found.sentence,
+            "budget": self.found.budget,
+            "startsAt": self.found.starts_at,
+            "details": list(self.found.details),
+            "unread": list(self.unread),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The form for people."""
+        yield self.found.sentence
+        for each in self.found.details:
+            yield f"- {each}"
+        if self.unread:
+            yield f"- not looked at, for lack of rights: {', '.join(self.unread)}"
+
+
+def told(world: World, asked: tuple[str, str, str], *, in_files: bool, unread: tuple[str, ...] = ()) -> ToldOfPod:
+    """What there is to say of a pod or its owner. Raises `Misconfigured` if it is not known, or not which one is meant."""
+    from headroom.core.budgets import explained
+    from headroom.model.decisions import Ref
+
+    statuses = _statuses(world, in_files=in_files)
+    kind, namespace, name = asked
+    found = explained(world, statuses, Ref(kind, namespace, name)) if namespace else None
+    if found is None:
+        found = explained(world, statuses, _sought(world, statuses, asked))
+    if found is None:
+        raise Misconfigured(f"looking for {kind}/{namespace}/{name}: nothing is known of it")
+    return ToldOfPod(found, unread)
+
+
+def _statuses(world: World, *, in_files: bool) -> dict[Ref, GPUWorkloadBudgetStatus]:
+    """What stands of each budget: files are decided on; in a cluster the operator has done so, and it has the ledger."""
+    from headroom.cli import planning
+    from headroom.core.usage import KIND
+
+    known = {ref: each.status for ref, each in world.of_kind(KIND)}
+    if in_files:
+        known |= {each.resource: each.status for each in planning.decisions(world) if each.resource.kind == KIND}
+    return known
+
+
+def _sought(world: World, statuses: Mapping[Ref, GPUWorkloadBudgetStatus], asked: tuple[str, str, str]) -> Ref:
+    from headroom.cli.explain import listed, offered
+    from headroom.core.budgets import names
+    from headroom.model.decisions import Ref
+
+    kind, namespace, name = asked
+    keys = sorted(names(world, statuses, kind))
+    found = [key for key in keys if key == f"{namespace}/{name}" or (not namespace and key.partition("/")[2] == name)]
+    if len(found) == 1:
+        return Ref(kind, *found[0].split("/", 1))
+    if found:
+        raise Misconfigured(f"looking for {kind}/{name}: there are {listed(found)}; say which")
+    shown = {key if namespace else key.partition("/")[2]: f"{kind}/{key}" for key in reversed(keys)}
+    near = offered(f"{namespace}/{name}" if namespace else name, shown)
+    what = "/".join(part for part in asked if part)
+    raise Misconfigured(f"looking for {what}: there is none{near}; {_PLACES[kind]}")

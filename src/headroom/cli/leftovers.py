@@ -1,0 +1,173 @@
+"""What Headroom leaves in a cluster, and how each thing is taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from headroom.cli import kill_switch, output
+
+if TYPE_CHECKING:
+    from headroom.adapters.kube.client import Kube
+    from headroom.runtime.settings import Settings
+
+POLICY_GROUP: Final = "admissionregistration.k8s.io"
+AT_ONCE: Final = 8
+PROGRESS_EVERY: Final = 500
+
+
+class Leftover(NamedTuple):
+    """One thing to remove: an object, or our marks on an object of others."""
+
+    what: str
+    path: str
+    undo: str = "delete"
+    """How: delete, finalizers, pod, or the kind of an owner that goes on."""
+    namespace: str = ""
+    name: str = ""
+
+
+async def rules(kube: Kube) -> AsyncIterator[Leftover]:
+    """The policies, and what they read. They go first, or the API server would hold new pods that nobody lets go."""
+    from headroom.adapters.kube import decode, paths
+    from headroom.api.policies import policy_names
+
+    policies = [
+        Leftover(f"{plural}.{POLICY_GROUP} {name}", paths.of(POLICY_GROUP, "v1", plural, name=name))
+        for plural, name in policy_names()
+    ]
+    async for policy in _present(kube, policies):
+        yield policy
+    async for hold in _listed(kube, paths.budget_hold(), decode.holds()):
+        yield Leftover(f"BudgetHold {hold.name}", paths.budget_hold(hold.name))
+
+
+async def marks(kube: Kube) -> AsyncIterator[Leftover]:
+    """What stands on objects of others, and on our resources."""
+    async for pod in _pods(kube):
+        yield pod
+    async for owner in _owners(kube):
+        yield owner
+    async for resource in _resources(kube):
+        yield resource
+
+
+async def _pods(kube: Kube) -> AsyncIterator[Leftover]:
+    from headroom.adapters.kube import decode, paths, taking_back
+
+    async for pod in _listed(kube, paths.pods(), decode.pods()):
+        if found := taking_back.left_on(pod):
+            what = f"our {' and '.join(found)} from pod {pod.key}"
+            yield Leftover(what, paths.pod(pod.namespace, pod.name), "pod", pod.namespace, pod.name)
+
+
+async def _owners(kube: Kube) -> AsyncIterator[Leftover]:
+    from headroom.adapters.kube import decode, paths
+    from headroom.api.marks import SUSPENDED
+
+    readers: dict[str, Any] = {"Job": decode.jobs(), "JobSet": decode.job_sets(), "Workload": decode.kueue_workloads()}
+    for kind, reader in readers.items():
+        async for owner in _listed(kube, paths.owner(kind), reader, {"labelSelector": SUSPENDED}):
+            what = f"our suspension of {kind} {owner.namespace}/{owner.name}"
+            path = paths.owner(kind, owner.namespace, owner.name)
+            yield Leftover(what, path, kind, owner.namespace, owner.name)
+
+
+async def _resources(kube: Kube) -> AsyncIterator[Leftover]:
+    from headroom.adapters.kube import decode, paths
+    from headroom.adapters.kube.values import OURS
+    from headroom.api.kinds import KINDS
+
+    for kind in KINDS:
+        async for each in _listed(kube, paths.collection(kind), decode.resources(kind)):
+            if any(name.startswith(OURS) for name in each.finalizers):
+                path = paths.resource(kind, each.namespace, each.name)
+                named = "/".join(part for part in (kind, each.namespace, each.name) if part)
+                yield Leftover(f"our finalizer from {named}", path, "finalizers")
+
+
+async def rest(kube: Kube, settings: Settings, *, crds: bool) -> AsyncIterator[Leftover]:
+    """The operator's own objects, and with `crds` its kinds."""
+    from headroom.adapters.kube import paths
+    from headroom.api.budget_index import INDEX_NAME
+    from headroom.api.kinds import DEFINITIONS
+    from headroom.api.resources import GROUP
+
+    lease = paths.lease(settings.namespace, settings.lease_name)
+    single = [
+        Leftover(f"BudgetIndex {INDEX_NAME}", paths.budget_index(INDEX_NAME)),
+        Leftover(f"Lease {settings.namespace}/{settings.lease_name}", lease),
+    ]
+    if crds:
+        group, plural = "apiextensions.k8s.io", "customresourcedefinitions"
+        names = [f"{kind.plural}.{GROUP}" for kind in DEFINITIONS.values()]
+        single += [
+            Leftover(f"kind {name} and all its resources", paths.of(group, "v1", plural, name=name)) for name in names
+        ]
+    # The kill switch is in it, so it goes last: until then it holds back an operator that nobody thought of.
+    switch = paths.configmap(settings.namespace, kill_switch.NAME)
+    single.append(Leftover(f"ConfigMap {settings.namespace}/{kill_switch.NAME}", switch))
+    async for thing in _present(kube, single):
+        yield thing
+
+
+async def _present(kube: Kube, things: list[Leftover]) -> AsyncIterator[Leftover]:
+    """Those of them that are there."""
+    from headroom.adapters.kube import errors
+
+    for thing in things:
+        try:
+            await kube.get(thing.path)
+        except errors.NotFound:
+            continue
+        yield thing
+
+
+async def _listed(kube: Kube, path: str, decoder: Any, query: dict[str, str] | None = None) -> AsyncIterator[Any]:
+    """Every object of a kind; none if the kind is not there."""
+    from headroom.adapters.kube import errors
+
+    try:
+        async for body in kube.pages(path, query=query):
+            for fact in decoder.page(body).items:
+                yield fact
+    except errors.NotFound:
+        return
+
+
+async def remove_in_order(kube: Kube, things: Sequence[Leftover]) -> None:
+    """One after another."""
+    for each in things:
+        await _remove(kube, each)
+
+
+async def remove_many(kube: Kube, things: Sequence[Leftover]) -> None:
+    """In any order, a few at a time, with word of how far it is."""
+    turn, done = asyncio.Semaphore(AT_ONCE), 0
+
+    async def one(thing: Leftover) -> None:
+        nonlocal done
+        async with turn:
+            await _remove(kube, thing)
+        done += 1
+        if done % PROGRESS_EVERY == 0:
+            output.say(f"{done} of {len(things)} done ...")
+
+    await asyncio.gather(*map(one, things))
+
+
+async def _remove(kube: Kube, thing: Leftover) -> None:
+    from headroom.adapters.kube import changing, errors, taking_back
+
+    try:
+        if thing.undo == "pod":
+            await taking_back.from_pod(kube, thing.namespace, thing.name)
+        elif thing.undo == "finalizers":
+            await changing.remove_finalizers(kube, thing.path)
+        elif thing.undo == "delete":
+            await kube.delete(thing.path)
+        else:
+            await taking_back.from_owner(kube, thing.undo, thing.namespace, thing.name)
+    except errors.NotFound:
+        return  # somebody else was quicker
