@@ -20,6 +20,8 @@ from tests.adapters.simulated import Cluster, virtual
 from tests.builders import a_resource
 
 KINDS = ("Job", "JobSet", "Workload")
+OFF = [("Job", {"suspend": True}), ("JobSet", {"suspend": True}), ("Workload", {"active": False})]
+LET_GO = {"headroom.dev/released-at": "2026-11-15T12:00:00Z"}
 MARKS = {"headroom.dev/suspended-by": BY, "headroom.dev/suspended-at": "2026-11-15T12:00:00Z"}
 
 
@@ -61,8 +63,9 @@ async def test_suspend_and_resume(kind: str, by: AnyResource) -> None:
     assert labels(cluster, kind) == {"headroom.dev/suspended": "true"}
     await do_twice(cluster, resume(kind), by)
     assert not is_suspended(cluster, kind)
-    assert notes(cluster, kind, "team-a", "train") == {}
-    assert labels(cluster, kind) == {}
+    is_let_go = by is not CHORES
+    assert notes(cluster, kind, "team-a", "train") == (LET_GO if is_let_go else {})
+    assert labels(cluster, kind) == ({"headroom.dev/suspended": "released"} if is_let_go else {})
     assert sorted(each[:3] for each in told(cluster)) == [
         (f"{kind}/train", "Normal", "Resumed"),
         (f"{kind}/train", "Warning", "Suspended"),
@@ -70,9 +73,7 @@ async def test_suspend_and_resume(kind: str, by: AnyResource) -> None:
 
 
 @pytest.mark.parametrize("by", [a_resource(), CHORES], ids=["the budget itself", "chores"])
-@pytest.mark.parametrize(
-    ("kind", "spec"), [("Job", {"suspend": True}), ("JobSet", {"suspend": True}), ("Workload", {"active": False})]
-)
+@pytest.mark.parametrize(("kind", "spec"), OFF)
 @virtual
 async def test_what_others_suspended_stays_suspended_and_is_not_marked(
     kind: str, spec: dict[str, Any], by: AnyResource
@@ -86,14 +87,58 @@ async def test_what_others_suspended_stays_suspended_and_is_not_marked(
 
 
 @virtual
-async def test_what_another_budget_suspended_is_not_resumed() -> None:
+async def test_only_a_budget_resumes_what_a_budget_suspended() -> None:
+    """Any of them: the one that suspended it may be gone, and whoever counts it now has found that it fits."""
     cluster = made("Job")
     await do(cluster, suspend("Job"))
-    other = a_resource("GPUWorkloadBudget", "two")
-    await do(cluster, suspend("Job"), other)
+    await do(cluster, suspend("Job"), a_resource("GPUWorkloadBudget", "two"))
     with pytest.raises(Refused, match=f"it was {BY} that suspended it"):
-        await do(cluster, resume("Job"), other)
+        await do(cluster, resume("Job"), a_resource("PowerPool"))
     assert notes(cluster, "Job", "team-a", "train") == MARKS
+    await do(cluster, resume("Job"), a_resource("GPUWorkloadBudget", "two"))
+    assert notes(cluster, "Job", "team-a", "train") == LET_GO
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@virtual
+async def test_the_mark_of_an_owner_that_was_let_go_is_taken_away_in_the_end(kind: str) -> None:
+    cluster = made(kind)
+    await do(cluster, suspend(kind))
+    await do(cluster, resume(kind))
+    events = told(cluster)
+    await do_twice(cluster, resume(kind), CHORES)
+    assert (labels(cluster, kind), notes(cluster, kind, "team-a", "train")) == ({}, {})
+    assert not is_suspended(cluster, kind)
+    assert told(cluster) == events, "it went on long before"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@virtual
+async def test_an_owner_that_was_let_go_is_suspended_again_like_any_other(kind: str) -> None:
+    cluster = made(kind)
+    for _ in range(2):
+        await do(cluster, suspend(kind))
+        assert is_suspended(cluster, kind)
+        assert notes(cluster, kind, "team-a", "train") == MARKS
+        assert labels(cluster, kind) == {"headroom.dev/suspended": "true"}
+        await do(cluster, resume(kind))
+
+
+@pytest.mark.parametrize(("kind", "spec"), OFF)
+@virtual
+async def test_what_others_suspended_after_we_let_it_go_stays_suspended_and_loses_our_mark(
+    kind: str, spec: dict[str, Any]
+) -> None:
+    cluster = made(kind)
+    await do(cluster, suspend(kind))
+    await do(cluster, resume(kind))
+    cluster.server.do("PATCH", paths.owner(kind, "team-a", "train"), {"spec": spec})
+    with pytest.raises(Refused, match="it was not Headroom that suspended it"):
+        await do(cluster, resume(kind))
+    assert notes(cluster, kind, "team-a", "train") == LET_GO
+    await do(cluster, resume(kind), CHORES)
+    assert (labels(cluster, kind), notes(cluster, kind, "team-a", "train")) == ({}, {})
+    assert is_suspended(cluster, kind)
 
 
 @virtual

@@ -54,6 +54,24 @@ def test_an_owner_that_says_little(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("label", "at", "released_at"),
+    [
+        ("released", "2026-11-15T12:00:00Z", NOON),
+        ("released", "yesterday", 0),
+        ("released", None, 0),
+        ("true", "2026-11-15T12:00:00Z", None),
+        (None, "2026-11-15T12:00:00Z", None),
+        (None, None, None),
+    ],
+)
+@pytest.mark.parametrize("kind", READERS)
+def test_when_an_owner_was_let_go(kind: str, label: str | None, at: str | None, released_at: int | None) -> None:
+    marked: dict[str, Any] = {"labels": {"headroom.dev/suspended": label} if label else {}}
+    marked["annotations"] = {"headroom.dev/released-at": at} if at else {}
+    assert read(owner(kind, **marked)).released_at == released_at
+
+
+@pytest.mark.parametrize(
     ("spec", "count"),
     [
         ({}, 1),

@@ -100,7 +100,10 @@ async def test_what_headroom_suspended_goes_on(kind: str) -> None:
     stored = cluster.stored(kind, "team-a", "train")
     assert not stored["spec"].get("suspend")
     assert stored["spec"].get("active") is not False
-    assert "headroom.dev/suspended-by" not in stored["metadata"].get("annotations", {})
+    assert stored["metadata"]["annotations"] == {"headroom.dev/released-at": "2026-11-15T12:00:00Z"}
+    assert stored["metadata"]["labels"]["headroom.dev/suspended"] == "released"
+    with pytest.raises(Refused, match="Headroom has not suspended it"):
+        await release_one(cluster.kube, target)
     assert [each[2] for each in told(cluster)] == ["Suspended"]
 
 

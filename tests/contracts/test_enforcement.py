@@ -6,24 +6,30 @@ import random
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec import structs
 
 from headroom.adapters.kube.errors import EvictionImpossible
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.store import KubePort
 from headroom.api.budget_hold import BudgetHoldSpec, hold_name
+from headroom.api.enforcement import Victim
 from headroom.api.kinds import AnyResource
 from headroom.api.policies import policies
 from headroom.model import actions
 from headroom.model.decisions import Ref
+from headroom.model.errors import Refused
 from headroom.model.facts import Workload
 from headroom.model.world import World
 from tests.adapters import owners
+from tests.adapters.doing import CHORES
 from tests.builders import a_resource
 from tests.contracts.cluster import Cluster, refused
 from tests.contracts.objects import Document, budget, disruption_budget, pod, uid_of, version_of
 
+TRAINER = {"app": "trainer"}
 BY = "GPUWorkloadBudget/team-a/one"
-OURS = {"headroom.dev/suspended", "headroom.dev/suspended-by", "headroom.dev/suspended-at"}
+LET_GO = {"headroom.dev/suspended", "headroom.dev/released-at"}
+SUSPENDED = {"headroom.dev/suspended", "headroom.dev/suspended-by", "headroom.dev/suspended-at"}
 
 
 class Acting:
@@ -91,7 +97,7 @@ async def kinds(cluster: Cluster) -> AsyncIterator[None]:
 
 def marks(document: Document) -> set[str]:
     metadata = document["metadata"]
-    return OURS & {*metadata.get("labels", {}), *metadata.get("annotations", {})}
+    return (LET_GO | SUSPENDED) & {*metadata.get("labels", {}), *metadata.get("annotations", {})}
 
 
 @pytest.mark.parametrize("kind", ["Job", "JobSet", "Workload"])
@@ -105,7 +111,7 @@ async def test_an_owner_is_suspended_seen_and_resumed(cluster: Cluster, acting: 
         await acting.port.perform(actions.SuspendOwner(kind=kind, object=name), a_resource())
     stored = await cluster.get(kind, "train")
     assert uid_of(stored) == uid_of(made)
-    assert marks(stored) == OURS
+    assert marks(stored) == SUSPENDED
 
     async def suspended() -> bool:
         found = acting.owner(kind)
@@ -114,13 +120,21 @@ async def test_an_owner_is_suspended_seen_and_resumed(cluster: Cluster, acting: 
     await cluster.until(suspended, "it is seen as suspended")
     for _ in range(2):
         await acting.port.perform(actions.ResumeOwner(kind=kind, object=name), a_resource())
-    assert marks(await cluster.get(kind, "train")) == set()
+    assert marks(await cluster.get(kind, "train")) == LET_GO
 
     async def resumed() -> bool:
         found = acting.owner(kind)
-        return found is None if kind != "Workload" else found is not None and not found.suspended
+        return found is not None and not found.suspended and found.released_at is not None
 
     await cluster.until(resumed, "it is seen that it is no longer suspended")
+    await acting.port.perform(actions.ResumeOwner(kind=kind, object=name), CHORES)
+    assert marks(await cluster.get(kind, "train")) == set()
+
+    async def unmarked() -> bool:
+        found = acting.owner(kind)
+        return found is None if kind != "Workload" else found is not None and found.released_at is None
+
+    await cluster.until(unmarked, "it is seen as any other")
     reasons = [each["reason"] for each in (await cluster.listed("Event"))["items"] if _is_on(each, made)]
     assert sorted(reasons) == ["Resumed", "Suspended"]
 
@@ -199,16 +213,56 @@ async def test_our_policies_are_seen_to_be_there(cluster: Cluster, acting: Actin
 
 
 async def test_two_disruption_budgets_are_a_refusal_in_our_words(cluster: Cluster, acting: Acting) -> None:
-    labels = {"app": "trainer"}
-    made = await cluster.run(await cluster.create(pod("p", labels=labels)), await cluster.node())
+    made = await cluster.run(await cluster.create(pod("p", labels=TRAINER)), await cluster.node())
     for name in ("one", "two"):
-        await cluster.create(disruption_budget(name, labels, 1))
+        await cluster.create(disruption_budget(name, TRAINER, 1))
     name = f"{cluster.namespace}/p"
     evict = actions.EvictPod(pod=name, uid=uid_of(made), resource_version="", grace_seconds=5)
     with refused(EvictionImpossible, 500) as refusal:
         await acting.port.perform(evict, a_resource())
     assert f"evicting pod {name}: more than one disruption budget selects it" in refusal.value.message
     assert "deletionTimestamp" not in (await cluster.get("Pod", "p"))["metadata"]
+
+
+async def gang(cluster: Cluster, acting: Acting) -> tuple[list[Document], AnyResource]:
+    """Three running pods, and a budget of which the view shows that they are being stopped together."""
+    document, node = await cluster.create(budget("one")), await cluster.node()
+    ranks = [await cluster.run(await cluster.create(pod(f"p-{each}", labels=TRAINER)), node) for each in range(3)]
+    await acting.see()
+    found = acting.world.resources[_ref(document)]
+    victim = Victim(unit="JobSet/x/train", action="Evict", at="2026-01-01T00:00:00Z", uids=tuple(map(uid_of, ranks)))
+    await acting.port.write_status(found, structs.replace(found.status, victim=victim))
+
+    async def seen() -> bool:
+        known = [acting.world.pods.get(uid_of(each)) for each in ranks]
+        return all(each is not None and each.phase == "Running" for each in known)
+
+    await cluster.until(seen, "all ranks are seen to run")
+    return ranks, found
+
+
+@pytest.mark.parametrize("healthy", [2, 0, None])
+async def test_a_gang_goes_as_a_whole_or_not_at_all(cluster: Cluster, acting: Acting, healthy: int | None) -> None:
+    ranks, found = await gang(cluster, acting)
+    if healthy is not None:
+        await cluster.create(disruption_budget("pdb", TRAINER, healthy))
+
+        async def counted() -> bool:
+            status = (await cluster.get("PodDisruptionBudget", "pdb")).get("status", {})
+            return bool(status.get("currentHealthy") == 3 and status["disruptionsAllowed"] == 3 - healthy)
+
+        await cluster.until(counted, "the disruption budget is counted")
+    for each in ranks:
+        name = f"{cluster.namespace}/{each['metadata']['name']}"
+        evict = actions.EvictPod(pod=name, uid=uid_of(each), resource_version="", grace_seconds=5)
+        if healthy == 2:
+            why = "its gang JobSet/x/train would be torn apart: PodDisruptionBudget pdb allows 1 of 3 now"
+            with pytest.raises(Refused, match=f"evicting pod {name}: {why}"):
+                await acting.port.perform(evict, found)
+        else:
+            await acting.port.perform(evict, found)
+    left = [await cluster.get("Pod", each["metadata"]["name"]) for each in ranks]
+    assert ["deletionTimestamp" in each["metadata"] for each in left] == [healthy != 2] * 3
 
 
 @pytest.mark.parametrize("action", ["EvictPod", "PausePod"])

@@ -40,7 +40,10 @@ RULES: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {
     "kueue": [("", "pods", PODS), ("kueue.x-k8s.io", "workloads/status", ("update",))],
     "controller": [("", "pods", PODS), ("batch", "jobs/status", ("update",))],
     "kubelet": [("", "pods/status", ("patch",))],
+    "stranger": [("", "pods", PODS), ("", "nodes/status", ("update",)), ("apps", "replicasets/status", ("update",))],
 }
+CHIEF = "chief"
+"""Has all rights in the namespace, and none beyond it."""
 KUEUE_GATE = "kueue.x-k8s.io/admission"
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
 BECAUSE = "101.5 of 100 GPU-hours are used"
@@ -58,6 +61,8 @@ class PolicedSimulation(SimulatedCluster):
         for name, rules in RULES.items():
             rights = [Right(verbs=verbs, resources=(resource,), groups=(group,)) for group, resource, verbs in rules]
             self._users[name] = self.server.users.add(User(name=name, rights=tuple(rights)))
+        everything = Right(verbs=("*",), resources=("*",), namespaces=(namespace,))
+        self._users[CHIEF] = self.server.users.add(User(name=CHIEF, rights=(everything,)))
 
     async def __aenter__(self) -> PolicedSimulation:
         for each in policies():
@@ -85,7 +90,7 @@ def policed_server() -> Iterator[ControlPlane]:
     if why := lacking(assets, ()):
         pytest.skip(why)
     made = ControlPlane(assets, components=())
-    for name in RULES:
+    for name in (*RULES, CHIEF):
         made.add_token_user(name)
     with made as plane:
         plane.apply(*(crd(kind) for kind in DEFINITIONS.values()))
@@ -162,6 +167,17 @@ def note(**annotations: str | None) -> Document:
             "annotations": {f"headroom.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
         }
     }
+
+
+async def reign(cluster: Cluster) -> None:
+    """Let the chief have the namespace."""
+    if isinstance(cluster, ServerCluster):
+        cluster.plane.grant(CHIEF, "cluster-admin", cluster.namespace)
+
+    async def granted() -> bool:
+        return (await cluster.ask("GET", cluster.path("Pod"), user=CHIEF)).status == 200
+
+    await cluster.until(granted, "the chief has the namespace")
 
 
 # --- new pods ------------------------------------------------------------------------------------------------------------------
@@ -290,6 +306,26 @@ async def test_a_pod_under_kueue_is_left_to_kueue(cluster: Cluster) -> None:
     assert gates(await make(cluster, owned, "editor", dry=True)) == [GATE]
     named = team_pod("r", labels={"team": "a", "kueue.x-k8s.io/queue-name": "q"})
     await denied(make(cluster, named), HELD, holding.NOT_GATED, f"{cluster.namespace}/r", **told)
+
+
+async def test_an_administrator_of_the_namespace_is_not_kueue(cluster: Cluster) -> None:
+    hold = await stand(cluster, kueue=True)
+    await reign(cluster)
+    made = await make(cluster, pod("p", labels={"team": "a"}, gates=(KUEUE_GATE,)), CHIEF)
+    assert gates(made) == [KUEUE_GATE]
+    told = {"budget": hold["budget"], "because": BECAUSE}
+    lift = patch(cluster, made, {"spec": {"schedulingGates": None}}, CHIEF)
+    await denied(lift, HELD, holding.NOT_KUEUE, f"{cluster.namespace}/p", **told)
+    owned = team_pod("q", labels={"team": "a", "kueue.x-k8s.io/podset": "main"}, ownerReferences=[OWNER])
+    assert gates(await make(cluster, owned, CHIEF, dry=True)) == [GATE]
+
+
+@pytest.mark.parametrize(("version", "kind"), [("v1", "Node"), ("apps/v1", "ReplicaSet")])
+async def test_only_what_kueue_starts_makes_pods_that_are_kueues(cluster: Cluster, version: str, kind: str) -> None:
+    await stand(cluster, kueue=True)
+    owners = [OWNER | {"apiVersion": version, "kind": kind}]
+    owned = team_pod(labels={"team": "a", "kueue.x-k8s.io/podset": "main"}, ownerReferences=owners)
+    assert gates(await make(cluster, owned, "stranger", dry=True)) == [GATE]
 
 
 async def test_without_kueue_its_words_mean_nothing(cluster: Cluster) -> None:

@@ -77,7 +77,7 @@ def test_suspended_jobs_and_their_pods_that_are_gone() -> None:
     assert pod.sentence.startswith(
         "Pod team-a/fit-1 is gone; by its name it is of Job team-a/fit, which is suspended for"
     )
-    assert f"Job/team-a/fit suspended at {text(NOON)} for budget team-a/one: Stopped" in job.details
+    assert f"Job/team-a/fit suspended at {text(NOON + 1000)} for budget team-a/one: Stopped" in job.details
 
 
 def test_held_and_in_no_queue_that_is_shown() -> None:

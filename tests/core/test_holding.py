@@ -163,10 +163,24 @@ def test_other_pods_with_an_owner_are_evicted_as_they_are() -> None:
     assert stage.look() == [EvictPod(pod="team-a/w", uid="uid-w", resource_version="7", grace_seconds=30)]
 
 
-def test_the_waiting_pods_of_a_job_that_has_begun_are_evicted() -> None:
+def test_a_job_that_has_begun_is_left_alone_and_reported() -> None:
+    """It would count an evicted pod as a failed one, and may give up for it."""
     pods = [running("j-0", HOUR, owner=of_job("j")), unstarted("j-1", owner=of_job("j"))]
     stage = held_stage(a_budget(hours="18", enforce="Hold"), DONE, *pods)
-    assert [each.pod for each in stage.look() if isinstance(each, EvictPod)] == ["team-a/j-1"]
+    assert stage.look() == []
+    found = conditions.find(stage.status().conditions, "Holding")
+    assert found is not None
+    assert "team-a/j-1" in found.message
+
+
+def test_nothing_is_swept_where_the_policies_are_gone() -> None:
+    """What is evicted would come back without a gate, again and again."""
+    pod = unstarted("w", owner=of_job("w", "ReplicaSet"))
+    stage = held_stage(a_budget(hours="18", enforce="Hold"), DONE, pod, hold_problem="They are not installed.")
+    assert stage.look() == []
+    found = conditions.find(stage.status().conditions, "Holding")
+    assert found is not None
+    assert found.status == "False"
 
 
 @pytest.mark.parametrize(
@@ -229,11 +243,30 @@ def test_workloads_of_kueue_that_wait_are_set_inactive_and_come_back() -> None:
     assert ResumeOwner(kind="Workload", object="team-a/wl") in done
 
 
+def test_a_workload_that_was_let_go_is_not_taken_back_while_kueue_keeps_it_waiting() -> None:
+    free = kueue(released_at=NOON - 2 * HOUR)
+    stage = held_stage(a_budget(hours="18", enforce="Hold"), DONE, workloads={free.key: free}, kueue=True)
+    assert stage.look() == []
+    began = structs.replace(free, admitted=True)
+    stage.workloads = {began.key: began}
+    assert stage.look() == [ResumeOwner(kind="Workload", object="team-a/wl")]  # only the mark goes
+
+
+def test_what_kueue_was_allowed_to_start_counts_as_if_it_ran() -> None:
+    free = kueue(released_at=NOON)
+    stage = held_stage(a_budget(hours="19.5", enforce="Hold"), DONE, gated("p"), workloads={free.key: free}, kueue=True)
+    assert released(stage.look()) == []
+    assert released(held_stage(a_budget(hours="19.5", enforce="Hold"), DONE, gated("p"), kueue=True).look()) == ["p"]
+
+
 def test_pods_under_kueue_are_left_to_it() -> None:
+    """Those for which it has a Workload; a label alone proves nothing."""
     labels = (("kueue.x-k8s.io/queue-name", "q"), *TEAM)
     pod = unstarted("p", owner=of_job("j"), labels=tuple(sorted(labels)))
-    assert held_stage(a_budget(hours="18", enforce="Hold"), DONE, pod, kueue=True).look() == []
-    assert held_stage(a_budget(hours="18", enforce="Hold"), DONE, pod, kueue=False).look() != []
+    workload = kueue(owner="Job/team-a/j", admitted=True)
+    stage = held_stage(a_budget(hours="18", enforce="Hold"), DONE, pod, workloads={workload.key: workload}, kueue=True)
+    assert stage.look() == []
+    assert held_stage(a_budget(hours="18", enforce="Hold"), DONE, pod, kueue=True).look() != []
 
 
 # --- release ----------------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from headroom.api.enforcement import Stopped
 from headroom.model import conditions
 from headroom.model.actions import Action, EmitEvent, EvictPod, SuspendOwner
 from headroom.model.decisions import Ref
-from headroom.model.facts import Pod
+from headroom.model.facts import Pod, Workload
 from headroom.model.times import HOUR, MINUTE, SECOND, text
 from headroom.model.world import Caps, LedgerState
 from tests.builders import NOON
@@ -319,4 +319,72 @@ def test_what_is_kept_of_the_past_is_bounded() -> None:
     budget = structs.replace(budget, status=structs.replace(budget.status, stopped=old))
     stage = Stage(budget, pods=[running("p", HOUR), gated("q")])
     stage.look()
+    assert len(stage.status().stopped) == 60, "all of the last minute, since the caps need them"
+    stage.pass_time(5 * MINUTE)
     assert len(stage.status().stopped) == 50
+
+
+def test_owners_are_counted_beyond_what_is_shown() -> None:
+    """Twenty owners that make their pods anew at once, and no hold: three times each, and no more."""
+    stage = Stage(a_budget(hours="5", enforcement={"evictionsPerMinute": 600}), caps=Caps(cluster=1000, namespace=1000))
+    used = running("used", 20 * HOUR, phase="Succeeded", ended=NOON - HOUR, ended_by="ContainerFinish")
+    stage.pods[used.uid] = used
+    counts: Counter[str] = Counter()
+    for number in range(100):
+        for owner in range(20):
+            if not any(pod.owner == of_job(f"w{owner}", "ReplicaSet") for pod in stage.pods.values()):
+                pod = running(f"w{owner}-{number}", 0, owner=of_job(f"w{owner}", "ReplicaSet"))
+                stage.pods[pod.uid] = structs.replace(pod, started=stage.now - SECOND, created=stage.now - SECOND)
+        counts.update(name.partition("-")[0] for name in evicted(stage.pass_time(SECOND)))
+    assert set(counts.values()) == {3}
+    assert len(counts) == 20
+
+
+def test_large_caps_hold_too() -> None:
+    budget = a_budget(hours="1", enforcement={"evictionsPerMinute": 60})
+    stage = Stage(budget, pods=[running(f"p{n}", HOUR) for n in range(90)], caps=Caps(cluster=70, namespace=70))
+    stage.look()
+    stage.pass_time(2 * MINUTE, every=SECOND)
+    moments = [at for at, each in stage.done if isinstance(each, EvictPod)]
+    assert max(sum(1 for at in moments if 0 <= at - begin < MINUTE) for begin in moments) <= 60
+    assert len(moments) > 50
+
+
+def test_a_victim_is_judged_again_before_each_try() -> None:
+    ranks = [running(f"r{n}", 6 * HOUR, owner=of_job("j")) for n in range(2)]
+    stage = Stage(a_budget(hours="5"), pods=ranks)
+    kept = dict(stage.pods)
+    stage.look()
+    stage.pods = {uid: structs.replace(pod, annotations=((marks.PROTECTED, "true"),)) for uid, pod in kept.items()}
+    stage.now += SECOND
+    assert evicted(stage.look()) == []
+    assert stage.status().victim is None
+
+
+@pytest.mark.parametrize(("asked", "given"), [(30, 30), (3600, 3600), (2_592_000, 3600)])
+def test_nobody_takes_longer_to_end_than_an_hour(asked: int, given: int) -> None:
+    (done,) = Stage(a_budget(hours="1"), pods=[running("p", 9 * HOUR, grace_seconds=asked)]).look()
+    assert isinstance(done, EvictPod)
+    assert done.grace_seconds == given
+
+
+def test_a_daemon_in_the_group_protects_nobody() -> None:
+    group = (("scheduling.x-k8s.io/pod-group", "g"), ("team", "a"))
+    pods = [running(f"r{n}", 2 * HOUR, labels=group) for n in range(2)]
+    daemon = running("d", 2 * HOUR, labels=group, owner=of_job("d", "DaemonSet"), gpus=0)
+    assert sorted(evicted(Stage(a_budget(hours="1"), pods=[*pods, daemon]).look())) == ["r0", "r1"]
+
+
+def test_a_declared_length_counts_only_where_it_becomes_a_deadline() -> None:
+    lying: dict[str, Any] = {"annotations": ((marks.EXPECTED_DURATION, "1s"),)}
+    pods = [running(f"p{n}", 30 * HOUR, **lying) for n in range(10)]
+    assert evicted(Stage(a_budget(hours="239.5"), pods=pods, hold_problem="No policies here.").look()) == ["p0"]
+
+
+def test_an_owner_that_was_resumed_is_left_alone_for_the_horizon() -> None:
+    free = Workload(kind="Job", uid="uid-j", namespace="team-a", name="j", released_at=NOON - MINUTE)
+    pods = [running("j-0", MINUTE, owner=of_job("j")), running("old", 12 * HOUR)]
+    stage = Stage(a_budget(hours="10"), pods=pods, workloads={free.key: free})
+    stage.look()
+    stage.pass_time(50 * MINUTE, every=MINUTE)
+    assert evicted([each for _, each in stage.done]) == ["old"]

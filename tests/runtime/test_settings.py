@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headroom.cli import live
 from headroom.model.errors import Misconfigured
+from headroom.model.world import Caps
 from headroom.runtime import settings
 
 
@@ -39,6 +41,11 @@ def test_a_mistake_is_named_by_its_variable(environment: dict[str, str], named: 
         ({"write_burst": "x"}, "--write-burst (HEADROOM_WRITE_BURST) must be a whole number, not 'x'"),
         ({"write_burst": "0"}, "must be a whole number at least 1 and at most 10000, not '0'"),
         ({"writes_per_second": "x"}, "must be a number, not 'x'"),
+        (
+            {"evictions_per_minute": "0"},
+            "--evictions-per-minute (HEADROOM_EVICTIONS_PER_MINUTE) must be a whole number",
+        ),
+        ({"namespace_evictions_per_minute": "1.5"}, "(HEADROOM_NAMESPACE_EVICTIONS_PER_MINUTE) must be a whole number"),
         ({"elect_leader": "perhaps"}, "must be true or false, not 'perhaps'"),
         ({"metrics_address": "8443"}, "--metrics-address (HEADROOM_METRICS_ADDRESS) must be host:port such as"),
         ({"health_address": "localhost:99999"}, "--health-address (HEADROOM_HEALTH_ADDRESS) must be host:port such as"),
@@ -74,3 +81,9 @@ def test_secrets_are_not_shown() -> None:
 
 def test_every_process_has_a_name_of_its_own() -> None:
     assert settings.load({}, {}).identity != settings.load({}, {}).identity
+
+
+def test_the_caps_of_the_settings_are_those_of_the_world() -> None:
+    assert live.caps(settings.load({}, {})) == Caps()
+    given = {"HEADROOM_EVICTIONS_PER_MINUTE": "7", "HEADROOM_NAMESPACE_EVICTIONS_PER_MINUTE": "3"}
+    assert live.caps(settings.load({}, given)) == Caps(cluster=7, namespace=3)

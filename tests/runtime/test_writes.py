@@ -152,3 +152,17 @@ async def test_an_event_whose_write_got_no_answer_is_told_all_the_same(desk: Des
     await desk.work()
 
     assert desk.port.done.count(("action", event)) == 1
+
+
+async def test_nothing_is_done_while_the_status_that_remembers_it_cannot_be_written(desk: Desk) -> None:
+    desk.port.fails = [Refused("changing the status: somebody was faster")]
+    desk.submit(*MANY[:3])
+    await desk.work()
+    assert desk.port.done == []
+    desk.submit(*MANY[:3])
+    await desk.work()
+    assert desk.port.done == [], "the status waits until it may be tried again, and so does the rest"
+    desk.clock.seconds += 60
+    desk.submit(*MANY[:3])
+    await desk.work()
+    assert [what for what, _ in desk.port.done] == ["status", "action", "action", "action"]

@@ -6,7 +6,16 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from headroom.api.enforcement import FLEET_ACTIONS, LOCAL_ACTIONS, Enforcement, EnteredStep, Held, Stopped, Victim
+from headroom.api.enforcement import (
+    FLEET_ACTIONS,
+    LOCAL_ACTIONS,
+    EnteredStep,
+    Enforcement,
+    EvictedOwner,
+    Held,
+    Stopped,
+    Victim,
+)
 from headroom.api.quantities import CEL_MATCHES, MAX_LENGTH, PATTERN, Invalid, nano
 from headroom.api.resources import (
     AGE_COLUMN,
@@ -237,6 +246,9 @@ class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
     victim: Annotated[Victim | None, Meta(description="The gang or pod that is being stopped now.")] = None
     stopped: Annotated[
         tuple[Stopped, ...], Meta(description="What was stopped lately inside the window, the last first.")
+    ] = ()
+    evictions: Annotated[
+        tuple[EvictedOwner, ...], Meta(description="Owners whose pods were evicted, each with how often.")
     ] = ()
     moving: ClassVar[frozenset[str]] = frozenset(
         {

@@ -166,6 +166,14 @@ class Victim(ApiType, frozen=True, kw_only=True):
     by: Annotated[str, Meta(description="The budget that stops it, where it is another one that counts it too.")] = ""
 
 
+class EvictedOwner(ApiType, frozen=True, kw_only=True):
+    """An owner of pods that were evicted, and that may make them anew."""
+
+    owner: Annotated[str, Meta(description="Kind/namespace/name.")]
+    count: Annotated[int, Meta(description="How often, without a window's length of peace between.")]
+    last: Annotated[str, Meta(description="When last.")]
+
+
 class Stopped(ApiType, frozen=True, kw_only=True):
     """A gang or pod that was stopped, or that could not be."""
 

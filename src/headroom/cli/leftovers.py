@@ -69,7 +69,7 @@ async def _owners(kube: Kube) -> AsyncIterator[Leftover]:
     readers: dict[str, Any] = {"Job": decode.jobs(), "JobSet": decode.job_sets(), "Workload": decode.kueue_workloads()}
     for kind, reader in readers.items():
         async for owner in _listed(kube, paths.owner(kind), reader, {"labelSelector": SUSPENDED}):
-            what = f"our suspension of {kind} {owner.namespace}/{owner.name}"
+            what = f"our {'suspension of' if owner.suspended_by else 'mark on'} {kind} {owner.namespace}/{owner.name}"
             path = paths.owner(kind, owner.namespace, owner.name)
             yield Leftover(what, path, kind, owner.namespace, owner.name)
 

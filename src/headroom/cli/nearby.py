@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headroom.runtime.settings import Settings
     from headroom.sim.documents import Documents
 
-_SUSPENDED: Final = {"labelSelector": "headroom.dev/suspended=true"}
+_SUSPENDED: Final = {"labelSelector": "headroom.dev/suspended"}
 
 
 class Near(NamedTuple):

@@ -98,7 +98,7 @@ def needs(settings: Settings) -> list[Need]:
     found += [Need(verb, plural, GROUP) for plural in others for verb in ("create", "update")]
     found += [Need(verb, BudgetHold.kind.plural, GROUP) for verb in ("delete", "release")]
     found += [Need(verb, plural, group) for plural, group in (("pods", ""), *owners) for verb in ("get", "patch")]
-    found.append(Need("create", "pods/eviction"))
+    found += [Need("create", "pods/eviction"), Need("list", "poddisruptionbudgets", "policy")]
     found += [Need(verb, "events") for verb in ("get", "create", "patch")]
     if settings.elect_leader:
         found += [Need(verb, "leases", "coordination.k8s.io", own) for verb in ("get", "create", "update")]

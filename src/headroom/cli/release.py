@@ -137,11 +137,13 @@ def _other_gates(pod: Any) -> list[str]:
 async def _resume_owner(kube: Kube, target: Target) -> str:
     from headroom.adapters.kube import paths
     from headroom.adapters.kube.changing import Outcome, Patch, change, notes
-    from headroom.adapters.kube.effects_owners import Owner, resumed
+    from headroom.adapters.kube.effects_owners import Owner, let_go
     from headroom.api.marks import SUSPENDED_BY
+    from headroom.model import times
 
     def undone(owner: Owner) -> Patch | None:
-        return resumed(target.kind) if SUSPENDED_BY in notes(owner) else None
+        is_ours = SUSPENDED_BY in notes(owner)
+        return let_go(target.kind, times.text(kube.clock.now())) if is_ours else None
 
     outcome, _ = await change(kube, paths.owner(*target), Owner, undone)
     if outcome is Outcome.GONE:

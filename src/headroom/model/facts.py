@@ -205,6 +205,8 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     """The budget that suspended it, `GPUWorkloadBudget/namespace/name`; empty if it was not Headroom."""
     admitted: bool = False
     """Kueue has let it start; or it is finished."""
+    released_at: int | None = None
+    """When Headroom let it go, after it had suspended it."""
     owner: str = ""
     """Whose Workload it is, as Kind/namespace/name."""
 

@@ -111,11 +111,9 @@ class Policies:
         budgets = index.body["spec"].get("budgets") or []
         return [each for each in budgets if call.target.namespace in (each.get("namespaces") or ())]
 
-    def _may(
-        self, call: Call, verb: str, resource: str, group: str = GROUP, *, here: bool = False, name: str = ""
-    ) -> bool:
-        namespace = call.target.namespace if here else ""
-        return allowed(self._users.get(call.user), Attributes(verb, group, resource, namespace, name))
+    def _may(self, call: Call, verb: str, resource: str, group: str = GROUP, *, name: str = "") -> bool:
+        """In the whole cluster: rights in single namespaces do not count."""
+        return allowed(self._users.get(call.user), Attributes(verb, group, resource, "", name))
 
     def _may_release(self, call: Call) -> bool:
         return self._may(call, "release", BudgetHold.kind.plural)
@@ -243,12 +241,11 @@ class Policies:
         return marked and any(self._made_by(call, each) for each in owners if each.get("controller"))
 
     def _may_lift(self, call: Call) -> bool:
-        return self._may(call, "update", "workloads/status", kueue.GROUP, here=True) or self._may_release(call)
+        return self._may(call, "update", "workloads/status", kueue.GROUP) or self._may_release(call)
 
     def _made_by(self, call: Call, owner: Body) -> bool:
-        group, slash, _ = owner["apiVersion"].partition("/")
-        resource = f"{owner['kind'].lower()}s/status"
-        return self._may(call, "update", resource, group if slash else "", here=True)
+        group = owner["apiVersion"].partition("/")[0]
+        return group in kueue.OWNERS and self._may(call, "update", f"{owner['kind'].lower()}s/status", group)
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------------------

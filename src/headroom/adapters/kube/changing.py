@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from headroom.adapters.kube import errors, raw
+from headroom.adapters.kube import errors, raw, values
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.values import OURS
 
@@ -75,6 +75,11 @@ async def remove_finalizers(kube: Kube, path: str, *, uid: str = "") -> None:
 def meta(found: raw.Object) -> raw.ObjectMeta:
     """Its metadata."""
     return found.metadata or raw.ObjectMeta()
+
+
+def labels(found: raw.Object) -> dict[str, str]:
+    """Its labels."""
+    return dict(values.pairs(meta(found).labels))
 
 
 def notes(found: raw.Object) -> dict[str, str]:

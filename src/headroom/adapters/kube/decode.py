@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from headroom.adapters.kube import operator_kinds, parse, raw, workloads
+from headroom.adapters.kube import disruptions, operator_kinds, parse, raw, workloads
 from headroom.adapters.kube.admission import Policy, policy_of
 from headroom.adapters.kube.claims import claim_of
 from headroom.adapters.kube.operator_kinds import Index
@@ -168,6 +168,11 @@ def job_sets() -> FactDecoder[raw.JobSet, facts.Workload]:
 def kueue_workloads() -> FactDecoder[raw.Workload, facts.Workload]:
     """Reads Workloads of Kueue."""
     return _of(raw.Workload, workloads.workload_of)
+
+
+def disruption_budgets() -> FactDecoder[disruptions.Wire, disruptions.Disruption]:
+    """Reads PodDisruptionBudgets."""
+    return _of(disruptions.Wire, disruptions.disruption_of)
 
 
 def policies() -> FactDecoder[raw.Object, Policy]:

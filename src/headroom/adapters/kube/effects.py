@@ -21,6 +21,7 @@ from headroom.adapters.kube.effects_nodes import NodeEffects
 from headroom.adapters.kube.effects_owners import OwnerEffects
 from headroom.adapters.kube.effects_pods import PodEffects
 from headroom.adapters.kube.events import Events
+from headroom.adapters.kube.gangs import Gangs
 from headroom.adapters.kube.telling import Telling, Told, View
 from headroom.api.budget_hold import hold_name
 from headroom.api.budgets import GPUWorkloadBudget
@@ -55,7 +56,8 @@ class Effects:
         self._kube, self._events, self._clock, self._view = kube, events, clock, view
         self._index_of, self._hold_of = index_of, hold_of
         telling, self._told = Telling(events, clock, view, told), told
-        pods, nodes, owners = PodEffects(kube, clock, telling), NodeEffects(kube), OwnerEffects(kube, clock, telling)
+        pods = PodEffects(kube, clock, telling, Gangs(kube, clock, view))
+        nodes, owners = NodeEffects(kube), OwnerEffects(kube, clock, telling)
         self._handlers: dict[type[Action], Handler] = {
             actions.EvictPod: pods.evict,
             actions.PausePod: pods.pause,

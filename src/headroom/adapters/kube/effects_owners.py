@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headroom.adapters.kube import paths, raw
-from headroom.adapters.kube.changing import Outcome, Patch, change, notes, split
+from headroom.adapters.kube.changing import Outcome, Patch, change, labels, notes, split
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.effects_pods import SYSTEM
-from headroom.adapters.kube.telling import Telling, may_undo
+from headroom.adapters.kube.telling import CHORES, Telling
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.model import actions, times
@@ -50,8 +48,8 @@ class OwnerEffects:
         def suspended(owner: Owner) -> Patch | None:
             if owner.is_suspended:
                 return None
-            by = {marks.SUSPENDED_BY: str(ref_of(resource)), marks.SUSPENDED_AT: times.text(self._clock.now())}
-            return _switched(action.kind, on=False, label="true", annotations=by)
+            by, at = str(ref_of(resource)), times.text(self._clock.now())
+            return _switched(action.kind, on=False) | _marked("true", by=by, suspended_at=at)
 
         outcome, owner = await change(self._kube, _path(action), Owner, suspended)
         if outcome is Outcome.GONE:
@@ -59,19 +57,22 @@ class OwnerEffects:
         await self._tell(action, outcome, owner, "Suspended", resource)
 
     async def resume(self, action: actions.ResumeOwner, resource: AnyResource) -> None:
-        """Let it make its pods again, if it was us who suspended it."""
+        """Let it make its pods again, if it was us who suspended it. What a budget lets go keeps a mark until chores take it away."""
 
         def undone(owner: Owner) -> Patch | None:
             by = notes(owner).get(marks.SUSPENDED_BY, "")
-            if may_undo(resource, by):
-                return resumed(action.kind)
-            if owner.is_suspended:
+            # Whoever of all budgets finds that it fits lets it go, whichever of them had suspended it.
+            if by.startswith(f"{resource.kind}/"):
+                return let_go(action.kind, times.text(self._clock.now()))
+            patch = unmarked(action.kind, owner) if resource.kind == CHORES else None
+            if patch is None and owner.is_suspended:
                 who = by or "not Headroom"
                 raise Refused(f"resuming {action.kind} {action.object}: it was {who} that suspended it")
-            return None
+            return patch
 
         outcome, owner = await change(self._kube, _path(action), Owner, undone)
-        await self._tell(action, outcome, owner, "Resumed", resource)
+        if owner is not None and marks.SUSPENDED_BY in notes(owner):  # else it went on before, and lost only a mark
+            await self._tell(action, outcome, owner, "Resumed", resource)
 
     async def _tell(
         self, action: actions.OnOwner, outcome: Outcome, owner: Owner | None, reason: str, resource: AnyResource
@@ -81,14 +82,28 @@ class OwnerEffects:
             await self._telling.tell(owner, f"{group}/{version}", action.kind, reason, resource)
 
 
-def resumed(kind: str) -> Patch:
-    """The patch that lets an owner make its pods again, and takes our marks from it."""
-    return _switched(kind, on=True, label=None, annotations={marks.SUSPENDED_BY: None, marks.SUSPENDED_AT: None})
+def let_go(kind: str, at: str) -> Patch:
+    """The patch that lets an owner make its pods again, and says when: for a while it is neither stopped nor held again."""
+    return _switched(kind, on=True) | _marked(marks.LET_GO, released_at=at)
 
 
-def _switched(kind: str, *, on: bool, label: str | None, annotations: dict[str, Any]) -> Patch:
-    metadata = {"labels": {marks.SUSPENDED: label}, "annotations": annotations}
-    return {"metadata": metadata, "spec": {"active": on} if kind == "Workload" else {"suspend": not on}}
+def unmarked(kind: str, owner: Owner) -> Patch | None:
+    """The patch that takes our marks from an owner, and lets it make its pods again if it was us who suspended it."""
+    if marks.SUSPENDED_BY in notes(owner):
+        return _switched(kind, on=True) | _marked(None)
+    return _marked(None) if marks.SUSPENDED in labels(owner) else None
+
+
+def _marked(
+    label: str | None, *, by: str | None = None, suspended_at: str | None = None, released_at: str | None = None
+) -> Patch:
+    """With these marks of ours, and no others."""
+    annotations = {marks.SUSPENDED_BY: by, marks.SUSPENDED_AT: suspended_at, marks.RELEASED_AT: released_at}
+    return {"metadata": {"labels": {marks.SUSPENDED: label}, "annotations": annotations}}
+
+
+def _switched(kind: str, *, on: bool) -> Patch:
+    return {"spec": {"active": on} if kind == "Workload" else {"suspend": not on}}
 
 
 def _path(action: actions.OnOwner) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 from headroom.adapters.kube import errors, paths, raw
 from headroom.adapters.kube.changing import Outcome, Patch, annotated, change, meta, notes, read, split
 from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.gangs import Gangs
 from headroom.adapters.kube.telling import Telling, may_undo
 from headroom.adapters.kube.values import OURS
 from headroom.api import marks
@@ -27,16 +28,17 @@ _ENDED: Final = ("Succeeded", "Failed")
 class PodEffects:
     """Changes pods, and says so on them."""
 
-    def __init__(self, kube: Kube, clock: Clock, telling: Telling) -> None:
-        self._kube, self._clock, self._telling = kube, clock, telling
+    def __init__(self, kube: Kube, clock: Clock, telling: Telling, gangs: Gangs) -> None:
+        self._kube, self._clock, self._telling, self._gangs = kube, clock, telling, gangs
 
     async def evict(self, action: actions.EvictPod, resource: AnyResource) -> None:
-        """Through policy/v1 only: whoever must not be disturbed is not deleted instead."""
+        """Through policy/v1 only: whoever must not be disturbed is not deleted instead, and no gang is torn apart."""
         pod = await self._pod(action)
         if pod is None or meta(pod).deletion_timestamp:
             return  # the effect is there: it may have been ours, and only its reply was lost
         if why := untouchable(pod):
             raise Refused(f"evicting pod {action.pod}: {why}")
+        await self._gangs.check(action, resource)
         try:
             await self._kube.evict(
                 *split(action.pod),
@@ -48,6 +50,7 @@ class PodEffects:
             return
         except (errors.DisruptionBlocked, errors.EvictionImpossible) as problem:
             raise _in_our_words(action.pod, problem) from problem
+        self._gangs.begun(action, resource)
         await self._tell(pod, "Evicted", resource)
 
     async def pause(self, action: actions.PausePod, resource: AnyResource) -> None:

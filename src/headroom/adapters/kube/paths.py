@@ -42,6 +42,11 @@ def eviction(namespace: str, name: str) -> str:
     return of("", "v1", "pods", namespace, name, "eviction")
 
 
+def disruption_budgets(namespace: str) -> str:
+    """The PodDisruptionBudgets of a namespace."""
+    return of("policy", "v1", "poddisruptionbudgets", namespace)
+
+
 def nodes() -> str:
     """All nodes."""
     return of("", "v1", "nodes")

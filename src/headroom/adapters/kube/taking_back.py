@@ -7,7 +7,7 @@ from typing import Final
 from headroom.adapters.kube import paths, raw
 from headroom.adapters.kube.changing import Patch, change, meta, notes
 from headroom.adapters.kube.client import Kube
-from headroom.adapters.kube.effects_owners import Owner, resumed
+from headroom.adapters.kube.effects_owners import Owner, unmarked
 from headroom.adapters.kube.effects_pods import TOUCHED_AT
 from headroom.adapters.kube.values import OURS
 from headroom.api import marks
@@ -54,10 +54,5 @@ def _without_ours(pod: raw.Pod) -> Patch | None:
 
 
 async def from_owner(kube: Kube, kind: str, namespace: str, name: str) -> None:
-    """What Headroom suspended goes on."""
-
-    def undone(owner: Owner) -> Patch | None:
-        ours = marks.SUSPENDED_BY in notes(owner)
-        return resumed(kind) if ours else {"metadata": {"labels": {marks.SUSPENDED: None}}}
-
-    await change(kube, paths.owner(kind, namespace, name), Owner, undone)
+    """What Headroom suspended goes on, and what it let go loses the mark of it."""
+    await change(kube, paths.owner(kind, namespace, name), Owner, lambda owner: unmarked(kind, owner))

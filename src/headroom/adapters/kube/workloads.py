@@ -67,7 +67,15 @@ def _owner(kind: str, wire: raw.Object) -> facts.Workload:
         resource_version=meta.resource_version or "",
         created=values.moment(meta.creation_timestamp) or 0,
         suspended_by=(meta.annotations or {}).get(marks.SUSPENDED_BY, ""),
+        released_at=_released_at(meta),
     )
+
+
+def _released_at(meta: raw.ObjectMeta) -> int | None:
+    if (marks.SUSPENDED, marks.LET_GO) not in values.pairs(meta.labels):
+        return None
+    # A mark that does not say when is as old as can be, so that it does not stay.
+    return values.moment((meta.annotations or {}).get(marks.RELEASED_AT)) or 0
 
 
 def _of_job(spec: raw.JobSpec, replicas: int = 1) -> facts.Part:

@@ -21,16 +21,17 @@ WORKLOAD: Final = f"{GROUP}/workload"
 """The annotation that it puts there too."""
 
 RUNS_HERE: Final = "has(b.kueue) && b.kueue"
+OWNERS: Final = ("batch", "kubeflow.org", "ray.io", "sparkoperator.k8s.io", "workload.codeflare.dev")
+"""The groups of what Kueue starts and what then makes the pods itself. All else that it knows makes one of these, or waits behind its gate."""
+_GROUP_OF_OWNER: Final = "o.apiVersion.split('/')[0]"
 _MADE_BY_ITS_CONTROLLER: Final = (
     "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && "
-    "authorizer.group(o.apiVersion.contains('/') ? o.apiVersion.split('/')[0] : '').resource(o.kind.lowerAscii() + 's')"
-    ".subresource('status').namespace(request.namespace).check('update').allowed())"
+    f"{_GROUP_OF_OWNER} in {[*OWNERS]} && authorizer.group({_GROUP_OF_OWNER}).resource(o.kind.lowerAscii() + 's')"
+    ".subresource('status').check('update').allowed())"
 )
-"""Whoever may write the status of the pod's owner is the owner's controller; the role edit does not allow it."""
-IS_KUEUE: Final = (
-    f"authorizer.group('{GROUP}').resource('workloads').subresource('status').namespace(request.namespace)"
-    ".check('update').allowed()"
-)
+"""Whoever may write the status of such owners in the whole cluster is their controller; in the own namespace an administrator may too."""
+IS_KUEUE: Final = f"authorizer.group('{GROUP}').resource('workloads').subresource('status').check('update').allowed()"
+"""In the whole cluster, likewise."""
 
 
 def governs(*, or_will: bool = False) -> str:

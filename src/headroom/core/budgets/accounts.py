@@ -11,6 +11,7 @@ from headroom.api.budgets import GPUWorkloadBudgetSpec, GPUWorkloadBudgetStatus
 from headroom.api.enforcement import HARMLESS, percent
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
+from headroom.core.budgets.units import Queued, note
 from headroom.core.usage import Ledgered, Quota, Reckoning, Running, Scope
 from headroom.model import times
 from headroom.model.decisions import Ref
@@ -83,6 +84,11 @@ class Account:
         return any(step.action in actions for step in self.spec.enforcement.ladder)
 
     @cached_property
+    def queued(self) -> Queued:
+        """What Kueue decides on."""
+        return Queued(self.world)
+
+    @cached_property
     def running(self) -> list[Running]:
         """The pods in view that hold something now."""
         return self.rows.running(self.world)
@@ -92,7 +98,7 @@ class Account:
         pods, as_of, found = self.world.pods, self.found.as_of, {}
         for uid, place in self.rows.places(sorted(pods.limited | pods.annotated)):
             pod = pods.get(uid)
-            end = end_of(pod, self.rows.start_at(place), as_of) if pod is not None else None
+            end = end_of(self.world, pod, self.rows.start_at(place), as_of) if pod is not None else None
             if end is not None:
                 found[place] = end
         return found | {place: as_of for _, place in self.rows.places(sorted(going))}
@@ -135,21 +141,21 @@ def is_frozen(world: World, key: str) -> bool:
     return budget.spec is None or (has_ladder(world, budget) and not is_acting(world, budget))
 
 
-def note(pod: Pod, name: str) -> str:
-    """One annotation of a pod; empty if it is not there."""
-    return next((value for key, value in pod.annotations if key == name), "")
+def declared_length(world: World, pod: Pod) -> int | None:
+    """For how long a pod runs at most, by its deadline or its own word; None if it does not say.
 
-
-def declared_length(pod: Pod) -> int | None:
-    """For how long a pod runs at most, by its own word or its deadline; None if it does not say."""
+    Its word counts where the API server makes a deadline of it. Elsewhere it could lie.
+    """
+    if world.hold_problem:
+        return pod.deadline
     told = durations.milliseconds(note(pod, marks.EXPECTED_DURATION))
     both = [each for each in (told, pod.deadline) if each is not None]
     return min(both, default=None)
 
 
-def end_of(pod: Pod, start: int, as_of: int) -> int | None:
+def end_of(world: World, pod: Pod, start: int, as_of: int) -> int | None:
     """When a pod that runs, or is about to, will be over at the latest; None if it may run on for ever."""
     if pod.deleting is not None:
         return max(as_of, pod.deleting)
-    length = declared_length(pod)
+    length = declared_length(world, pod)
     return None if length is None else max(as_of, start + length)

@@ -13,23 +13,21 @@ from msgspec import Struct, field
 from headroom.api import marks
 from headroom.api.budget_hold import hold_name
 from headroom.api.budgets import GPUWorkloadBudgetStatus
-from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, Stopped, Victim
+from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, Victim
 from headroom.core import usage
 from headroom.core.budgets import holding, ladder, pausing, releasing, stopping
-from headroom.core.budgets.accounts import STOPPING, WHOLE_GPU, Account, note
+from headroom.core.budgets.accounts import STOPPING, WHOLE_GPU, Account
 from headroom.core.budgets.ladder import Standing
 from headroom.core.budgets.numbers import decimal
 from headroom.core.budgets.releasing import Outcome
-from headroom.core.budgets.units import units
+from headroom.core.budgets.stopping import Past
+from headroom.core.budgets.units import note, units
 from headroom.core.budgets.waiting import Matcher, waiting
 from headroom.model import times
 from headroom.model.actions import Action
 from headroom.model.facts import Pod
 from headroom.model.world import World
 
-CAP_MS: Final = 60_000
-RETURN_MS: Final = 120_000
-"""For so long an owner that was resumed may take to make its pods."""
 SHOWN: Final = 10
 """Of those that wait, the status names so many."""
 
@@ -41,7 +39,8 @@ class Enforced(Struct, kw_only=True):
     entered: tuple[EnteredStep, ...] = ()
     held: Held | None = None
     victim: Victim | None = None
-    stopped: tuple[Stopped, ...] = ()
+    past: Past = Past((), ())
+    """What was stopped before."""
     actions: list[Action] = field(default_factory=list)
     took: Victim | None = None
     """The unit that was chosen just now."""
@@ -63,7 +62,7 @@ class Round:
 
     def __init__(self, world: World, accounts: Sequence[Account]) -> None:
         self._world, self._accounts = world, sorted(accounts, key=lambda each: each.key)
-        self._matcher = Matcher(self._accounts)
+        self._matcher = Matcher(world, self._accounts)
         self._taken: list[Victim] = []
         self._steps = {each.key: ladder.standing(each) for each in self._accounts}
         self._paused = pausing.paused(world)
@@ -73,7 +72,7 @@ class Round:
         for account in self._accounts:
             result = self.results[account.key]
             result.entered = ladder.entered(result.steps)
-            result.victim, result.stopped = account.status.victim, account.status.stopped
+            result.victim, result.past = account.status.victim, Past(account.status.stopped, account.status.evictions)
             result.held = account.status.held
             result.turns += ladder.turns(account, result.steps)
         if self._can_act:
@@ -127,14 +126,14 @@ class Round:
         if not account.has_step("Hold"):
             result.actions += holding.holds(account, wanted=False)
             return
-        is_there = holding.stands(account)
+        is_there = holding.stands(account) and not self._world.hold_problem
         step_stands = any(each.action == "Hold" for each in result.steps)
         waits = any(each.state in ("Waiting", "Reserved") for each in mine)
         # A hold ends below its exit and with nobody waiting: until then the new queue behind the old.
-        wanted = self._acts(account, "Hold") is not None or (is_there and (step_stands or waits))
+        wanted = self._acts(account, "Hold") is not None or (holding.stands(account) and (step_stands or waits))
         result.actions += holding.holds(account, wanted=wanted)
         result.holds = wanted and is_there
-        if wanted and not (self._world.hold_problem and not is_there):
+        if wanted and not self._world.hold_problem:
             found = holding.sweep(account, self._matcher, is_there=is_there)
             result.actions += found.actions
             result.bare = found.bare
@@ -146,18 +145,18 @@ class Round:
 
     def _stop(self, account: Account, result: Enforced, going: frozenset[str]) -> frozenset[str]:
         going = self._follow(account, result, going)
-        result.stopped = _kept(account, result.stopped)
+        result.past = result.past.trimmed(self._world.now, account.window)
         steps = [step for action in STOPPING if (step := self._acts(account, action)) is not None]
         if not steps or result.victim is not None:
             return going
         chosen = None
         for step in steps:
-            candidates = stopping.needed(account, step, going)
+            candidates = stopping.needed(account, step, going, result.past)
             if candidates:
                 chosen = stopping.victim_of(candidates[0], step, self._world.now)
                 break
-        result.turns += stopping.turns(account)
-        result.looping = self._looping(account, going)
+        result.turns += stopping.turns(account, result.past)
+        result.looping = self._looping(account, result, going)
         result.helpless = chosen is None and self._is_over(account, steps, going)
         if chosen is None or not self._is_within_caps(account, result, chosen):
             return going
@@ -174,11 +173,11 @@ class Round:
             account.has_reached(step.share) and not stopping.recovers(account, step, going) for step in steps
         )
 
-    def _looping(self, account: Account, going: frozenset[str]) -> tuple[str, ...]:
-        if not account.status.stopped or self._acts(account, "Evict") is None:
+    def _looping(self, account: Account, result: Enforced, going: frozenset[str]) -> tuple[str, ...]:
+        if not result.past.evictions or self._acts(account, "Evict") is None:
             return ()
         found = units(self._world, (each.uid for each in account.running if each.uid not in going))
-        return tuple(sorted(name for name, unit in found.items() if stopping.is_looping(account, unit)))
+        return tuple(sorted(name for name, unit in found.items() if stopping.is_looping(account, unit, result.past)))
 
     def _follow(self, account: Account, result: Enforced, going: frozenset[str]) -> frozenset[str]:
         """See what became of the one that was being stopped."""
@@ -189,16 +188,17 @@ class Round:
         step = self._acts(account, victim.action)
         since = times.moment(victim.at) or 0
         if not left:
-            result.stopped = (stopping.record(victim, "Stopped"), *result.stopped)
+            # Caps are about when it went, which may be long after it was chosen.
+            result.past = result.past.with_(stopping.record(victim, "Stopped", now))
             result.victim = None
             result.last_at = now
-        elif step is None or not account.has_reached(step.share):
-            # It is not needed any more, and nothing was seen to happen to it.
+        elif step is None or not account.has_reached(step.share) or not stopping.still_goes(account, victim):
+            # It is not needed any more, or must not go any more, and nothing was seen to happen to it.
             result.victim = None
             return going - frozenset(pod.uid for pod in left)
         elif now - since >= stopping.GIVE_UP_MS:
             if not victim.by:
-                result.stopped = (stopping.record(victim, "Blocked"), *result.stopped)
+                result.past = result.past.with_(stopping.record(victim, "Blocked", since))
             result.victim = None
             return going - frozenset(pod.uid for pod in left)
         else:
@@ -210,7 +210,7 @@ class Round:
         """Whether one more may be stopped now; if not, it is looked at again when the oldest of the last minute is past."""
         now, place = self._world.now, chosen.unit.split("/")[1]
         every = set(_lately(self._world)) | {(each.unit, now) for each in self._taken}
-        recent = sorted((at, unit) for unit, at in every if now - at < CAP_MS)
+        recent = sorted((at, unit) for unit, at in every if now - at < stopping.CAP_MS)
         own = {(at, unit) for unit, at in _stopped_by(account.status)}
         for cap, counted in (
             (self._world.caps.cluster, recent),
@@ -218,8 +218,14 @@ class Round:
             (account.spec.enforcement.evictions_per_minute, [each for each in recent if each in own]),
         ):
             if len(counted) >= cap:
-                result.turns.append(counted[len(counted) - cap][0] + CAP_MS)
+                result.turns.append(counted[len(counted) - cap][0] + stopping.CAP_MS)
                 return False
+        # Evenly, not all at the beginning of the minute: what the first ones bring may be enough.
+        apart = stopping.CAP_MS // account.spec.enforcement.evictions_per_minute
+        last = max((at for at, _ in own), default=None)
+        if last is not None and now - last < apart:
+            result.turns.append(last + apart)
+            return False
         return True
 
     def _tell(self, account: Account, result: Enforced) -> None:
@@ -265,37 +271,17 @@ def _stopped_by(status: GPUWorkloadBudgetStatus) -> Iterator[tuple[str, int]]:
         yield status.victim.unit, times.moment(status.victim.at) or 0
 
 
-def _kept(account: Account, stopped: tuple[Stopped, ...]) -> tuple[Stopped, ...]:
-    since = account.world.now - max(account.window, CAP_MS, stopping.SPARED_MS + stopping.GIVE_UP_MS)
-    return tuple(each for each in stopped if (times.moment(each.at) or 0) > since)[: stopping.MOST_KEPT]
-
-
 def _paused_at(pod: Pod) -> int:
     return times.moment(note(pod, marks.PAUSED_AT)) or 0
 
 
-def _returning(account: Account, mine: Sequence[Outcome]) -> list[QueuedUnit]:
-    """Gangs that were let go a moment ago and whose new pods are not there yet: they keep their place."""
-    here = {each.waiting.unit for each in mine}
-    before = account.status.held.queue if account.status.held is not None else ()
-    return [
-        each
-        for each in before
-        if each.state == "Releasing"
-        and not each.unit.startswith("Pod/")
-        and each.unit not in here
-        and account.world.now - (times.moment(each.starts_at) or 0) < RETURN_MS
-    ]
-
-
 def _held(account: Account, mine: Sequence[Outcome]) -> Held | None:
-    queue = _returning(account, mine)
-    if not mine and not queue:
+    if not mine:
         return None
+    queue = []
     for each in mine[:SHOWN]:
         rate = next(part.rate for part in each.waiting.demands if part.account == account.key)
-        start = account.world.now if each.state == "Releasing" else each.starts_at
-        starts_at = "" if start is None or start > times.LAST else times.text(start)
+        starts_at = "" if each.starts_at is None or each.starts_at > times.LAST else times.text(each.starts_at)
         queue.append(
             QueuedUnit(
                 unit=each.waiting.unit,

@@ -15,10 +15,10 @@ from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.enforcement import QueuedUnit, Stopped, percent
 from headroom.api.quantities import NANO, Invalid, nano
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account, declared_length, is_frozen, note
+from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.ladder import exit_share
 from headroom.core.budgets.numbers import decimal, short
-from headroom.core.budgets.units import ENDED, JOBSET, is_alive, owner_of, unit_of
+from headroom.core.budgets.units import ENDED, JOBSET, is_alive, note, owner_of, unit_of
 from headroom.core.usage import DOLLAR, GPU_HOUR
 from headroom.model import times
 from headroom.model.decisions import Ref
@@ -339,7 +339,7 @@ def _counts(asked: Asked, account: Account) -> bool:
 
 def _length(asked: Asked, account: Account) -> tuple[int, bool]:
     """How long it is taken to run, and whether all of it says so itself."""
-    lengths = [declared_length(pod) for pod in asked.pods]
+    lengths = [declared_length(asked.world, pod) for pod in asked.pods]
     lengths += [part.deadline for each in asked.owners for part in each.parts]
     known = [account.horizon if each is None else each for each in lengths]
     return max(known, default=account.horizon), bool(lengths) and None not in lengths

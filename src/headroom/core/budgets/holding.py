@@ -11,26 +11,18 @@ from headroom.api import marks
 from headroom.api.budget_hold import BudgetHoldSpec, hold_name
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account, is_acting, note
-from headroom.core.budgets.units import (
-    Unit,
-    is_alive,
-    is_protected,
-    is_queued,
-    owner_of,
-    pending,
-    suspends,
-    unit_of,
-    units,
-)
+from headroom.core.budgets.accounts import Account, is_acting
+from headroom.core.budgets.units import is_alive, is_protected, note, owner_of, pending, suspends, unit_of, units
 from headroom.core.budgets.waiting import Matcher
 from headroom.model import conditions
-from headroom.model.actions import Action, ApplyBudgetHold, DeleteBudgetHold, EvictPod, SuspendOwner
+from headroom.model.actions import Action, ApplyBudgetHold, DeleteBudgetHold, EvictPod, ResumeOwner, SuspendOwner
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pod
 from headroom.model.world import World
 
 _LONGEST: Final = 1000
+MOST_GRACE_SECONDS: Final = 3600
+"""Nobody takes longer than that to end, whatever the pod asks for."""
 
 
 def hold_of(world: World, budget: AnyResource) -> BudgetHoldSpec:
@@ -83,62 +75,74 @@ def left_over(world: World) -> Iterator[Action]:
             yield DeleteBudgetHold(budget=key)
 
 
+def let_go(world: World, horizon: int) -> Iterator[Action]:
+    """Owners that were let go and need no mark of it any more: none of them would be stopped again, or taken for one that waits."""
+    for key, each in sorted(world.workloads.items()):
+        if each.released_at is None or each.suspended:
+            continue
+        is_awaited = each.kind == "Workload" and not each.admitted and bool(world.holds)
+        if world.now - each.released_at >= horizon and not is_awaited:
+            yield ResumeOwner(kind=each.kind, object=key.partition("/")[2])
+
+
 class Sweep(NamedTuple):
     """What is done about pods that were made before the hold and have not started."""
 
     actions: tuple[Action, ...]
     bare: tuple[str, ...]
-    """Pods that nobody would make anew, so they are left alone: namespace/name."""
+    """Pods that cannot be held without harm, so they are left alone: namespace/name."""
 
 
 def sweep(account: Account, matcher: Matcher, *, is_there: bool) -> Sweep:
     """Owners none of whose pods started are suspended; other pods are evicted and come back gated. Nothing that ran is lost.
 
-    Evictions wait until the hold is there: before that, what is evicted would come back without a gate.
+    Evictions wait until the hold is there: before that, what is evicted would come back without a gate. What has begun is left
+    alone as a whole: a gang is worth nothing without its last rank, and a Job counts an evicted pod as a failed one.
     """
-    world = account.world
-    chosen = [
-        pod
-        for pod in pending(world)
-        if not pod.gates and any(each is account for each, _ in matcher.of_pod(pod)) and not _is_left_alone(world, pod)
-    ]
+    world, queued = account.world, account.queued
+    chosen = [pod for pod in pending(world) if _is_early(account, matcher, pod)]
     every = units(world, (pod.uid for pod in chosen))
     actions: dict[Action, None] = {}
     bare = []
     for pod in sorted(chosen, key=lambda pod: pod.key):
         unit = every[unit_of(pod)]
         has_begun = any(each.started is not None for each in unit.pods)
-        owner = suspends(world, pod)
-        if owner is not None and not has_begun:
-            actions[SuspendOwner(kind=owner[0], object=owner[1])] = None
-        elif has_begun and _is_gang(unit):
-            continue  # it has begun, and is worth nothing without its last rank
-        elif owner_of(pod):
-            actions |= {evicts(pod): None} if is_there else {}
-        else:
+        owner = suspends(queued, pod)
+        # With a gate of somebody else's it waits for them, who will let it go when they like.
+        if pod.gates or not owner_of(pod) or (has_begun and not unit.name.startswith("Pod/")):
             bare.append(pod.key)
-    for each in _queued(account, matcher):
-        actions[each] = None
+        elif owner is not None:
+            actions[SuspendOwner(kind=owner[0], object=owner[1])] = None
+        elif is_there:
+            actions[evicts(pod)] = None
+    actions |= dict.fromkeys(_queued(account, matcher))
     return Sweep(tuple(actions), tuple(bare))
+
+
+def _is_early(account: Account, matcher: Matcher, pod: Pod) -> bool:
+    """Whether it was made before the hold, counts for the budget, and is nobody else's to hold."""
+    is_ours = any(each is account for each, _ in matcher.of_pod(pod))
+    return is_ours and marks.GATE not in pod.gates and not _is_left_alone(pod) and account.queued.of(pod) is None
 
 
 def evicts(pod: Pod) -> EvictPod:
     """Evict exactly this pod, as it is now, with the time that it asks for."""
-    return EvictPod(pod=pod.key, uid=pod.uid, resource_version=pod.resource_version, grace_seconds=pod.grace_seconds)
+    return EvictPod(
+        pod=pod.key,
+        uid=pod.uid,
+        resource_version=pod.resource_version,
+        grace_seconds=min(pod.grace_seconds, MOST_GRACE_SECONDS),
+    )
 
 
-def _is_left_alone(world: World, pod: Pod) -> bool:
-    return is_protected(pod) or is_queued(world, pod) or bool(note(pod, marks.RELEASED_AT)) or not is_alive(pod)
-
-
-def _is_gang(unit: Unit) -> bool:
-    return unit.name.partition("/")[0] not in ("Pod", "Job")
+def _is_left_alone(pod: Pod) -> bool:
+    return is_protected(pod) or bool(note(pod, marks.RELEASED_AT)) or not is_alive(pod)
 
 
 def _queued(account: Account, matcher: Matcher) -> Iterator[Action]:
     """Kueue's Workloads that it has not let start yet."""
     for key, each in sorted(account.world.workloads.items()):
-        if each.kind == "Workload" and not each.suspended and not each.admitted:
+        if each.kind == "Workload" and not (each.suspended or each.admitted or each.released_at is not None):
             asked = [matcher(each.namespace, part.labels, part.requests) for part in each.parts]
             if any(known is account for matched in asked for known, _ in matched):
                 yield SuspendOwner(kind=each.kind, object=key.partition("/")[2])

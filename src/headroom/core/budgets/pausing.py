@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from headroom.api import marks
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account, has_ladder, is_frozen, note
-from headroom.core.budgets.units import is_alive, is_protected
+from headroom.core.budgets.accounts import Account, has_ladder, is_frozen
+from headroom.core.budgets.units import is_alive, is_protected, note
 from headroom.model.actions import Action, PausePod, ResumePod
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pod

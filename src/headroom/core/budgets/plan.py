@@ -19,6 +19,7 @@ from headroom.core.budgets.accounts import Account, is_acting
 from headroom.core.budgets.counting import Verdict, degraded
 from headroom.core.budgets.enforcing import Enforced, Round
 from headroom.core.budgets.releasing import releases
+from headroom.core.budgets.stopping import Past
 from headroom.core.budgets.waiting import Matcher, waiting
 from headroom.core.usage import KIND, Reckoning
 from headroom.model import conditions, times
@@ -75,9 +76,11 @@ def chores(world: World) -> Iterator[Action]:
     if world.pods.gated or world.workloads:
         acting = [each for each in usage.budgets_of(world) if is_acting(world, each)]
         usage.arrange(world, acting)
-        for each in waiting(world, Matcher([Account(world, each) for each in acting]), frozenset()):
+        for each in waiting(world, Matcher(world, [Account(world, each) for each in acting]), frozenset()):
             if not each.demands and each.is_ready:
                 yield from releases(each)
+    horizons = [Account(world, each).horizon for each in usage.budgets_of(world) if is_acting(world, each)]
+    yield from holding.let_go(world, max(horizons, default=0))
 
 
 # --- budgets that cannot be counted ---------------------------------------------------------------------------------------------
@@ -131,11 +134,12 @@ def _judged(
 def _only_counted(account: Account) -> Enforced:
     """A budget that only alerts, or that does nothing now: it keeps what it remembers."""
     before = account.status
+    past = Past(before.stopped, before.evictions)
     if account.spec.paused:
-        return Enforced(entered=before.steps, held=before.held, victim=before.victim, stopped=before.stopped)
+        return Enforced(entered=before.steps, held=before.held, victim=before.victim, past=past)
     steps = ladder.standing(account)
     later = list(ladder.turns(account, steps))
-    return Enforced(steps=steps, entered=ladder.entered(steps), stopped=before.stopped, turns=later)
+    return Enforced(steps=steps, entered=ladder.entered(steps), past=past, turns=later)
 
 
 def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -> Decision:
@@ -153,7 +157,8 @@ def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -
         steps=result.entered,
         held=result.held,
         victim=result.victim,
-        stopped=result.stopped,
+        stopped=result.past.stopped,
+        evictions=result.past.evictions,
         last_enforcement_at=_last(account.status, result),
     )
     if structs.replace(status, as_of=budget.status.as_of) == budget.status:

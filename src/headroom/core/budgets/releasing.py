@@ -11,18 +11,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
+from headroom.api import marks
 from headroom.api.budgets import LONGEST_WINDOW_HOURS
 from headroom.core.budgets.accounts import Account, end_of
-from headroom.core.budgets.units import pending
+from headroom.core.budgets.units import note, pending
 from headroom.core.budgets.waiting import Demand, Matcher, Waiting
 from headroom.core.usage import Forecast, Run
 from headroom.model.actions import Action, ReleasePod, ResumeOwner
+from headroom.model.facts import Pod, Workload
 from headroom.model.times import HOUR
 from headroom.model.usage_table import OPEN
 from headroom.model.world import World
 
 State = Literal["Waiting", "Reserved", "NeverFits", "Releasing"]
 FOR_EVER: Final = 10 * LONGEST_WINDOW_HOURS * HOUR
+MOST_TRIED: Final = 20
+"""Who could pass the oldest is looked for among so many, so that a long queue costs no more than a short one."""
 MOST_ESTIMATED: Final = 10
 """For how many units it is worked out when they may start."""
 
@@ -72,9 +76,9 @@ class Room:
         parts = self._of(demands)
         return any(rate * min(length, limit.forecast.window) >= limit.most for limit, rate, length in parts)
 
-    def earliest(self, demands: Sequence[Demand]) -> int | None:
+    def earliest(self, demands: Sequence[Demand], after: int = 0) -> int | None:
         """When it may start; None if never."""
-        moment = max((limit.forecast.as_of for limit, _, _ in self._of(demands)), default=0)
+        moment = max([limit.forecast.as_of for limit, _, _ in self._of(demands)] + [after])
         while True:
             begun = moment
             for limit, rate, length in self._of(demands):
@@ -109,7 +113,9 @@ class Rooms:
 
     def __init__(self, world: World, accounts: Sequence[Account], matcher: Matcher, queue: Sequence[Waiting]) -> None:
         self._accounts, self._matcher = accounts, matcher
-        self._starting = [pod for pod in pending(world) if not pod.gates]
+        self._starting = [pod for pod in pending(world) if is_starting(pod)]
+        # What Kueue was allowed to start and has not started yet.
+        self._queued = [each for each in world.workloads.values() if is_queued(each)]
         self._longest = max((demand.length for each in queue for demand in each.demands), default=0)
         self._given: list[tuple[Demand, ...]] = []
         self._far: dict[bool, Room] = {}
@@ -153,13 +159,28 @@ class Rooms:
     def _beginning(self, account: Account, others: int) -> dict[int, int]:
         """What is about to start, by when it will be over: millionths of a GPU."""
         found: dict[int, int] = {}
-        for pod in self._starting:
-            rate = next((rate for each, rate in self._matcher.of_pod(pod) if each is account), 0)
+        as_of = account.found.as_of
+        asked = [(self._matcher.of_pod(pod), 1, end_of(account.world, pod, as_of, as_of)) for pod in self._starting]
+        for each in self._queued:
+            for part in each.parts:
+                end = None if part.deadline is None else as_of + part.deadline
+                asked.append((self._matcher(each.namespace, part.labels, part.requests), part.count, end))
+        for matched, count, end in asked:
+            rate = count * next((rate for each, rate in matched if each is account), 0)
             if rate:
-                end = end_of(pod, account.found.as_of, account.found.as_of)
-                end = others if end is None else end
-                found[end] = found.get(end, 0) + rate
+                over = others if end is None else end
+                found[over] = found.get(over, 0) + rate
         return found
+
+
+def is_starting(pod: Pod) -> bool:
+    """Whether it may start at any moment: nothing keeps it back, or we do so no more."""
+    return marks.GATE not in pod.gates and (not pod.gates or bool(note(pod, marks.RELEASED_AT)))
+
+
+def is_queued(each: Workload) -> bool:
+    """Whether Kueue may start it and has not yet."""
+    return each.kind == "Workload" and each.released_at is not None and not (each.admitted or each.suspended)
 
 
 def _together(given: Sequence[tuple[Demand, ...]]) -> Iterator[tuple[Demand, ...]]:
@@ -183,6 +204,8 @@ class _Queue:
         self._reserved: dict[str, _Reservation] = {}
         """By budget: the oldest unit that has to wait for it."""
         self._unfit: set[tuple[Demand, ...]] = set()
+        self._tried = 0
+        """How many could not pass those whose start is reserved."""
 
     def judge(self, each: Waiting) -> Outcome:
         demands = each.demands
@@ -190,11 +213,16 @@ class _Queue:
             return Outcome(each, "NeverFits")
         if not each.is_ready:
             return Outcome(each, "Waiting")
+        if each.is_free:
+            self._rooms.give(demands)
+            return Outcome(each, "Releasing")
         # What is given away only grows, so what found no room finds none later either.
-        if demands not in self._unfit and self._rooms.near.fits(demands) and not self._delays(demands):
+        has_chance = demands not in self._unfit and self._tried < MOST_TRIED
+        if has_chance and self._rooms.near.fits(demands) and not self._delays(demands):
             self._rooms.give(demands)
             return Outcome(each, "Releasing")
         self._unfit.add(demands)
+        self._tried += bool(self._reserved)
         if any(demand.account in self._reserved for demand in demands):
             return Outcome(each, "Waiting")
         return self._reserve(each)
@@ -222,18 +250,30 @@ class _Queue:
         return False
 
     def estimated(self, outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
-        """The same with the moments at which the first of those that wait may start, one after the other."""
+        """The same with the moments at which the first of those that wait may start, one after the other.
+
+        Nothing is said where it would rest on something ending that never said it would.
+        """
         room, left = None, MOST_ESTIMATED
         for each in outcomes:
-            if each.state not in ("Waiting", "Reserved") or not left:
+            demands = [demand._replace(is_declared=True) for demand in each.waiting.demands]
+            if each.state == "Reserved" and self._reserved[demands[0].account].ends:
+                yield each._replace(starts_at=None)
+            elif each.state not in ("Waiting", "Reserved") or not each.waiting.is_ready or not left:
                 yield each
-                continue
-            room = self._rooms.far(ends=True) if room is None else room
-            left -= 1
-            start = each.starts_at if each.state == "Reserved" else room.earliest(each.waiting.demands)
-            if start is not None:
-                room = room.plus(each.waiting.demands, start)
-            yield each._replace(starts_at=start)
+            else:
+                room, left = room or self._rooms.far(ends=False), left - 1
+                start = each.starts_at if each.state == "Reserved" else self._behind(room, each)
+                room = room if start is None else room.plus(demands, start)
+                yield each._replace(starts_at=start)
+
+    def _behind(self, room: Room, each: Outcome) -> int | None:
+        """When a unit may start that must not start before the ones whose start is reserved."""
+        demands = each.waiting.demands
+        kept = [self._reserved[demand.account] for demand in demands if demand.account in self._reserved]
+        if any(reserved.ends for reserved in kept):
+            return None
+        return room.earliest(demands, max((reserved.start for reserved in kept), default=0))
 
 
 def judged(world: World, accounts: Sequence[Account], matcher: Matcher, queue: Sequence[Waiting]) -> list[Outcome]:

@@ -13,11 +13,20 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from headroom.api import marks
-from headroom.api.enforcement import Stopped, Victim
-from headroom.core.budgets.accounts import Account, end_of, note
+from headroom.api.enforcement import EvictedOwner, Stopped, Victim
+from headroom.core.budgets.accounts import Account, end_of
 from headroom.core.budgets.holding import evicts
 from headroom.core.budgets.ladder import Standing
-from headroom.core.budgets.units import Unit, is_alive, is_protected, is_queued, owner_of, suspends, unit_of, units
+from headroom.core.budgets.units import (
+    Unit,
+    is_alive,
+    is_protected,
+    note,
+    owner_of,
+    suspends,
+    unit_of,
+    units,
+)
 from headroom.core.usage import Running
 from headroom.model import times
 from headroom.model.actions import Action, SuspendOwner
@@ -29,7 +38,11 @@ SPARED_MS: Final = 300_000
 """And it is not tried again before that."""
 MOST_OF_OWNER: Final = 3
 """So often the pods of one owner are evicted within the window, where nothing keeps it from making them anew."""
+CAP_MS: Final = 60_000
+"""Caps are about so long a time."""
 MOST_KEPT: Final = 50
+MOST_OWNERS: Final = 200
+MOST_UIDS: Final = 500
 SHOWN_PODS: Final = 8
 
 
@@ -41,6 +54,45 @@ class Candidate(NamedTuple):
     """Its pods that this budget counts."""
 
 
+class Past(NamedTuple):
+    """What was stopped before, as the status of a budget keeps it."""
+
+    stopped: tuple[Stopped, ...]
+    evictions: tuple[EvictedOwner, ...]
+
+    def with_(self, new: Stopped) -> Past:
+        """With one thing more; of a unit that would not go, only the last time is kept."""
+        kept = [each for each in self.stopped if (each.unit, each.outcome) != (new.unit, "Blocked")]
+        known = {each.owner: each for each in self.evictions}
+        if new.action == "Evict" and new.outcome == "Stopped" and new.owner and not new.by:
+            count = known[new.owner].count if new.owner in known else 0
+            known[new.owner] = EvictedOwner(owner=new.owner, count=count + 1, last=new.at)
+        return Past((new, *kept), tuple(known.values()))
+
+    def trimmed(self, now: int, window: int) -> Past:
+        """Without what is long past, and no more than a status should hold."""
+        young = [each for each in self.stopped if now - _at(each.at) < window]
+        recent = sum(1 for each in young if now - _at(each.at) < CAP_MS)
+        owners = sorted((each for each in self.evictions if now - _at(each.last) < window), key=lambda each: each.last)
+        return Past(tuple(young[: max(MOST_KEPT, recent)]), tuple(owners[-MOST_OWNERS:]))
+
+    def spared(self, now: int) -> set[str]:
+        """Units that would not go when they were asked lately."""
+        return {
+            each.unit
+            for each in self.stopped
+            if each.outcome == "Blocked" and now - _at(each.at) < SPARED_MS + GIVE_UP_MS
+        }
+
+    def times(self, owner: str) -> int:
+        """How often pods of an owner were evicted."""
+        return next((each.count for each in self.evictions if each.owner == owner), 0)
+
+
+def _at(text: str) -> int:
+    return times.moment(text) or 0
+
+
 class Gain(NamedTuple):
     """One quota that must get below the step, seen at the moments that matter."""
 
@@ -50,14 +102,14 @@ class Gain(NamedTuple):
     is_dollars: bool
 
 
-def needed(account: Account, step: Standing, going: frozenset[str]) -> list[Candidate]:
+def needed(account: Account, step: Standing, going: frozenset[str], past: Past) -> list[Candidate]:
     """The units that must go for a step, in the order in which they go. `going` are pods that count as gone already."""
     if not account.has_reached(step.share):
         return []
     chosen: list[tuple[Candidate, list[Any]]] = []
     gains = _gains(account, step, going)
     left = [gain.excess for gain in gains]
-    for each in sorted(_candidates(account, step, going), key=lambda each: _order(account, each)):
+    for each in sorted(_candidates(account, step, going, past), key=lambda each: _order(account, each)):
         if _is_enough(left):
             break
         parts = [_taken(account, each, gain) for gain in gains]
@@ -104,51 +156,57 @@ def _taken(account: Account, each: Candidate, gain: Gain) -> Any:
     as_of, total = account.found.as_of, 0 * gain.times
     for run in each.runs:
         pod = account.world.pods.get(run.uid)
-        end = end_of(pod, run.start, as_of) if pod is not None else None
+        end = end_of(account.world, pod, run.start, as_of) if pod is not None else None
         until = gain.times if end is None else np.minimum(gain.times, end - as_of)
         total = total + until * (run.price if gain.is_dollars else run.rate)
     return total
 
 
-def _candidates(account: Account, step: Standing, going: frozenset[str]) -> Iterator[Candidate]:
+def _candidates(account: Account, step: Standing, going: frozenset[str], past: Past) -> Iterator[Candidate]:
     runs: dict[str, list[Running]] = {}
     for each in account.running:
         pod = account.world.pods.get(each.uid)
         if pod is not None and each.uid not in going and is_alive(pod) and each.start <= account.world.now:
             runs.setdefault(unit_of(pod), []).append(each)
     every = units(account.world, (each.uid for found in runs.values() for each in found))
-    spared = _spared(account)
+    spared = past.spared(account.world.now)
     for name, found in runs.items():
         unit = every[name]
-        if name not in spared and _may_go(account, step, unit):
-            yield Candidate(unit, tuple(found))
+        candidate = Candidate(unit, tuple(found))
+        if name not in spared and may_go(account, step.action, candidate, past):
+            yield candidate
 
 
-def _may_go(account: Account, step: Standing, unit: Unit) -> bool:
-    now = account.world.now
-    for pod in unit.pods:
-        released = times.moment(note(pod, marks.RELEASED_AT))
-        if is_protected(pod) or (released is not None and now - released < account.horizon):
-            return False  # what was let start is not stopped again at once
-        if step.action == "Suspend" and is_alive(pod) and suspends(account.world, pod) is None:
-            return False
-    return step.action == "Suspend" or not is_looping(account, unit)
+def may_go(account: Account, action: str, candidate: Candidate, past: Past) -> bool:
+    """Whether a unit may be stopped at all."""
+    pods = [pod for pod in candidate.unit.pods if is_alive(pod)]
+    if any(map(is_protected, pods)) or _was_just_released(account, candidate):
+        return False
+    if action == "Suspend":
+        return all(suspends(account.queued, pod) is not None for pod in pods)
+    return not is_looping(account, candidate.unit, past)
 
 
-def _spared(account: Account) -> set[str]:
-    """Units that would not go when they were asked lately."""
-    return {
-        each.unit
-        for each in account.status.stopped
-        if each.outcome == "Blocked" and account.world.now - (times.moment(each.at) or 0) < SPARED_MS + GIVE_UP_MS
-    }
+def _was_just_released(account: Account, candidate: Candidate) -> bool:
+    """Whether most of a unit was let start within the horizon: that is not stopped again at once."""
+    since = account.world.now - account.horizon
+    owner = account.world.workloads.get(candidate.unit.name)
+    if owner is not None and owner.released_at is not None and owner.released_at > since:
+        return True
+    fresh = 0
+    for run in candidate.runs:
+        pod = account.world.pods.get(run.uid)
+        released = times.moment(note(pod, marks.RELEASED_AT)) if pod is not None else None
+        fresh += run.rate if released is not None and released > since else 0
+    return 2 * fresh >= sum(run.rate for run in candidate.runs)
 
 
-def turns(account: Account) -> Iterator[int]:
+def turns(account: Account, past: Past) -> Iterator[int]:
     """When something may be stopped that must not be now."""
-    for each in account.status.stopped:
-        if each.outcome == "Blocked":
-            yield (times.moment(each.at) or 0) + SPARED_MS + GIVE_UP_MS
+    yield from (_at(each.at) + SPARED_MS + GIVE_UP_MS for each in past.stopped if each.outcome == "Blocked")
+    for each in account.world.workloads.values():
+        if each.released_at is not None:
+            yield each.released_at + account.horizon
     for uid, _ in account.rows.places(sorted(account.world.pods.annotated)):
         pod = account.world.pods.get(uid)
         released = times.moment(note(pod, marks.RELEASED_AT)) if pod is not None else None
@@ -156,18 +214,12 @@ def turns(account: Account) -> Iterator[int]:
             yield released + account.horizon
 
 
-def is_looping(account: Account, unit: Unit) -> bool:
+def is_looping(account: Account, unit: Unit, past: Past) -> bool:
     """Whether evicting a unit is of no use, since its owner makes it anew at once and nothing holds that."""
     is_held = account.has_step("Hold") and not account.world.hold_problem
-    if is_held and not any(is_queued(account.world, pod) for pod in unit.pods):
+    if is_held and not any(account.queued.of(pod) for pod in unit.pods):
         return False
-    owners = {owner for pod in unit.pods if (owner := owner_of(pod))}
-    evicted = [
-        each.owner
-        for each in account.status.stopped
-        if each.action == "Evict" and each.outcome == "Stopped" and each.owner
-    ]
-    return any(evicted.count(owner) >= MOST_OF_OWNER for owner in owners)
+    return any(past.times(owner) >= MOST_OF_OWNER for pod in unit.pods if (owner := owner_of(pod)))
 
 
 def _order(account: Account, each: Candidate) -> tuple[Any, ...]:
@@ -197,7 +249,7 @@ def victim_of(candidate: Candidate, step: Standing, now: int) -> Victim:
         unit=candidate.unit.name,
         action=step.action,
         at=times.text(now),
-        uids=tuple(pod.uid for pod in pods),
+        uids=tuple(pod.uid for pod in pods)[:MOST_UIDS],
         pods=tuple(pod.key for pod in pods[:SHOWN_PODS]),
         owner=next((owner for pod in pods if (owner := owner_of(pod))), ""),
     )
@@ -205,8 +257,20 @@ def victim_of(candidate: Candidate, step: Standing, now: int) -> Victim:
 
 def alive(account: Account, victim: Victim) -> list[Pod]:
     """Those of its pods that are not seen to go yet."""
-    found = (account.world.pods.get(uid) for uid in victim.uids)
-    return [pod for pod in found if pod is not None and is_alive(pod)]
+    found = [pod for uid in victim.uids if (pod := account.world.pods.get(uid)) is not None and is_alive(pod)]
+    if len(victim.uids) == MOST_UIDS:
+        # A gang of so many is known by its name; what was made since it was chosen is new.
+        every = units(account.world, (pod.uid for pod in found)).get(victim.unit)
+        before = _at(victim.at) - times.SECOND
+        found = [pod for pod in (every.pods if every else ()) if is_alive(pod) and pod.created < before]
+    return found
+
+
+def still_goes(account: Account, victim: Victim) -> bool:
+    """Whether the one that is being stopped may still be: as it is now, not as it was when it was chosen."""
+    left = alive(account, victim)
+    counts = (account.rate(pod.namespace, pod.labels, pod.shape.requests, len(pod.claims)) for pod in left)
+    return any(counts) and not any(map(is_protected, left))
 
 
 def stops(account: Account, victim: Victim) -> Iterator[Action]:
@@ -215,7 +279,7 @@ def stops(account: Account, victim: Victim) -> Iterator[Action]:
         return
     owners: dict[Action, None] = {}
     for pod in alive(account, victim):
-        owner = suspends(account.world, pod)
+        owner = suspends(account.queued, pod)
         if victim.action == "Evict":
             yield evicts(pod)
         elif owner is not None:
@@ -223,12 +287,12 @@ def stops(account: Account, victim: Victim) -> Iterator[Action]:
     yield from owners
 
 
-def record(victim: Victim, outcome: str) -> Stopped:
+def record(victim: Victim, outcome: str, at: int) -> Stopped:
     """What the status keeps of it afterwards."""
     return Stopped(
         unit=victim.unit,
         action=victim.action,
-        at=victim.at,
+        at=times.text(at),
         pods=victim.pods,
         by=victim.by,
         owner=victim.owner,

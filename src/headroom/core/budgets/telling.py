@@ -24,7 +24,7 @@ def verdicts(account: Account, result: Enforced) -> Iterator[Verdict]:
         else:
             yield Verdict("Holding", False, "NotHolding", f"New pods start as ever.{_queue(result)}")
     if account.has_step(*STOPPING):
-        reason, message = _blocked(result)
+        reason, message = _blocked(result, account.world.now)
         yield Verdict("EnforcementBlocked", bool(reason), reason or "NothingInTheWay", message)
 
 
@@ -35,7 +35,7 @@ def _queue(result: Enforced) -> str:
     begin = next((each for each in held.queue if each.starts_at), None)
     soon = f" The first may start at {begin.starts_at}: {begin.unit}." if begin else ""
     never = [each.unit for each in held.queue if each.state == "NeverFits"]
-    alone = f" More than the whole quota, so never to start: {_few(never)}." if never else ""
+    alone = f" Too much even with nothing else, so never to start: {_few(never)}." if never else ""
     waits = "1 gang or pod waits" if held.units == 1 else f"{held.units} gangs or pods wait"
     return f" {waits}.{soon}{alone}"
 
@@ -43,7 +43,7 @@ def _queue(result: Enforced) -> str:
 def _bare(result: Enforced) -> str:
     if not result.bare:
         return ""
-    return f" Made before that and nobody's to make anew, so not held: {_few(list(result.bare))}."
+    return f" Made before that and not to be held without harm: {_few(list(result.bare))}."
 
 
 def _few(names: list[str]) -> str:
@@ -51,8 +51,8 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _blocked(result: Enforced) -> tuple[str, str]:
-    blocked = [each.unit for each in result.stopped if each.outcome == "Blocked"]
+def _blocked(result: Enforced, now: int) -> tuple[str, str]:
+    blocked = sorted(result.past.spared(now))
     if result.looping:
         names = _few(list(result.looping))
         return "EvictionLoop", (
@@ -97,7 +97,7 @@ def events(account: Account, result: Enforced, exceeded: Verdict, told: GPUWorkl
         also = f" It is stopped for budget {result.took.by}, and this one counts it too." if result.took.by else ""
         yield _event(account, "Warning", doing, f"{doing} {result.took.unit}.{also} {exceeded.message}")
     for each in _newly_hopeless(account, result):
-        says = f"{each.unit} asks for {each.gpus} GPUs, which alone exceeds the quota: it never starts, and holds up nobody."
+        says = f"{each.unit} asks for {each.gpus} GPUs, too much even with nothing else: it never starts, and holds up nobody."
         yield _event(account, "Warning", "NeverFits", says)
 
 

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from headroom.api import marks
-from headroom.core.budgets.accounts import note
-from headroom.model.facts import Pod
+from headroom.model.facts import Pod, Workload
 from headroom.model.tables import PHASES
 from headroom.model.world import World
 
@@ -20,17 +19,24 @@ GROUPS: Final = (
     "kueue.x-k8s.io/pod-group-name",
 )
 VOLCANO: Final = "scheduling.k8s.io/group-name"
+SYSTEM_OWNERS: Final = ("DaemonSet", "Node")
 SINGLE: Final = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Node")
 """Controllers whose pods do without one another."""
-KUEUE_LABELS: Final = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/podset", "kueue.x-k8s.io/managed")
 SUSPENDABLE: Final = ("Job", "JobSet")
 ENDED: Final = ("Succeeded", "Failed")
 SYSTEM: Final = "kube-system"
 
 
+def note(pod: Pod, name: str) -> str:
+    """One annotation of a pod; empty if it is not there."""
+    return next((value for key, value in pod.annotations if key == name), "")
+
+
 def unit_of(pod: Pod) -> str:
     """What a pod starts and stops with, as Kind/namespace/name: its JobSet, its pod group, its Job or other owner, or itself."""
     labels = dict(pod.labels)
+    if pod.owner is not None and pod.owner.kind in SYSTEM_OWNERS:
+        return f"Pod/{pod.key}"  # whatever its labels say, it is nobody's rank
     if name := labels.get(JOBSET):
         return f"JobSet/{pod.namespace}/{name}"
     group = next((labels[key] for key in GROUPS if labels.get(key)), "") or note(pod, VOLCANO)
@@ -43,32 +49,43 @@ def unit_of(pod: Pod) -> str:
 
 def owner_of(pod: Pod) -> str:
     """Who would make a pod anew, as Kind/namespace/name; empty for nobody."""
-    unit = unit_of(pod)
-    if unit.startswith("JobSet/"):
-        return unit
-    return f"{pod.owner.kind}/{pod.namespace}/{pod.owner.name}" if pod.owner is not None else ""
+    if pod.owner is None:
+        return ""
+    name = dict(pod.labels).get(JOBSET)
+    # A JobSet makes Jobs that begin with its name; a label alone proves nothing.
+    if name and pod.owner.kind == "Job" and pod.owner.name.startswith(f"{name}-"):
+        return f"JobSet/{pod.namespace}/{name}"
+    return f"{pod.owner.kind}/{pod.namespace}/{pod.owner.name}"
 
 
-def suspends(world: World, pod: Pod) -> tuple[str, str] | None:
+class Queued:
+    """Which pods Kueue decides on: those for which it has a Workload. Labels alone prove nothing."""
+
+    def __init__(self, world: World) -> None:
+        every = [each for each in world.workloads.values() if each.kind == "Workload"]
+        groups = {f"PodGroup/{each.namespace}/{each.name}": each for each in every}
+        self._of = groups | {each.owner: each for each in every if each.owner}
+
+    def of(self, pod: Pod) -> Workload | None:
+        """The Workload of a pod."""
+        names = (owner_of(pod), f"Pod/{pod.key}", unit_of(pod)) if self._of else ()
+        return next((self._of[each] for each in names if each in self._of), None)
+
+
+def suspends(queued: Queued, pod: Pod) -> tuple[str, str] | None:
     """The kind and name of what must be suspended for a pod to go; None if nothing can be."""
-    owner = owner_of(pod)
-    kind, _, rest = owner.partition("/")
-    # Kueue suspends and resumes its Jobs as it likes: it is told through its own object.
-    queued = next((each for each in world.workloads.values() if owner and each.owner == owner), None)
-    if queued is not None:
-        return queued.kind, f"{queued.namespace}/{queued.name}"
+    workload = queued.of(pod)
+    if workload is not None:
+        # Kueue suspends and resumes its Jobs as it likes: it is told through its own object.
+        return workload.kind, f"{workload.namespace}/{workload.name}"
+    kind, _, rest = owner_of(pod).partition("/")
     return (kind, rest) if kind in SUSPENDABLE else None
-
-
-def is_queued(world: World, pod: Pod) -> bool:
-    """Whether Kueue decides when it starts."""
-    return world.kueue and any(key in KUEUE_LABELS for key, _ in pod.labels)
 
 
 def is_protected(pod: Pod) -> bool:
     """Whether Headroom never stops it: by an administrator's word, or because the cluster itself lives by it."""
     word = note(pod, marks.PROTECTED)
-    of_system = pod.namespace == SYSTEM or (pod.owner is not None and pod.owner.kind in ("DaemonSet", "Node"))
+    of_system = pod.namespace == SYSTEM or (pod.owner is not None and pod.owner.kind in SYSTEM_OWNERS)
     return of_system or word.lower() not in ("", "false", "no")
 
 

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from headroom.api import marks
-from headroom.core import usage
-from headroom.core.budgets.accounts import Account, declared_length, is_frozen, note
-from headroom.core.budgets.units import is_alive, unit_of
-from headroom.model import times
+from headroom.core.budgets.accounts import Account, declared_length, is_frozen
+from headroom.core.budgets.units import is_alive, note, unit_of
 from headroom.model.facts import Amounts, Pairs, Pod, Workload
 from headroom.model.world import World
 
 FORMING_MS: Final = 5_000
 """A gang whose newest pod is younger than this may still be growing."""
+
+
+RETURN_MS: Final = 120_000
+"""For so long an owner that was let go may take to make its pods."""
 
 
 class Demand(NamedTuple):
@@ -43,6 +45,8 @@ class Waiting(NamedTuple):
     """For every budget that acts and counts it, by name; none if there is no such budget any more."""
     is_ready: bool
     """Whether it can be let go at all now."""
+    is_free: bool = False
+    """Its owner was let go a moment ago, so its new pods need not wait again."""
     grown_at: int = 0
     """When a gang is taken to have all its pods."""
 
@@ -50,8 +54,8 @@ class Waiting(NamedTuple):
 class Matcher:
     """Which budgets count a pod, each with the rate; like pods are judged once."""
 
-    def __init__(self, accounts: Sequence[Account]) -> None:
-        self._accounts = accounts
+    def __init__(self, world: World, accounts: Sequence[Account]) -> None:
+        self.world, self._accounts = world, accounts
         self._known: dict[tuple[str, Pairs, Amounts, int], tuple[tuple[Account, int], ...]] = {}
 
     def __call__(
@@ -77,7 +81,6 @@ def waiting(world: World, matcher: Matcher, suspending: frozenset[str]) -> list[
         if pod is not None and marks.GATE in pod.gates and is_alive(pod):
             pods.setdefault(unit_of(pod), []).append(pod)
     owners = {key: each for key, each in world.workloads.items() if each.suspended and each.suspended_by}
-    known = _remembered(world)
     found = [
         _unit(
             world,
@@ -88,14 +91,7 @@ def waiting(world: World, matcher: Matcher, suspending: frozenset[str]) -> list[
         )
         for unit in pods.keys() | owners.keys()
     ]
-    aged = [each._replace(since=min(each.since, known.get(each.unit, each.since))) for each in found]
-    return sorted(aged, key=lambda each: (each.since, each.unit))
-
-
-def _remembered(world: World) -> dict[str, int]:
-    """Since when units wait, by the statuses: one whose owner was just resumed comes back with new pods, and keeps its place."""
-    queues = (budget.status.held.queue for _, budget in world.of_kind(usage.KIND) if budget.status.held is not None)
-    return {each.unit: since for queue in queues for each in queue if (since := times.moment(each.since)) is not None}
+    return sorted(found, key=lambda each: (each.since, each.unit))
 
 
 def _unit(
@@ -119,14 +115,19 @@ def _unit(
     kept = any(is_frozen(world, note(pod, marks.HELD_BY)) for pod in pods) or any(
         each.suspended_by in suspending or is_frozen(world, each.suspended_by) for each in owners
     )
-    return Waiting(unit, pods, owners, since, _demands(matcher, pods, owners), grown <= world.now and not kept, grown)
+    known = world.workloads.get(unit)
+    free = known is not None and known.released_at is not None and world.now - known.released_at < RETURN_MS
+    demands = _demands(matcher, pods, owners)
+    return Waiting(
+        unit, pods, owners, since, demands, is_ready=grown <= world.now and not kept, is_free=free, grown_at=grown
+    )
 
 
 def _demands(matcher: Matcher, pods: tuple[Pod, ...], owners: tuple[Workload, ...]) -> tuple[Demand, ...]:
     rates: dict[str, int] = {}
     lengths: dict[str, list[int | None]] = {}
     accounts: dict[str, Account] = {}
-    asked = [(matcher.of_pod(pod), declared_length(pod)) for pod in pods]
+    asked = [(matcher.of_pod(pod), declared_length(matcher.world, pod)) for pod in pods]
     for owner in owners:
         for part in owner.parts:
             matched = matcher(owner.namespace, part.labels, part.requests)
