@@ -12,15 +12,26 @@ from headroom.adapters.kube.errors import Forbidden
 from headroom.adapters.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from headroom.api.crd import crd
 from headroom.api.kinds import DEFINITIONS
-from headroom.api.marks import EXPECTED_DURATION, GATE, HELD_BECAUSE, HELD_BY, PROTECTED, RELEASED_AT, REQUIRE_BUDGET
+from headroom.api.marks import (
+    EXPECTED_DURATION,
+    GATE,
+    HELD_BECAUSE,
+    HELD_BY,
+    PROTECTED,
+    RELEASED_AT,
+    REQUIRE_BUDGET,
+    SUSPENDED,
+)
 from headroom.api.policies import (
     GUARD,
     HELD,
+    MARKS,
     REQUIRE,
     USAGE_FINALIZER,
     USAGE_KEPT,
     guarding,
     holding,
+    marking,
     policies,
     requiring,
     usage,
@@ -35,8 +46,8 @@ from tests.control_plane import ControlPlane, find_assets, lacking, wait_until
 
 PODS = ("create", "get", "update", "patch", "delete")
 RULES: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {
-    "editor": [("", "pods", PODS)],
-    "releaser": [("", "pods", PODS), ("headroom.dev", "budgetholds", ("release",))],
+    "editor": [("", "pods", PODS), ("batch", "jobs", PODS)],
+    "releaser": [("", "pods", PODS), ("batch", "jobs", PODS), ("headroom.dev", "budgetholds", ("release",))],
     "kueue": [("", "pods", PODS), ("kueue.x-k8s.io", "workloads/status", ("update",))],
     "controller": [("", "pods", PODS), ("batch", "jobs/status", ("update",))],
     "kubelet": [("", "pods/status", ("patch",))],
@@ -153,8 +164,11 @@ async def denied(call: Any, policy: str, template: str, name: str, **values: str
     with refused(Forbidden, 403, "Forbidden") as refusal:
         await call
     words = template.format(pod=name, **values)
+    what = values.get("what", "pods")
     why = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {words}"
-    assert refusal.value.message.endswith(f'pods "{name.partition("/")[2]}" is forbidden: {why}'), refusal.value.message
+    assert refusal.value.message.endswith(f'{what} "{name.partition("/")[2]}" is forbidden: {why}'), (
+        refusal.value.message
+    )
 
 
 def gates(document: Document) -> list[str]:
@@ -287,6 +301,40 @@ async def test_the_status_is_no_way_round(cluster: Cluster) -> None:
     call = patch(cluster, made, change, "kubelet", part="status")
     await denied(call, GUARD, guarding.LABELS_BY_PART, f"{cluster.namespace}/p", **told)
     assert await patch(cluster, made, {"status": {"phase": "Pending", "message": "m"}}, "kubelet", part="status")
+
+
+# --- owners --------------------------------------------------------------------------------------------------------------------
+
+
+async def test_nobody_says_of_a_job_that_we_let_it_go(cluster: Cluster) -> None:
+    """Its pods would start at once; who may release says so, and who takes such a mark away harms only themselves."""
+    template = {"spec": team_pod()["spec"] | {"restartPolicy": "Never"}}
+    plain: Document = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"template": template},
+    }
+    label, moment = {SUSPENDED: "released"}, {RELEASED_AT: "2026-11-15T12:00:00Z"}
+    marked: Document = {**plain, "metadata": {"name": "j", "annotations": moment}}
+    name = f"{cluster.namespace}/j"
+    told = {"object": f"jobs {name}", "user": "editor", "what": "jobs.batch"}
+
+    async def known() -> bool:
+        asked = await cluster.ask("POST", cluster.path("Job"), marked, query={"dryRun": "All"}, user="editor")
+        return asked.status == 403
+
+    await cluster.until(known, "the policies are at work")
+    new = cluster.do("POST", cluster.path("Job"), marked, user="editor")
+    await denied(new, MARKS, marking.MARKED, name, keys=RELEASED_AT, **told)
+    made = await cluster.create(plain)
+    both = {"metadata": {"labels": label, "annotations": moment}}
+    await denied(patch(cluster, made, both), MARKS, marking.MARKED, name, keys=f"{SUSPENDED}, {RELEASED_AT}", **told)
+    assert await patch(cluster, made, both, "releaser")
+    made = await cluster.do("PATCH", cluster.path_of(made), both, user="releaser", content_type=MERGE_PATCH)
+    assert await patch(cluster, made, {"spec": {"suspend": True}})
+    assert await patch(cluster, made, {"metadata": {"labels": {SUSPENDED: None}, "annotations": {RELEASED_AT: None}}})
+    assert await patch(cluster, made, {"metadata": {"labels": {"tier": "x"}}})
 
 
 # --- Kueue ---------------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from msgspec import Meta
 from headroom.api.enforcement import (
     FLEET_ACTIONS,
     LOCAL_ACTIONS,
-    EnteredStep,
     Enforcement,
+    EnteredStep,
     EvictedOwner,
     Held,
     Stopped,

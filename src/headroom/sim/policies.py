@@ -17,6 +17,7 @@ from headroom.api.policies import (
     HELD,
     HOLD,
     LENGTH,
+    MARKS,
     REQUIRE,
     USAGE,
     USAGE_FINALIZER,
@@ -24,6 +25,7 @@ from headroom.api.policies import (
     guarding,
     holding,
     kueue,
+    marking,
     requiring,
     usage,
 )
@@ -43,7 +45,7 @@ _KINDS: Final = {
         ResourceType(group="admissionregistration.k8s.io", plural=plural, kind="", namespaced=False)
         for plural in (f"{kind}admissionpolicies", f"{kind}admissionpolicybindings")
     )
-    for kind, names in (("mutating", (USAGE, HOLD, LENGTH)), ("validating", (USAGE_KEPT, HELD, GUARD, REQUIRE)))
+    for kind, names in (("mutating", (USAGE, HOLD, LENGTH)), ("validating", (USAGE_KEPT, HELD, GUARD, MARKS, REQUIRE)))
     for name in names
 }
 _HOLDS, _INDEXES = (
@@ -75,6 +77,7 @@ class Policies:
 
     def check_created(self, call: Call, pod: Body) -> None:
         """Refuse a new object that a policy refuses."""
+        self._check_marks(call, {"metadata": {}}, pod)
         if call.target.type is not POD:
             return
         for name, check in ((GUARD, self._guard_new), (HELD, self._hold_new), (REQUIRE, self._require)):
@@ -83,11 +86,29 @@ class Policies:
 
     def check_updated(self, call: Call, old: Body, new: Body) -> None:
         """Refuse a change that a policy refuses."""
+        self._check_marks(call, old, new)
         if call.target.type is not POD or call.target.subresource not in _PARTS:
             return
         for name, check in ((USAGE_KEPT, self._keep_usage), (GUARD, self._guard), (HELD, self._hold)):
             if self._in_force(name):
                 check(call, old, new)
+
+    def _check_marks(self, call: Call, old: Body, new: Body) -> None:
+        """Only who may release says of an owner that we suspended it or let it go."""
+        type_ = call.target.type
+        if (type_.group, type_.plural) not in marking.OWNERS or call.target.subresource or not self._in_force(MARKS):
+            return
+        set_ = [
+            key
+            for key in (marks.SUSPENDED,)
+            if key in labels_of(new) and labels_of(new)[key] != labels_of(old).get(key)
+        ]
+        before, after = _annotations(old), _annotations(new)
+        set_ += [key for key in marking.ANNOTATIONS if key in after and after[key] != before.get(key)]
+        if set_ and not self._may_release(call):
+            named = f"{type_.plural} {call.target.namespace}/{new['metadata'].get('name', '')}"
+            values = {"object": named, "user": call.user, "keys": ", ".join(set_)}
+            raise _refused(MARKS, call, new, marking.MARKED, values, marking.PLAIN)
 
     def _in_force(self, name: str) -> bool:
         return all(self._store.get(type_, "", name) for type_ in _KINDS[name])
@@ -262,8 +283,10 @@ def _refused(policy: str, call: Call, pod: Body, template: str, values: Values, 
     if "\n" in words or len(words.encode()) > LONGEST_MESSAGE:
         words = plain
     why = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {words}"
-    details = about("", "pods", name) | {"causes": [{"message": why}]}
-    return ApiError(403, "Forbidden", f'pods "{name}" is forbidden: {why}', details)
+    type_ = call.target.type
+    what = f"{type_.plural}.{type_.group}" if type_.group else type_.plural
+    details = about(type_.group, type_.plural, name) | {"causes": [{"message": why}]}
+    return ApiError(403, "Forbidden", f'{what} "{name}" is forbidden: {why}', details)
 
 
 # --- pods, and what covers them ---------------------------------------------------------------------------------------------------

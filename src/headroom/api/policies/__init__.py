@@ -9,6 +9,7 @@ from typing import Final
 from headroom.api.policies.enforcing import ENFORCE, ENFORCER_ROLE, who_may_enforce
 from headroom.api.policies.guarding import GUARD, RELEASER_ROLE, guard
 from headroom.api.policies.holding import EVERY_HOLD, HELD, HOLD, LENGTH, held, hold, length
+from headroom.api.policies.marking import MARKS, owners_marked
 from headroom.api.policies.requiring import REQUIRE, require_budget
 from headroom.api.policies.usage import (
     INDEX_OR_NOTHING,
@@ -28,6 +29,7 @@ __all__ = [
     "HELD",
     "HOLD",
     "LENGTH",
+    "MARKS",
     "RELEASER_ROLE",
     "REQUIRE",
     "USAGE",
@@ -56,6 +58,7 @@ def policies() -> list[dict[str, Json]]:
         *_bound(_MUTATING, LENGTH, length(), {}),
         *_bound(_VALIDATING, HELD, held(), {"paramRef": EVERY_HOLD, **_DENY}),
         *_bound(_VALIDATING, GUARD, guard(), _DENY),
+        *_bound(_VALIDATING, MARKS, owners_marked(), _DENY),
         *_bound(_VALIDATING, REQUIRE, require_budget(), {"paramRef": INDEX_OR_NOTHING, **_DENY}),
     ]
 

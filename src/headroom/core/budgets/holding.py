@@ -13,7 +13,7 @@ from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, is_acting
 from headroom.core.budgets.units import is_alive, is_protected, note, owner_of, pending, suspends, unit_of, units
-from headroom.core.budgets.waiting import Matcher
+from headroom.core.budgets.waiting import SKEW_MS, Matcher
 from headroom.model import conditions
 from headroom.model.actions import Action, ApplyBudgetHold, DeleteBudgetHold, EvictPod, ResumeOwner, SuspendOwner
 from headroom.model.decisions import Ref
@@ -78,10 +78,14 @@ def left_over(world: World) -> Iterator[Action]:
 def let_go(world: World, horizon: int) -> Iterator[Action]:
     """Owners that were let go and need no mark of it any more: none of them would be stopped again, or taken for one that waits."""
     for key, each in sorted(world.workloads.items()):
+        if each.suspended_by and each.admitted and not each.suspended:
+            # Somebody else let it go on, and it may be suspended again until it is over.
+            yield ResumeOwner(kind=each.kind, object=key.partition("/")[2])
         if each.released_at is None or each.suspended:
             continue
         is_awaited = each.kind == "Workload" and not each.admitted and bool(world.holds)
-        if world.now - each.released_at >= horizon and not is_awaited:
+        is_fresh = 0 <= world.now - each.released_at + SKEW_MS < horizon + SKEW_MS
+        if not is_fresh and not is_awaited:
             yield ResumeOwner(kind=each.kind, object=key.partition("/")[2])
 
 

@@ -27,6 +27,7 @@ from headroom.core.budgets.units import (
     unit_of,
     units,
 )
+from headroom.core.budgets.waiting import was_let_go
 from headroom.core.usage import Running
 from headroom.model import times
 from headroom.model.actions import Action, SuspendOwner
@@ -190,8 +191,7 @@ def may_go(account: Account, action: str, candidate: Candidate, past: Past) -> b
 def _was_just_released(account: Account, candidate: Candidate) -> bool:
     """Whether most of a unit was let start within the horizon: that is not stopped again at once."""
     since = account.world.now - account.horizon
-    owner = account.world.workloads.get(candidate.unit.name)
-    if owner is not None and owner.released_at is not None and owner.released_at > since:
+    if was_let_go(account.world, candidate.unit.name, account.horizon):
         return True
     fresh = 0
     for run in candidate.runs:

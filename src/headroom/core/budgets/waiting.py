@@ -19,6 +19,10 @@ RETURN_MS: Final = 120_000
 """For so long an owner that was let go may take to make its pods."""
 
 
+SKEW_MS: Final = 5_000
+"""Clocks of other machines may be ahead by so much."""
+
+
 class Demand(NamedTuple):
     """What a unit would hold of one budget."""
 
@@ -94,6 +98,14 @@ def waiting(world: World, matcher: Matcher, suspending: frozenset[str]) -> list[
     return sorted(found, key=lambda each: (each.since, each.unit))
 
 
+def was_let_go(world: World, unit: str, within: int) -> bool:
+    """Whether the owner of a unit was let go lately; its mark counts only where the API server guards it."""
+    owner = world.workloads.get(unit)
+    if owner is None or owner.released_at is None or world.hold_problem:
+        return False
+    return 0 <= world.now - owner.released_at + SKEW_MS < within + SKEW_MS
+
+
 def _unit(
     world: World,
     matcher: Matcher,
@@ -115,8 +127,7 @@ def _unit(
     kept = any(is_frozen(world, note(pod, marks.HELD_BY)) for pod in pods) or any(
         each.suspended_by in suspending or is_frozen(world, each.suspended_by) for each in owners
     )
-    known = world.workloads.get(unit)
-    free = known is not None and known.released_at is not None and world.now - known.released_at < RETURN_MS
+    free = was_let_go(world, unit, RETURN_MS)
     demands = _demands(matcher, pods, owners)
     return Waiting(
         unit, pods, owners, since, demands, is_ready=grown <= world.now and not kept, is_free=free, grown_at=grown
