@@ -267,7 +267,7 @@ async def test_a_release_leaves_all_other_annotations() -> None:
     await do_twice(cluster, on(actions.ReleasePod, document), CHORES)
     stored = cluster.stored("Pod", "team-a", "train-0")
     assert "schedulingGates" not in stored["spec"]
-    assert stored["metadata"]["annotations"] == held | {"headroom.dev/released-at": "2026-11-15T12:00:00Z"}
+    assert stored["metadata"]["annotations"] == {"theirs": "stays", "headroom.dev/released-at": "2026-11-15T12:00:00Z"}
     assert told(cluster) == [("Pod/train-0", "Normal", "Released", "No budget holds it back any more.")]
 
 

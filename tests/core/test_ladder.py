@@ -13,9 +13,9 @@ from headroom.api import marks
 from headroom.api.enforcement import EnteredStep
 from headroom.api.resources import Condition
 from headroom.core.budgets import PLAN
-from headroom.model.actions import Action, EmitEvent, EvictPod, PausePod, ResumePod
+from headroom.model.actions import Action, EmitEvent, EvictPod, PausePod, RemoveFinalizer, ResumeOwner, ResumePod
 from headroom.model.decisions import Decision
-from headroom.model.facts import Pod
+from headroom.model.facts import Part, Pod, Workload
 from headroom.model.times import HOUR, MINUTE, SECOND, text
 from headroom.model.world import EVERYTHING, Changes, ref_of
 from tests.builders import NOON
@@ -205,6 +205,44 @@ def test_last_enforcement_is_when_something_was_done() -> None:
     assert stage.status().last_enforcement_at == text(NOON)
     stage.pass_time(HOUR)
     assert stage.status().last_enforcement_at == text(NOON)
+
+
+# --- what is left behind ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_mark_of_a_release_goes_after_the_horizon() -> None:
+    old = running("old", 2 * HOUR, annotations=((marks.RELEASED_AT, text(NOON - HOUR)),))
+    fresh = running("fresh", 2 * HOUR, annotations=((marks.RELEASED_AT, text(NOON - HOUR + SECOND)),))
+    assert Stage(a_budget(hours="99"), pods=[old, fresh]).look() == [ResumePod(pod="team-a/old", uid="uid-old")]
+    assert len(Stage(pods=[old, fresh]).look()) == 2, "without a budget nobody needs it"
+
+
+@pytest.mark.parametrize(("budgets", "goes"), [([], True), ([{"accounting": "Exact"}], False), ([{}], True)])
+def test_a_living_pod_keeps_its_finalizer_only_for_an_exact_budget(budgets: list[dict[str, Any]], goes: bool) -> None:
+    made = [a_budget(f"b{place}", hours="99", **spec) for place, spec in enumerate(budgets)]
+    pod = running("p", HOUR, finalizers=("headroom.dev/usage",))
+    stage = Stage(*made, pods=[pod])
+    assert (RemoveFinalizer(object="Pod/team-a/p") in stage.look()) == goes
+
+
+def test_an_owner_suspended_for_its_pods_stays_so_while_the_step_stands() -> None:
+    """Its template has no label of the team: that came from somewhere else, and would come again."""
+    bare = Part(labels=(), requests=(("nvidia.com/gpu", 1_000_000),))
+    kept = Workload(
+        kind="Job",
+        uid="j",
+        namespace="team-a",
+        name="j",
+        parts=(bare,),
+        suspended=True,
+        suspended_by="GPUWorkloadBudget/team-a/one",
+        created=NOON - HOUR,
+    )
+    stage = Stage(a_budget(hours="18", enforce="Hold"), pods=[USED])
+    stage.look()
+    stage.workloads[kept.key] = kept
+    assert not [each for each in stage.look() if isinstance(each, ResumeOwner)]
+    assert [each for each in stage.pass_time(6 * HOUR, every=10 * MINUTE) if isinstance(each, ResumeOwner)]
 
 
 # --- the law ----------------------------------------------------------------------------------------------------------------------

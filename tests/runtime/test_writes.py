@@ -9,14 +9,14 @@ from collections.abc import Callable
 import pytest
 from msgspec import structs
 
-from headroom.model.actions import Action, ApplyNodePool, EmitEvent, EvictPod
+from headroom.model.actions import Action, ApplyNodePool, EmitEvent, EvictPod, PausePod
 from headroom.model.conditions import find
 from headroom.model.decisions import Decision
 from headroom.model.errors import Refused, Unavailable
 from headroom.model.plans import standing
 from headroom.runtime.attempts import REPEAT_AFTER_SECONDS
 from headroom.runtime.surroundings import Surroundings
-from headroom.runtime.writes import WriteBudget, Writer
+from headroom.runtime.writes import WriteBudget, Writer, batches
 from tests.builders import a_ref, a_resource, a_world
 from tests.runtime.fakes import FakePort, HandClock, Switch
 
@@ -166,3 +166,9 @@ async def test_nothing_is_done_while_the_status_that_remembers_it_cannot_be_writ
     desk.submit(*MANY[:3])
     await desk.work()
     assert [what for what, _ in desk.port.done] == ["status", "action", "action", "action"]
+
+
+def test_what_rests_on_nothing_is_done_side_by_side_and_the_rest_in_order() -> None:
+    pauses = tuple(PausePod(pod=f"a/{n}", uid=str(n)) for n in range(10))
+    evictions = tuple(EvictPod(pod=f"a/{n}", uid=str(n), resource_version="1", grace_seconds=1) for n in range(2))
+    assert [len(each) for each in batches((*evictions, *pauses, *evictions))] == [1, 1, 8, 2, 1, 1]

@@ -134,6 +134,8 @@ class PodTable:
         """Uids of pods with a scheduling gate."""
         self.annotated: set[str] = set()
         """Uids of pods with an annotation that Headroom reads."""
+        self.finalized: set[str] = set()
+        """Uids of pods with a finalizer of ours."""
         self.limited: set[str] = set()
         """Uids of pods that are known to end: by a deadline, or since they are being deleted."""
         self._rows: dict[str, int] = {}
@@ -240,6 +242,8 @@ class PodTable:
             self.gated.add(pod.uid)
         if pod.annotations:
             self.annotated.add(pod.uid)
+        if pod.finalizers:
+            self.finalized.add(pod.uid)
         if pod.deadline is not None or pod.deleting is not None:
             self.limited.add(pod.uid)
 
@@ -255,6 +259,7 @@ class PodTable:
             self.by_owner.remove(pod.owner.uid, pod.uid)
         self.gated.discard(pod.uid)
         self.annotated.discard(pod.uid)
+        self.finalized.discard(pod.uid)
         self.limited.discard(pod.uid)
 
 

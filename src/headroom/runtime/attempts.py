@@ -49,14 +49,14 @@ class Attempts:
         known = self._tried.get(ref, {}).get(key)
         return known is None or known.not_before <= self._clock.monotonic()
 
-    def succeeded(self, ref: Ref, key: bytes) -> None:
-        """It was done."""
+    def succeeded(self, ref: Ref, key: bytes, repeat: float | None = None) -> None:
+        """It was done, and is not done again for `repeat` seconds."""
         tried = self._tried.setdefault(ref, {})
         before = tried.pop(key, None)
         if key == STATUS:
             return
         now = self._clock.monotonic()
-        tried[key] = Attempt(not_before=now + self._repeat)
+        tried[key] = Attempt(not_before=now + (self._repeat if repeat is None else repeat))
         if before is not None and before.failures:
             self._look_again.add((ref, now))  # so that the condition about the failure goes
 

@@ -7,8 +7,9 @@ When writes are scarce, enforcement goes first, then judgements, then numbers, w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from enum import IntEnum
+from itertools import groupby
 from typing import Any, Final, Protocol
 
 from msgspec import Struct, structs
@@ -16,7 +17,15 @@ from msgspec import Struct, structs
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.model import conditions
-from headroom.model.actions import Action, EmitEvent
+from headroom.model.actions import (
+    Action,
+    ApplyBudgetHold,
+    EmitEvent,
+    PausePod,
+    ResumeOwner,
+    ResumePod,
+    SuspendOwner,
+)
 from headroom.model.decisions import Decision, Ref, status_wire
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.ports import Clock, Port
@@ -34,6 +43,11 @@ EVENT_RETRIES_SECONDS: Final = (1.0, 4.0, 15.0)
 EFFECT_SECONDS: Final = 4.0
 """Less than the leader's margin: an effect that began under our lease ends under it."""
 AT_ONCE: Final = 8
+SOON_SECONDS: Final = 2.0
+SEEN_SOON: Final = (ApplyBudgetHold,)
+"""What is in view a moment later: where it is not, somebody took it away."""
+SIDE_BY_SIDE: Final = (PausePod, ResumeOwner, ResumePod, SuspendOwner)
+"""Of which there may be hundreds for one resource, in no order, and none of which rests on another."""
 
 
 class Gate(Protocol):
@@ -96,6 +110,14 @@ def _judgements(status: Status) -> Any:
 def _facts(status: Status) -> list[Any]:
     left = {"conditions", *status.moving}
     return [getattr(status, name) for name in status.__struct_fields__ if name not in left]
+
+
+def batches(actions: tuple[Action, ...]) -> Iterator[list[Action]]:
+    """The actions in their order; those that may be done side by side in groups, all others one by one."""
+    for kind, group in groupby(actions, type):
+        every = list(group)
+        size = AT_ONCE if kind in SIDE_BY_SIDE else 1
+        yield from (every[place : place + size] for place in range(0, len(every), size))
 
 
 class Writer:
@@ -210,22 +232,26 @@ class Writer:
 
     async def _carry_out(self, work: Work) -> None:
         try:
-            is_paid = True  # the first write of this work; each further one spends for itself
+            paid = [True]  # the first write of this work; each further one spends for itself
             if work.status is not None:
                 if not await self._write_status(work, work.status):
                     return
-                is_paid = False
-            for action in work.actions:
-                if not self._may_begin(work.ref, action):
-                    continue
-                if not is_paid:
-                    await self._budget.spend()
-                is_paid = False
-                if self._may_begin(work.ref, action):
-                    await self._act(work, action)
+                paid.clear()
+            for batch in batches(work.actions):
+                await asyncio.gather(*(self._do(work, action, paid) for action in batch))
         finally:
             self._busy.pop(work.ref, None)
             self._news.set()
+
+    async def _do(self, work: Work, action: Action, paid: list[bool]) -> None:
+        if not self._may_begin(work.ref, action):
+            return
+        if paid:
+            paid.clear()
+        else:
+            await self._budget.spend()
+        if self._may_begin(work.ref, action):
+            await self._act(work, action)
 
     def _may_begin(self, ref: Ref, action: Action) -> bool:
         """Asked before each action, since much may have been decided since the one before."""
@@ -278,7 +304,7 @@ class Writer:
             self._attempts.failed(ref, key, REFUSED_BACKOFF_SECONDS, f"{type(error).__name__}: {error}")
             self._log.exception("effect raised: this is a bug", effect=what, resource=str(ref))
             return "bug"
-        self._attempts.succeeded(ref, key)
+        self._attempts.succeeded(ref, key, SOON_SECONDS if isinstance(action, SEEN_SOON) else None)
         return "done"
 
     def _is_time(self, ref: Ref, urgency: Urgency) -> bool:

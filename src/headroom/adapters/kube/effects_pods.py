@@ -9,7 +9,7 @@ from headroom.adapters.kube import errors, paths, raw
 from headroom.adapters.kube.changing import Outcome, Patch, annotated, change, meta, notes, read, split
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.gangs import Gangs
-from headroom.adapters.kube.telling import Telling, may_undo
+from headroom.adapters.kube.telling import CHORES, Telling, may_undo
 from headroom.adapters.kube.values import OURS
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
@@ -70,9 +70,24 @@ class PodEffects:
 
         def resumed(pod: raw.Pod) -> Patch | None:
             ours = may_undo(resource, notes(pod).get(marks.PAUSED_BY, ""))
-            return annotated({marks.PAUSED_AT: None, marks.PAUSED_BY: None}) if ours else None
+            gone = {marks.PAUSED_AT: None, marks.PAUSED_BY: None} if ours else {}
+            if resource.kind == CHORES:
+                # The plan has judged that the mark of its release is of no use any more.
+                gone |= {marks.RELEASED_AT: None}
+            patch = {key: None for key in gone if key in notes(pod)}
+            return annotated(patch) if patch else None
 
-        await self._change(action, resumed, "Resumed", resource)
+        was_paused = False
+
+        def noticed(pod: raw.Pod) -> Patch | None:
+            nonlocal was_paused
+            was_paused = marks.PAUSED_BY in notes(pod)
+            return resumed(pod)
+
+        path = paths.pod(*split(action.pod))
+        outcome, pod = await change(self._kube, path, raw.Pod, noticed, uid=action.uid)
+        if outcome is Outcome.CHANGED and pod is not None and was_paused:
+            await self._tell(pod, "Resumed", resource)
 
     async def release(self, action: actions.ReleasePod, resource: AnyResource) -> None:
         """Lift our gate and no other: whoever set those will lift them."""
@@ -116,7 +131,9 @@ def released(pod: raw.Pod, at: str) -> Patch | None:
     left = [{"name": gate.name} for gate in gates if gate.name != marks.GATE]
     if len(left) == len(gates):
         return None
-    return annotated({marks.RELEASED_AT: at}) | {"spec": {"schedulingGates": left or None}}
+    return annotated({marks.RELEASED_AT: at, marks.HELD_BY: None, marks.HELD_BECAUSE: None}) | {
+        "spec": {"schedulingGates": left or None}
+    }
 
 
 def untouchable(pod: raw.Pod) -> str:

@@ -149,16 +149,18 @@ class Round:
         steps = [step for action in STOPPING if (step := self._acts(account, action)) is not None]
         if not steps or result.victim is not None:
             return going
+        result.turns += stopping.turns(account, result.past)
+        if not self._is_within_caps(account, result):
+            return going
         chosen = None
         for step in steps:
             candidates = stopping.needed(account, step, going, result.past)
             if candidates:
                 chosen = stopping.victim_of(candidates[0], step, self._world.now)
                 break
-        result.turns += stopping.turns(account, result.past)
         result.looping = self._looping(account, result, going)
         result.helpless = chosen is None and self._is_over(account, steps, going)
-        if chosen is None or not self._is_within_caps(account, result, chosen):
+        if chosen is None or not self._is_within_caps(account, result, chosen.unit.split("/")[1]):
             return going
         result.victim = result.took = chosen
         self._taken.append(chosen)
@@ -206,17 +208,19 @@ class Round:
             result.turns.append(since + stopping.GIVE_UP_MS)
         return going
 
-    def _is_within_caps(self, account: Account, result: Enforced, chosen: Victim) -> bool:
+    def _is_within_caps(self, account: Account, result: Enforced, namespace: str = "") -> bool:
         """Whether one more may be stopped now; if not, it is looked at again when the oldest of the last minute is past."""
-        now, place = self._world.now, chosen.unit.split("/")[1]
+        now, caps = self._world.now, self._world.caps
         every = set(_lately(self._world)) | {(each.unit, now) for each in self._taken}
         recent = sorted((at, unit) for unit, at in every if now - at < stopping.CAP_MS)
         own = {(at, unit) for unit, at in _stopped_by(account.status)}
-        for cap, counted in (
-            (self._world.caps.cluster, recent),
-            (self._world.caps.namespace, [each for each in recent if each[1].split("/")[1] == place]),
+        limits = [
+            (caps.cluster, recent),
             (account.spec.enforcement.evictions_per_minute, [each for each in recent if each in own]),
-        ):
+        ]
+        if namespace:
+            limits.append((caps.namespace, [each for each in recent if each[1].split("/")[1] == namespace]))
+        for cap, counted in limits:
             if len(counted) >= cap:
                 result.turns.append(counted[len(counted) - cap][0] + stopping.CAP_MS)
                 return False

@@ -26,7 +26,7 @@ from headroom.model import conditions, times
 from headroom.model.actions import Action
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan, affected, judgement
-from headroom.model.world import Changes, World
+from headroom.model.world import Changes, World, ref_of
 
 LOOK_AGAIN_MS: Final = 30_000
 TURN_MS: Final = 500
@@ -73,14 +73,20 @@ def chores(world: World) -> Iterator[Action]:
         return
     yield from holding.left_over(world)
     yield from pausing.left_over(world)
+    acting = [each for each in usage.budgets_of(world) if is_acting(world, each)]
+    horizon = max((Account(world, each).horizon for each in acting), default=0)
     if world.pods.gated or world.workloads:
-        acting = [each for each in usage.budgets_of(world) if is_acting(world, each)]
-        usage.arrange(world, acting)
-        for each in waiting(world, Matcher(world, [Account(world, each) for each in acting]), frozenset()):
+        # What a budget suspended for the sake of its pods stays so while the step stands, whatever its template says.
+        standing = frozenset(str(ref_of(each)) for each in acting if _keeps_suspended(each))
+        for each in waiting(world, Matcher(world, [Account(world, each) for each in acting]), standing):
             if not each.demands and each.is_ready:
                 yield from releases(each)
-    horizons = [Account(world, each).horizon for each in usage.budgets_of(world) if is_acting(world, each)]
-    yield from holding.let_go(world, max(horizons, default=0))
+    yield from holding.let_go(world, horizon)
+    yield from pausing.unmarked(world, horizon)
+
+
+def _keeps_suspended(budget: AnyResource) -> bool:
+    return any(step.action in ("Hold", "Suspend") for step in budget.status.steps)
 
 
 # --- budgets that cannot be counted ---------------------------------------------------------------------------------------------

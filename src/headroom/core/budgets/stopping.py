@@ -94,43 +94,77 @@ def _at(text: str) -> int:
     return times.moment(text) or 0
 
 
-class Gain(NamedTuple):
-    """One quota that must get below the step, seen at the moments that matter."""
+class Need:
+    """One quota that must get below a step, seen at the moments that matter.
 
-    excess: Any
-    """By how much it is too much at each of them."""
-    times: Any
-    is_dollars: bool
+    What runs on takes its rate x time out of the forecast when it stops, so all of it is one number to compare with; only what
+    would have ended by itself in time must be looked at moment by moment.
+    """
+
+    def __init__(self, excess: Any, times_: Any, *, is_dollars: bool) -> None:
+        """By how much it is too much at each moment, which are counted from now."""
+        self._excess, self._times, self._is_dollars = excess, times_, is_dollars
+        self._rate = 0
+        self._enough = self._least()
+
+    @property
+    def is_met(self) -> bool:
+        """Whether it is below the step at some moment."""
+        return self._enough is not None and self._rate >= self._enough
+
+    def change(self, account: Account, each: Candidate, sign: int) -> None:
+        """A unit stops (1), or goes on after all (-1)."""
+        as_of = account.found.as_of
+        for run in each.runs:
+            pod = account.world.pods.get(run.uid)
+            end = end_of(account.world, pod, run.start, as_of) if pod is not None else None
+            rate = run.price if self._is_dollars else run.rate
+            if end is None:
+                self._rate += sign * rate
+            else:
+                self._excess = self._excess - np.minimum(self._times, end - as_of) * (sign * rate)
+                self._enough = self._least()
+
+    def _least(self) -> int | None:
+        """The least rate that must stop for it to be met; None if no rate is enough."""
+        if bool((self._excess <= 0).any()):
+            return 0
+        later = self._times > 0
+        return min((-(-self._excess[later] // self._times[later])).tolist(), default=None)
 
 
 def needed(account: Account, step: Standing, going: frozenset[str], past: Past) -> list[Candidate]:
     """The units that must go for a step, in the order in which they go. `going` are pods that count as gone already."""
     if not account.has_reached(step.share):
         return []
-    chosen: list[tuple[Candidate, list[Any]]] = []
-    gains = _gains(account, step, going)
-    left = [gain.excess for gain in gains]
+    needs, chosen = _needs(account, step, going), []
     for each in sorted(_candidates(account, step, going, past), key=lambda each: _order(account, each)):
-        if _is_enough(left):
+        if _are_met(needs):
             break
-        parts = [_taken(account, each, gain) for gain in gains]
-        left = [before - part for before, part in zip(left, parts, strict=True)]
-        chosen.append((each, parts))
-    if _is_enough(left):
-        for place in reversed(range(len(chosen))):
-            without = [after + part for after, part in zip(left, chosen[place][1], strict=True)]
-            if _is_enough(without):
-                left = without
-                del chosen[place]
-    return [each for each, _ in chosen]
+        for need in needs:
+            need.change(account, each, 1)
+        chosen.append(each)
+    for each in reversed(chosen[:]) if _are_met(needs) else ():
+        for need in needs:
+            need.change(account, each, -1)
+        if _are_met(needs):
+            chosen.remove(each)
+        else:
+            for need in needs:
+                need.change(account, each, 1)
+    return chosen
+
+
+def _are_met(needs: Sequence[Need]) -> bool:
+    return all(each.is_met for each in needs)
 
 
 def recovers(account: Account, step: Standing, going: frozenset[str]) -> bool:
     """Whether usage falls below a step in time with nothing more stopped."""
-    return _is_enough([gain.excess for gain in _gains(account, step, going)])
+    return _are_met(_needs(account, step, going))
 
 
-def _gains(account: Account, step: Standing, going: frozenset[str]) -> list[Gain]:
+def _needs(account: Account, step: Standing, going: frozenset[str]) -> list[Need]:
     as_of = account.found.as_of
     until = as_of + account.recover_within
     found = []
@@ -143,24 +177,8 @@ def _gains(account: Account, step: Standing, going: frozenset[str]) -> list[Gain
         if quota is not None:
             moments, sums = forecast.points(until)
             threshold = -(-quota * step.share // 100)
-            found.append(Gain(sums - (threshold - 1), moments.astype(sums.dtype) - as_of, is_dollars))
+            found.append(Need(sums - (threshold - 1), moments.astype(sums.dtype) - as_of, is_dollars=is_dollars))
     return found
-
-
-def _is_enough(left: Sequence[Any]) -> bool:
-    """Whether every quota is below the step at some moment."""
-    return all(bool((each <= 0).any()) for each in left)
-
-
-def _taken(account: Account, each: Candidate, gain: Gain) -> Any:
-    """What the forecast loses at each moment if a unit stops now."""
-    as_of, total = account.found.as_of, 0 * gain.times
-    for run in each.runs:
-        pod = account.world.pods.get(run.uid)
-        end = end_of(account.world, pod, run.start, as_of) if pod is not None else None
-        until = gain.times if end is None else np.minimum(gain.times, end - as_of)
-        total = total + until * (run.price if gain.is_dollars else run.rate)
-    return total
 
 
 def _candidates(account: Account, step: Standing, going: frozenset[str], past: Past) -> Iterator[Candidate]:

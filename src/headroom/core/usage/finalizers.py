@@ -31,7 +31,11 @@ def removals(world: World) -> dict[Ref | None, list[RemoveFinalizer]]:
     That is so for budgets that are gone, paused or not exact any more.
     """
     found: dict[Ref | None, list[RemoveFinalizer]] = {}
-    if not world.usage.kept or not world.complete or not world.ledger.loaded:
+    if not world.complete or not world.ledger.loaded:
+        return found
+    if free := _needless(world)[:MOST]:
+        found[None] = [RemoveFinalizer(object=f"Pod/{pod.key}") for pod in free]
+    if not world.usage.kept:
         return found
     scopes, keepers = _exact(world), dict[tuple[str, Pairs], Ref | None]()
     for pod in _releasable(world)[:MOST]:
@@ -40,6 +44,17 @@ def removals(world: World) -> dict[Ref | None, list[RemoveFinalizer]]:
             keepers[like] = next((ref for ref, scope in scopes if _covers(scope, pod)), None)
         found.setdefault(keepers[like], []).append(RemoveFinalizer(object=f"Pod/{pod.key}"))
     return found
+
+
+def _needless(world: World) -> list[Pod]:
+    """Pods that live on with a finalizer although no exact budget covers them any more."""
+    alive = [pod for uid in world.pods.finalized if (pod := world.pods.get(uid)) is not None and not is_kept(pod)]
+    if not alive:
+        return []
+    exact = [each for each in coverage.budgets_of(world) if each.spec.accounting == "Exact" and not each.deleting]
+    scopes = [coverage.scope_of(world, each) for each in exact]
+    free = (pod for pod in alive if FINALIZER in pod.finalizers and not any(_covers(each, pod) for each in scopes))
+    return sorted(free, key=lambda pod: pod.key)
 
 
 def _releasable(world: World) -> list[Pod]:
