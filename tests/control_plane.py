@@ -29,6 +29,10 @@ from tests.processes import Guard, NotReady, Process, free_ports
 CORE = ("etcd", "kube-apiserver", "kubectl")
 COMPONENTS = ("kube-controller-manager", "kube-scheduler", "kwok")
 CLIENT_CERTIFICATE_USER = "admin-cert"
+CLIENT_RATE = {
+    "qps": 200,
+    "burst": 400,
+}  # requests of a controller in a second; by default a few hundred pods take minutes
 
 # taint-eviction-controller is left out on purpose: it evicted pods just bound to a new node.
 CONTROLLERS = (
@@ -323,6 +327,7 @@ class ControlPlane:
             f"--controllers={','.join(CONTROLLERS)}",
             f"--service-account-private-key-file={self.folder / 'accounts.key'}",
             "--use-service-account-credentials=false",
+            *(f"--kube-api-{what}={number}" for what, number in CLIENT_RATE.items()),
         ]
         self._launch("kube-controller-manager", flags, self._roles_are_filled)
 
@@ -330,7 +335,7 @@ class ControlPlane:
         settings = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": str(self.kubeconfig(CLIENT_CERTIFICATE_USER))},
+            "clientConnection": {"kubeconfig": str(self.kubeconfig(CLIENT_CERTIFICATE_USER)), **CLIENT_RATE},
             "leaderElection": {"leaderElect": False},
             "extenders": self._extenders,
         }

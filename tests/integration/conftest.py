@@ -9,7 +9,8 @@ from headroom.api.crd import crd
 from headroom.api.kinds import DEFINITIONS
 from tests.api.verdicts import Server
 from tests.control_plane import ControlPlane, find_assets, lacking, wait_until
-from tests.integration.policed import NAMESPACES, USERS, budget, create
+from tests.integration import holds
+from tests.integration.policed import KUEUE_ROLE, NAMESPACES, SYSTEM_ROLES, USERS, budget, create
 
 PARTS = ("kube-controller-manager",)  # it fills the roles view, edit and admin
 
@@ -64,3 +65,22 @@ def policed(policed_plane: ControlPlane) -> Iterator[dict[str, Server]]:
     yield made
     for server in made.values():
         server.close()
+
+
+@pytest.fixture(scope="session")
+def hold_users(policed_plane: ControlPlane, policed: dict[str, Server]) -> dict[str, Server]:
+    """Namespaces of their own for holds, their editor, an owner of one, somebody who may release, and the parts of Kubernetes and Kueue."""
+    for namespace in holds.NAMESPACES:
+        policed_plane.kubectl("create", "namespace", namespace)
+        policed_plane.grant("editor", "edit", namespace)
+    policed_plane.grant("owner", "cluster-admin", "hold-a")
+    policed_plane.grant("releaser", "headroom-releaser")
+    policed_plane.grant("releaser", "edit", "hold-a")
+    for user, role in SYSTEM_ROLES.items():
+        policed_plane.grant(user, role)
+    policed_plane.apply(KUEUE_ROLE)
+    policed_plane.grant("kueue", "kueue")
+    wait_until(lambda: holds.create(policed["releaser"], holds.pod())[0] == 201, "the grants are at work")
+    last = holds.pod(namespace=holds.NAMESPACES[-1])
+    wait_until(lambda: holds.create(policed["editor"], last)[0] == 201, "the grants are at work")
+    return policed

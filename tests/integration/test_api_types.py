@@ -1,6 +1,7 @@
 """The CRDs on a real API server, and whether it and `problems` give the same verdict on the same document, field by field."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 from headroom.api import generate, kinds
 from headroom.api.bandwidth import BandwidthStatus, Links, LinksLeft, Rates, RatesLeft, Reservation
 from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus, TopPod
+from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, Stopped, Victim
 from headroom.api.kinds import KINDS
 from headroom.api.offers import LeftoverNodePoolStatus
 from headroom.api.power import MachineStatus, PowerPoolStatus
@@ -43,6 +45,33 @@ STATUSES: dict[str, Status] = {
         forecast=Forecast(exhausted_at="2026-02-01T13:00:00Z"),
         top_pods=(TopPod(pod="team-a/train-0", gpu_hours="7.5", usd="2"), TopPod(pod="team-a/b", gpu_hours="5")),
         tracked_pods=4,
+        last_enforcement_at="2026-01-31T11:58:00Z",
+        steps=(
+            EnteredStep(at="80%", action="AlertOnly", since="2026-01-31T08:00:00Z"),
+            EnteredStep(at="100%", action="Hold", since="2026-01-31T11:00:00Z"),
+        ),
+        held=Held(
+            units=2,
+            pods=3,
+            queue=(
+                QueuedUnit(
+                    unit="Job/team-a/fit",
+                    gpus="2",
+                    pods=2,
+                    since="2026-01-31T11:10:00Z",
+                    starts_at="2026-01-31T14:00:00Z",
+                    state="Reserved",
+                ),
+                QueuedUnit(unit="Pod/team-a/big", gpus="64", pods=1, state="NeverFits"),
+            ),
+        ),
+        victim=Victim(
+            unit="Job/team-a/x", action="Evict", at="2026-01-31T11:59:00Z", uids=("u",), pods=("team-a/x-0",), by="a/b"
+        ),
+        stopped=(
+            Stopped(unit="Pod/team-a/y", action="Evict", at="2026-01-31T11:58:00Z", pods=("team-a/y",)),
+            Stopped(unit="Pod/team-a/z", action="Evict", at="2026-01-31T11:50:00Z", outcome="Blocked"),
+        ),
     ),
     "Spotpool": SpotpoolStatus(conditions=(_READY,), size=0, instances=(PoolInstance(instance_id="ins-1"),)),
     "PowerPool": PowerPoolStatus(conditions=(_READY,), machines=(MachineStatus(name="gpu-worker-1", state="On"),)),
@@ -187,10 +216,18 @@ def test_a_write_of_the_object_leaves_the_status_alone(
     assert answer["status"] == stored[kind]["status"]
 
 
+def _first_row(table: str) -> dict[str, str]:
+    """The cells of a table's first row by their columns; a cell may be empty, so they are told apart by where they stand."""
+    header, row, *_ = table.splitlines()
+    starts = [found.start() for found in re.finditer(r"\S+", header)]
+    places = zip(starts, [*starts[1:], None], strict=True)
+    return {header[start:end].strip(): row[start:end].strip() for start, end in places}
+
+
 def test_kubectl_shows_the_columns(plane: ControlPlane, stored: dict[str, dict[str, Any]]) -> None:
     shown = plane.kubectl("get", "gwb,sp,pp,bw,lonp", "-n", NAMESPACE, "-o", "wide")
-    tables = [[line.split() for line in table.splitlines()] for table in shown.strip().split("\n\n")]
-    by_kind = {table[1][0].partition(".")[0]: dict(zip(table[0], table[1], strict=False)) for table in tables}
+    tables = [_first_row(table) for table in shown.strip().split("\n\n")]
+    by_kind = {row["NAME"].partition(".")[0]: row for row in tables}
     assert (
         by_kind["gpuworkloadbudget"].items()
         >= {"CONSUMED": "12.5", "REMAINING": "87.5", "WINDOW": "24", "PODS": "4", "BURN": "3.5", "USD": "4.25"}.items()

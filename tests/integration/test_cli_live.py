@@ -33,6 +33,12 @@ BUDGET = {
         "enforcement": {"action": "AlertOnly"},
     },
 }
+HOLD = {
+    "apiVersion": "headroom.dev/v1alpha1",
+    "kind": "BudgetHold",
+    "metadata": {"name": "headroom-live.team-a"},
+    "spec": {"budget": f"{NAMESPACE}/team-a", "namespaces": [NAMESPACE], "because": "a test"},
+}
 READER = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
@@ -146,7 +152,11 @@ def test_the_operator_lives_leads_and_ends_in_good_order(plane: ControlPlane, to
         wait_until(lambda: is_stopped(plane, operator), "the operator has stopped all effects", timeout=5)
         assert read(plane, "configmap", "headroom")["data"]["stop-reason"] == "a test"
         assert "reason: Stopped" in headroom("explain", "gwb/team-a", *to).stdout
-        headroom("resume", *to)
+        plane.apply(HOLD)
+        again = headroom("stop", *to).stdout
+        assert "Deleted 1 BudgetHold: nobody would release pods now, so new ones start as ever." in again
+        assert plane.kubectl("get", "budgetholds", "-o", "name") == ""
+        assert "its BudgetHold comes back" in headroom("resume", *to).stdout
         wait_until(lambda: not is_stopped(plane, operator), "effects happen again", timeout=5)
         operator.process.send_signal(signal.SIGTERM)
         assert operator.process.wait(20) == 0
@@ -204,6 +214,79 @@ def test_explain_offers_what_is_near(to: tuple[str, ...]) -> None:
     assert f"did you mean GPUWorkloadBudget/{NAMESPACE}/team-a?" in said
 
 
+def _may_list(plane: ControlPlane, user: str) -> bool:
+    try:
+        plane.kubectl("get", "pods,gwb", "-n", NAMESPACE, user=user)
+    except Exception:  # noqa: BLE001  RBAC reaches the API server's own authorizer a moment later
+        return False
+    return True
+
+
+def test_explain_tells_a_tenant_why_a_pod_waits(plane: ControlPlane) -> None:
+    """One who sees nothing but one namespace learns what the operator has written down there."""
+    meta = {"name": "held", "namespace": NAMESPACE}
+    spec = {
+        "selector": {"matchLabels": {"team": "held"}},
+        "quota": {"gpuHours": "10", "windowHours": 24},
+        "enforcement": {"action": "Hold"},
+    }
+    queued = {"unit": f"Pod/{NAMESPACE}/held", "gpus": "1", "startsAt": "2026-11-15T14:30:00Z", "state": "Reserved"}
+    status = {"consumedGpuHours": "10.2", "held": {"units": 1, "pods": 1, "queue": [queued]}}
+    container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    notes = {"headroom.dev/held-by": f"{NAMESPACE}/held"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta | {"labels": {"team": "held"}, "annotations": notes},
+        "spec": {"schedulingGates": [{"name": "headroom.dev/budget"}], "containers": [container]},
+    }
+    rules = [
+        {"apiGroups": [group], "resources": [plural], "verbs": ["get", "list"]}
+        for group, plural in (("", "pods"), ("headroom.dev", "gpuworkloadbudgets"))
+    ]
+    role = READER | {"metadata": {"name": "headroom-live-tenant"}, "rules": rules}
+    plane.apply(BUDGET | {"metadata": meta, "spec": spec}, pod, role)
+    plane.grant("tenant", "headroom-live-tenant", NAMESPACE)
+    patch = ("--type=merge", "--subresource=status", "-p", json.dumps({"status": status}))
+    plane.kubectl("patch", "gwb", "held", "-n", NAMESPACE, *patch)
+    asked = ("explain", f"pod/{NAMESPACE}/held", "--kubeconfig", plane.kubeconfig("tenant"), "--namespace", NAMESPACE)
+    try:
+        wait_until(lambda: _may_list(plane, "tenant"), "the tenant may look")
+        lines = headroom(*asked).stdout.splitlines()
+        missing = headroom("explain", "pod/held", "--kubeconfig", plane.kubeconfig("tenant"), code=2)
+    finally:
+        plane.kubectl("delete", "pod,gwb", "held", "-n", NAMESPACE, "--grace-period=0", "--force")
+    assert lines[0] == (
+        f"Pod {NAMESPACE}/held is held by budget {NAMESPACE}/held: 10.200 of 10 GPU-hours used in the last 24 h; it may start at "
+        "2026-11-15T14:30:00Z, as the only one that waits."
+    )
+    assert lines[-1].startswith("- not looked at, for lack of rights: gpuworkloadbudgets.headroom.dev, ")
+    assert sentence(missing).endswith("we may not list those of all namespaces; name one, as in pod/lab/train-0")
+
+
+def gated(name: str, *gates: str) -> dict[str, Any]:
+    spec = {"containers": [{"name": "main", "image": "none"}], "schedulingGates": [{"name": each} for each in gates]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+
+
+def test_pods_are_released_by_name_and_each_failure_is_a_sentence(plane: ControlPlane, to: tuple[str, ...]) -> None:
+    plane.apply(gated("waits", "headroom.dev/budget", "example.com/theirs"), gated("free"))
+    there, absent = f"pod/{NAMESPACE}/waits", f"{NAMESPACE}/wait"
+    done = headroom("release", absent, there, f"{NAMESPACE}/free", *to[:2], code=2)
+    assert done.stdout == f"Released {there}; it still waits for example.com/theirs.\n"
+    assert done.stderr.splitlines() == [
+        f"headroom: releasing pod/{NAMESPACE}/wait: there is none (did you mean {there}?)",
+        f"headroom: releasing pod/{NAMESPACE}/free: it is not held by Headroom",
+    ]
+    assert read(plane, "pod", "waits")["spec"]["schedulingGates"] == [{"name": "example.com/theirs"}]
+    nobody = ("--kubeconfig", str(plane.kubeconfig("nobody")))
+    assert sentence(headroom("release", there, *nobody, code=2)) == (
+        "headroom: releasing pods: you may not release budgetholds.headroom.dev; "
+        "have an administrator bind you to the ClusterRole headroom-releaser"
+    )
+    plane.kubectl("delete", "pod", "waits", "free", "-n", NAMESPACE, "--wait=false", "--grace-period=0", "--force")
+
+
 def test_uninstall_refuses_while_an_operator_leads(plane: ControlPlane, to: tuple[str, ...]) -> None:
     with running(*to) as operator:
         wait_until(lambda: read(plane, "lease", "headroom")["spec"]["holderIdentity"], "the operator leads")
@@ -254,7 +337,7 @@ def test_without_kinds_rights_or_namespace_it_says_what_to_do(bare_control_plane
     assert "run `kubectl create namespace headroom-system` or give --namespace" in said
     for flags in ((), ("--dry-run",)):
         said = sentence(headroom("run", *nobody, *flags, code=2))
-        assert f"we may not list or watch{'' if flags else ' or patch'} pods; list or watch nodes;" in said
+        assert f"we may not list or watch{'' if flags else ' or get or patch'} pods; list or watch nodes;" in said
         assert ("powerpools/status" in said) == (not flags)
     headroom("stop", *admin, code=2)
     assert "kind bandwidths.headroom.dev" in headroom("uninstall", "--yes", "--crds", *admin).stdout

@@ -1,16 +1,23 @@
-"""Uninstalling asks first whether an operator still leads, by the lease alone and by no clock but our own."""
+"""Uninstalling asks first whether an operator still leads, by the lease alone, and then leaves nothing of ours."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+from typing import Any
 
 import pytest
 
 from headroom.adapters.kube.leases import KubeLeases
 from headroom.api.kinds import DEFINITIONS
-from headroom.cli.uninstall import leftovers, refuse_while_led
+from headroom.api.policies import policies
+from headroom.cli import leftovers
+from headroom.cli.uninstall import refuse_while_led, take_all
+from headroom.model import actions
 from headroom.model.errors import Refused
 from headroom.runtime.settings import Settings
+from tests.adapters import owners
+from tests.adapters.doing import do, on
 from tests.adapters.simulated import Cluster, virtual
 
 SETTINGS = Settings(identity="me")
@@ -66,8 +73,86 @@ async def test_the_kill_switch_goes_last() -> None:
     metadata = {"name": "headroom", "namespace": SETTINGS.namespace}
     cluster.server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"stop": "true"}})
     await leases(cluster).write("", 1, None)
-    found = [each.what async for each in leftovers(cluster.kube, SETTINGS, crds=True)]
+    assert [each async for each in leftovers.rules(cluster.kube)] == []
+    assert [each async for each in leftovers.marks(cluster.kube)] == []
+    found = [each.what async for each in leftovers.rest(cluster.kube, SETTINGS, crds=True)]
     assert found[0] == "Lease headroom-system/headroom"
     assert found[-1] == "ConfigMap headroom-system/headroom"
     assert sum(each.startswith("kind ") for each in found) == len(DEFINITIONS)
     assert len(found) == 2 + len(DEFINITIONS)
+
+
+GATES = [{"name": "example.com/theirs"}, {"name": "headroom.dev/budget"}]
+THEIR_NOTES = {"headroom.dev/expected-duration": "1h", "headroom.dev/protected": "true", "theirs": "stays"}
+OWNERS = ("Job", "JobSet", "Workload")
+
+
+async def enforced(pods: int) -> Cluster:
+    """A cluster in which every effect of enforcement stands."""
+    cluster = Cluster()
+    for each in (*policies(), *owners.definitions()):
+        cluster.server.put(each)
+    hold = {"metadata": {"name": "team-a.one"}, "spec": {"budget": "team-a/one"}}
+    cluster.server.put({"apiVersion": "headroom.dev/v1alpha1", "kind": "BudgetHold"} | hold)
+    for number in range(pods):
+        held = {"headroom.dev/held-by": "team-a/one", "headroom.dev/held-because": "so"} | THEIR_NOTES
+        metadata = {"annotations": held, "finalizers": ["headroom.dev/usage", "example.com/theirs"]}
+        cluster.pod(f"held-{number}", spec={"schedulingGates": GATES}, metadata=metadata)
+    paused, released = cluster.pod("paused"), cluster.pod("released", spec={"schedulingGates": GATES[1:]})
+    await do(cluster, on(actions.PausePod, paused, pod="team-a/paused"))
+    await do(cluster, on(actions.ReleasePod, released, pod="team-a/released"))
+    await do(cluster, on(actions.TouchPod, released, pod="team-a/released"))
+    for kind in OWNERS:
+        cluster.server.put(owners.owner(kind))
+        cluster.server.put(owners.owner(kind, "let-go"))
+        for name in ("train", "let-go"):
+            await do(cluster, actions.SuspendOwner(kind=kind, object=f"team-a/{name}"))
+        await do(cluster, actions.ResumeOwner(kind=kind, object="team-a/let-go"))
+    return cluster
+
+
+@virtual
+async def test_nothing_of_ours_is_left_and_nothing_of_others_is_lost() -> None:
+    cluster = await enforced(pods=1)
+    cluster.server.put(owners.owner("Job", "theirs", spec={"suspend": True}))
+    count = await take_all(cluster.kube, SETTINGS, set(), crds=False)
+    assert count == len(policies()) + 1 + 3 + 2 * len(OWNERS)
+    for kind in {each["kind"] for each in policies()} | {"BudgetHold", "BudgetIndex"}:
+        assert cluster.server.objects(kind) == []
+    held = cluster.stored("Pod", "team-a", "held-0")
+    assert held["spec"]["schedulingGates"] == [{"name": "example.com/theirs"}]
+    assert held["metadata"]["annotations"] == THEIR_NOTES
+    assert held["metadata"]["finalizers"] == ["example.com/theirs"]
+    for name in ("paused", "released"):
+        assert "headroom.dev" not in str(cluster.stored("Pod", "team-a", name))
+    for kind, name in itertools.product(OWNERS, ("train", "let-go")):
+        found = cluster.stored(kind, "team-a", name)
+        assert "headroom.dev" not in str(found["metadata"].get("labels")) + str(found["metadata"].get("annotations"))
+        assert not found["spec"].get("suspend")
+        assert found["spec"].get("active") is not False
+    assert cluster.stored("Job", "team-a", "theirs")["spec"]["suspend"] is True
+    assert await take_all(cluster.kube, SETTINGS, set(), crds=False) == 0
+
+
+@virtual
+async def test_what_the_policies_still_gate_for_a_moment_is_let_go_too(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = await enforced(pods=0)
+    late: dict[str, Any] = {
+        "spec": {"schedulingGates": GATES[1:]},
+        "metadata": {"annotations": {"headroom.dev/held-by": "team-a/one"}},
+    }
+    cluster.clock.call_later(1.0, lambda: cluster.pod("late", **late))
+    await take_all(cluster.kube, SETTINGS, set(), crds=False)
+    assert "headroom.dev" not in str(cluster.stored("Pod", "team-a", "late"))
+    assert "removing our gate and annotations from pod team-a/late" in capsys.readouterr().out
+
+
+@virtual
+async def test_of_very_many_pods_only_some_are_named_and_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = await enforced(pods=510)
+    await take_all(cluster.kube, SETTINGS, set(), crds=False)
+    said = capsys.readouterr()
+    assert said.out.count("from pod team-a/") == 20
+    assert "removing what is ours from 492 more pods" in said.out
+    assert "500 of 518 done ..." in said.err
+    assert [each async for each in leftovers.marks(cluster.kube)] == []

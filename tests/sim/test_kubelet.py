@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from headroom.sim.apiserver import ApiServer
+from headroom.sim.catalog import bare_definition
 from headroom.sim.kubelet import Cluster
+from headroom.sim.owners import JOBSET_NAME
 from tests.sim.world import START, node, pod, simulated
 
 T = TypeVar("T")
@@ -177,3 +179,77 @@ def test_a_suspended_job_loses_its_pods_and_gets_them_back() -> None:
         return [*counts, len(server.objects("Pod"))]
 
     assert lived(work) == [2, 0, 2]
+
+
+def test_being_suspended_is_no_failure_of_a_job() -> None:
+    async def work(server: ApiServer) -> dict[str, Any]:
+        path = "/apis/batch/v1/namespaces/default/jobs/j"
+        server.put(node())
+        server.put(job(completions=1, parallelism=1, backoffLimit=0))
+        for suspend in (True, False, True, False):
+            await server.clock.sleep(20)
+            server.do("PATCH", path, {"spec": {"suspend": suspend}})
+        await server.clock.sleep(120)
+        found: dict[str, Any] = (server.object("Job", "default", "j") or {})["status"]
+        return found
+
+    status = lived(work)
+    assert (status["succeeded"], status.get("failed")) == (1, None)
+
+
+def test_a_deadline_ends_a_pod() -> None:
+    async def work(server: ApiServer) -> str:
+        server.put(node())
+        late = pod(runs_for="10m")
+        late["spec"]["activeDeadlineSeconds"] = 60
+        server.put(late)
+        await server.clock.sleep(60)
+        assert of(server)["status"]["phase"] == "Running"
+        await server.clock.sleep(5)
+        return str(of(server)["status"]["phase"])
+
+    assert lived(work) == "Failed"
+
+
+def test_a_replica_set_makes_its_pods_anew() -> None:
+    async def work(server: ApiServer) -> list[int]:
+        path = "/apis/apps/v1/namespaces/default/replicasets/r"
+        template = job()["spec"]["template"] | {"metadata": {"labels": {"team": "a"}}}
+        spec = {"replicas": 2, "selector": {"matchLabels": {"team": "a"}}, "template": template}
+        metadata = {"name": "r", "namespace": "default"}
+        server.put(node())
+        server.put({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec})
+        await server.clock.sleep(10)
+        first = {each["metadata"]["uid"] for each in server.objects("Pod")}
+        server.do("DELETE", f"/api/v1/namespaces/default/pods/{server.objects('Pod')[0]['metadata']['name']}")
+        await server.clock.sleep(10)
+        second = {each["metadata"]["uid"] for each in server.objects("Pod")}
+        server.do("PATCH", path, {"spec": {"replicas": 1}})
+        await server.clock.sleep(10)
+        return [len(first), len(second), len(first & second), len(server.objects("Pod"))]
+
+    assert lived(work) == [2, 2, 1, 1]
+
+
+def test_a_job_set_makes_jobs_that_are_suspended_and_done_together() -> None:
+    async def work(server: ApiServer) -> list[int]:
+        definition = bare_definition("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", namespaced=True)
+        server.do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+        part = {"name": "w", "replicas": 2, "template": {"spec": job(completions=1, parallelism=1)["spec"]}}
+        server.put(node())
+        kind = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+        server.do("POST", path, kind | {"metadata": {"name": "s"}, "spec": {"replicatedJobs": [part]}})
+        await server.clock.sleep(10)
+        counts = [len(server.objects("Pod"))]
+        labels = {each["metadata"]["labels"][JOBSET_NAME] for each in server.objects("Pod")}
+        assert labels == {"s"}
+        for suspend in (True, False):
+            server.do("PATCH", f"{path}/s", {"spec": {"suspend": suspend}})
+            await server.clock.sleep(20)
+            counts.append(len(server.objects("Pod")))
+        await server.clock.sleep(120)
+        conditions = (server.object("JobSet", "default", "s") or {})["status"]["conditions"]
+        return [*counts, sum(each["type"] == "Completed" for each in conditions)]
+
+    assert lived(work) == [2, 0, 2, 1]

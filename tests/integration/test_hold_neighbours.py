@@ -1,0 +1,212 @@
+"""Holding pods beside others that have a say in them, on a real API server: Kueue, and mutating policies that are not ours."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from headroom.api import generate
+from headroom.api.budget_hold import BudgetHold
+from headroom.api.crd import crd
+from headroom.api.marks import GATE, HELD_BY
+from tests.api.verdicts import Server
+from tests.control_plane import ControlPlane, wait_until
+from tests.integration.holds import GPU, HOLDS, changed, create, gates, hold, made, plain, pod, put, remove, set_holds
+from tests.integration.policed import Document
+
+KUEUE_GATE = "kueue.x-k8s.io/admission"
+PODSET = {"kueue.x-k8s.io/podset": "main"}
+WORKLOAD = {"kueue.x-k8s.io/workload": "job-j-12345"}
+QUEUE = {"kueue.x-k8s.io/queue-name": "q"}
+TEAM = {"team": "a"}
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
+NOT_CONTROLLED = [{key: value for key, value in OWNER.items() if key != "controller"}]
+TENANTS = ("editor", "owner")
+KUEUES = pod(schedulingGates=[{"name": KUEUE_GATE}])
+
+
+@pytest.fixture(params=[True, False], ids=["kueue", "no-kueue"])
+def with_kueue(request: pytest.FixtureRequest, hold_users: dict[str, Server]) -> Iterator[bool]:
+    """A hold on a cluster with Kueue, and without."""
+    set_holds(hold_users["admin"], hold_users["editor"], [hold(kueue=request.param)])
+    yield bool(request.param)
+    assert hold_users["admin"].send("DELETE", HOLDS)[0] == 200
+
+
+# --- Kueue ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_behind_kueues_gate_is_left_to_kueue(hold_users: dict[str, Server], with_kueue: bool) -> None:
+    for user in ("editor", "job-controller"):
+        assert gates(made(hold_users[user], KUEUES)) == ([KUEUE_GATE] if with_kueue else [KUEUE_GATE, GATE])
+
+
+@pytest.mark.parametrize("marked", [pod(labels=TEAM | PODSET), pod(annotations=WORKLOAD)], ids=["label", "annotation"])
+def test_a_pod_of_a_job_that_kueue_started_is_left_alone_if_the_jobs_controller_made_it(
+    hold_users: dict[str, Server], with_kueue: bool, marked: Document
+) -> None:
+    owned = changed(marked, ownerReferences=[OWNER])
+    assert gates(made(hold_users["job-controller"], owned)) == ([] if with_kueue else [GATE])
+    for tenant in TENANTS:
+        assert gates(made(hold_users[tenant], owned)) == [GATE], "a tenant writes what a tenant likes"
+    for references in (
+        [],
+        NOT_CONTROLLED,
+        [OWNER | {"apiVersion": "batch.example.com/v1"}],
+        [OWNER | {"kind": "Node"}],
+    ):
+        assert gates(made(hold_users["job-controller"], changed(marked, ownerReferences=references))) == [GATE]
+
+
+def test_a_pod_that_only_names_a_queue_is_refused_unless_kueue_takes_it(
+    hold_users: dict[str, Server], with_kueue: bool
+) -> None:
+    code, answer = create(hold_users["editor"], pod(labels=TEAM | QUEUE))
+    if not with_kueue:
+        assert (code, gates(answer)) == (201, [GATE])
+        return
+    assert code == 403
+    assert "or it names a queue of Kueue and Kueue has not taken it; mend that, or have it created" in answer["message"]
+    taken = pod(labels=TEAM | QUEUE, schedulingGates=[{"name": KUEUE_GATE}])
+    assert gates(made(hold_users["editor"], taken)) == [KUEUE_GATE]
+
+
+def test_nobody_but_kueue_lifts_kueues_gate_while_the_budget_holds(
+    hold_users: dict[str, Server], with_kueue: bool
+) -> None:
+    document = made(hold_users["editor"], changed(KUEUES, name="kueues"), dry=False)
+    left = [each for each in document["spec"]["schedulingGates"] if each["name"] == GATE]
+    lifted = changed(document, spec={"schedulingGates": left or None})
+    for tenant in TENANTS:
+        code, answer = put(hold_users[tenant], lifted)
+        assert code == (403 if with_kueue else 200), answer
+        if with_kueue:
+            assert (
+                "pod hold-a/kueues is not gated by Headroom since it is under Kueue, so the gate "
+                f"{KUEUE_GATE} is lifted by Kueue alone while budget hold-a/a lets no new pods start now"
+            ) in answer["message"]
+    for user in ("kueue", "releaser"):
+        code, answer = put(hold_users[user], lifted)
+        assert code == 200, answer
+    remove(hold_users["admin"], document)
+
+
+# --- without the kind ----------------------------------------------------------------------------------------------------------
+
+
+def test_policies_without_their_kinds_refuse_pods_outside_kube_system(
+    bare_control_plane: Callable[..., ControlPlane],
+) -> None:
+    """So the kinds come first and go last; docs/policies.md says it, and `headroom uninstall` keeps to it."""
+    plane = bare_control_plane()
+    plane.kubectl("apply", "-f", str(generate.ROOT / "deploy" / "policies.yaml"))
+    server = Server(plane)
+    wait_until(lambda: create(server, plain(pod(namespace="default")))[0] != 201, "the policies are at work")
+    code, answer = create(server, plain(pod(namespace="default")))
+    assert (code, "BudgetHold" in answer["message"]) == (422, True), answer
+    assert create(server, plain(pod(namespace="kube-system")))[0] == 201
+    plane.apply(crd(BudgetHold.kind))
+    wait_until(lambda: create(server, plain(pod(namespace="default")))[0] == 201, "the kind is there")
+    server.close()
+
+
+# --- mutating policies of others -----------------------------------------------------------------------------------------------
+#
+# In which order the server asks policies is its own affair. If theirs came first, ours sees the pod as it will be. If ours came
+# first, the server asks it again after theirs, but only if ours had something to do with the pod before.
+
+APPLY, PATCH = "ApplyConfiguration", "JSONPatch"
+LABEL = "Object{metadata: Object.metadata{labels: {'team': 'a'}}}"
+ASK = (
+    "Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, "
+    f"resources: Object.spec.containers.resources{{limits: {{'{GPU}': '1'}}, requests: {{'{GPU}': '1'}}}}}})}}}}"
+)
+STRIP = "has(object.spec.schedulingGates) ? [JSONPatch{op: 'remove', path: '/spec/schedulingGates'}] : []"
+BIND = "Object{spec: Object.spec{nodeName: 'n'}}"
+
+Install = Callable[[str, str, str], None]
+
+
+@pytest.fixture
+def foreign(policed_plane: ControlPlane, hold_users: dict[str, Server]) -> Iterator[Install]:
+    """Installs a mutating policy that changes pods of namespace hold-a with the label `changed`, and waits until it does."""
+    set_holds(hold_users["admin"], hold_users["editor"], [hold()])
+    names = []
+
+    def install(name: str, kind: str, expression: str) -> None:
+        names.append(name)
+        field = "applyConfiguration" if kind == APPLY else "jsonPatch"
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+        scope = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "hold-a"}}}
+        scope["objectSelector"] = {"matchLabels": {"changed": "yes"}}
+        said = f"Object{{metadata: Object.metadata{{annotations: {{'changed': '{name}'}}}}}}"
+        mutations = [
+            {"patchType": kind, field: {"expression": expression}},
+            {"patchType": APPLY, "applyConfiguration": {"expression": said}},
+        ]
+        spec: Document = {"failurePolicy": "Fail", "reinvocationPolicy": "IfNeeded", "mutations": mutations}
+        spec["matchConstraints"] = {"resourceRules": [rule], **scope}
+        policy = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+        policed_plane.apply(policy | {"kind": "MutatingAdmissionPolicy", "spec": spec})
+        policed_plane.apply(policy | {"kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": name}})
+        probe = plain(pod(labels={"changed": "yes", "team": "z"}))
+
+        def is_at_work() -> bool:
+            code, answer = create(hold_users["admin"], probe)
+            return code == 201 and answer["metadata"].get("annotations", {}).get("changed") == name
+
+        wait_until(is_at_work, f"policy {name} is at work")
+
+    yield install
+    for name in names:
+        for kind in ("mutatingadmissionpolicybinding", "mutatingadmissionpolicy"):
+            policed_plane.kubectl("delete", kind, name)
+    assert hold_users["admin"].send("DELETE", HOLDS)[0] == 200
+
+
+@pytest.mark.parametrize("name", ["aa-foreign", "zz-foreign"])
+def test_a_pod_that_gets_its_team_from_another_policy_waits(
+    hold_users: dict[str, Server], foreign: Install, name: str
+) -> None:
+    foreign(name, APPLY, LABEL)
+    found = made(hold_users["editor"], pod(labels={"changed": "yes"}))
+    assert found["metadata"]["labels"] == {"changed": "yes", "team": "a"}
+    assert gates(found) == [GATE]
+    assert found["metadata"]["annotations"][HELD_BY] == "hold-a/a"
+    assert gates(made(hold_users["editor"], plain(pod(labels={"changed": "yes"})))) == []
+
+
+@pytest.mark.parametrize("name", ["aa-foreign", "zz-foreign"])
+def test_a_pod_that_gets_its_gpu_from_another_policy_never_starts(
+    hold_users: dict[str, Server], foreign: Install, name: str
+) -> None:
+    """If ours came first, it had nothing to do with a pod without a GPU: then the pod is refused in the end."""
+    foreign(name, APPLY, ASK)
+    code, answer = create(hold_users["editor"], plain(pod(labels=TEAM | {"changed": "yes"})))
+    if code == 201:
+        assert gates(answer) == [GATE]
+    else:
+        assert "another admission policy or webhook changed it after Headroom's policy" in answer["message"]
+        assert create(hold_users["releaser"], plain(pod(labels=TEAM | {"changed": "yes"})))[0] == 201
+
+
+@pytest.mark.parametrize("name", ["aa-foreign", "zz-foreign"])
+def test_a_pod_that_another_policy_takes_the_gate_from_never_starts(
+    hold_users: dict[str, Server], foreign: Install, name: str
+) -> None:
+    foreign(name, PATCH, STRIP)
+    for gate in ([], [{"name": GATE}]):
+        code, answer = create(hold_users["editor"], pod(labels=TEAM | {"changed": "yes"}, schedulingGates=gate))
+        if code == 201:
+            assert gates(answer) == [GATE]
+        else:
+            assert f"it has no scheduling gate {GATE} to wait behind" in answer["message"]
+
+
+@pytest.mark.parametrize("name", ["aa-foreign", "zz-foreign"])
+def test_a_pod_that_another_policy_binds_never_starts(
+    hold_users: dict[str, Server], foreign: Install, name: str
+) -> None:
+    foreign(name, APPLY, BIND)
+    code, answer = create(hold_users["editor"], pod(labels=TEAM | {"changed": "yes"}))
+    assert code in (403, 422), answer
+    assert "names its node" in answer["message"] or "schedulingGates" in answer["message"]
