@@ -117,7 +117,12 @@ def test_every_wrong_field_is_named_at_once() -> None:
         ),
         ("Spotpool", "spec.maximum", 1, Problem("spec.maximum", "must be at least minimum")),
         ("Spotpool", "spec.region", None, Problem("spec.region", "is required")),
-        ("Spotpool", "spec.region", ["a"], Problem("spec.region", "must be text, not a list")),
+        (
+            "Spotpool",
+            "spec.region",
+            ["a"],
+            Problem("spec.region", "must be text, not a list: write an id without spaces"),
+        ),
         ("Spotpool", "spec.region", "a b", Problem("spec.region", 'must be an id without spaces, not "a b"')),
         ("Spotpool", "spec.paused", "no", Problem("spec.paused", 'must be true or false, not "no"')),
         (
@@ -133,7 +138,9 @@ def test_every_wrong_field_is_named_at_once() -> None:
             "GPUWorkloadBudget",
             "spec.enforcement.steps[].at",
             "80",
-            Problem("spec.enforcement.steps[0].at", 'must be a whole percentage such as 80%, not "80"'),
+            Problem(
+                "spec.enforcement.steps[0].at", 'must be a whole percentage from 1% to 999%, such as 80%, not "80"'
+            ),
         ),
         (
             "GPUWorkloadBudget",

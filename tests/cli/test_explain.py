@@ -211,3 +211,9 @@ def test_the_table_of_a_plan_counts_actions_and_names_few(headroom: Headroom) ->
     assert "EmitEvent x4, DeleteBudgetHold, EvictPod lab/old 240.000 of" in told
     told = " ".join(headroom("plan", "-f", "-", "--now", NOW, stdin=CLUSTER).out.split())
     assert told.count("5 gangs or pods wait") == 1, "the condition Holding says no more than the message"
+
+
+def test_what_is_due_is_said_of_the_example(headroom: Headroom) -> None:
+    example = ("-f", "docs/examples/budget-used-up.yaml", "--now", "2026-11-15T12:00:00Z")
+    assert "due now: EvictPod, by GPUWorkloadBudget/lab/team-a" in headroom("explain", "pod/lab/old-0", *example).out
+    assert "is held by budget lab/team-a" in headroom("explain", "pod/lab/next", *example).out

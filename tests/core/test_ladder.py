@@ -146,6 +146,14 @@ def test_the_message_has_the_numbers() -> None:
     assert "18.000 of 18 GPU-hours" in said
 
 
+def test_a_step_in_its_grace_says_when_it_will_act() -> None:
+    stage = Stage(a_budget(hours="18", enforce=["100% Hold"], grace=90), pods=[USED])
+    stage.look()
+    assert f"Hold acts from {text(NOON + 90 * SECOND)}" in stage.decisions["one"].message
+    found = next(each for each in stage.status().conditions if each.type == "Holding")
+    assert found.message.startswith(f"New pods start as ever until {text(NOON + 90 * SECOND)}")
+
+
 # --- pause ------------------------------------------------------------------------------------------------------------------------
 
 

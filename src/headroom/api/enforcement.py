@@ -42,7 +42,7 @@ class Step(ApiType, frozen=True, kw_only=True):
             max_length=4,
             pattern=PERCENT,
             description="How much of the quota must be used for the step to begin, for example 80%. It ends 5 points below.",
-            extra=extra(hint="a whole percentage such as 80%"),
+            extra=extra(hint="a whole percentage from 1% to 999%, such as 80%"),
         ),
     ]
     action: Annotated[Action, Meta(description=_ACTIONS)]
@@ -66,7 +66,12 @@ class Enforcement(ApiType, frozen=True, kw_only=True):
         ),
     ] = ()
     grace_period_seconds: Annotated[
-        int, Meta(ge=0, le=7 * 86400, description="How long the quota must have been exceeded before anything is done.")
+        int,
+        Meta(
+            ge=0,
+            le=7 * 86400,
+            description="How long the quota must have been exceeded, or a step below it have stood, before anything is done.",
+        ),
     ] = 30
     release_horizon: Annotated[
         str,

@@ -177,7 +177,8 @@ _REPLACEMENT: Final = "\ufffd"
 def check(schema: Schema, value: Json, path: str) -> Iterator[Problem]:
     """Every problem of `value`, as the API server would see it, each at the path of the wrong field."""
     if not _has_type(schema.type, value):
-        yield Problem(path, f"must be {_TYPE_WORDS[schema.type]}, not {shown(value)}")
+        hint = f": write {schema.hint}" if schema.hint and schema.type == "string" else ""
+        yield Problem(path, f"must be {_TYPE_WORDS[schema.type]}, not {shown(value)}{hint}")
         yield from _strays(value, path)
         return
     yield from _check_limits(schema, value, path)

@@ -75,7 +75,27 @@ def told(world: World, asked: tuple[str, str, str], *, in_files: bool, unread: t
         found = explained(world, statuses, _sought(world, statuses, asked))
     if found is None:
         raise Misconfigured(f"looking for {kind}/{namespace}/{name}: nothing is known of it")
+    if in_files:
+        found = found._replace(details=(*found.details, *_due(world, found.what)))
     return ToldOfPod(found, unread)
+
+
+def _due(world: World, what: Ref) -> Iterator[str]:
+    """What this very tick would do to it, or to its owner."""
+    from headroom.cli import planning
+    from headroom.model.actions import OnOwner, OnPod
+
+    owners = {
+        pod.owner.name for pod in world.pods if pod.owner and (pod.namespace, pod.name) == (what.namespace, what.name)
+    }
+    names = {f"{what.namespace}/{name}" for name in {what.name} | (owners if what.kind == "Pod" else set())}
+    for decision in [*planning.decisions(world), *planning.chores(world)]:
+        for action in decision.actions:
+            on_it = (
+                isinstance(action, OnPod) and what.kind == "Pod" and action.pod == f"{what.namespace}/{what.name}"
+            ) or (isinstance(action, OnOwner) and action.object in names)
+            if on_it:
+                yield f"due now: {type(action).__name__}, by {decision.resource}"
 
 
 def _statuses(world: World, *, in_files: bool) -> dict[Ref, GPUWorkloadBudgetStatus]:

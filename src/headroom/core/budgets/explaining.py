@@ -326,7 +326,7 @@ def _place(asked: Asked, account: Account) -> Iterator[str]:
         length, is_declared = _length(asked, account)
         told = "as it declares" if is_declared else "by releaseHorizon, as it declares no length"
         yield f"waits since {entry.since} for {entry.gpus} GPUs for {spoken(length)} ({told}): {entry.state}"
-        if entry.state == "Reserved":
+        if entry.state == "Reserved" and entry.starts_at:
             yield f"its start at {entry.starts_at} is kept free: younger ones pass it only if they do not delay it"
 
 

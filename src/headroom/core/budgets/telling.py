@@ -10,7 +10,7 @@ from headroom.api.enforcement import HARMLESS, EnteredStep, QueuedUnit
 from headroom.core.budgets.accounts import STOPPING, Account
 from headroom.core.budgets.counting import Verdict, was_exceeded
 from headroom.core.budgets.enforcing import Enforced
-from headroom.model import conditions
+from headroom.model import conditions, times
 from headroom.model.actions import Action, EmitEvent
 
 SHOWN: Final = 3
@@ -22,10 +22,19 @@ def verdicts(account: Account, result: Enforced) -> Iterator[Verdict]:
         if result.holds:
             yield Verdict("Holding", True, "HoldStands", f"New pods wait.{_queue(result)}{_bare(result)}")
         else:
-            yield Verdict("Holding", False, "NotHolding", f"New pods start as ever.{_queue(result)}")
+            yield Verdict("Holding", False, "NotHolding", f"{_unheld(account, result)}{_queue(result)}")
     if account.has_step(*STOPPING):
         reason, message = _blocked(result, account.world.now)
         yield Verdict("EnforcementBlocked", bool(reason), reason or "NothingInTheWay", message)
+
+
+def _unheld(account: Account, result: Enforced) -> str:
+    step = next((each for each in result.steps if each.action == "Hold"), None)
+    if step is None or account.world.hold_problem:
+        return "New pods start as ever."
+    if step.acts_from > account.world.now:
+        return f"New pods start as ever until {times.text(step.acts_from)}, when the grace is over."
+    return "New pods will wait as soon as the API server knows."
 
 
 def _queue(result: Enforced) -> str:
@@ -74,9 +83,13 @@ def sentence(account: Account, result: Enforced) -> str:
     said = []
     if result.holds:
         said.append(f"New pods wait.{_queue(result)}")
-    elif any(each.action == "Hold" for each in result.steps):
+    now = account.world.now
+    waiting = [each for each in result.steps if each.acts_from > now and each.action != HARMLESS]
+    said += [f"{each.action} acts from {times.text(each.acts_from)}, after its grace." for each in waiting]
+    acting = {each.action for each in result.steps if each.acts_from <= now}
+    if "Hold" in acting and not result.holds:
         said.append("New pods cannot be held." if account.world.hold_problem else "New pods will be held.")
-    if any(each.action == "Pause" for each in result.steps):
+    if "Pause" in acting:
         said.append("What runs is marked as paused.")
     if result.victim is not None:
         doing = "Suspending" if result.victim.action == "Suspend" else "Evicting"
