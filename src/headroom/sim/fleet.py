@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
+from headroom.api.policies import policies
 from headroom.model import times
 from headroom.sim.answers import Body
 from headroom.sim.catalog import SIM_GROUP
@@ -15,6 +16,17 @@ START: Final = "2026-03-02T08:00:00Z"
 _OURS: Final = "headroom.dev/v1alpha1"
 _FACTS: Final = f"{SIM_GROUP}/v1"
 _GPUS_OF_A_NODE: Final = 8
+LADDERS: Final[tuple[Body, ...]] = (
+    {
+        "steps": [
+            {"at": "80%", "action": "AlertOnly"},
+            {"at": "100%", "action": "Hold"},
+            {"at": "120%", "action": "Evict"},
+        ]
+    },
+    {"action": "Hold"},
+    {"action": "AlertOnly"},
+)
 _TASKS: Final = ("train", "tune", "eval", "label", "sweep")
 
 
@@ -25,7 +37,8 @@ def fleet(seed: int, nodes: int = 6, teams: int = 3, hours: int = 8) -> list[Bod
     chosen = TEAMS[:teams]
     return [
         *(_node(name) for name in names),
-        *(_budget(team, rng) for team in chosen),
+        *policies(),
+        *(_budget(team, rng, LADDERS[place % len(LADDERS)]) for place, team in enumerate(chosen)),
         _spot_pool(chosen[0]),
         _power_pool(names[-1]),
         _bandwidth(names[0]),
@@ -49,11 +62,11 @@ def _node(name: str) -> Body:
     return node | {"status": {"capacity": room, "allocatable": room}}
 
 
-def _budget(team: str, rng: random.Random) -> Body:
+def _budget(team: str, rng: random.Random, ladder: Body) -> Body:
     spec = {
         "selector": {"matchLabels": {"team": team}},
         "quota": {"gpuHours": str(rng.choice((24, 40, 64))), "windowHours": 24},
-        "enforcement": {"action": rng.choice(("AlertOnly", "Pause", "Evict")), "gracePeriodSeconds": 120},
+        "enforcement": ladder | {"gracePeriodSeconds": 60},
     }
     return _object(_OURS, "GPUWorkloadBudget", team, spec, team)
 
