@@ -75,7 +75,7 @@ def left_over(world: World) -> Iterator[Action]:
             yield DeleteBudgetHold(budget=key)
 
 
-def let_go(world: World, horizon: int) -> Iterator[Action]:
+def let_go(world: World, matcher: Matcher) -> Iterator[Action]:
     """Owners that were let go and need no mark of it any more: none of them would be stopped again, or taken for one that waits."""
     for key, each in sorted(world.workloads.items()):
         if each.suspended_by and each.admitted and not each.suspended:
@@ -84,6 +84,8 @@ def let_go(world: World, horizon: int) -> Iterator[Action]:
         if each.released_at is None or each.suspended:
             continue
         is_awaited = each.kind == "Workload" and not each.admitted and bool(world.holds)
+        asked = [matcher(each.namespace, part.labels, part.requests) for part in each.parts]
+        horizon = max((account.horizon for matched in asked for account, _ in matched), default=0)
         is_fresh = 0 <= world.now - each.released_at + SKEW_MS < horizon + SKEW_MS
         if not is_fresh and not is_awaited:
             yield ResumeOwner(kind=each.kind, object=key.partition("/")[2])

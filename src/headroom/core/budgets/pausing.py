@@ -8,6 +8,7 @@ from headroom.api import marks
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, has_ladder, is_frozen
 from headroom.core.budgets.units import is_alive, is_protected, note
+from headroom.core.budgets.waiting import Matcher
 from headroom.model import times
 from headroom.model.actions import Action, PausePod, ResumePod
 from headroom.model.decisions import Ref
@@ -49,10 +50,13 @@ def _is_decided(world: World, by: str) -> bool:
     return budget is not None and has_ladder(world, budget)
 
 
-def unmarked(world: World, horizon: int) -> Iterator[Action]:
+def unmarked(world: World, matcher: Matcher) -> Iterator[Action]:
     """Pods that were let start so long ago that the mark of it is of no use any more."""
     for uid in sorted(world.pods.annotated):
         pod = world.pods.get(uid)
         released = times.moment(note(pod, marks.RELEASED_AT)) if pod is not None else None
-        if pod is not None and released is not None and world.now - released >= horizon and is_alive(pod):
+        if pod is None or released is None or not is_alive(pod):
+            continue
+        horizon = max((account.horizon for account, _ in matcher.of_pod(pod)), default=0)
+        if world.now - released >= horizon:
             yield ResumePod(pod=pod.key, uid=pod.uid)

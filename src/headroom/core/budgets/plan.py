@@ -74,15 +74,15 @@ def chores(world: World) -> Iterator[Action]:
     yield from holding.left_over(world)
     yield from pausing.left_over(world)
     acting = [each for each in usage.budgets_of(world) if is_acting(world, each)]
-    horizon = max((Account(world, each).horizon for each in acting), default=0)
+    matcher = Matcher(world, [Account(world, each) for each in acting])
     if world.pods.gated or world.workloads:
         # What a budget suspended for the sake of its pods stays so while the step stands, whatever its template says.
         standing = frozenset(str(ref_of(each)) for each in acting if _keeps_suspended(each))
-        for each in waiting(world, Matcher(world, [Account(world, each) for each in acting]), standing):
+        for each in waiting(world, matcher, standing):
             if not each.demands and each.is_ready:
                 yield from releases(each)
-    yield from holding.let_go(world, horizon)
-    yield from pausing.unmarked(world, horizon)
+    yield from holding.let_go(world, matcher)
+    yield from pausing.unmarked(world, matcher)
 
 
 def _keeps_suspended(budget: AnyResource) -> bool:
