@@ -150,6 +150,7 @@ class Round:
         if not steps or result.victim is not None:
             return going
         result.turns += stopping.turns(account, result.past)
+        result.looping = self._looping(account, result, going)
         if not self._is_within_caps(account, result):
             return going
         chosen = None
@@ -158,7 +159,6 @@ class Round:
             if candidates:
                 chosen = stopping.victim_of(candidates[0], step, self._world.now)
                 break
-        result.looping = self._looping(account, result, going)
         result.helpless = chosen is None and self._is_over(account, steps, going)
         if chosen is None or not self._is_within_caps(account, result, chosen.unit.split("/")[1]):
             return going
