@@ -85,7 +85,8 @@ def let_go(world: World, matcher: Matcher) -> Iterator[Action]:
             continue
         is_awaited = each.kind == "Workload" and not each.admitted and bool(world.holds)
         asked = [matcher(each.namespace, part.labels, part.requests) for part in each.parts]
-        horizon = max((account.horizon for matched in asked for account, _ in matched), default=0)
+        # What makes its pods count may not stand in its template.
+        horizon = max((account.horizon for matched in asked for account, _ in matched), default=matcher.longest_horizon)
         is_fresh = 0 <= world.now - each.released_at + SKEW_MS < horizon + SKEW_MS
         if not is_fresh and not is_awaited:
             yield ResumeOwner(kind=each.kind, object=key.partition("/")[2])

@@ -62,6 +62,11 @@ class Matcher:
         self.world, self._accounts = world, accounts
         self._known: dict[tuple[str, Pairs, Amounts, int], tuple[tuple[Account, int], ...]] = {}
 
+    @property
+    def longest_horizon(self) -> int:
+        """The longest of all budgets; 0 where there is none."""
+        return max((each.horizon for each in self._accounts), default=0)
+
     def __call__(
         self, namespace: str, labels: Pairs, requests: Amounts, claims: int = 0
     ) -> tuple[tuple[Account, int], ...]:
