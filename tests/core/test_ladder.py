@@ -161,6 +161,10 @@ def paused(actions: list[Action]) -> list[str]:
     return [each.pod.partition("/")[2] for each in actions if isinstance(each, PausePod)]
 
 
+def paused_by(name: str) -> tuple[tuple[str, str], ...]:
+    return ((marks.PAUSED_AT, text(NOON)), (marks.PAUSED_BY, f"GPUWorkloadBudget/team-a/{name}"))
+
+
 def offenders() -> list[Pod]:
     return [running(f"p{gpus}", HOUR, gpus=gpus) for gpus in (4, 3, 2)]
 
@@ -223,6 +227,8 @@ def test_the_mark_of_a_release_goes_after_the_horizon() -> None:
     fresh = running("fresh", 2 * HOUR, annotations=((marks.RELEASED_AT, text(NOON - HOUR + SECOND)),))
     assert Stage(a_budget(hours="99"), pods=[old, fresh]).look() == [ResumePod(pod="team-a/old", uid="uid-old")]
     assert len(Stage(pods=[old, fresh]).look()) == 2, "without a budget nobody needs it"
+    marked = structs.replace(old, annotations=(*paused_by("one"), *old.annotations))
+    assert Stage(a_budget(hours="1", enforce="Pause"), pods=[marked]).look() == [], "a pause that stands is not undone"
 
 
 @pytest.mark.parametrize(("budgets", "goes"), [([], True), ([{"accounting": "Exact"}], False), ([{}], True)])

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from headroom.adapters.kube import decode, errors, paths
+from headroom.adapters.kube.changing import TRIES
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.operator_kinds import Index
 from headroom.api.budget_index import INDEX_NAME, IndexEntry
@@ -16,8 +17,6 @@ from headroom.model.world import World
 
 IndexOf = Callable[[World], tuple[IndexEntry, ...]]
 """What the index should say of a world."""
-TRIES: Final = 4
-"""How often it is read anew when somebody else writes it at the same moment."""
 
 _PAGES: Final = decode.indexes()
 

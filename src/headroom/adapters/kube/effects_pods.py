@@ -70,24 +70,16 @@ class PodEffects:
 
         def resumed(pod: raw.Pod) -> Patch | None:
             ours = may_undo(resource, notes(pod).get(marks.PAUSED_BY, ""))
-            gone = {marks.PAUSED_AT: None, marks.PAUSED_BY: None} if ours else {}
-            if resource.kind == CHORES:
-                # The plan has judged that the mark of its release is of no use any more.
-                gone |= {marks.RELEASED_AT: None}
+            gone: tuple[str, ...] = (marks.PAUSED_AT, marks.PAUSED_BY) if ours else ()
+            # Chores: the plan has judged that the mark of its release is of no use any more.
+            gone += (marks.RELEASED_AT,) if resource.kind == CHORES else ()
             patch = {key: None for key in gone if key in notes(pod)}
             return annotated(patch) if patch else None
 
-        was_paused = False
-
-        def noticed(pod: raw.Pod) -> Patch | None:
-            nonlocal was_paused
-            was_paused = marks.PAUSED_BY in notes(pod)
-            return resumed(pod)
-
         path = paths.pod(*split(action.pod))
-        outcome, pod = await change(self._kube, path, raw.Pod, noticed, uid=action.uid)
-        if outcome is Outcome.CHANGED and pod is not None and was_paused:
-            await self._tell(pod, "Resumed", resource)
+        outcome, before = await change(self._kube, path, raw.Pod, resumed, uid=action.uid)
+        if outcome is Outcome.CHANGED and before is not None and marks.PAUSED_BY in notes(before):
+            await self._tell(before, "Resumed", resource)
 
     async def release(self, action: actions.ReleasePod, resource: AnyResource) -> None:
         """Lift our gate and no other: whoever set those will lift them."""

@@ -13,12 +13,8 @@ from headroom.model.world import World
 
 FORMING_MS: Final = 5_000
 """A gang whose newest pod is younger than this may still be growing."""
-
-
 RETURN_MS: Final = 120_000
 """For so long an owner that was let go may take to make its pods."""
-
-
 SKEW_MS: Final = 5_000
 """Clocks of other machines may be ahead by so much."""
 
