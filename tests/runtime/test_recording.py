@@ -17,6 +17,7 @@ from headroom.model.ports import SETTLE_MS
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage import Heartbeat, Row
 from headroom.model.world import Changes, World, ref_of
+from headroom.runtime import recording
 from headroom.runtime.recording import Recorder
 from headroom.runtime.surroundings import Surroundings
 from headroom.sim.clock import SimClock, run_virtual
@@ -307,13 +308,39 @@ def test_rows_are_forgotten_once_no_window_can_reach_them() -> None:
     async def script() -> None:
         stage = Stage()
         await stage.start()
-        for number, hours in enumerate((30, 20)):
+        for number, hours in enumerate((54, 40)):
             stage.see(running(f"p{number}", start=hours * HOUR, phase="Succeeded", ended=NOON - (hours - 1) * HOUR))
         await stage.clock.sleep(2)
         assert len(stage.rows) == 2
         await stage.clock.sleep(2 * 3600)
-        assert [row.pod for row in stage.recorder.table] == ["p1"]
+        assert [row.pod for row in stage.recorder.table] == ["p1"], "a day and one more, so that pages can look back"
         assert len(stage.rows) == 2, "the ledger keeps them for 35 days"
+
+    played(script)
+
+
+@pytest.mark.parametrize(("most", "found"), [(200_000, ["p0", "p1"]), (1, ["p1"])])
+def test_one_window_more_is_read_unless_that_is_very_much(
+    most: int, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MOST_LOOKED_BACK", most)
+
+    async def script() -> None:
+        before = Stage()
+        await before.start()
+        for number, hours in enumerate((40, 20)):
+            before.see(running(f"p{number}", start=hours * HOUR, phase="Succeeded", ended=NOON - (hours - 1) * HOUR))
+        await before.recorder.stop()
+        await before.kill()
+        stage = Stage(before.ledger, clock=before.clock)
+        await stage.start()
+        table = stage.recorder.table
+        assert sorted(row.pod for row in table) == ["p1"], "first what the budgets need"
+        assert table.complete_since >= NOON - 24 * HOUR
+        await stage.clock.sleep(3)
+        await stage.clock.sleep(3600)  # what is too much goes with the next pruning
+        assert sorted(row.pod for row in table) == found
+        assert (table.complete_since < NOON - 40 * HOUR) == (most > 1)
 
     played(script)
 

@@ -51,6 +51,8 @@ class UsageTable:
 
     def __init__(self, cluster: str = "default") -> None:
         self.cluster = cluster
+        self.complete_since = 0
+        """From when on all that was held is here; what ended before may be missing."""
         self.groups: list[Group] = []
         """Every group by its number; none is ever forgotten until the keys change."""
         self.regrouped = 0

@@ -8,26 +8,22 @@ and whatever is not durable yet is known by pod, so that nobody lets go of one t
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
-import msgspec
-
 from headroom.core import usage
 from headroom.core.usage import KIND, Around, Keeper, Look
 from headroom.model import times
-from headroom.model.actions import RemoveFinalizer
 from headroom.model.decisions import Decision
 from headroom.model.errors import HeadroomError
 from headroom.model.facts import Pod
-from headroom.model.history import Entry
 from headroom.model.ports import Ledger, RecorderPort
 from headroom.model.times import HOUR, SECOND
 from headroom.model.usage import DAY, Heartbeat, Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import LedgerState, World
+from headroom.runtime.journal import Journal
 from headroom.runtime.surroundings import Surroundings
 
 Key = tuple[str, int, str, int]
@@ -42,8 +38,10 @@ REFRESH_SECONDS: Final = 2.0
 PRUNE_SECONDS: Final = 3600.0
 RETRY_SECONDS: Final = (1.0, 15.0)
 SHORTEST_KEPT: Final = 35 * DAY
-MOST_ENTRIES: Final = 1000
-"""Of the history, while the ledger is away; what is older is forgotten, since the log has it too."""
+JOURNAL_SECONDS: Final = 5.0
+"""How often who does not lead reads what the leader decided."""
+MOST_LOOKED_BACK: Final = 200_000
+"""Rows in memory up to which those of one window more are kept too."""
 GAP_MS: Final = 1000
 """A view that is behind by more than it usually is has a gap."""
 
@@ -61,7 +59,7 @@ class Recorder:
         self._one_at_a_time = asyncio.Lock()
         self._early: list[tuple[Pod, int, int]] = []
         """Pods deleted before the first view was complete: their last state, when that was heard, when they were last there."""
-        self._entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
+        self.journal = Journal(ledger)
         self._dirty: dict[Key, Row] = {}
         self._unwritten: dict[str, int] = {}
         self._problem = ""
@@ -72,6 +70,7 @@ class Recorder:
         self._done_at: dict[str, float] = {}
         self._waits_since = 0
         self._loaded_since = 0
+        self._is_much = False
         self._failures = 0
         self._stopping = False
 
@@ -100,10 +99,7 @@ class Recorder:
 
     def decided(self, decision: Decision, now: int) -> None:
         """A decision that belongs into the history."""
-        told = [action for action in decision.actions if not isinstance(action, RemoveFinalizer)]
-        actions = msgspec.json.encode(told).decode()
-        said = {"resource": str(decision.resource), "reason": decision.reason, "message": decision.message}
-        self._entries.append(Entry(cluster=self.table.cluster, at=now, actions=actions, **said))
+        self.journal.decided(decision, now, self.table.cluster)
 
     # What happens to pods
 
@@ -224,7 +220,7 @@ class Recorder:
         assert self._port is not None
         table = self.table if self._is_recording else UsageTable(self._port.world(self._clock.now()).cluster)
         cursor, beats = await self._ledger.cursor(), await self._ledger.heartbeats()
-        self._loaded_since = await self._load(table)
+        self._loaded_since = table.complete_since = await self._load(table)
         # From here on nothing waits, so no event can slip in between.
         if not self._is_recording:
             self._keeper, self._beside = Keeper(table), None
@@ -262,24 +258,44 @@ class Recorder:
         """One turn: look again at what prices, claims and budgets change, and write."""
         self._look_again()
         await self._write()
-        await self._note()
+        await self.journal.write()
 
     async def _read(self) -> None:
         """Read what others wrote and what a longer window needs, and forget the old."""
         if self._is_time("refresh", REFRESH_SECONDS):
             await self._refresh()
             self._did("refresh")
+        if "journal" not in self._done_at or (not self._may_lead() and self._is_time("journal", JOURNAL_SECONDS)):
+            await self.journal.read(self._clock.now())
+            self._did("journal")
         now, window = self._clock.now(), self._window_ms()
         if now - window < self._loaded_since:
             # A budget with a longer window has come.
-            self._loaded_since = await self._load(self.table)
+            self._know_since(await self._load(self.table))
             self._tell(NAME)
+        if not self._is_much and now - 2 * window < self._loaded_since:
+            await self._look_back(now - 2 * window)
         if self._is_time("prune", PRUNE_SECONDS):
-            self.table.prune(now - window)
-            self._loaded_since = max(self._loaded_since, now - window)
+            # One window of rows more than half of what may be is two windows of too many.
+            self._is_much = len(self.table) > MOST_LOOKED_BACK // (2 if self._is_much else 1)
+            kept_since = now - (window if self._is_much else 2 * window)
+            self.table.prune(kept_since)
+            self._know_since(max(self._loaded_since, kept_since))
             if self._may_lead():
                 await self._ledger.prune(now - max(SHORTEST_KEPT, 2 * window))
             self._did("prune")
+
+    async def _look_back(self, since: int) -> None:
+        """Read one window more, for whoever wants to see what the window held before; not where that is very much."""
+        async for rows in self._ledger.read(since):
+            self.table.extend(rows)
+            self._is_much = len(self.table) > MOST_LOOKED_BACK
+            if self._is_much:
+                return
+        self._know_since(since)
+
+    def _know_since(self, moment: int) -> None:
+        self._loaded_since = self.table.complete_since = moment
 
     def _tell(self, what: str) -> None:
         if self._port is not None:
@@ -339,13 +355,6 @@ class Recorder:
             if key in self._dirty:
                 self._written(row.uid)
             self._dirty.setdefault(key, row)
-
-    async def _note(self) -> None:
-        entries = list(self._entries)
-        if entries:
-            await self._ledger.note(entries)
-            while self._entries and self._entries[0] in entries:
-                self._entries.popleft()
 
     def _written(self, uid: str) -> None:
         left = self._unwritten[uid] - 1

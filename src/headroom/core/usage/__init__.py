@@ -14,6 +14,7 @@ from headroom.core.usage.coverage import (
     scope_of,
     selects,
 )
+from headroom.core.usage.curves import Drawing, Drawn, Line, drawing, held
 from headroom.core.usage.finalizers import removals
 from headroom.core.usage.forecasts import Forecast, Run
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
@@ -36,9 +37,12 @@ __all__ = [
     "KIND",
     "MICRO",
     "Around",
+    "Drawing",
+    "Drawn",
     "Forecast",
     "Keeper",
     "Ledgered",
+    "Line",
     "Look",
     "Quota",
     "Reckoning",
@@ -49,6 +53,8 @@ __all__ = [
     "arrange",
     "budgets_of",
     "counts",
+    "drawing",
+    "held",
     "keys_of",
     "pods_matching",
     "quota_of",

@@ -206,6 +206,20 @@ class Ledgered:
 
         return forecast(self._counted.rates, self.gpus.total), forecast(self._prices, self.usd.total)
 
+    def course(self, since: int) -> tuple[Forecast, Forecast]:
+        """What the window held of GPUs and of dollars from a moment on, and will hold if what runs goes on."""
+        before = overlaps(self._start, self._end, Span(since, self._span.length))
+
+        def course(of_group: dict[int, int]) -> Forecast:
+            known = np.zeros(len(self._table.groups), np.int64)
+            for number, rate in of_group.items():
+                known[number] = rate
+            runs = forecasts.Runs(self._start, self._end, known[self._group])
+            span = forecasts.Span(since, self._span.length)
+            return Forecast.of(span, _exact_sum(before, self._group, of_group), runs)
+
+        return course(self._counted.rates), course(self._prices)
+
     @property
     def dearest(self) -> tuple[int, int]:
         """The highest price that was paid for GPUs inside the window: millionths of a dollar an hour, for so many millionths of a GPU."""
