@@ -1,4 +1,4 @@
-"""The HTTP servers: who may read, what the pages say, and that nothing of a cluster can run in a browser."""
+"""The HTTP servers: what is there, with which headers, and that nothing of a cluster can run in a browser."""
 
 import asyncio
 import json
@@ -11,17 +11,17 @@ from typing import Any
 
 import aiohttp
 import pytest
+from msgspec import structs
 
 from headroom.adapters.kube import parse
-from headroom.core import PLANS
-from headroom.model.decisions import Decision, Ref
-from headroom.model.errors import Misconfigured, Unavailable
+from headroom.model.errors import Misconfigured
 from headroom.model.tables import NodeTable, PodTable
-from headroom.model.world import EVERYTHING, World, by_ref
+from headroom.model.world import World, by_ref
 from headroom.runtime.metrics import Metrics
 from headroom.web import certificate
 from headroom.web.server import STILL_SECONDS, Pulse, Servers, free_port, health_app, main_app, split
 from headroom.web.view import Showing, View
+from tests.web.showing import Made
 
 NOW = 1_770_000_000_000
 HOSTILE = "<script>alert(1)</script>"
@@ -45,52 +45,26 @@ def pod(name: str, node: str = "", phase: str = "Pending", gpus: str = "2") -> d
     return {"kind": "Pod", "metadata": {"name": name, "namespace": "lab"}, "spec": spec, "status": {"phase": phase}}
 
 
-class Cluster:
-    """A view with one budget, one invalid budget, three pods and a node; also the loop and the gate above it."""
+class Cluster(Made):
+    """A view with one budget, one invalid budget, three pods and a node."""
 
     def __init__(self) -> None:
-        self.complete, self.why = True, ["watching pods: cannot reach https://10.0.0.1:6443: timed out"]
-        self.ticks = 1
         pods, nodes = PodTable(), NodeTable()
         bound = [pod("a", "n1", "Running"), pod("b", "n1", "Succeeded"), pod("c", gpus="500m")]
         for each in bound:
             pods.put(parse.pod(each))
         nodes.put(parse.node({"metadata": {"name": "n1"}, "status": {"allocatable": {"nvidia.com/gpu": "8"}}}))
         documents = [budget("team-a"), budget("team-b", colour=HOSTILE)]
-        self._parts = {"pods": pods, "nodes": nodes, "resources": by_ref(map(parse.resource, documents))}
-        world = self.world(NOW)
-        decided = [each for plan in PLANS for each in plan.decide(world, EVERYTHING)]
-        self.decisions: dict[Ref, Decision] = {each.resource: each for each in decided}
-        self.decided_at = {each.resource: NOW + number for number, each in enumerate(decided)}
+        resources = by_ref(map(parse.resource, documents))
+        super().__init__(World(now=NOW, cluster="c1", pods=pods, nodes=nodes, resources=resources))
+        self.complete = True
+        self.refusal = ["watching pods: cannot reach https://10.0.0.1:6443: timed out"]
 
     def world(self, now: int) -> World:
-        return World(now=now, cluster="c1", complete=self.complete, **self._parts)  # type: ignore[arg-type]  # parts of any kind
+        return structs.replace(super().world(now), complete=self.complete)
 
     def problems(self) -> list[str]:
-        return [] if self.complete else self.why
-
-    def age_seconds(self) -> float:
-        return 1.5
-
-    def may_act(self) -> bool:
-        return True
-
-    def now(self) -> int:
-        return NOW
-
-
-class Reviews:
-    """Knows two tokens, and counts how often it is asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
-        self.answers = True
-
-    async def may(self, token: str, path: str) -> bool:
-        self.asked.append((token, path))
-        if not self.answers:
-            raise Unavailable("creating a TokenReview: cannot reach https://secret-address:6443")
-        return token == "good" and path in ("/", "/metrics", "/static")
+        return [] if self.complete else self.refusal
 
 
 @pytest.fixture
@@ -100,7 +74,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def view(cluster: Cluster) -> View:
-    return View(port=cluster, loop=cluster, gate=cluster, clock=cluster)
+    return cluster.view()
 
 
 def shown(view: View) -> Showing:
@@ -134,79 +108,74 @@ async def text(client: aiohttp.ClientSession, path: str, token: str = "") -> tup
         return reply.status, await reply.text()
 
 
-async def test_only_who_may_get_a_path_gets_it(view: View, serve: Serve) -> None:
-    reviews = Reviews()
-    async with serve(main_app(shown(view), reviews)) as client:
-        assert (await text(client, "/metrics"))[0] == 401
-        assert (await text(client, "/metrics", "bad"))[0] == 403
-        status, metrics = await text(client, "/metrics", "good")
-        assert (status, "headroom_view_age_seconds 1.5" in metrics) == (200, True)
-        assert (await text(client, "/api/state", "good"))[0] == 403
-        assert (await text(client, "/static/dashboard.css", "good"))[0] == 200
-        assert reviews.asked[-1] == ("good", "/static")
-
-
-async def test_nobody_is_asked_about_what_is_not_there_or_who_shows_nothing(view: View, serve: Serve) -> None:
-    reviews = Reviews()
-    async with serve(main_app(shown(view), reviews)) as client:
-        assert (await text(client, "/wp-admin", "good"))[0] == 404
-        async with client.get("/", headers={"Authorization": "Basic Z29vZA=="}) as reply:
-            assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
-        async with client.post("/", headers={"Authorization": "Bearer good"}) as reply:
-            assert reply.status == 404
-        assert reviews.asked == []
-
-
-async def test_a_silent_api_server_lets_nobody_in_and_tells_strangers_nothing(view: View, serve: Serve) -> None:
-    reviews = Reviews()
-    reviews.answers = False
-    async with serve(main_app(shown(view), reviews)) as client:
-        status, said = await text(client, "/metrics", "good")
-        assert (status, "secret-address" in said) == (503, False)
-
-
-async def test_the_page_shows_the_fleet_and_every_resource(view: View, serve: Serve) -> None:
-    async with serve(main_app(shown(view), None)) as client:
-        status, page = await text(client, "/")
-    assert status == 200
-    plain = " ".join(re.sub(r"<[^>]+>", " ", page).split())
-    assert "GPUs held 2 of 8" in plain
-    assert "Nodes ready 0 of 1" in plain
-    assert "Pods running 1 and 1 starting or finished" in plain
-    assert "lab/team-a 0.000 of 10 GPU-hours in 24 h" in plain
-    assert "no budget 0.000 GPU-hours in 24 h" in plain
-    assert "GPUWorkloadBudget lab/team-a True WithinBudget 0.000 of 10 GPU-hours" in plain
-    assert "GPUWorkloadBudget lab/team-b False InvalidSpec spec.colour" in plain
-    assert plain.index("Last decisions") < plain.rindex("GPUWorkloadBudget/lab/team-b")
-
-
-async def test_nothing_of_a_cluster_can_run_in_a_browser(view: View, serve: Serve) -> None:
+async def test_the_document_holds_no_data_and_nothing_can_run_in_it(view: View, serve: Serve) -> None:
     async with serve(main_app(shown(view), None)) as client, client.get("/") as reply:
         page, policy = await reply.text(), reply.headers["Content-Security-Policy"]
-    assert policy.startswith("default-src 'self';")
+    assert reply.status == 200
+    assert reply.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
     assert "unsafe" not in policy
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=|javascript:", page)
-    assert HOSTILE not in page
+    assert "team-a" not in page
+
+
+async def test_every_file_that_the_document_names_is_there(view: View, serve: Serve) -> None:
+    async with serve(main_app(shown(view), None)) as client:
+        _, page = await text(client, "/")
+        named = re.findall(r'(?:src|href)="([^"#]+)"', page)
+        assert named
+        for each in named:
+            assert (await text(client, f"/{each}"))[0] == 200, each
 
 
 async def test_every_answer_has_the_headers(view: View, serve: Serve) -> None:
-    for app, path in (
-        (main_app(shown(view), Reviews()), "/x"),
-        (main_app(shown(view), None), "/x"),
-        (health_app(view), "/"),
-    ):
+    for app, path in ((main_app(shown(view), None), "/x"), (health_app(view), "/")):
         async with serve(app) as client, client.get(path) as reply:
             assert reply.status == 404
             assert reply.headers["X-Content-Type-Options"] == "nosniff"
-            assert "default-src 'self'" in reply.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
 
 
-async def test_the_state_is_the_same_as_json(view: View, cluster: Cluster, serve: Serve) -> None:
+async def test_data_are_never_kept_and_files_are_asked_for_again(view: View, serve: Serve) -> None:
     async with serve(main_app(shown(view), None)) as client:
-        state = json.loads((await text(client, "/api/state"))[1])
-    assert state["fleet"]["gpusHeld"] == "2"
-    assert [(each["name"], each["ready"]) for each in state["resources"]] == [("team-a", "True"), ("team-b", "False")]
-    assert state["recent"][0]["resource"] == "GPUWorkloadBudget/lab/team-b"
+        async with client.get("/api/overview") as reply:
+            assert reply.headers["Cache-Control"] == "no-store"
+        async with client.get("/static/icon.svg") as reply:
+            assert reply.headers["Cache-Control"] == "no-cache"
+            tag = reply.headers["ETag"]
+        async with client.get("/static/icon.svg", headers={"If-None-Match": tag}) as reply:
+            assert reply.status == 304
+
+
+async def test_pages_are_there_as_json(view: View, serve: Serve) -> None:
+    async with serve(main_app(shown(view), None)) as client:
+        first = json.loads((await text(client, "/api/overview"))[1])
+        assert first["fleet"]["held"] == "2"
+        assert {name: each["state"] for name, each in first["budgets"].items()} == {
+            "lab/team-a": "Ok",
+            "lab/team-b": "Invalid",
+        }
+        assert json.loads((await text(client, "/api/nodes"))[1])["nodes"]["n1"]["held"] == "2"
+        assert json.loads((await text(client, "/api/budgets/lab/team-a"))[1])["budget"]["name"] == "team-a"
+        status, said = await text(client, "/api/budgets/lab/none")
+        assert (status, "There is no such page" in said) == (404, True)
+        assert json.loads((await text(client, "/api/decisions?q=team-b"))[1])["q"] == "team-b"
+
+
+@pytest.mark.parametrize("path", ["/api/decisions?since=soon", "/api/live/decisions?limit=0", "/api/decisions?limit=x"])
+async def test_a_question_that_cannot_be_read_is_answered_in_a_sentence(view: View, serve: Serve, path: str) -> None:
+    async with serve(main_app(shown(view), None)) as client:
+        status, said = await text(client, path)
+    assert status == 400
+    assert json.loads(said)["problem"].startswith("reading ")
+
+
+async def test_only_reading_is_possible(view: View, serve: Serve) -> None:
+    async with serve(main_app(shown(view), None)) as client:
+        for path in ("/", "/api/overview", "/api/budgets/lab/team-a", "/metrics"):
+            for send in (client.post, client.put, client.delete, client.patch):
+                async with send(path) as reply:
+                    assert reply.status == 405
 
 
 async def test_metrics_count_resources_by_readiness(view: View, serve: Serve) -> None:
@@ -219,8 +188,8 @@ async def test_readiness_says_why_not(view: View, cluster: Cluster, serve: Serve
     async with serve(health_app(view)) as client:
         assert await text(client, "/readyz") == (200, "ok\n")
         cluster.complete = False
-        assert await text(client, "/readyz") == (503, f"{cluster.why[0]}\n")
-        cluster.why = []
+        assert await text(client, "/readyz") == (503, f"{cluster.refusal[0]}\n")
+        cluster.refusal = []
         assert await text(client, "/readyz") == (503, "The view of the cluster is not complete yet.\n")
         assert await text(client, "/healthz") == (200, "ok\n")
 

@@ -179,7 +179,13 @@ class Process:
 
     async def _listen(self) -> None:
         settings, around = self._settings, self._around
-        view = View(port=self._port, loop=self._operator.loop, gate=self._leader or Always(), clock=around.clock)
+        view = View(
+            port=self._port,
+            loop=self._operator.loop,
+            gate=self._leader or Always(),
+            clock=around.clock,
+            journal=self._recorder.journal,
+        )
         if settings.health_address:
             await self._servers.listen(health_app(view), settings.health_address, "health_address")
         if not settings.metrics_address:

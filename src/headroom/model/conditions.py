@@ -36,6 +36,11 @@ def shortened(message: str) -> str:
     return f"{message[:LONGEST_MESSAGE]}... ({len(message)} characters)"
 
 
+def holds(conditions: Iterable[Condition], type_: str) -> bool:
+    """Whether the condition of that type is there and true."""
+    return any(each.type == type_ and each.status == "True" for each in conditions)
+
+
 def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
     """The condition of that type, if there is one."""
     return next((each for each in conditions if each.type == type_), None)

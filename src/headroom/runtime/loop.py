@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from time import perf_counter
 from typing import Final
 
@@ -51,6 +52,26 @@ class PlanState(Struct):
         return max(ready, min(soonest, self.full_at + FULL_PASS_SECONDS))
 
 
+class Bell:
+    """Tells whoever waits that there is news."""
+
+    def __init__(self) -> None:
+        self.rings = 0
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        """There is news."""
+        self.rings += 1
+        self._rung.set()
+        self._rung = asyncio.Event()
+
+    async def wait(self, heard: int, seconds: float) -> None:
+        """Until it rang more often than was heard, or so much real time has passed."""
+        if self.rings == heard:
+            with suppress(TimeoutError):  # silence is an answer too
+                await asyncio.wait_for(self._rung.wait(), seconds)
+
+
 class Loop:
     """Runs the plans over one port."""
 
@@ -70,6 +91,8 @@ class Loop:
         self.decided_at: dict[Ref, int] = {}
         """When each of them last changed."""
         self.ticks = 0
+        self.bell = Bell()
+        """Rung after every tick in which something was decided."""
         self._port, self._gate = port, gate
         self._writer, self._finalizing = writers
         self._clock, self._metrics, self._log = around.clock, around.metrics, around.log
@@ -122,6 +145,7 @@ class Loop:
         return min(soonest, self._writer.next_retry())
 
     def _ask(self, state: PlanState, world: World) -> None:
+        self.bell.ring()
         now = self._clock.monotonic()
         changes, state.pending, state.asked_at = state.pending, Changes(), now
         changes.resources |= {ref for ref, at in state.look_at.items() if at <= now}

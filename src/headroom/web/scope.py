@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from aiohttp import web
 from msgspec import Struct
 
 
@@ -14,6 +15,9 @@ class Scope(Struct, frozen=True, kw_only=True):
     namespaces: frozenset[str] = frozenset()
     nodes: bool = False
     """Nodes are of no namespace, so they are a right of their own."""
+
+    def __bool__(self) -> bool:
+        return self.everything or bool(self.namespaces)
 
     def sees(self, namespace: str) -> bool:
         """Whether what is in a namespace may be shown; an empty one stands for what is in none."""
@@ -44,5 +48,5 @@ class Anybody:
         return EVERYTHING
 
 
-ACCESS: Final = "access"
-"""Under this name a request carries the `Access` of whoever makes it."""
+ACCESS: Final = web.RequestKey[Access]("access")
+"""Under this key a request carries the `Access` of whoever makes it."""

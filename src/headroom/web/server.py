@@ -1,4 +1,4 @@
-"""The HTTP servers: health on plain HTTP; metrics, the page and its JSON over HTTPS behind the guard."""
+"""The HTTP servers: health on plain HTTP; metrics, the pages and their data over HTTPS behind the guard."""
 
 from __future__ import annotations
 
@@ -12,28 +12,42 @@ from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from jinja2 import Environment, FileSystemLoader
 
 from headroom.model.errors import Misconfigured
 from headroom.web.guard import Judge, guard
-from headroom.web.view import MOST_RESOURCES, Showing, View
+from headroom.web.live import GONE, Streams
+from headroom.web.pages import Page, Pages, search
+from headroom.web.scope import ACCESS, Access, Anybody
+from headroom.web.view import Showing, View
 
 STILL_SECONDS: Final = 30.0
 """The loop ticks every second or so; one that has not for so long is stuck."""
 SHUTDOWN_SECONDS: Final = 2.0
 HERE: Final = Path(__file__).parent
+CHARTS: Final = HERE / "node_modules" / "uplot" / "dist"
+"""The charting library as its package has it; without it the pages show numbers only."""
 HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
 }
+FRESH: Final = {"Cache-Control": "no-store"}
+ASK_AGAIN: Final = {"Cache-Control": "no-cache"}
+"""For files that only change with the program: a browser keeps them and asks whether they still are the same."""
 
 VIEW: Final = web.AppKey("view", View)
 SHOWING: Final = web.AppKey("showing", Showing)
 PULSE: Final = web.AppKey["Pulse"]("pulse")
-PAGES: Final = web.AppKey("pages", Environment)
+PAGES: Final = web.AppKey("pages", Pages)
+STREAMS: Final = web.AppKey("streams", Streams)
+_ON_THE_WAY: Final = web.RequestKey[dict[str, str]]("headers")
+"""Under this key a request carries the headers of its answer, for one that begins before its handler ends."""
 
 
 class Pulse:
@@ -60,23 +74,41 @@ def health_app(view: View) -> web.Application:
 
 
 def main_app(showing: Showing, judge: Judge | None) -> web.Application:
-    """Metrics, page and state; without a judge they are for everyone."""
-    app = web.Application(middlewares=[_with_headers, *([guard(judge)] if judge else [])])
-    app[SHOWING] = showing
-    app[PAGES] = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True)
-    app.add_routes([web.get("/", _page), web.get("/api/state", _state), web.get("/metrics", _metrics)])
+    """Metrics, the pages and their data; without a judge they are for everyone."""
+    guarded = guard(judge, lambda: _namespaces(showing)) if judge else _for_everyone
+    app = web.Application(middlewares=[_with_headers, guarded])
+    app[SHOWING], app[PAGES], app[STREAMS] = showing, Pages(), Streams(showing)
+    app.on_shutdown.append(app[STREAMS].close)
+    app.add_routes([web.get("/", _shell), web.get("/metrics", _metrics)])
+    for path in ("overview", "nodes", "decisions", "budgets/{namespace}/{name}"):
+        app.add_routes([web.get(f"/api/{path}", _once), web.get(f"/api/live/{path}", _live)])
+    if CHARTS.is_dir():
+        app.router.add_static("/static/charts", CHARTS)
     app.router.add_static("/static", HERE / "static")
     return app
 
 
+def _namespaces(showing: Showing) -> set[str]:
+    """Those in which there is something to see: our resources."""
+    return {ref.namespace for ref in showing.view.world().resources if ref.namespace}
+
+
+@web.middleware
+async def _for_everyone(request: web.Request, handler: Handler) -> web.StreamResponse:
+    request[ACCESS] = Anybody()
+    return await handler(request)
+
+
 @web.middleware
 async def _with_headers(request: web.Request, handler: Handler) -> web.StreamResponse:
+    request[_ON_THE_WAY] = HEADERS | (ASK_AGAIN if request.path.startswith("/static/") else FRESH)
     try:
         response = await handler(request)
     except web.HTTPException as answer:
-        answer.headers.update(HEADERS)
+        answer.headers.update(request[_ON_THE_WAY])
         raise
-    response.headers.update(HEADERS)
+    if not response.prepared:
+        response.headers.update(request[_ON_THE_WAY])
     return response
 
 
@@ -104,19 +136,37 @@ async def _metrics(request: web.Request) -> web.Response:
     return web.Response(body=metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
-async def _state(request: web.Request) -> web.Response:
-    return web.json_response(request.app[SHOWING].view.state())
+async def _shell(_: web.Request) -> web.FileResponse:
+    """The one document: it holds no data, scripts ask for that."""
+    return web.FileResponse(HERE / "templates" / "shell.html", headers={"Content-Type": "text/html; charset=utf-8"})
 
 
-async def _page(request: web.Request) -> web.Response:
-    view = request.app[SHOWING].view
-    state = view.state()
-    shown = state["resources"][:MOST_RESOURCES]
-    page = request.app[PAGES].get_template("dashboard.html")
-    text = page.render(
-        state | {"title": view.title, "resources": shown, "hidden": len(state["resources"]) - len(shown)}
-    )
-    return web.Response(text=text, content_type="text/html")
+async def _once(request: web.Request) -> web.Response:
+    try:
+        page = _page(request)
+    except Misconfigured as error:
+        return web.json_response({"problem": str(error)}, status=400)
+    access: Access = request[ACCESS]
+    scope = await access.scope()
+    model = page(request.app[SHOWING].view, scope, access.name)
+    return web.json_response(GONE, status=404) if model is None else web.json_response(model)
+
+
+async def _live(request: web.Request) -> web.StreamResponse:
+    try:
+        page = _page(request)
+    except Misconfigured as error:
+        return web.json_response({"problem": str(error)}, status=400)
+    return await request.app[STREAMS].stream(request, page, request[_ON_THE_WAY])
+
+
+def _page(request: web.Request) -> Page:
+    pages, what = request.app[PAGES], request.path.rpartition("/api/")[2].removeprefix("live/").partition("/")[0]
+    if what == "budgets":
+        return pages.budget(request.match_info["namespace"], request.match_info["name"])
+    if what == "decisions":
+        return pages.decisions(search(request.query))
+    return pages.nodes if what == "nodes" else pages.overview
 
 
 # --- listening --------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from headroom.core.usage.finalizers import removals
 from headroom.core.usage.forecasts import Forecast, Run
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
 from headroom.core.usage.observing import Look
+from headroom.core.usage.prices import gpus as gpus_in
+from headroom.core.usage.prospects import Course, More, Prospect, prospect
 from headroom.core.usage.reckoning import (
     DOLLAR,
     GPU_HOUR,
@@ -37,6 +39,7 @@ __all__ = [
     "KIND",
     "MICRO",
     "Around",
+    "Course",
     "Drawing",
     "Drawn",
     "Forecast",
@@ -44,6 +47,8 @@ __all__ = [
     "Ledgered",
     "Line",
     "Look",
+    "More",
+    "Prospect",
     "Quota",
     "Reckoning",
     "Run",
@@ -54,9 +59,11 @@ __all__ = [
     "budgets_of",
     "counts",
     "drawing",
+    "gpus_in",
     "held",
     "keys_of",
     "pods_matching",
+    "prospect",
     "quota_of",
     "reckonings",
     "removals",

@@ -43,6 +43,8 @@ class Drawing(NamedTuple):
     as_of: int
     gpus: Drawn
     usd: Drawn
+    exhausted_at: int | None
+    recovers_at: int | None
 
 
 def drawing(world: World, budget: AnyResource) -> Drawing:
@@ -61,6 +63,8 @@ def drawing(world: World, budget: AnyResource) -> Drawing:
         told.as_of,
         _drawn(gpus, told.as_of, until, quota.gpu_ms),
         _drawn(usd, told.as_of, until, quota.usd_ms),
+        told.exhausted_at,
+        told.recovers_at,
     )
 
 
@@ -97,9 +101,9 @@ def held(world: World, begin: int, points: int = 144) -> Line:
         amount = prices.gpus(group.terms.amounts) if group.terms.cluster == world.cluster else 0
         rates[number] = amount if amount < UNREADABLE else 0
     moments = evenly(max(begin, table.complete_since), world.as_of, points)
-    group, start, end = (table.column(name) for name in ("group", "start", "low_end"))
-    counts = rates[group] > 0
-    rate, asked = rates[group][counts], np.array(moments, np.int64)
+    of_row, start, end = rates[table.column("group")], table.column("start"), table.column("low_end")
+    counts = of_row > 0
+    rate, asked = of_row[counts], np.array(moments, np.int64)
     return Line(moments, (_sum_before(start[counts], rate, asked) - _sum_before(end[counts], rate, asked)).tolist())
 
 

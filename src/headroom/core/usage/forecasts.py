@@ -129,6 +129,16 @@ class Forecast:
             sums = sums.astype(object)
         return np.append(self._times[:count], until), sums * self._unit
 
+    def reaches(self, limit: int) -> int | None:
+        """The first moment, from `as_of` on, at which the sum is at least `limit`; None if it never is."""
+        wanted = -(-limit // self._unit)
+        found = np.flatnonzero(self._sums >= wanted)
+        if len(found) and not found[0]:
+            return self.as_of
+        before = int(found[0]) - 1 if len(found) else len(self._times) - 1
+        gap, slope = wanted - int(self._sums[before]), int(self._slopes[before])
+        return int(self._times[before]) - (-gap // slope) if slope > 0 else None
+
     def fits(self, rate: int, length: int, limit: int) -> bool:
         """Whether the sum stays below `limit` while something more runs for `length` from now on."""
         if rate % self._unit:

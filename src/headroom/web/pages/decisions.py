@@ -1,0 +1,63 @@
+"""The page of decisions: the journal, searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from headroom.model import times
+from headroom.model.errors import Misconfigured
+from headroom.model.history import Entry
+from headroom.web.pages import parts
+from headroom.web.pages.parts import Model
+from headroom.web.scope import Scope
+from headroom.web.view import View
+
+USUAL_SINCE: Final = "24h"
+USUAL_LIMIT: Final = 200
+MOST: Final = 1000
+LONGEST_QUERY: Final = 200
+
+
+class Search(NamedTuple):
+    """What is looked for."""
+
+    words: tuple[str, ...]
+    since: str
+    length: int
+    limit: int
+    asked: str
+
+
+def search(query: Mapping[str, str]) -> Search:
+    """What a query string asks for. Raises `Misconfigured` for what cannot be read."""
+    asked, since = query.get("q", "")[:LONGEST_QUERY], query.get("since", USUAL_SINCE)
+    length = times.duration(since)
+    if length is None:
+        raise Misconfigured(f"reading since: it must be a duration such as 30m, 24h or 7d, not {since!r}")
+    limit = query.get("limit", str(USUAL_LIMIT))
+    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit) <= MOST):
+        raise Misconfigured(f"reading limit: it must be a number from 1 to {MOST}, not {limit!r}")
+    return Search(tuple(asked.lower().split()), since, length, int(limit), asked)
+
+
+def model(view: View, scope: Scope, wanted: Search) -> Model:
+    """The page without its frame."""
+    now = view.world().now
+
+    def fits(entry: Entry) -> bool:
+        return parts.may_see(entry, scope) and matches(entry, wanted.words)
+
+    found = view.journal.newest(now - wanted.length, wanted.limit + 1, fits)
+    return {
+        "entries": parts.entries(found[: wanted.limit]),
+        "more": len(found) > wanted.limit,
+        "q": wanted.asked,
+        "since": wanted.since,
+    }
+
+
+def matches(entry: Entry, words: tuple[str, ...]) -> bool:
+    """Whether every word stands somewhere in an entry."""
+    text = f"{entry.resource} {entry.reason} {entry.message} {entry.actions}".lower()
+    return all(word in text for word in words)

@@ -1,0 +1,120 @@
+"""The page of the nodes: each with its GPUs and who holds them, and the pods that wait for some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from headroom.api import marks
+from headroom.core import usage
+from headroom.model import times
+from headroom.model.facts import Node, Pod
+from headroom.model.world import World
+from headroom.web.pages import parts
+from headroom.web.pages.parts import Model
+from headroom.web.scope import Scope
+from headroom.web.view import View
+
+MOST_WAITING: Final = 200
+_ENDED: Final = ("Succeeded", "Failed")
+_TYPE: Final = "node.kubernetes.io/instance-type"
+_ZONE: Final = "topology.kubernetes.io/zone"
+
+
+def model(view: View, scope: Scope) -> Model:
+    """The page without its frame."""
+    world = view.world()
+    counting = Counting(world, scope)
+    waiting = sorted(_waiting(world, scope), key=lambda pod: (pod.created, pod.key))
+    page: Model = {
+        "waiting": [_waits(pod, counting) for pod in waiting[:MOST_WAITING]],
+        "waitingCount": len(waiting),
+        "mayList": scope.nodes,
+        "nodes": {},
+    }
+    if scope.nodes:
+        nodes = sorted(world.nodes, key=lambda node: node.name)
+        page["nodes"] = {node.name: _node(world, node, counting) for node in nodes}
+    return page
+
+
+class Counting:
+    """Which budgets count a pod; each combination of namespace and labels is judged once."""
+
+    def __init__(self, world: World, scope: Scope) -> None:
+        self._scope = scope
+        self._scopes: dict[str, list[tuple[str, usage.Scope]]] = {}
+        for budget in usage.budgets_of(world):
+            covers = usage.scope_of(world, budget)
+            for namespace in covers.namespaces if scope.sees(budget.namespace) else ():
+                self._scopes.setdefault(namespace, []).append((f"{budget.namespace}/{budget.name}", covers))
+        self._known: dict[tuple[object, ...], list[str]] = {}
+
+    def of(self, pod: Pod) -> list[str]:
+        """The budgets that count a pod, as far as they may be seen."""
+        key = (pod.namespace, pod.labels, pod.shape.requests)
+        if key not in self._known:
+            self._known[key] = [
+                name
+                for name, covers in self._scopes.get(pod.namespace, ())
+                if usage.selects(covers.selector, pod.labels) and usage.counts(pod.shape.requests, covers.weights)[0]
+            ]
+        return self._known[key]
+
+    def may_name(self, pod: Pod) -> bool:
+        """Whether a pod's name may be shown."""
+        return self._scope.sees(pod.namespace)
+
+
+def _node(world: World, node: Node, counting: Counting) -> Model:
+    on_it = (pod for uid in world.pods.by_node[node.name] if (pod := world.pods.get(uid)) is not None)
+    holding = [(usage.gpus_in(pod.shape.requests), pod) for pod in on_it if pod.phase not in _ENDED]
+    holding = sorted((each for each in holding if each[0]), key=lambda each: (-each[0], each[1].key))
+    offered, held = usage.gpus_in(node.allocatable), sum(gpus for gpus, _ in holding)
+    labels = dict(node.labels)
+    return parts.known(
+        {
+            "ready": node.ready,
+            "cordoned": node.unschedulable,
+            "gpus": parts.decimal(offered),
+            "held": parts.decimal(held),
+            "free": parts.decimal(max(offered - held, 0)),
+            "type": labels.get(_TYPE, ""),
+            "zone": labels.get(_ZONE, ""),
+            "pods": [_holds(gpus, pod, counting) for gpus, pod in holding],
+        }
+    )
+
+
+def _holds(gpus: int, pod: Pod, counting: Counting) -> Model:
+    name = pod.key if counting.may_name(pod) else ""
+    state = "Ending" if pod.deleting is not None else pod.phase
+    return parts.known({"pod": name, "gpus": parts.decimal(gpus), "budgets": counting.of(pod), "state": state})
+
+
+def _waiting(world: World, scope: Scope) -> Iterable[Pod]:
+    for uid in world.pods.unbound:
+        pod = world.pods.get(uid)
+        if pod is not None and scope.sees(pod.namespace) and usage.gpus_in(pod.shape.requests):
+            yield pod
+
+
+def _waits(pod: Pod, counting: Counting) -> Model:
+    return {
+        "pod": pod.key,
+        "gpus": parts.decimal(usage.gpus_in(pod.shape.requests)),
+        "since": times.text(pod.created),
+        "why": _why(pod),
+        "budgets": counting.of(pod),
+    }
+
+
+def _why(pod: Pod) -> str:
+    if marks.GATE in pod.gates:
+        by = dict(pod.annotations).get(marks.HELD_BY, "")
+        return f"held by budget {by}" if by else "held by a budget"
+    if pod.gates:
+        return f"gated by {', '.join(pod.gates)}"
+    if pod.unschedulable_since is not None:
+        return pod.unschedulable_message or "no node has room"
+    return "waits for the scheduler"

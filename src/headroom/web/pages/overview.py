@@ -1,0 +1,123 @@
+"""The first page: how much is used of what, what is free, and what was decided in the last hour."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from headroom.core import usage
+from headroom.model import conditions
+from headroom.model.decisions import Ref
+from headroom.model.tables import PHASES, PodTable
+from headroom.model.times import HOUR, SECOND
+from headroom.model.world import World
+from headroom.web.pages import parts
+from headroom.web.pages.pace import Paced
+from headroom.web.pages.parts import Model
+from headroom.web.scope import Scope
+from headroom.web.view import View
+
+MOST_DECISIONS: Final = 30
+MOST_COUNTED: Final = 1000
+SLOW_SECONDS: Final = 2.0
+"""What is worked out over the whole fleet is not worked out more often than this, whoever looks."""
+
+
+class Overview:
+    """Makes the page; what only the whole fleet tells is remembered for a moment."""
+
+    def __init__(self) -> None:
+        self._uncovered: Paced[Model] = Paced(SLOW_SECONDS)
+        self._gpus: Paced[Model] = Paced(SLOW_SECONDS)
+
+    def model(self, view: View, scope: Scope) -> Model:
+        """The page without its frame."""
+        world = view.world()
+        found = view.journal.newest(world.now - HOUR, MOST_COUNTED, lambda each: parts.may_see(each, scope))
+        model: Model = {
+            "budgets": self._budgets(view, world, scope),
+            "others": _others(view, world, scope),
+            "decisions": parts.entries(found[:MOST_DECISIONS]),
+            "decidedInHour": len(found),
+        }
+        if scope.everything:
+            fleet = fleet_of(world)
+            model["fleet"] = fleet
+            if world.ledger.loaded:
+                model["uncovered"] = self._uncovered.get(view, lambda: _uncovered(world))
+                model["gpus"] = self._gpus.get(view, lambda: _gpus(world)) | {"capacity": float(fleet["gpus"])}
+        return model
+
+    def _budgets(self, view: View, world: World, scope: Scope) -> Model:
+        return {
+            f"{ref.namespace}/{ref.name}": parts.budget_row(each, view.loop.decisions.get(ref))
+            for ref, each in world.of_kind(usage.KIND)
+            if scope.sees(ref.namespace)
+        }
+
+
+def _others(view: View, world: World, scope: Scope) -> Model:
+    return {
+        str(ref): _other(view, ref)
+        for ref in sorted(world.resources)
+        if ref.kind != usage.KIND and (scope.everything or scope.sees(ref.namespace))
+    }
+
+
+def _other(view: View, ref: Ref) -> Model:
+    decision = view.loop.decisions.get(ref)
+    ready = conditions.find(decision.status.conditions, "Ready") if decision else None
+    return {
+        "kind": ref.kind,
+        "namespace": ref.namespace,
+        "name": ref.name,
+        "ready": ready.status if ready else "Unknown",
+        "reason": decision.reason if decision else "Waiting",
+        "message": decision.message if decision else "Nothing has been decided yet.",
+    }
+
+
+def fleet_of(world: World) -> dict[str, Any]:
+    """The fleet in a few numbers."""
+    phases = world.pods.column("phase")
+    counts = np.bincount(phases[phases >= 0], minlength=len(PHASES))
+    offered = sum(usage.gpus_in(node.allocatable) for node in world.nodes)
+    held = _held(world.pods)
+    return {
+        "gpus": parts.decimal(offered),
+        "held": parts.decimal(held),
+        "free": parts.decimal(max(offered - held, 0)),
+        "nodes": len(world.nodes),
+        "nodesReady": sum(node.ready for node in world.nodes),
+        "running": int(counts[PHASES.index("Running")]),
+        "waiting": len(world.pods.unbound),
+        "heldPods": len(world.pods.gated & world.pods.unbound),
+    }
+
+
+def _held(pods: PodTable) -> int:
+    """Millionths of GPUs that bound pods hold; counted by shape, so a large fleet costs no more than a small one."""
+    phases = pods.column("phase")
+    unbound = [number for number, name in pods.names.items() if not name]
+    live = ((phases == PHASES.index("Running")) | (phases == PHASES.index("Pending"))) & ~np.isin(
+        pods.column("node"), unbound
+    )
+    numbers, counts = np.unique(pods.column("shape")[live], return_counts=True)
+    each = {number: usage.gpus_in(shape.requests) for number, shape in pods.shapes.items()}
+    return sum(each[int(number)] * int(count) for number, count in zip(numbers, counts, strict=True))
+
+
+def _uncovered(world: World) -> Model:
+    """What no budget covers, in the last 24 hours and now."""
+    sums = usage.uncovered(world)
+    return {"gpuHours": parts.amount(sums.gpu_ms, usage.GPU_HOUR), "burnRateGpus": parts.decimal(sums.burn)}
+
+
+def _gpus(world: World) -> Model:
+    """GPUs in use over the last day."""
+    line = usage.held(world, world.as_of - 24 * HOUR)
+    return {
+        "t": [moment // SECOND for moment in line.moments],
+        "held": [round(total / usage.MICRO, 2) for total in line.sums],
+    }

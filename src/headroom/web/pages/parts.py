@@ -1,0 +1,178 @@
+"""Parts that several pages are made of: the frame, one budget as a row, one entry of the journal, and numbers as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from headroom import __version__
+from headroom.api.budgets import GPUWorkloadBudgetStatus
+from headroom.api.kinds import AnyResource
+from headroom.api.quantities import Invalid, nano
+from headroom.core.usage import MICRO
+from headroom.model import conditions, times
+from headroom.model.decisions import Decision, Ref
+from headroom.model.history import Entry
+from headroom.web.scope import Scope
+from headroom.web.view import View
+
+Model = dict[str, Any]
+"""A page as plain data; what is not known is left out."""
+
+MOST_ACTIONS: Final = 20
+_TARGETS: Final = ("pod", "object", "budget", "node", "machine", "instance", "nodePool", "nodeClass", "pool")
+
+
+def frame(view: View, scope: Scope, name: str) -> Model:
+    """What every page says: the moment, who acts, and who looks."""
+    world = view.world()
+    problems = [str(each) for each in view.port.problems()]
+    if problems and not scope.everything:
+        problems = ["The operator does not see the whole cluster just now."]  # the details may name what is not theirs
+    viewer: Model = {"everything": scope.everything} | ({"name": name} if name else {})
+    if not scope.everything:
+        viewer["namespaces"] = sorted(scope.namespaces)
+    return known(
+        {
+            # Whole seconds: a page that only gets older is no news more often than that.
+            "at": times.text(world.now - world.now % times.SECOND),
+            "title": view.title,
+            "cluster": world.cluster,
+            "speed": view.speed,
+            "version": __version__,
+            "operator": {
+                "leading": view.gate.may_act(),
+                "stopped": world.stopped,
+                "complete": world.complete,
+                "problems": problems,
+            },
+            "viewer": viewer,
+        }
+    )
+
+
+def known(model: Model) -> Model:
+    """Without what is not known."""
+    return {name: value for name, value in model.items() if value is not None and value != ""}
+
+
+def budget_row(resource: AnyResource, decision: Decision | None) -> Model:
+    """One budget in a few numbers and words."""
+    row: Model = {"namespace": resource.namespace, "name": resource.name}
+    if resource.spec is None:
+        said = "; ".join(f"{each.field} {each.message}" for each in resource.problems)
+        return row | {"state": "Invalid", "tone": "bad", "percent": 0, "reason": "InvalidSpec", "message": said}
+    status = decision.status if decision else resource.status
+    assert isinstance(status, GPUWorkloadBudgetStatus)
+    quota = resource.spec.quota
+    state, tone = _state(resource, status)
+    return row | known(
+        {
+            "windowHours": quota.window_hours,
+            "consumedGpuHours": status.consumed_gpu_hours,
+            "quotaGpuHours": _text(quota.gpu_hours),
+            "consumedUsd": status.consumed_usd if quota.usd is not None or _is_more_than_0(status.consumed_usd) else "",
+            "quotaUsd": _text(quota.usd),
+            "percent": _percent((status.consumed_gpu_hours, quota.gpu_hours), (status.consumed_usd, quota.usd)),
+            "burnRateGpus": status.burn_rate_gpus,
+            "trackedPods": status.tracked_pods,
+            "state": state,
+            "tone": tone,
+            "exhaustedAt": status.forecast.exhausted_at if status.forecast else "",
+            "recoversAt": status.forecast.recovers_at if status.forecast else "",
+            "heldPods": status.held.pods if status.held else 0,
+            "reason": decision.reason if decision else "Waiting",
+            "message": decision.message if decision else "Nothing has been decided yet.",
+            "asOf": status.as_of,
+        }
+    )
+
+
+def _state(resource: AnyResource, status: GPUWorkloadBudgetStatus) -> tuple[str, str]:
+    """One word for where a budget stands, and how good that is. The words only sum up what the status says."""
+    if resource.spec.paused:
+        return "Paused", "idle"
+    if not status.as_of:
+        return "Waiting", "idle"
+    entered = {each.action for each in status.steps}
+    if status.victim is not None or entered & {"Evict", "Suspend"}:
+        return "Stopping", "bad"
+    if conditions.holds(status.conditions, "Holding"):
+        return "Holding", "bad"
+    if "Pause" in entered:
+        return "Pausing", "bad"
+    if conditions.holds(status.conditions, "QuotaExceeded"):
+        return "Exceeded", "bad"
+    return ("Alerting", "warn") if entered else ("Ok", "good")
+
+
+def _percent(*parts: tuple[str, str | int | None]) -> float:
+    """The largest share of a quota that is used; for drawing only, the exact numbers stand beside it."""
+    amounts = [(nano(used), nano(quota)) for used, quota in parts if used and quota is not None]
+    shares = [
+        used / quota
+        for used, quota in amounts
+        if not isinstance(used, Invalid) and not isinstance(quota, Invalid) and quota
+    ]
+    return round(100 * max(shares, default=0.0), 1)
+
+
+def _is_more_than_0(amount: str) -> bool:
+    return bool(amount) and float(amount) > 0
+
+
+def _text(amount: str | int | None) -> str:
+    return "" if amount is None else str(amount)
+
+
+def entries(found: Iterable[Entry]) -> Model:
+    """Entries of the journal under ids that sort by time."""
+    return {f"{each.at:013d}-{each.key.hex()[:8]}": entry(each) for each in found}
+
+
+def entry(each: Entry) -> Model:
+    """One entry of the journal."""
+    ref = ref_of(each)
+    done = [action for action in msgspec.json.decode(each.actions) if action["type"] != "EmitEvent"]
+    return {
+        "at": times.text(each.at),
+        "resource": each.resource,
+        "kind": ref.kind,
+        "namespace": ref.namespace,
+        "name": ref.name,
+        "reason": each.reason,
+        "message": each.message,
+        "actions": [_spoken(action) for action in done[:MOST_ACTIONS]],
+        "count": len(done),
+    }
+
+
+def _spoken(action: dict[str, Any]) -> str:
+    target = next((str(action[name]) for name in _TARGETS if name in action), "")
+    kind = f"{action['kind']}/" if "kind" in action else ""
+    return f"{action['type']} {kind}{target}".strip()
+
+
+def ref_of(each: Entry) -> Ref:
+    """Which resource an entry is about."""
+    kind, _, rest = each.resource.partition("/")
+    namespace, _, name = rest.rpartition("/")
+    return Ref(kind, namespace, name)
+
+
+def may_see(each: Entry, scope: Scope) -> bool:
+    """Whether an entry may be shown."""
+    return scope.everything or scope.sees(ref_of(each).namespace)
+
+
+def decimal(micro: int) -> str:
+    """Millionths as people write them."""
+    whole, rest = divmod(micro, MICRO)
+    return f"{whole}.{rest:06d}".rstrip("0").rstrip(".") if rest else str(whole)
+
+
+def amount(value: int, whole: int, places: int = 3) -> str:
+    """An amount in whole units, rounded for people."""
+    return f"{value / whole:.{places}f}"

@@ -1,0 +1,190 @@
+"""Live pages: the whole first, then what changed, for as long as somebody looks and may."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from headroom.model.errors import Unavailable
+from headroom.model.times import HOUR, MINUTE
+from headroom.web import live
+from headroom.web.patching import patch
+from headroom.web.scope import ACCESS, Scope
+from headroom.web.server import main_app
+from headroom.web.view import Showing
+from tests.builders import NOON, a_used_world
+from tests.core.stage import a_budget, running
+from tests.web.showing import Made, Team, served
+
+values = st.recursive(
+    st.integers() | st.text(max_size=3) | st.booleans() | st.lists(st.integers(), max_size=2),
+    lambda inner: st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
+)
+models = st.dictionaries(st.sampled_from("abcd"), values, max_size=4)
+
+
+def merged(into: Any, change: Any) -> Any:
+    """A merge patch applied, by the letter of RFC 7396."""
+    if not isinstance(change, dict):
+        return change
+    out = dict(into) if isinstance(into, dict) else {}
+    for name, value in change.items():
+        if value is None:
+            out.pop(name, None)
+        else:
+            out[name] = merged(out.get(name), value)
+    return out
+
+
+@given(models, models)
+def test_a_patch_leads_from_one_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+    found = patch(before, after)
+    assert merged(before, found) == after
+    assert bool(found) == (before != after)
+
+
+async def events(client: aiohttp.ClientSession, path: str) -> AsyncGenerator[tuple[str, Any], None]:
+    """Every event of a stream, as it comes."""
+    async with client.get(path) as reply:
+        assert reply.status == 200
+        assert reply.headers["Content-Type"] == "text/event-stream"
+        assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
+        assert reply.headers["Cache-Control"] == "no-store"
+        kind = ""
+        async for line in reply.content:
+            name, _, said = line.decode().rstrip("\n").partition(": ")
+            if name == "event":
+                kind = said
+            elif name == "data":
+                yield kind, json.loads(said)
+
+
+def a_world(used_hours: int, now: int = NOON) -> Any:
+    return a_used_world(a_budget(hours="10"), pods=[running("p", used_hours * HOUR)], now=now)
+
+
+async def test_the_whole_page_comes_first_and_then_what_changed() -> None:
+    made = Made(a_world(1))
+    async with served(main_app(made.showing(), None)) as client, asyncio.timeout(20):
+        async with aclosing(events(client, "/api/live/overview")) as stream:
+            kind, page = await anext(stream)
+            assert (kind, page["budgets"]["team-a/one"]["consumedGpuHours"]) == ("state", "1")
+            made.become(a_world(2))
+            while page["budgets"]["team-a/one"]["consumedGpuHours"] != "2":
+                kind, change = await anext(stream)
+                assert kind == "patch"
+                assert "title" not in change
+                page = merged(page, change)
+        async with client.get("/api/overview") as reply:
+            assert (await reply.json())["budgets"] == page["budgets"]
+
+
+async def test_nothing_is_sent_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "SILENCE_SECONDS", 0.01)
+    monkeypatch.setattr(live, "ALIVE_SECONDS", 0.05)
+    made = Made(a_world(1))
+    async with (
+        served(main_app(made.showing(), None)) as client,
+        asyncio.timeout(20),
+        client.get("/api/live/nodes") as reply,
+    ):
+        seen = [await reply.content.readline() for _ in range(9)]
+    assert sum(line.startswith(b"event:") for line in seen) == 1
+    assert b": still here\n" in seen
+
+
+async def test_another_operator_takes_over_in_the_middle_of_a_page() -> None:
+    first, second = Made(a_world(1)), Made(a_world(3))
+    showing: Showing = first.showing()
+    async with (
+        served(main_app(showing, None)) as client,
+        asyncio.timeout(20),
+        aclosing(events(client, "/api/live/budgets/team-a/one")) as stream,
+    ):
+        _, page = await anext(stream)
+        showing.view = second.view()
+        while page["budget"]["consumedGpuHours"] != "3":
+            page = merged(page, (await anext(stream))[1])
+
+
+async def test_a_budget_that_goes_says_so() -> None:
+    made = Made(a_world(1))
+    async with (
+        served(main_app(made.showing(), None)) as client,
+        asyncio.timeout(20),
+        aclosing(events(client, "/api/live/budgets/team-a/one")) as stream,
+    ):
+        assert (await anext(stream))[0] == "state"
+        made.become(a_used_world(now=NOON + MINUTE))
+        found = [kind async for kind, _ in stream]
+    assert found[-1] == "gone"
+
+
+def for_a_team(made: Made, team: Any) -> web.Application:
+    """An app whose viewer is always the same."""
+    app = main_app(made.showing(), None)
+
+    @web.middleware
+    async def as_team(request: web.Request, handler: Handler) -> web.StreamResponse:
+        request[ACCESS] = team
+        return await handler(request)
+
+    app.middlewares.append(as_team)
+    return app
+
+
+@pytest.mark.parametrize("left", [frozenset({"elsewhere"}), frozenset[str]()])
+async def test_who_loses_a_right_loses_the_page(left: frozenset[str]) -> None:
+    made, team = Made(a_world(1)), Team("team-a")
+    async with (
+        served(for_a_team(made, team)) as client,
+        asyncio.timeout(20),
+        aclosing(events(client, "/api/live/budgets/team-a/one")) as stream,
+    ):
+        assert (await anext(stream))[0] == "state"
+        team.sees = Scope(namespaces=left)
+        made.bell.ring()
+        assert (await anext(stream))[0] == "gone"
+
+
+async def test_a_stream_ends_when_nobody_can_say_what_may_be_seen() -> None:
+    class Silent(Team):
+        asked = 0
+
+        async def scope(self) -> Scope:
+            self.asked += 1
+            if self.asked > 1:
+                raise Unavailable("creating a SubjectAccessReview: no answer")
+            return self.sees
+
+    made = Made(a_world(1))
+    async with served(for_a_team(made, Silent("team-a"))) as client, asyncio.timeout(20):
+        found = [kind async for kind, _ in events(client, "/api/live/overview")]
+    assert found == ["state"]
+
+
+async def test_there_are_only_so_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST_STREAMS", 1)
+    made = Made(structs.replace(a_world(1)))
+    async with served(main_app(made.showing(), None)) as client, asyncio.timeout(20):
+        async with aclosing(events(client, "/api/live/overview")) as stream:
+            await anext(stream)
+            async with client.get("/api/live/overview") as reply:
+                assert reply.status == 503
+        for _ in range(200):
+            async with client.get("/api/live/overview") as reply:
+                if reply.status == 200:
+                    return
+            await asyncio.sleep(0.02)
+    pytest.fail("a stream that was closed still counts")

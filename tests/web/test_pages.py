@@ -1,0 +1,267 @@
+"""The pages as data: what they say of a world, and what they keep from whoever may not see it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from headroom.api import marks
+from headroom.api.kinds import AnyResource
+from headroom.model.facts import Pod
+from headroom.model.times import HOUR, MINUTE, SECOND
+from headroom.model.world import World
+from headroom.web.pages import Pages, search
+from headroom.web.scope import EVERYTHING, Scope
+from tests.builders import NOON, a_node, a_pod, a_resource, a_used_world
+from tests.core.stage import TEAM, a_budget, gated, running
+from tests.web.showing import Made
+
+LAB = Scope(namespaces=frozenset({"team-a"}), nodes=True)
+OTHERS = Scope(namespaces=frozenset({"elsewhere"}))
+
+
+def elsewhere(resource: AnyResource) -> AnyResource:
+    return structs.replace(resource, namespace="elsewhere")
+
+
+def a_fleet(**more: Any) -> World:
+    pods = [
+        running("train", 3 * HOUR, gpus=4),
+        running("secret", 2 * HOUR, gpus=2, namespace="elsewhere"),
+        running("loose", HOUR, labels=()),
+        gated("waits", gpus=8),
+        a_pod("late", gpus=1, unschedulable_since=NOON - MINUTE, unschedulable_message="0/2 nodes have room"),
+        a_pod("web", gpus=0, node="n", phase="Running"),
+    ]
+    nodes = [a_node("n"), a_node("m", ready=False, unschedulable=True, labels=(("topology.kubernetes.io/zone", "z1"),))]
+    budgets = [a_budget(hours="10", enforce=["50% AlertOnly", "100% Hold"]), elsewhere(a_budget("two"))]
+    pool = a_resource("PowerPool", "basement")
+    return a_used_world(*budgets, pool, pods=pods, nodes=nodes, **more)
+
+
+@pytest.fixture
+def made() -> Made:
+    return Made(a_fleet())
+
+
+def test_the_overview_counts_what_is_held_and_free(made: Made) -> None:
+    page = Pages().overview(made.view(), EVERYTHING, "")
+    assert page["fleet"] == {
+        "gpus": "16",
+        "held": "7",
+        "free": "9",
+        "nodes": 2,
+        "nodesReady": 1,
+        "running": 4,
+        "waiting": 2,
+        "heldPods": 1,
+    }
+    assert page["uncovered"] == {"gpuHours": "1.000", "burnRateGpus": "1"}
+    assert page["gpus"]["capacity"] == 16
+    assert page["gpus"]["held"][-1] == 7
+    assert len(page["gpus"]["t"]) == len(page["gpus"]["held"])
+
+
+def test_a_budget_is_told_in_numbers_and_in_words(made: Made) -> None:
+    row = Pages().overview(made.view(), EVERYTHING, "")["budgets"]["team-a/one"]
+    assert row["consumedGpuHours"] == "12"
+    assert row["quotaGpuHours"] == "10"
+    assert row["percent"] == 120.0
+    assert (row["burnRateGpus"], row["trackedPods"], row["windowHours"]) == ("4", 1, 24)
+    assert row["tone"] == "bad"
+    assert "12.000 of 10 GPU-hours used" in row["message"]
+    assert "consumedUsd" not in row, "nobody asked for dollars, and none are known"
+
+
+def test_other_kinds_are_listed_with_their_verdict(made: Made) -> None:
+    other = Pages().overview(made.view(), EVERYTHING, "")["others"]["PowerPool/basement"]
+    assert (other["kind"], other["name"], other["ready"]) == ("PowerPool", "basement", "True")
+    assert other["message"]
+
+
+@pytest.mark.parametrize(
+    ("enforce", "paused", "hours", "state", "tone"),
+    [
+        ("AlertOnly", False, "100", "Ok", "good"),
+        (["10% AlertOnly", "90% Hold"], False, "100", "Alerting", "warn"),
+        ("AlertOnly", False, "10", "Exceeded", "bad"),
+        ("Pause", False, "10", "Pausing", "bad"),
+        ("Evict", False, "10", "Stopping", "bad"),
+        ("Evict", True, "10", "Paused", "idle"),
+    ],
+)
+def test_the_state_is_one_word(enforce: Any, paused: bool, hours: str, state: str, tone: str) -> None:
+    more: dict[str, Any] = {"paused": True} if paused else {}
+    budget = a_budget(hours=hours, enforce=enforce, **more)
+    made = Made(a_used_world(budget, pods=[running("p", 3 * HOUR, gpus=4)]))
+    known = made.world(NOON)
+    kept = {ref: structs.replace(each, status=made.decisions[ref].status) for ref, each in known.resources.items()}
+    made.become(structs.replace(known, resources=kept))
+    row = Pages().overview(made.view(), EVERYTHING, "")["budgets"]["team-a/one"]
+    assert (row["state"], row["tone"]) == (state, tone)
+
+
+def test_an_invalid_budget_says_what_is_wrong_with_it() -> None:
+    made = Made(a_used_world(a_resource(quota={"gpuHours": "-1", "windowHours": 24})))
+    row = Pages().overview(made.view(), EVERYTHING, "")["budgets"]["team-a/one"]
+    assert row["state"] == "Invalid"
+    assert "spec.quota.gpuHours" in row["message"]
+    page = Pages().budget("team-a", "one")(made.view(), EVERYTHING, "")
+    assert page is not None
+    assert page["budget"]["problems"]
+    assert "curve" not in page
+
+
+def test_an_empty_cluster_has_a_page() -> None:
+    made = Made(a_used_world())
+    page = Pages().overview(made.view(), EVERYTHING, "")
+    assert (page["budgets"], page["others"], page["decidedInHour"]) == ({}, {}, 0)
+    assert page["fleet"]["gpus"] == "0"
+    assert Pages().nodes(made.view(), EVERYTHING, "")["nodes"] == {}
+
+
+def test_a_team_sees_its_own_and_nothing_else(made: Made) -> None:
+    made.why = ["watching /api/v1/namespaces/elsewhere/pods: refused"]
+    pages, view = Pages(), made.view()
+    for model in (
+        pages.overview(view, LAB, "alice"),
+        pages.nodes(view, LAB, "alice"),
+        pages.budget("team-a", "one")(view, LAB, "alice"),
+        pages.decisions(search({}))(view, LAB, "alice"),
+    ):
+        assert model is not None
+        text = json.dumps(model)
+        assert "elsewhere" not in text
+        assert "secret" not in text
+        assert model["viewer"] == {"everything": False, "name": "alice", "namespaces": ["team-a"]}
+        assert "basement" not in text, "what is in no namespace is for those who see everything"
+    first = pages.overview(view, LAB, "alice")
+    assert list(first["budgets"]) == ["team-a/one"]
+    assert not {"fleet", "uncovered", "gpus"} & first.keys()
+    assert first["decidedInHour"] == 1
+    assert pages.budget("elsewhere", "two")(view, LAB, "alice") is None
+    assert pages.budget("team-a", "none")(view, EVERYTHING, "") is None
+
+
+def test_nodes_are_a_right_of_their_own(made: Made) -> None:
+    page = Pages().nodes(made.view(), OTHERS, "bob")
+    assert (page["nodes"], page["mayList"], page["waiting"]) == ({}, False, [])
+
+
+def test_nodes_say_who_holds_their_gpus(made: Made) -> None:
+    everything, lab = Pages().nodes(made.view(), EVERYTHING, ""), Pages().nodes(made.view(), LAB, "alice")
+    node = everything["nodes"]["n"]
+    assert (node["gpus"], node["held"], node["free"], node["ready"]) == ("8", "7", "1", True)
+    assert [(each["pod"], each["gpus"], each["budgets"]) for each in node["pods"]] == [
+        ("team-a/train", "4", ["team-a/one"]),
+        ("elsewhere/secret", "2", ["elsewhere/two"]),
+        ("team-a/loose", "1", []),
+    ]
+    hidden = lab["nodes"]["n"]["pods"][1]
+    assert hidden == {"gpus": "2", "budgets": [], "state": "Running"}
+    assert everything["nodes"]["m"]["cordoned"]
+    assert everything["nodes"]["m"]["zone"] == "z1"
+
+
+def test_waiting_pods_say_why(made: Made) -> None:
+    page = Pages().nodes(made.view(), EVERYTHING, "")
+    assert page["waitingCount"] == 2
+    assert {each["pod"]: each["why"] for each in page["waiting"]} == {
+        "team-a/waits": "held by budget team-a/one",
+        "team-a/late": "0/2 nodes have room",
+    }
+
+
+def test_the_page_of_a_budget_has_its_curve_and_its_ladder(made: Made) -> None:
+    page = Pages().budget("team-a", "one")(made.view(), EVERYTHING, "")
+    assert page is not None
+    curve = page["curve"]
+    assert (curve["unit"], curve["quota"]) == ("GPU-hours", 10)
+    assert curve["used"][-1] == curve["ahead"]["used"][0] == 12
+    assert curve["t"][-1] == curve["ahead"]["t"][0] == NOON // SECOND
+    assert curve["marks"][0]["kind"] == "now"
+    assert "usdCurve" not in page
+    assert page["budget"]["selector"] == "team=a"
+    assert [each["at"] for each in page["budget"]["ladder"]] == ["50%", "100%"]
+    assert all(each["since"] for each in page["budget"]["ladder"]), "both steps are entered"
+    assert page["topPods"][0]["pod"] == "team-a/train"
+    assert [each["resource"] for each in page["history"].values()] == ["GPUWorkloadBudget/team-a/one"]
+
+
+def test_the_forecast_is_marked() -> None:
+    made = Made(a_used_world(a_budget(hours="10"), pods=[running("p", HOUR, gpus=4)]))
+    page = Pages().budget("team-a", "one")(made.view(), EVERYTHING, "")
+    assert page is not None
+    mark = page["curve"]["marks"][1]
+    assert (mark["kind"], mark["t"]) == ("exhausted", (NOON + 90 * MINUTE) // SECOND)
+    assert page["budget"]["exhaustedAt"].startswith(mark["text"].rpartition(" ")[2][:16])
+
+
+def test_released_pods_are_told_the_newest_first() -> None:
+    def released(name: str, at: str, by: str = "team-a/one") -> Pod:
+        said = ((marks.HELD_BY, by), (marks.RELEASED_AT, at))
+        return running(name, MINUTE, annotations=said, labels=TEAM)
+
+    pods = [released("a", "2026-01-01T10:00:00Z"), released("b", "2026-01-01T11:00:00Z"), released("c", "x", "x/y")]
+    made = Made(a_used_world(a_budget(), pods=pods))
+    page = Pages().budget("team-a", "one")(made.view(), EVERYTHING, "")
+    assert page is not None
+    assert [each["pod"] for each in page["released"]] == ["team-a/b", "team-a/a"]
+
+
+def test_decisions_are_searched_by_every_word(made: Made) -> None:
+    view = made.view()
+
+    def found(**query: str) -> list[str]:
+        entries = Pages().decisions(search(query))(view, EVERYTHING, "")
+        assert entries is not None
+        return [each["resource"] for each in entries["entries"].values()]
+
+    assert len(found()) == 3
+    assert found(q="GPU-hours TEAM-A") == ["GPUWorkloadBudget/team-a/one"]
+    assert found(q="nothing of the kind") == []
+    assert len(found(limit="1")) == 1
+    made.become(structs.replace(made.world(NOON), now=NOON + 2 * HOUR))
+    assert len(found(since="1h")) == 3, "those of before are older"
+    assert len(found(since="24h")) > 3
+
+
+def test_ids_of_entries_sort_by_time(made: Made) -> None:
+    made.become(structs.replace(made.world(NOON), now=NOON + HOUR))
+    page = Pages().decisions(search({}))(made.view(), EVERYTHING, "")
+    assert page is not None
+    newest_first = [each["at"] for _, each in sorted(page["entries"].items(), reverse=True)]
+    assert newest_first == sorted(newest_first, reverse=True)
+    assert page["more"] is False
+
+
+def test_actions_are_told_in_words() -> None:
+    budget = a_budget(hours="10", enforce="Evict")
+    made = Made(a_used_world(budget, pods=[running("p", 3 * HOUR, gpus=4)]))
+    page = Pages().decisions(search({"q": "Evict"}))(made.view(), EVERYTHING, "")
+    assert page is not None
+    [entry] = page["entries"].values()
+    assert entry["actions"] == [] or entry["actions"][0].startswith("EvictPod team-a/p")
+    assert not any(each.startswith("EmitEvent") for each in entry["actions"])
+
+
+def test_no_page_holds_a_null(made: Made) -> None:
+    """Null in a patch means that something is gone, so no page may say it."""
+
+    def nulls(value: Any) -> bool:
+        if isinstance(value, dict):
+            return any(nulls(each) for each in value.values())
+        return any(nulls(each) for each in value) if isinstance(value, list) else value is None
+
+    pages, view = Pages(), made.view(speed=60.0)
+    for model in (
+        pages.overview(view, EVERYTHING, ""),
+        pages.nodes(view, EVERYTHING, ""),
+        pages.budget("team-a", "one")(view, EVERYTHING, ""),
+        pages.decisions(search({}))(view, EVERYTHING, ""),
+    ):
+        assert not nulls(model)
+        json.dumps(model)
