@@ -18,11 +18,12 @@ from msgspec import structs
 
 from headroom.model.errors import Unavailable
 from headroom.model.times import HOUR, MINUTE
-from headroom.web import live
+from headroom.web import live, server
+from headroom.web.pages import Model
 from headroom.web.patching import patch
 from headroom.web.scope import ACCESS, Scope
 from headroom.web.server import main_app
-from headroom.web.view import Showing
+from headroom.web.view import Showing, View
 from tests.builders import NOON, a_used_world
 from tests.core.stage import a_budget, running
 from tests.web.showing import Made, Team, served
@@ -172,6 +173,31 @@ async def test_a_stream_ends_when_nobody_can_say_what_may_be_seen() -> None:
     async with served(for_a_team(made, Silent("team-a"))) as client, asyncio.timeout(20):
         found = [kind async for kind, _ in events(client, "/api/live/overview")]
     assert found == ["state"]
+
+
+async def test_a_page_is_made_once_for_all_who_look_at_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, counted = Made(a_world(1)), list[Scope]()
+    app = main_app(made.showing(), None)
+    page = app[server.PAGES].overview
+
+    def counting(view: View, scope: Scope) -> Model | None:
+        counted.append(scope)
+        return page(view, scope)
+
+    app[server.PAGES].overview = counting
+    monkeypatch.setattr(live, "SILENCE_SECONDS", 60.0)
+    async with served(app) as client, asyncio.timeout(20):
+        for _ in range(5):
+            async with client.get("/api/overview") as reply:
+                assert reply.status == 200
+        assert len(counted) == 1
+        monkeypatch.setattr(live, "SHARE", 0)
+        made.become(a_world(2))
+        for _ in range(200):
+            async with client.get("/api/overview") as reply:
+                if (await reply.json())["budgets"]["team-a/one"]["consumedGpuHours"] == "2":
+                    return
+        pytest.fail("news never came")
 
 
 async def test_there_are_only_so_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ from headroom.api.kinds import AnyResource
 from headroom.model.facts import Pod
 from headroom.model.times import HOUR, MINUTE, SECOND
 from headroom.model.world import World
-from headroom.web.pages import Pages, search
+from headroom.web.pages import Model, Page, Pages, frame, search
 from headroom.web.scope import EVERYTHING, Scope
+from headroom.web.view import View
 from tests.builders import NOON, a_node, a_pod, a_resource, a_used_world
 from tests.core.stage import TEAM, a_budget, gated, running
 from tests.web.showing import Made
@@ -42,13 +43,20 @@ def a_fleet(**more: Any) -> World:
     return a_used_world(*budgets, pool, pods=pods, nodes=nodes, **more)
 
 
+def whole(page: Page, view: View, scope: Scope, name: str = "") -> Model:
+    """A page with its frame, as it is sent."""
+    body = page(view, scope)
+    assert body is not None
+    return frame(view, scope, name) | body
+
+
 @pytest.fixture
 def made() -> Made:
     return Made(a_fleet())
 
 
 def test_the_overview_counts_what_is_held_and_free(made: Made) -> None:
-    page = Pages().overview(made.view(), EVERYTHING, "")
+    page = whole(Pages().overview, made.view(), EVERYTHING)
     assert page["fleet"] == {
         "gpus": "16",
         "held": "7",
@@ -66,7 +74,7 @@ def test_the_overview_counts_what_is_held_and_free(made: Made) -> None:
 
 
 def test_a_budget_is_told_in_numbers_and_in_words(made: Made) -> None:
-    row = Pages().overview(made.view(), EVERYTHING, "")["budgets"]["team-a/one"]
+    row = whole(Pages().overview, made.view(), EVERYTHING)["budgets"]["team-a/one"]
     assert row["consumedGpuHours"] == "12"
     assert row["quotaGpuHours"] == "10"
     assert row["percent"] == 120.0
@@ -77,7 +85,7 @@ def test_a_budget_is_told_in_numbers_and_in_words(made: Made) -> None:
 
 
 def test_other_kinds_are_listed_with_their_verdict(made: Made) -> None:
-    other = Pages().overview(made.view(), EVERYTHING, "")["others"]["PowerPool/basement"]
+    other = whole(Pages().overview, made.view(), EVERYTHING)["others"]["PowerPool/basement"]
     assert (other["kind"], other["name"], other["ready"]) == ("PowerPool", "basement", "True")
     assert other["message"]
 
@@ -100,59 +108,57 @@ def test_the_state_is_one_word(enforce: Any, paused: bool, hours: str, state: st
     known = made.world(NOON)
     kept = {ref: structs.replace(each, status=made.decisions[ref].status) for ref, each in known.resources.items()}
     made.become(structs.replace(known, resources=kept))
-    row = Pages().overview(made.view(), EVERYTHING, "")["budgets"]["team-a/one"]
+    row = whole(Pages().overview, made.view(), EVERYTHING)["budgets"]["team-a/one"]
     assert (row["state"], row["tone"]) == (state, tone)
 
 
 def test_an_invalid_budget_says_what_is_wrong_with_it() -> None:
     made = Made(a_used_world(a_resource(quota={"gpuHours": "-1", "windowHours": 24})))
-    row = Pages().overview(made.view(), EVERYTHING, "")["budgets"]["team-a/one"]
+    row = whole(Pages().overview, made.view(), EVERYTHING)["budgets"]["team-a/one"]
     assert row["state"] == "Invalid"
     assert "spec.quota.gpuHours" in row["message"]
-    page = Pages().budget("team-a", "one")(made.view(), EVERYTHING, "")
-    assert page is not None
+    page = whole(Pages().budget("team-a", "one"), made.view(), EVERYTHING)
     assert page["budget"]["problems"]
     assert "curve" not in page
 
 
 def test_an_empty_cluster_has_a_page() -> None:
     made = Made(a_used_world())
-    page = Pages().overview(made.view(), EVERYTHING, "")
+    page = whole(Pages().overview, made.view(), EVERYTHING)
     assert (page["budgets"], page["others"], page["decidedInHour"]) == ({}, {}, 0)
     assert page["fleet"]["gpus"] == "0"
-    assert Pages().nodes(made.view(), EVERYTHING, "")["nodes"] == {}
+    assert whole(Pages().nodes, made.view(), EVERYTHING)["nodes"] == {}
 
 
 def test_a_team_sees_its_own_and_nothing_else(made: Made) -> None:
     made.why = ["watching /api/v1/namespaces/elsewhere/pods: refused"]
     pages, view = Pages(), made.view()
     for model in (
-        pages.overview(view, LAB, "alice"),
-        pages.nodes(view, LAB, "alice"),
-        pages.budget("team-a", "one")(view, LAB, "alice"),
-        pages.decisions(search({}))(view, LAB, "alice"),
+        whole(pages.overview, view, LAB, "alice"),
+        whole(pages.nodes, view, LAB, "alice"),
+        whole(pages.budget("team-a", "one"), view, LAB, "alice"),
+        whole(pages.decisions(search({})), view, LAB, "alice"),
     ):
-        assert model is not None
         text = json.dumps(model)
         assert "elsewhere" not in text
         assert "secret" not in text
         assert model["viewer"] == {"everything": False, "name": "alice", "namespaces": ["team-a"]}
         assert "basement" not in text, "what is in no namespace is for those who see everything"
-    first = pages.overview(view, LAB, "alice")
+    first = whole(pages.overview, view, LAB, "alice")
     assert list(first["budgets"]) == ["team-a/one"]
     assert not {"fleet", "uncovered", "gpus"} & first.keys()
     assert first["decidedInHour"] == 1
-    assert pages.budget("elsewhere", "two")(view, LAB, "alice") is None
-    assert pages.budget("team-a", "none")(view, EVERYTHING, "") is None
+    assert pages.budget("elsewhere", "two")(view, LAB) is None
+    assert pages.budget("team-a", "none")(view, EVERYTHING) is None
 
 
 def test_nodes_are_a_right_of_their_own(made: Made) -> None:
-    page = Pages().nodes(made.view(), OTHERS, "bob")
+    page = whole(Pages().nodes, made.view(), OTHERS, "bob")
     assert (page["nodes"], page["mayList"], page["waiting"]) == ({}, False, [])
 
 
 def test_nodes_say_who_holds_their_gpus(made: Made) -> None:
-    everything, lab = Pages().nodes(made.view(), EVERYTHING, ""), Pages().nodes(made.view(), LAB, "alice")
+    everything, lab = whole(Pages().nodes, made.view(), EVERYTHING), whole(Pages().nodes, made.view(), LAB, "alice")
     node = everything["nodes"]["n"]
     assert (node["gpus"], node["held"], node["free"], node["ready"]) == ("8", "7", "1", True)
     assert [(each["pod"], each["gpus"], each["budgets"]) for each in node["pods"]] == [
@@ -167,7 +173,7 @@ def test_nodes_say_who_holds_their_gpus(made: Made) -> None:
 
 
 def test_waiting_pods_say_why(made: Made) -> None:
-    page = Pages().nodes(made.view(), EVERYTHING, "")
+    page = whole(Pages().nodes, made.view(), EVERYTHING)
     assert page["waitingCount"] == 2
     assert {each["pod"]: each["why"] for each in page["waiting"]} == {
         "team-a/waits": "held by budget team-a/one",
@@ -176,8 +182,7 @@ def test_waiting_pods_say_why(made: Made) -> None:
 
 
 def test_the_page_of_a_budget_has_its_curve_and_its_ladder(made: Made) -> None:
-    page = Pages().budget("team-a", "one")(made.view(), EVERYTHING, "")
-    assert page is not None
+    page = whole(Pages().budget("team-a", "one"), made.view(), EVERYTHING)
     curve = page["curve"]
     assert (curve["unit"], curve["quota"]) == ("GPU-hours", 10)
     assert curve["used"][-1] == curve["ahead"]["used"][0] == 12
@@ -193,8 +198,7 @@ def test_the_page_of_a_budget_has_its_curve_and_its_ladder(made: Made) -> None:
 
 def test_the_forecast_is_marked() -> None:
     made = Made(a_used_world(a_budget(hours="10"), pods=[running("p", HOUR, gpus=4)]))
-    page = Pages().budget("team-a", "one")(made.view(), EVERYTHING, "")
-    assert page is not None
+    page = whole(Pages().budget("team-a", "one"), made.view(), EVERYTHING)
     mark = page["curve"]["marks"][1]
     assert (mark["kind"], mark["t"]) == ("exhausted", (NOON + 90 * MINUTE) // SECOND)
     assert page["budget"]["exhaustedAt"].startswith(mark["text"].rpartition(" ")[2][:16])
@@ -207,8 +211,7 @@ def test_released_pods_are_told_the_newest_first() -> None:
 
     pods = [released("a", "2026-01-01T10:00:00Z"), released("b", "2026-01-01T11:00:00Z"), released("c", "x", "x/y")]
     made = Made(a_used_world(a_budget(), pods=pods))
-    page = Pages().budget("team-a", "one")(made.view(), EVERYTHING, "")
-    assert page is not None
+    page = whole(Pages().budget("team-a", "one"), made.view(), EVERYTHING)
     assert [each["pod"] for each in page["released"]] == ["team-a/b", "team-a/a"]
 
 
@@ -216,8 +219,7 @@ def test_decisions_are_searched_by_every_word(made: Made) -> None:
     view = made.view()
 
     def found(**query: str) -> list[str]:
-        entries = Pages().decisions(search(query))(view, EVERYTHING, "")
-        assert entries is not None
+        entries = whole(Pages().decisions(search(query)), view, EVERYTHING)
         return [each["resource"] for each in entries["entries"].values()]
 
     assert len(found()) == 3
@@ -231,8 +233,7 @@ def test_decisions_are_searched_by_every_word(made: Made) -> None:
 
 def test_ids_of_entries_sort_by_time(made: Made) -> None:
     made.become(structs.replace(made.world(NOON), now=NOON + HOUR))
-    page = Pages().decisions(search({}))(made.view(), EVERYTHING, "")
-    assert page is not None
+    page = whole(Pages().decisions(search({})), made.view(), EVERYTHING)
     newest_first = [each["at"] for _, each in sorted(page["entries"].items(), reverse=True)]
     assert newest_first == sorted(newest_first, reverse=True)
     assert page["more"] is False
@@ -241,8 +242,7 @@ def test_ids_of_entries_sort_by_time(made: Made) -> None:
 def test_actions_are_told_in_words() -> None:
     budget = a_budget(hours="10", enforce="Evict")
     made = Made(a_used_world(budget, pods=[running("p", 3 * HOUR, gpus=4)]))
-    page = Pages().decisions(search({"q": "Evict"}))(made.view(), EVERYTHING, "")
-    assert page is not None
+    page = whole(Pages().decisions(search({"q": "Evict"})), made.view(), EVERYTHING)
     [entry] = page["entries"].values()
     assert entry["actions"] == [] or entry["actions"][0].startswith("EvictPod team-a/p")
     assert not any(each.startswith("EmitEvent") for each in entry["actions"])
@@ -258,10 +258,10 @@ def test_no_page_holds_a_null(made: Made) -> None:
 
     pages, view = Pages(), made.view(speed=60.0)
     for model in (
-        pages.overview(view, EVERYTHING, ""),
-        pages.nodes(view, EVERYTHING, ""),
-        pages.budget("team-a", "one")(view, EVERYTHING, ""),
-        pages.decisions(search({}))(view, EVERYTHING, ""),
+        whole(pages.overview, view, EVERYTHING),
+        whole(pages.nodes, view, EVERYTHING),
+        whole(pages.budget("team-a", "one"), view, EVERYTHING),
+        whole(pages.decisions(search({})), view, EVERYTHING),
     ):
         assert not nulls(model)
         json.dumps(model)

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import msgspec
 from aiohttp import web
+from msgspec import Struct
 
 from headroom.model.errors import HeadroomError
-from headroom.web.pages import Model, Page
+from headroom.web.pages import Model, Page, frame
 from headroom.web.patching import patch
-from headroom.web.scope import ACCESS
-from headroom.web.view import Showing
+from headroom.web.scope import ACCESS, Access, Scope
+from headroom.web.view import Showing, View
 
 PAUSE_SECONDS: Final = 0.25
 """Between two messages of a stream: faster than this nobody reads."""
@@ -24,17 +25,56 @@ ALIVE_SECONDS: Final = 10.0
 """A word that says nothing, so that proxies and browsers know that somebody is there."""
 RETRY_MS: Final = 1000
 MOST_STREAMS: Final = 200
+MOST_MADE: Final = 256
+SHARE: Final = 10
+"""A page that took long to make is not made again for so many times as long: deciding comes before showing."""
 GONE: Final = {"problem": "There is no such page any more, or you may not see it any more."}
 
 _ENCODER: Final = msgspec.json.Encoder()
 
 
+class Made(Struct, frozen=True):
+    """A page as it was at some moment, for all who may see the same."""
+
+    view: View
+    rings: int
+    """How often there had been news."""
+    at: float
+    good_until: float
+    body: Model | None
+
+    def is_true(self, view: View, now: float) -> bool:
+        """Whether it may still be shown: nothing is new, or it was so dear that news must wait."""
+        if view is not self.view:
+            return False
+        return now < self.good_until or (view.loop.bell.rings == self.rings and now - self.at < SILENCE_SECONDS)
+
+
 class Streams:
-    """All open streams of an app."""
+    """All open streams of an app, and the pages that they show."""
 
     def __init__(self, showing: Showing) -> None:
         self._showing = showing
         self._open: set[asyncio.Task[Any]] = set()
+        self._made: dict[tuple[str, Scope], Made] = {}
+
+    def made(self, request: web.Request, page: Page, scope: Scope) -> Made:
+        """A page as it is now; made once for all who look at the same."""
+        view, key = self._showing.view, (request.path_qs.replace("/api/live/", "/api/", 1), scope)
+        known = self._made.pop(key, None)
+        now = time.monotonic()
+        if known is None or not known.is_true(view, now):
+            rings, body = view.loop.bell.rings, page(view, scope)
+            took = time.monotonic() - now
+            known = Made(view, rings, now, now + took * SHARE, body)
+        self._made[key] = known
+        while len(self._made) > MOST_MADE:
+            del self._made[next(iter(self._made))]
+        return known
+
+    def whole(self, made: Made, scope: Scope, access: Access) -> Model:
+        """A page with its frame, for one viewer."""
+        return frame(made.view, scope, access.name) | (made.body or {})
 
     async def stream(self, request: web.Request, page: Page, headers: dict[str, str]) -> web.StreamResponse:
         """Send a page and what becomes of it, until the reader goes away."""
@@ -62,13 +102,12 @@ class Streams:
         spoke_at = time.monotonic()
         # Who goes away while there is nothing to say is not noticed by writing.
         while request.transport is not None and not request.transport.is_closing():
-            bell = self._showing.view.loop.bell
-            heard = bell.rings
             scope = await access.scope()
-            model = page(self._showing.view, scope, access.name) if scope else None
-            if model is None:
+            made = self.made(request, page, scope)
+            if not scope or made.body is None:
                 await response.write(_event("gone", GONE))
                 return
+            model = self.whole(made, scope, access)
             news = model if shown is None else patch(shown, model)
             if news:
                 await response.write(_event("state" if shown is None else "patch", news))
@@ -77,7 +116,8 @@ class Streams:
             elif time.monotonic() - spoke_at >= ALIVE_SECONDS:
                 await response.write(b": still here\n\n")
                 spoke_at = time.monotonic()
-            await bell.wait(heard, SILENCE_SECONDS)
+            await made.view.loop.bell.wait(made.rings, SILENCE_SECONDS)
+            await asyncio.sleep(max(0.0, made.good_until - time.monotonic()))
 
     async def close(self, _: web.Application) -> None:
         """End all streams."""

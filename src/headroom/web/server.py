@@ -17,7 +17,7 @@ from headroom.model.errors import Misconfigured
 from headroom.web.guard import Judge, guard
 from headroom.web.live import GONE, Streams
 from headroom.web.pages import Page, Pages, search
-from headroom.web.scope import ACCESS, Access, Anybody
+from headroom.web.scope import ACCESS, Anybody
 from headroom.web.view import Showing, View
 
 STILL_SECONDS: Final = 30.0
@@ -146,10 +146,12 @@ async def _once(request: web.Request) -> web.Response:
         page = _page(request)
     except Misconfigured as error:
         return web.json_response({"problem": str(error)}, status=400)
-    access: Access = request[ACCESS]
+    access = request[ACCESS]
     scope = await access.scope()
-    model = page(request.app[SHOWING].view, scope, access.name)
-    return web.json_response(GONE, status=404) if model is None else web.json_response(model)
+    made = request.app[STREAMS].made(request, page, scope)
+    if made.body is None:
+        return web.json_response(GONE, status=404)
+    return web.json_response(request.app[STREAMS].whole(made, scope, access))
 
 
 async def _live(request: web.Request) -> web.StreamResponse:

@@ -14,39 +14,24 @@ from headroom.web.pages.parts import Model, frame
 from headroom.web.scope import Scope
 from headroom.web.view import View
 
-__all__ = ["Model", "Page", "Pages", "Search", "search"]
+__all__ = ["Model", "Page", "Pages", "Search", "frame", "search"]
 
-Page = Callable[[View, Scope, str], Model | None]
-"""Makes a page for a scope and the viewer's name; None if there is no such page for them."""
+Page = Callable[[View, Scope], Model | None]
+"""Makes a page without its frame, the same for all who may see the same; None if there is no such page for them."""
 
 
 class Pages:
     """Makes every page, and remembers for a moment what is dear to work out."""
 
     def __init__(self) -> None:
-        self._overview, self._budget = Overview(), BudgetPage()
+        self.overview: Page = Overview().model
+        self.nodes: Page = nodes.model
+        self._budget = BudgetPage()
 
-    def overview(self, view: View, scope: Scope, name: str) -> Model:
-        """The first page."""
-        return frame(view, scope, name) | self._overview.model(view, scope)
-
-    def nodes(self, view: View, scope: Scope, name: str) -> Model:
-        """The nodes."""
-        return frame(view, scope, name) | nodes.model(view, scope)
-
-    def budget(self, namespace: str, budget: str) -> Page:
+    def budget(self, namespace: str, name: str) -> Page:
         """The page of one budget."""
-
-        def page(view: View, scope: Scope, name: str) -> Model | None:
-            model = self._budget.model(view, scope, Ref(KIND, namespace, budget))
-            return None if model is None else frame(view, scope, name) | model
-
-        return page
+        return lambda view, scope: self._budget.model(view, scope, Ref(KIND, namespace, name))
 
     def decisions(self, wanted: Search) -> Page:
         """What was decided, searched."""
-
-        def page(view: View, scope: Scope, name: str) -> Model:
-            return frame(view, scope, name) | decisions.model(view, scope, wanted)
-
-        return page
+        return lambda view, scope: decisions.model(view, scope, wanted)
