@@ -9,6 +9,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+LIFETIME = timedelta(days=2)
+
 
 class Authority:
     """Writes `ca.crt` into a folder and signs pairs `NAME.crt`, `NAME.key` beside it."""
@@ -41,15 +43,20 @@ class Authority:
         )
         return self._pair(name, _name(name, []), ExtendedKeyUsageOID.SERVER_AUTH, hosts)
 
-    def client(self, user: str, groups: list[str]) -> tuple[Path, Path]:
+    def client(self, user: str, groups: list[str], lifetime: timedelta = LIFETIME) -> tuple[Path, Path]:
         """Certificate and key files by which the API server knows a user and its groups."""
-        return self._pair(user, _name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, None)
+        return self._pair(user, _name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, None, lifetime)
 
     def _pair(
-        self, name: str, subject: x509.Name, usage: x509.ObjectIdentifier, hosts: x509.SubjectAlternativeName | None
+        self,
+        name: str,
+        subject: x509.Name,
+        usage: x509.ObjectIdentifier,
+        hosts: x509.SubjectAlternativeName | None,
+        lifetime: timedelta = LIFETIME,
     ) -> tuple[Path, Path]:
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(subject, self._name, key.public_key(), self._key.public_key())
+        builder = _builder(subject, self._name, key.public_key(), self._key.public_key(), lifetime)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         if hosts is not None:
@@ -81,11 +88,16 @@ def _write_key(key: ec.EllipticCurvePrivateKey, file: Path) -> None:
 
 def _name(common: str, groups: list[str]) -> x509.Name:
     organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
-    return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, common)])
+    names = [x509.NameAttribute(NameOID.COMMON_NAME, common)] if common else []
+    return x509.Name([*organizations, *names])
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, issuer_key: ec.EllipticCurvePublicKey
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    issuer_key: ec.EllipticCurvePublicKey,
+    lifetime: timedelta = LIFETIME,
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     # Key identifiers, because Python 3.13 and later refuse a chain without them.
@@ -96,7 +108,7 @@ def _builder(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=2))
+        .not_valid_after(now + lifetime)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
     )

@@ -93,7 +93,9 @@ class ControlPlane:
         components: Sequence[str] = COMPONENTS,
         apiserver_flags: Sequence[str] = (),
         extenders: Sequence[Mapping[str, Any]] = (),
+        forwards: Mapping[int, int] | None = None,
     ) -> None:
+        """`forwards` are ports of every pod, each with the loopback port that a port-forward to it leads to."""
         assets = assets or find_assets()
         if assets is None or (why := lacking(assets, components)):
             raise FileNotFoundError(why if assets else lacking(None))
@@ -101,6 +103,7 @@ class ControlPlane:
         self._components = tuple(components)
         self._apiserver_flags = tuple(apiserver_flags)
         self._extenders = list(extenders)
+        self._forwards = dict(forwards or {})
         self._users = {user.name: user for user in (User("admin", ("system:masters",)), User("tenant", ("tenants",)))}
         self._users |= {name: User(name) for name in ("viewer", "nobody")}
         self._processes: dict[str, Process] = {}
@@ -211,10 +214,20 @@ class ControlPlane:
     def kubeconfig(self, user: str = "admin") -> Path:
         """A kubeconfig file for a token user, or for `admin-cert` with a client certificate."""
         if user == CLIENT_CERTIFICATE_USER:
-            certificate, key = map(_encoded, self.client_certificate)
-            credentials = {"client-certificate-data": certificate, "client-key-data": key}
-        else:
-            credentials = {"token": self.token(user)}
+            return self._kubeconfig(user, _certified(self.client_certificate))
+        return self._kubeconfig(user, {"token": self.token(user)})
+
+    def certificate_kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
+        """A kubeconfig file for a user who is known by a client certificate only."""
+        return self._kubeconfig(user, _certified(self._authority.client(user, list(groups))))
+
+    def account_kubeconfig(self, name: str, namespace: str) -> Path:
+        """A kubeconfig file for a service account, which is made if there is none."""
+        self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}})
+        token = self.kubectl("create", "token", name, "--namespace", namespace, "--duration=2h").strip()
+        return self._kubeconfig(f"{namespace}-{name}", {"token": token})
+
+    def _kubeconfig(self, user: str, credentials: Mapping[str, str]) -> Path:
         document = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -359,8 +372,24 @@ class ControlPlane:
             "--cidr=10.1.0.0/16",
             "--node-ip=127.0.0.1",
             f"--server-address={address}",
+            *(self._forwarding_flags() if self._forwards else ()),
         ]
         self._launch("kwok", flags, lambda: self._answers(f"http://{address}/healthz"))
+
+    def _forwarding_flags(self) -> list[str]:
+        """KWOK as the kubelet that the API server asks for port-forwards."""
+        forwards = [
+            {"ports": [port], "target": {"port": local, "address": "127.0.0.1"}}
+            for port, local in self._forwards.items()
+        ]
+        rule = {
+            "apiVersion": "kwok.x-k8s.io/v1alpha1",
+            "kind": "ClusterPortForward",
+            "metadata": {"name": "to-loopback"},
+            "spec": {"forwards": forwards},
+        }
+        config = self._write("port-forward.yaml", rule)
+        return [f"--config={config}", f"--node-port={self._ports['kwok']}", *self._serving_flags]
 
     def _launch(self, name: str, flags: Sequence[str], ready: Callable[[], bool]) -> None:
         assert self._guard is not None
@@ -441,6 +470,11 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30) ->
         if time.monotonic() > deadline:
             raise TimeoutError(f"not so after {timeout:.0f} s: {what}")
         time.sleep(0.1)
+
+
+def _certified(pair: tuple[Path, Path]) -> dict[str, str]:
+    certificate, key = map(_encoded, pair)
+    return {"client-certificate-data": certificate, "client-key-data": key}
 
 
 def _encoded(file: Path) -> str:

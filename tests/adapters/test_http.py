@@ -435,7 +435,7 @@ async def test_a_plugin_is_run_once_and_again_when_refused_or_expired(tmp_path: 
         answers = await asyncio.gather(*(transport.request("GET", "/") for _ in range(5)))
         assert {answer.status for answer in answers} == {200}
         assert server.asked[-1].token == "t2"
-        transport._credentials._expires = 1
+        transport.credentials._expires = 1
         assert (await transport.request("GET", "/")).status == 401
         assert (tmp_path / "runs").read_text().count("run") == 4  # expired, then refused
 

@@ -70,11 +70,16 @@ async def test_a_user_may_or_may_not(cluster: Cluster) -> None:
     assert admin["allowed"] is True
 
 
-async def test_the_adapter_says_who_may_read_a_path(cluster: Cluster) -> None:
+async def test_the_adapter_says_who_somebody_is_and_what_they_may(cluster: Cluster) -> None:
     reviews = Reviews(cluster.kube, cluster.clock)
-    assert await reviews.may(cluster.token("admin"), "/metrics") is True
-    assert await reviews.may(cluster.token("nobody"), "/metrics") is False
-    assert await reviews.may(cluster.token("unknown"), "/metrics") is False
+    needs = [Need("get", "/metrics"), Need("list", "gpuworkloadbudgets", "headroom.dev", cluster.namespace)]
+    admin, nobody = [await reviews.who(cluster.token(user)) for user in ("admin", "nobody")]
+    assert admin is not None
+    assert nobody is not None
+    assert (admin.name, nobody.name) == ("admin", "nobody")
+    assert await reviews.allowed(admin, needs) == set(needs)
+    assert await reviews.allowed(nobody, needs) == frozenset()
+    assert await reviews.who(cluster.token("unknown")) is None
 
 
 async def test_the_adapter_says_which_of_its_own_rights_are_missing(cluster: Cluster) -> None:

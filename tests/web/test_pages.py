@@ -13,7 +13,7 @@ from headroom.api.kinds import AnyResource
 from headroom.model.facts import Pod
 from headroom.model.times import HOUR, MINUTE, SECOND
 from headroom.model.world import World
-from headroom.web.pages import Model, Page, Pages, frame, search
+from headroom.web.pages import Model, Page, Pages, frame, nodes, search
 from headroom.web.scope import EVERYTHING, Scope
 from headroom.web.view import View
 from tests.builders import NOON, a_node, a_pod, a_resource, a_used_world
@@ -170,6 +170,12 @@ def test_nodes_say_who_holds_their_gpus(made: Made) -> None:
     assert hidden == {"gpus": "2", "budgets": [], "state": "Running"}
     assert everything["nodes"]["m"]["cordoned"]
     assert everything["nodes"]["m"]["zone"] == "z1"
+
+
+def test_namespaces_of_gpu_pods_are_something_to_see() -> None:
+    pods = [running("a", HOUR), running("b", HOUR, namespace="elsewhere"), a_pod("c", gpus=0, namespace="web")]
+    assert nodes.namespaces(a_used_world(pods=pods)) == {"team-a", "elsewhere"}
+    assert nodes.namespaces(a_used_world()) == set()
 
 
 def test_waiting_pods_say_why(made: Made) -> None:

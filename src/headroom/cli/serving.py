@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.client_authority import ClientAuthority
 from headroom.adapters.kube.config import ClientConfig
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.http import HttpTransport
@@ -196,6 +197,11 @@ class Process:
             return
         names = ("headroom", f"headroom.{settings.namespace}.svc")
         tls = certificate.context(settings.metrics_certificate, settings.metrics_key, names)
+        authority = ClientAuthority(
+            self._kube, tls.trust, lambda why: around.log.warning("client certificates are not taken", why=why)
+        )
+        await authority.look()
+        self._aside.append(asyncio.create_task(authority.follow()))
         app = main_app(showing, Reviews(self._kube, around.clock))
         await self._servers.listen(app, settings.metrics_address, "metrics_address", tls)
         if settings.metrics_certificate:

@@ -1,48 +1,139 @@
-"""Who may read: whoever shows a token that the API server knows and that has the right to get the path."""
+"""Who may see what: whoever the API server knows, as much of the cluster as they may list budgets in."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable
+from functools import lru_cache
+from typing import Final, Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from headroom.adapters.kube.reviews import Need, Who, key_of
+from headroom.api.kinds import KINDS
+from headroom.api.resources import GROUP
 from headroom.model.errors import HeadroomError
+from headroom.web import certificate
+from headroom.web.scope import ACCESS, Scope
+
+METRICS: Final = Need("get", "/metrics")
+NODES: Final = Need("list", "nodes")
+SCHEMES: Final = {"WWW-Authenticate": "Bearer"}
+EVERY_USER: Final = "system:authenticated"
+"""The API server puts everybody whom it knows into this group, and says so of tokens; of certificates it is left to us."""
 
 
 class Judge(Protocol):
-    """Knows who may read what."""
+    """Knows who somebody is, and which rights they have. What it says it may have known for a while."""
 
-    async def may(self, token: str, path: str) -> bool:
-        """Whether the bearer of the token may get the path."""
+    async def who(self, token: str) -> Who | None:
+        """Whose token this is; None: nobody's."""
+        ...
+
+    async def allowed(self, who: Who, needs: Iterable[Need]) -> frozenset[Need]:
+        """Those of the rights that they have."""
         ...
 
 
-def guard(judge: Judge) -> Middleware:
-    """A middleware that lets nothing through without leave."""
+@lru_cache(maxsize=16_384)
+def budgets_in(namespace: str) -> Need:
+    """The right that makes a namespace visible; an empty one stands for all of them."""
+    return Need("list", KINDS["GPUWorkloadBudget"].plural, GROUP, namespace)
+
+
+class Viewer:
+    """One who makes a request, for as long as it lasts: an `Access`. Their token is kept nowhere but in the request itself."""
+
+    def __init__(self, request: web.Request, judge: Judge, namespaces: Callable[[], Collection[str]]) -> None:
+        self._request, self._judge, self._namespaces = request, judge, namespaces
+        self.name = ""
+
+    async def who(self) -> Who | None:
+        """Who they are now: by their token, or, where they show none, by the certificate of their connection."""
+        header = self._request.headers.get("Authorization")
+        if header is not None:
+            scheme, _, token = header.partition(" ")
+            known = await self._judge.who(token.strip()) if scheme.lower() == "bearer" else None
+        else:
+            known = self._certified()
+        self.name = known.name if known else ""
+        return known
+
+    async def scope(self) -> Scope:
+        """What they may see now; nothing, if their credential does not hold any more."""
+        who = await self.who()
+        if who is None:
+            return Scope()
+        fleet = await self._judge.allowed(who, (budgets_in(""), NODES))
+        nodes = NODES in fleet
+        if budgets_in("") in fleet:
+            return Scope(everything=True, nodes=nodes)
+        mine = await self._judge.allowed(who, map(budgets_in, self._namespaces()))
+        return Scope(namespaces=frozenset(each.namespace for each in mine), nodes=nodes)
+
+    async def may(self, need: Need) -> bool:
+        """Whether they have a right."""
+        who = await self.who()
+        return who is not None and need in await self._judge.allowed(who, (need,))
+
+    def _certified(self) -> Who | None:
+        shown = certificate.shown(self._request.get_extra_info("ssl_object"))
+        return Who(key_of(shown.der), shown.name, groups=(*shown.groups, EVERY_USER)) if shown else None
+
+
+def guard(judge: Judge, namespaces: Callable[[], Collection[str]]) -> Middleware:
+    """A middleware that lets nothing through without leave, and says whose request it is.
+
+    `namespaces` are those that there is something to see in.
+    """
 
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
         # A path that is not ours is no reason to ask the API server.
         resource = request.match_info.route.resource
         if request.match_info.http_exception is not None or resource is None:
-            return _plain(404, "There is nothing here.")
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            return _plain(401, "Send a token: Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"})
-        # All files of a folder are one right.
-        path = resource.canonical
+            return _problem(404, "There is nothing here.")
+        viewer = Viewer(request, judge, namespaces)
         try:
-            allowed = await judge.may(token.strip(), path)
+            refusal = await _refusal(viewer, resource.canonical)
         except HeadroomError:
             # The reason is for the operator's log and metrics, not for a stranger.
-            return _plain(503, "The API server cannot be asked who you are; try again.", {"Retry-After": "5"})
-        if not allowed:
-            return _plain(403, f"This token has no right to get {path}; bind it to a ClusterRole with nonResourceURLs.")
+            return _problem(503, "The API server cannot be asked who you are; try again.", {"Retry-After": "5"})
+        if refusal is not None:
+            return refusal
+        request[ACCESS] = viewer
         return await handler(request)
 
     return guarded
 
 
-def _plain(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(status=status, text=text + "\n", headers=headers)
+async def _refusal(viewer: Viewer, path: str) -> web.Response | None:
+    """Why somebody may not get a path; None if they may. The page without its data is for everybody who is known."""
+    who = await viewer.who()
+    if who is None:
+        unknown = _problem(
+            401,
+            "Show who you are: send a token that the API server knows (Authorization: Bearer TOKEN), or a client "
+            "certificate of the cluster. `headroom dashboard` does that for you.",
+            SCHEMES,
+        )
+        # A certificate is shown once in a connection; another one needs another connection.
+        unknown.force_close()
+        return unknown
+    if path == "/" or path.startswith("/static"):
+        return None
+    if path == METRICS.resource:
+        if await viewer.may(METRICS):
+            return None
+        return _problem(403, f"{who.name} may not get /metrics; bind them to the ClusterRole headroom-metrics-reader.")
+    if await viewer.scope():
+        return None
+    return _problem(
+        403,
+        f"There is no namespace with budgets in which {who.name} may list gpuworkloadbudgets.headroom.dev; bind them to "
+        "the ClusterRole headroom-view in the namespaces of their team, or to headroom-viewer in the whole cluster.",
+    )
+
+
+def _problem(status: int, sentence: str, headers: dict[str, str] | None = None) -> web.Response:
+    return web.json_response({"problem": sentence}, status=status, headers=headers)

@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler
 from headroom.model.errors import Misconfigured
 from headroom.web.guard import Judge, guard
 from headroom.web.live import GONE, Streams
-from headroom.web.pages import Page, Pages, search
+from headroom.web.pages import Page, Pages, nodes, search
 from headroom.web.scope import ACCESS, Anybody
 from headroom.web.view import Showing, View
 
@@ -89,8 +89,9 @@ def main_app(showing: Showing, judge: Judge | None) -> web.Application:
 
 
 def _namespaces(showing: Showing) -> set[str]:
-    """Those in which there is something to see: our resources."""
-    return {ref.namespace for ref in showing.view.world().resources if ref.namespace}
+    """Those in which there is something to see: our resources, and pods that ask for GPUs."""
+    world = showing.view.world()
+    return {ref.namespace for ref in world.resources if ref.namespace} | nodes.namespaces(world)
 
 
 @web.middleware

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -19,10 +19,15 @@ from headroom.model.ports import Clock
 
 ALLOWED_SECONDS: Final = 60.0
 DENIED_SECONDS: Final = 10.0
+STALE_SECONDS: Final = 60.0
+"""For so much longer the last answer holds while the API server cannot be asked: it restarts faster than that."""
+ASK_SECONDS: Final = 10.0
 MOST_REMEMBERED: Final = 1024
 AT_ONCE: Final = 4
 MOST_WAITING: Final = 32
 """Callers that may wait for their turn; more are sent away at once."""
+RIGHTS_AT_ONCE: Final = 8
+"""Rights of one caller that are asked about at once, while it is their turn."""
 LONGEST_TOKEN: Final = 16_384
 
 _AUTHENTICATION: Final = "authentication.k8s.io"
@@ -34,7 +39,7 @@ class Need(Struct, frozen=True):
 
     verb: str
     resource: str
-    """As in a role: `pods`, `pods/eviction`."""
+    """As in a role: `pods`, `pods/eviction`; or a path that is of no kind, such as `/metrics`."""
     group: str = ""
     namespace: str = ""
     name: str = ""
@@ -49,6 +54,30 @@ class Need(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.target}"
+
+    def asked(self) -> dict[str, dict[str, str]]:
+        """The question as a part of an access review."""
+        if self.resource.startswith("/"):
+            return {"nonResourceAttributes": {"path": self.resource, "verb": self.verb}}
+        resource, _, part = self.resource.partition("/")
+        attributes = {"verb": self.verb, "group": self.group, "resource": resource, "subresource": part}
+        return {"resourceAttributes": attributes | {"namespace": self.namespace, "name": self.name}}
+
+
+class Who(Struct, frozen=True):
+    """Somebody whom the API server knows, and by what."""
+
+    key: bytes
+    """A hash of what they showed: all that we keep of a credential."""
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, list[str]] = {}
+
+
+def key_of(credential: bytes) -> bytes:
+    """The hash of a credential. A dump of this process should not hold more secrets than it must."""
+    return hashlib.sha256(credential).digest()
 
 
 class _User(Struct):
@@ -70,8 +99,6 @@ class _Review(Struct):
 
 
 _REVIEW: Final = msgspec.json.Decoder(_Review)
-_Key = tuple[bytes, str]
-"""The hash of a token, and a path."""
 
 
 class _Queue:
@@ -93,82 +120,170 @@ class _Queue:
             self._inside -= 1
 
 
-class Reviews:
-    """Whether the bearer of a token may read one of our paths: TokenReview, then SubjectAccessReview.
+class _Caller:
+    """All that was learned about whoever shows one credential."""
 
-    Verdicts are remembered for a short while, a yes longer than a no, and only so many of each. Whoever was let in before has a
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        """Held while somebody asks, so that the same is not asked twice at the same time."""
+        self.who: Who | None = None
+        self.who_until = float("-inf")
+        self.answers: dict[Need, tuple[bool, float]] = {}
+        """To each right: whether they have it, and until when that holds."""
+        self.quiet_until = float("-inf")
+        """Until then the API server is not bothered again, since it could not be asked a moment ago."""
+
+    def unanswered(self, needs: Iterable[Need], now: float) -> list[Need]:
+        """The rights about which nothing is known that holds."""
+        return [need for need in needs if now >= self.answers.get(need, (False, now))[1]]
+
+    @property
+    def let_in(self) -> bool:
+        """Whether they had any right when we asked last."""
+        return any(yes for yes, _ in self.answers.values())
+
+
+class Reviews:
+    """Who shows a token, by TokenReview, and which rights somebody has, by SubjectAccessReview.
+
+    Answers are remembered for a short while, a yes longer than a no, and for only so many callers. Whoever was let in before has a
     queue of their own, so that strangers with made-up tokens can neither make us forget them nor stand in their way.
     """
 
     def __init__(self, kube: Kube, clock: Clock) -> None:
         self._kube, self._clock = kube, clock
-        self._until: dict[bool, OrderedDict[_Key, float]] = {True: OrderedDict(), False: OrderedDict()}
-        """Until when a verdict holds. A yes stays here after that: its bearer is no stranger."""
+        self._callers: dict[bool, OrderedDict[bytes, _Caller]] = {True: OrderedDict(), False: OrderedDict()}
+        """By the hash of their credential: those who were let in, and strangers."""
         self._queues = {True: _Queue(), False: _Queue()}
 
-    async def may(self, token: str, path: str) -> bool:
-        """Whether they may get that path. Raises a `HeadroomError` if the API server cannot be asked."""
+    async def who(self, token: str) -> Who | None:
+        """Whose token this is; None: nobody's. Raises a `HeadroomError` if the API server cannot be asked."""
         if not token or len(token) > LONGEST_TOKEN:
-            return False
-        # Never the token itself: a dump of this process should not hold more of them than it must.
-        key = (hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest(), path)
-        verdict = self._remembered(key)
-        if verdict is None:
-            async with self._queues[key in self._until[True]].turn():
-                # Whoever was before us in the queue may have asked the same.
-                verdict = self._remembered(key)
-                if verdict is None:
-                    verdict = await self._ask(token, path)
-                    self._remember(key, verdict)
-        return verdict
+            return None
+        key = key_of(token.encode("utf-8", "surrogateescape"))
+        caller = self._caller(key)
+        if self._lenient(caller) >= caller.who_until:
+            async with caller.lock:
+                if self._lenient(caller) >= caller.who_until:
+                    await self._identify(caller, key, token)
+        return caller.who
 
-    def _remembered(self, key: _Key) -> bool | None:
-        now = self._clock.monotonic()
-        return next((verdict for verdict, until in self._until.items() if now < until.get(key, now)), None)
+    async def allowed(self, who: Who, needs: Iterable[Need]) -> frozenset[Need]:
+        """Those of the rights that they have. Raises a `HeadroomError` if the API server cannot be asked."""
+        wanted = frozenset(needs)
+        caller = self._caller(who.key)
+        if caller.unanswered(wanted, self._lenient(caller)):
+            async with caller.lock:
+                if unanswered := caller.unanswered(wanted, self._lenient(caller)):
+                    await self._judge(caller, who, unanswered)
+        return frozenset(need for need in wanted if caller.answers[need][0])
 
-    def _remember(self, key: _Key, verdict: bool) -> None:
-        self._until[not verdict].pop(key, None)
-        known = self._until[verdict]
-        known[key] = self._clock.monotonic() + (ALLOWED_SECONDS if verdict else DENIED_SECONDS)
+    async def _identify(self, caller: _Caller, key: bytes, token: str) -> None:
+        try:
+            async with self._queues[caller.let_in].turn():
+                known = await _review(self._kube, _AUTHENTICATION, "TokenReview", {"token": token})
+        except Unavailable:
+            caller.quiet_until = self._now() + DENIED_SECONDS
+            if caller.who is None or self._lenient(caller) >= caller.who_until:
+                raise
+            return
+        caller.quiet_until = self._now()
+        caller.who = _who(known, key)
+        caller.who_until = self._now() + (ALLOWED_SECONDS if caller.who else DENIED_SECONDS)
+        if caller.who is None:
+            caller.answers.clear()
+        self._place(key, caller)
+
+    async def _judge(self, caller: _Caller, who: Who, needs: list[Need]) -> None:
+        user = {"user": who.name, "uid": who.uid, "groups": list(who.groups), "extra": who.extra}
+
+        async def may(need: Need) -> bool:
+            return await _allows(self._kube, "SubjectAccessReview", user | need.asked())
+
+        try:
+            async with self._queues[caller.let_in].turn():
+                answers = await _each(needs, may, RIGHTS_AT_ONCE)
+        except Unavailable:
+            caller.quiet_until = self._now() + DENIED_SECONDS
+            if caller.unanswered(needs, self._lenient(caller)):
+                raise
+            return
+        # Of many questions at once, as about all namespaces, most are a no for ever: one yes makes the whole answer a good one.
+        now = caller.quiet_until = self._now()
+        until = now + (ALLOWED_SECONDS if any(answers) else DENIED_SECONDS)
+        kept = {need: answer for need, answer in caller.answers.items() if now < answer[1] + STALE_SECONDS}
+        caller.answers = kept | {need: (yes, until) for need, yes in zip(needs, answers, strict=True)}
+        self._place(who.key, caller)
+
+    def _caller(self, key: bytes) -> _Caller:
+        for known in self._callers.values():
+            if found := known.get(key):
+                known.move_to_end(key)
+                return found
+        made = _Caller()
+        self._place(key, made)
+        return made
+
+    def _place(self, key: bytes, caller: _Caller) -> None:
+        """Among those who were let in, or among the strangers; of each, those who came last are remembered."""
+        self._callers[not caller.let_in].pop(key, None)
+        known = self._callers[caller.let_in]
+        known[key] = caller
         known.move_to_end(key)
         while len(known) > MOST_REMEMBERED:
             known.popitem(last=False)
 
-    async def _ask(self, token: str, path: str) -> bool:
-        known = await _review(self._kube, _AUTHENTICATION, "TokenReview", {"token": token})
-        if not known.authenticated or known.user is None:
-            return False
-        who = {
-            "user": known.user.username,
-            "uid": known.user.uid,
-            "groups": known.user.groups or [],
-            "extra": known.user.extra or {},
-        }
-        asked = who | {"nonResourceAttributes": {"path": path, "verb": "get"}}
-        verdict = await _review(self._kube, _AUTHORIZATION, "SubjectAccessReview", asked)
-        return verdict.allowed and not verdict.denied
+    def _now(self) -> float:
+        return self._clock.monotonic()
+
+    def _lenient(self, caller: _Caller) -> float:
+        """The time by which answers run out: behind the clock while the API server cannot be asked."""
+        now = self._now()
+        return now - STALE_SECONDS if now < caller.quiet_until else now
 
 
 async def lacking(kube: Kube, needs: Iterable[Need]) -> list[Need]:
     """Those of the rights that we ourselves do not have."""
-    turn = asyncio.Semaphore(AT_ONCE)
 
     async def have(need: Need) -> bool:
-        resource, _, part = need.resource.partition("/")
-        attributes = {"verb": need.verb, "group": need.group, "resource": resource, "subresource": part}
-        attributes |= {"namespace": need.namespace, "name": need.name}
-        async with turn:
-            verdict = await _review(kube, _AUTHORIZATION, "SelfSubjectAccessReview", {"resourceAttributes": attributes})
-        return verdict.allowed and not verdict.denied
+        return await _allows(kube, "SelfSubjectAccessReview", need.asked())
 
     wanted = list(needs)
-    answers = await asyncio.gather(*(have(need) for need in wanted))
+    answers = await _each(wanted, have, AT_ONCE)
     return [need for need, yes in zip(wanted, answers, strict=True) if not yes]
+
+
+async def _each(needs: list[Need], ask: Callable[[Need], Awaitable[bool]], at_once: int) -> list[bool]:
+    """The answers in order; once one cannot be had, none is waited for any more."""
+    turn = asyncio.Semaphore(at_once)
+
+    async def answer(need: Need) -> bool:
+        async with turn:
+            return await ask(need)
+
+    tasks = [asyncio.create_task(answer(need)) for need in needs]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _who(known: _Verdict, key: bytes) -> Who | None:
+    user = known.user
+    if not known.authenticated or user is None:
+        return None
+    return Who(key, user.username, user.uid, tuple(user.groups or ()), user.extra or {})
+
+
+async def _allows(kube: Kube, kind: str, spec: dict[str, Any]) -> bool:
+    verdict = await _review(kube, _AUTHORIZATION, kind, spec)
+    return verdict.allowed and not verdict.denied
 
 
 async def _review(kube: Kube, group: str, kind: str, spec: dict[str, Any]) -> _Verdict:
     body = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
-    reply = await kube.create(paths.of(group, "v1", f"{kind.lower()}s"), body)
+    reply = await kube.create(paths.of(group, "v1", f"{kind.lower()}s"), body, timeout=ASK_SECONDS)
     try:
         return _REVIEW.decode(reply).status
     except msgspec.DecodeError as error:

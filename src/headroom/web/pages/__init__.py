@@ -14,7 +14,7 @@ from headroom.web.pages.parts import Model, frame
 from headroom.web.scope import Scope
 from headroom.web.view import View
 
-__all__ = ["Model", "Page", "Pages", "Search", "frame", "search"]
+__all__ = ["Model", "Page", "Pages", "Search", "frame", "nodes", "search"]
 
 Page = Callable[[View, Scope], Model | None]
 """Makes a page without its frame, the same for all who may see the same; None if there is no such page for them."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
+
 from headroom.api import marks
 from headroom.core import usage
 from headroom.model import times
 from headroom.model.facts import Node, Pod
+from headroom.model.tables import ABSENT
 from headroom.model.world import World
 from headroom.web.pages import parts
 from headroom.web.pages.parts import Model
@@ -36,6 +39,14 @@ def model(view: View, scope: Scope) -> Model:
         nodes = sorted(world.nodes, key=lambda node: node.name)
         page["nodes"] = {node.name: _node(world, node, counting) for node in nodes}
     return page
+
+
+def namespaces(world: World) -> set[str]:
+    """Those with pods that ask for GPUs."""
+    pods = world.pods
+    asking = [number for number, shape in pods.shapes.items() if usage.gpus_in(shape.requests)]
+    found = np.unique(pods.column("namespace")[np.isin(pods.column("shape"), asking)])
+    return {pods.names[int(number)] for number in found if number != ABSENT}
 
 
 class Counting:

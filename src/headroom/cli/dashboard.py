@@ -1,0 +1,174 @@
+"""`headroom dashboard`: the operator's dashboard on a workstation, with the rights of the user's own kubeconfig and nothing exposed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import typer
+
+from headroom.cli.options import Context, Kubeconfig, Namespace
+from headroom.model.errors import Misconfigured, Refused, Unavailable
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from headroom.adapters.kube.config import ClientConfig
+    from headroom.adapters.kube.operator_link import OperatorLink
+    from headroom.runtime.settings import Settings
+
+FIRST_PORT: Final = 8480
+
+
+class Wishes(NamedTuple):
+    """What was asked for."""
+
+    port: int | None
+    open: bool
+    address: str
+    authority: Path | None
+
+
+def dashboard(
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, help=f"The port on 127.0.0.1; the first free one from {FIRST_PORT} on if not set."
+        ),
+    ] = None,
+    open_: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open it in a browser, or only print the address.")
+    ] = True,
+    address: Annotated[
+        str, typer.Option(metavar="URL", help="Reach the operator at https://HOST:PORT, not through the API server.")
+    ] = "",
+    certificate_authority: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM of whoever signed the operator's certificate.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = None,
+) -> None:
+    """Open the dashboard of the operator in a cluster.
+
+    It is reached through the API server, as with kubectl port-forward, and shows what you may see: all budgets, or those of the namespaces in which you may list them. Your credentials stay here; the browser gets a cookie that is good for this dashboard only. Ctrl-C ends it.
+
+    Example: headroom dashboard --context production
+    """
+    import asyncio
+
+    from headroom.cli import live
+
+    settings = live.settings_of(kubeconfig, context, namespace)
+    asyncio.run(_serve(settings, Wishes(port, open_, address, certificate_authority)))
+
+
+async def _serve(settings: Settings, wishes: Wishes) -> None:
+    from headroom.adapters.kube.client import Kube
+    from headroom.adapters.kube.config import load
+    from headroom.adapters.kube.http import HttpTransport
+    from headroom.adapters.kube.operator_link import OperatorLink
+    from headroom.adapters.kube.tunnel import Tunnel
+    from headroom.cli import live
+    from headroom.runtime.clock import RealClock
+
+    config = load(settings.kubeconfig, settings.context)
+    clock = RealClock()
+    transport = HttpTransport(config, clock)
+    kube = Kube(transport, clock)
+    tunnel = None if wishes.address else Tunnel(transport, kube, settings.namespace)
+    link = OperatorLink(_way(config, settings, wishes), transport.credentials, tunnel)
+    try:
+        if tunnel is not None:
+            await live.answers(kube, config)
+        await _greet(link, config.source)
+        await _show(link, wishes)
+    finally:
+        await link.close()
+        await kube.close()
+
+
+def _way(config: ClientConfig, settings: Settings, wishes: Wishes) -> ClientConfig:
+    """How the operator is reached and verified, and the certificate that the user has."""
+    from dataclasses import replace
+    from urllib.parse import urlsplit
+
+    from headroom.adapters.kube.config import Pem, tls_context
+
+    if wishes.address and (urlsplit(wishes.address).scheme != "https" or not urlsplit(wishes.address).netloc):
+        raise Misconfigured(
+            f"reading --address: it must be such as https://headroom.example.com, not {wishes.address!r}"
+        )
+    authority = Pem("--certificate-authority", file=wishes.authority.absolute()) if wishes.authority else None
+    name = f"headroom.{settings.namespace}.svc"
+    way = replace(
+        config,
+        server=wishes.address.rstrip("/") or f"https://{name}",
+        server_name="" if wishes.address else name,
+        authority=authority,
+        # Within the tunnel the API server and the kubelet vouch for the pod, whose certificate is made at start and known to nobody.
+        verify=bool(wishes.address or authority),
+    )
+    tls_context(way)  # so that a bad file is said before anybody is asked
+    return way
+
+
+async def _greet(link: OperatorLink, source: str) -> None:
+    """Ask for what the first page needs. Raises a sentence that says what to do if it cannot be had."""
+    import msgspec
+
+    from headroom.web.relay import Problem
+
+    doing = "asking the operator for its dashboard"
+    async with link.answer("GET", "/api/overview", {}) as answer:
+        status, body = answer.status, await answer.read()
+    if status == 404:
+        raise Refused(
+            f"{doing}: it has none, so it is of an older version; update the operator, or use headroom status"
+        )
+    if status == 401:
+        raise Refused(
+            f"{doing}: it does not know you; {source} must have a token or a client certificate that the API server accepts, "
+            "and for certificates the operator needs the RoleBinding headroom-client-certificates of deploy/rbac.yaml"
+        )
+    if status != 403:
+        return  # well, or on its way: the page says what is missing
+    try:
+        why = msgspec.json.decode(body, type=Problem).problem
+    except msgspec.DecodeError:
+        raise Unavailable(f"{doing}: something else answers there, with status {status}; check --address") from None
+    raise Refused(f"{doing}: {why.rstrip('.')}")
+
+
+async def _show(link: OperatorLink, wishes: Wishes) -> None:
+    import asyncio
+    import signal
+    import webbrowser
+
+    from headroom.cli import output
+    from headroom.web.relay import Relay
+    from headroom.web.server import Servers, free_port
+
+    ends = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ends.set)
+    relay, servers = Relay(link), Servers()
+    try:
+        wanted = wishes.port or free_port(FIRST_PORT)
+        relay.port = await servers.listen(relay.app(), f"127.0.0.1:{wanted}", "--port")
+        output.line(f"The dashboard is at {relay.address}")
+        output.line("The address works once, for one browser. Ctrl-C ends the dashboard.")
+        # A browser in a terminal returns only when it is closed.
+        opening = asyncio.create_task(asyncio.to_thread(webbrowser.open, relay.address)) if wishes.open else None
+        if opening is not None:
+            opening.add_done_callback(_opened)
+        await ends.wait()
+    finally:
+        await servers.close()
+
+
+def _opened(opening: asyncio.Task[bool]) -> None:
+    from headroom.cli import output
+
+    if opening.cancelled() or opening.exception() or not opening.result():
+        output.say("No browser could be started; open the address yourself.")

@@ -1,0 +1,168 @@
+"""`headroom dashboard --address`: an operator that is reached directly, and every way in which something else is there."""
+
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.certificates import Authority
+from tests.cli.conftest import Headroom
+from tests.control_plane import wait_until
+from tests.processes import free_ports
+
+TOKEN = "a-token-that-nobody-may-see"
+
+
+class Operator(ThreadingHTTPServer):
+    """Answers every request alike."""
+
+    daemon_threads = True
+
+    def __init__(self, authority: Authority) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(*authority.server("operator"))
+        self.socket = tls.wrap_socket(self.socket, server_side=True)
+        self.answer = (200, b"{}")
+        self.seen: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, *_: object) -> None:
+        """A client that does not trust us is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Operator
+
+    def do_GET(self) -> None:
+        self.server.seen.append(f"{self.path} {self.headers['Authorization']}")
+        status, body = self.server.answer
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def operator(authority: Authority) -> Iterator[Operator]:
+    with Operator(authority) as made:
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        yield made
+        made.shutdown()
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    document = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(document))
+    return file
+
+
+@pytest.fixture
+def to(operator: Operator, authority: Authority, kubeconfig: Path) -> list[str]:
+    flags = ["--address", operator.url, "--certificate-authority", str(authority.file)]
+    return ["dashboard", "--no-open", "--kubeconfig", str(kubeconfig), *flags]
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ((404, b"nothing"), "it has none, so it is of an older version; update the operator, or use headroom status"),
+        ((401, b'{"problem": "Who are you?"}'), "it does not know you; kubeconfig "),
+        ((403, b'{"problem": "ada may see nothing; bind them."}'), "dashboard: ada may see nothing; bind them\n"),
+        ((403, b"<html>go away"), "something else answers there, with status 403; check --address"),
+    ],
+)
+def test_an_operator_that_says_no_is_one_sentence(
+    headroom: Headroom, operator: Operator, to: list[str], answer: tuple[int, bytes], sentence: str
+) -> None:
+    operator.answer = answer
+    done = headroom(*to)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("headroom: asking the operator for its dashboard: ")
+    assert sentence in done.err
+    assert TOKEN not in done.err
+    assert operator.seen == [f"/api/overview Bearer {TOKEN}"]
+
+
+def test_an_operator_that_cannot_be_verified_is_not_shown_the_token(
+    headroom: Headroom, operator: Operator, to: list[str]
+) -> None:
+    done = headroom(*to[:-2])
+    assert done.code == 2
+    assert done.err.endswith("give the authority that signed it with --certificate-authority\n")
+    assert operator.seen == []
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:8443", "127.0.0.1:8443", "https://", "x"])
+def test_only_https_addresses_are_taken(headroom: Headroom, kubeconfig: Path, address: str) -> None:
+    done = headroom("dashboard", "--kubeconfig", kubeconfig, "--address", address)
+    assert done.code == 2
+    assert done.err == (
+        f"headroom: reading --address: it must be such as https://headroom.example.com, not {address!r}\n"
+    )
+
+
+def test_nobody_there_and_no_kubeconfig_are_one_sentence(headroom: Headroom, kubeconfig: Path, tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    done = headroom("dashboard", "--kubeconfig", kubeconfig, "--address", f"https://127.0.0.1:{port}")
+    assert (done.code, f"reaching the operator at https://127.0.0.1:{port}: " in done.err) == (2, True)
+    done = headroom("dashboard", "--kubeconfig", kubeconfig)
+    assert (done.code, "cannot reach https://127.0.0.1:1" in done.err) == (2, True)
+    done = headroom("dashboard", "--kubeconfig", tmp_path / "none")
+    assert (done.code, "no such file; check the path" in done.err) == (2, True)
+    done = headroom("dashboard", "--kubeconfig", kubeconfig, "--certificate-authority", tmp_path / "none")
+    assert (done.code, "none" in done.err) == (2, True)
+
+
+def test_a_taken_port_is_one_sentence(headroom: Headroom, operator: Operator, to: list[str]) -> None:
+    port = operator.server_address[1]
+    done = headroom(*to, "--port", port)
+    assert (done.code, done.out) == (2, "")
+    assert f"listening on 127.0.0.1:{port}: another process listens there already; set --port" in done.err
+
+
+def test_the_browser_is_opened_at_the_address_that_is_printed(to: list[str], tmp_path: Path) -> None:
+    script, opened = tmp_path / "browser", tmp_path / "opened"
+    script.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    script.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
+    command = [sys.executable, "-m", "headroom", *(flag for flag in to if flag != "--no-open")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment | {"BROWSER": f"{script} %s"}
+    ) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().removeprefix("The dashboard is at ").strip()
+            wait_until(lambda: opened.exists() and bool(opened.read_text()), "the browser was started")
+            assert opened.read_text().strip() == address
+            assert address.startswith("http://127.0.0.1:")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
