@@ -53,11 +53,14 @@ else
 		printf '  make bench NAME=%-16s %s\n' "$$(basename "$$file" .py)" "$$(sed -nE '1s/"""//gp' "$$file")"; done
 endif
 
+screenshots: setup-dev ## take the pictures of the dashboard in docs/images anew (about three minutes)
+	@tools/screenshots
+
 chaos: setup-dev ## kill the operator in the middle of its accounting, on a real control plane (about three minutes)
 	@$(BIN)/python -m bench.accuracy --only killed $(ARGS)
 
 clean: ## remove what was made in this folder (the built control plane stays in its cache)
-	rm -rf .venv .venv-bench .venv-lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-bench .venv-lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist src/headroom/web/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup setup-dev setup-bench demo control-plane test check fmt generate lock bench chaos clean
+.PHONY: help setup setup-dev setup-bench demo control-plane test check fmt generate lock bench screenshots chaos clean

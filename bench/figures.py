@@ -12,7 +12,12 @@ from typing import Any
 
 from bench.results import FOLDER, ROOT
 
-PAGES = ("docs/figures.md", "docs/accuracy.md", "docs/decisions/0001-own-list-watch.md")
+PAGES = (
+    "docs/figures.md",
+    "docs/accuracy.md",
+    "docs/decisions/0001-own-list-watch.md",
+    "docs/decisions/0010-small-charts.md",
+)
 BLOCK = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 

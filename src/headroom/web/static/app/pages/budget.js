@@ -1,0 +1,200 @@
+// One budget: how full its window is, what comes next, who uses it, who waits, and what was done about it.
+
+import { Chart } from "../chart.js";
+import { announce, fill, h, prose, show, text, time } from "../dom.js";
+import * as format from "../format.js";
+import { badge, card, Entries, reasonWords, setBadge, setNext, STATES, stateWord, tile } from "../parts.js";
+
+export const path = ({ namespace, name }) => `budgets/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+export const title = ({ namespace, name }) => `${namespace}/${name}`;
+
+const ACTIONS = {
+  AlertOnly: "Tell people",
+  Pause: "Mark pods as paused, for programs that heed it",
+  Hold: "Let new pods wait",
+  Suspend: "Suspend jobs, the fewest that suffice",
+  Evict: "Stop pods, the fewest that suffice",
+};
+const MOST_HISTORY = 25;
+const ANSWERS = { True: "yes", False: "no" };
+const MARKS = { now: "now", exhausted: "used up", recovers: "below quota" };
+
+export function mount(main, route) {
+  const { namespace, name } = route;
+  const state = badge();
+  const heading = h("h1", { tabindex: "-1", text: `${namespace}/${name}` });
+  const lead = h("p", { class: "lead" });
+  const problems = h("ul", { class: "notice bad", hidden: true });
+  const tiles = h("dl", { class: "tiles" });
+  const hours = new CurveCard("GPU-hours used in the window", "curve", "The sum over the rolling window at each moment: hours leave it as they grow older than the window.");
+  const money = new CurveCard("Dollars spent in the window", "usd-curve", "The same sum in dollars, at the price of each hour.");
+  const steps = h("ol", { class: "ladder" });
+  const ladder = card("What happens at which share", { id: "ladder", note: "The steps of this budget; those it has reached are marked." }, steps);
+  const top = tableCard("Who uses it", "top", "The pods that used most in the window.", ["Pod", "GPU-hours", "Dollars"], "No pod used anything in the window.");
+  const held = tableCard("Who waits", "waiting", "Held until the window frees enough hours; the first in line starts first.", ["Held", "GPUs", "Since", "Starts"], "Nobody waits for this budget.");
+  const released = tableCard("Let go", "released", "Pods that waited and then were let start.", ["Pod", "When"], "");
+  const stopped = tableCard("Stopped", "stopped", "What this budget stopped, newest first.", ["What", "How", "When", "Outcome"], "");
+  const history = new Entries({ empty: "Nothing was decided about this budget in the last 7 days.", named: false });
+  const log = h("a", { href: `#/decisions?${new URLSearchParams({ q: `${namespace}/${name}`, since: "168h" })}`, text: "All of them" });
+  const facts = h("dl", { class: "facts" });
+  main.append(
+    h("p", { class: "crumbs" }, h("a", { href: "#/", text: "Overview" }), " / budgets"),
+    h("div", { class: "title-row" }, heading, state),
+    lead,
+    problems,
+    tiles,
+    h("div", { class: "pair even" }, hours.node, money.node),
+    h("div", { class: "pair" }, h("div", { class: "stack" }, ladder, held.node, stopped.node, released.node), h("div", { class: "stack" }, top.node)),
+    card("History", { id: "history", note: "Every change of mind about this budget, newest first, and why.", aside: log }, history.node),
+    card("Settings and conditions", { id: "facts" }, facts),
+  );
+  let before;
+
+  return {
+    update(model) {
+      const budget = model.budget;
+      setBadge(state, stateWord(budget.state), budget.tone, STATES[budget.state]?.[1]);
+      if (before && before !== budget.state) announce(`${namespace}/${name}: ${stateWord(budget.state)}.`);
+      before = budget.state;
+      prose(lead, budget.message);
+      fill(problems, (budget.problems ?? []).map((problem) => h("li", { text: problem })));
+      show(problems, budget.problems?.length);
+      fill(tiles, tilesOf(model));
+      hours.draw(model.curve, budget);
+      money.draw(model.usdCurve, budget);
+      fill(steps, (budget.ladder ?? []).map(step));
+      show(ladder, budget.ladder?.length);
+      top.draw((model.topPods ?? []).map((pod) => [pod.pod, figure(pod.gpuHours), pod.usd ? format.dollars(pod.usd) : ""]));
+      held.draw((model.held ?? []).map(heldRow), more(model));
+      released.draw((model.released ?? []).map((pod) => [pod.pod, time(pod.at)]));
+      stopped.draw(stoppedRows(model));
+      history.draw(model.history, MOST_HISTORY);
+      fill(facts, factsOf(budget));
+    },
+    close() {
+      hours.close();
+      money.close();
+    },
+  };
+}
+
+// --- numbers -----------------------------------------------------------------------------------------------------------
+
+function figure(value) {
+  return h("span", { title: value, text: format.number(value) });
+}
+
+function tilesOf(model) {
+  const budget = model.budget;
+  const window = budget.windowHours ? format.window(budget.windowHours) : "window";
+  const found = [];
+  const used = budget.quotaGpuHours ? (100 * Number(budget.consumedGpuHours)) / Number(budget.quotaGpuHours) : undefined;
+  const of = budget.quotaGpuHours ? `of ${format.number(budget.quotaGpuHours)} GPU-hours` : "GPU-hours";
+  found.push(tile(`Used in the last ${window}`, format.number(budget.consumedGpuHours ?? "0"), of, used, budget.tone));
+  if (budget.consumedUsd) {
+    const share = budget.quotaUsd ? (100 * Number(budget.consumedUsd)) / Number(budget.quotaUsd) : undefined;
+    found.push(tile("Spent", format.dollars(budget.consumedUsd), budget.quotaUsd ? `of ${format.dollars(budget.quotaUsd)}` : "no limit in dollars", share, budget.tone));
+  }
+  const next = h("span");
+  setNext(next, budget);
+  if (budget.remainingGpuHours) found.push(tile("Left", format.number(budget.remainingGpuHours), ["GPU-hours; ", next]));
+  else found.push(tile("Left", format.percent(Math.max(0, 100 - (budget.percent ?? 0))), ["of the quota; ", next]));
+  found.push(tile("GPUs now", format.number(budget.burnRateGpus ?? "0"), `held by ${format.count(budget.trackedPods ?? 0, "pod")}`));
+  if (model.heldPods) found.push(tile("Waiting", format.number(model.heldPods), model.heldPods === 1 ? "pod" : "pods"));
+  return found;
+}
+
+/** The window as a curve: what was used, what is to be expected, and the quota. */
+class CurveCard {
+  constructor(name, id, note) {
+    this._chart = new Chart(name);
+    this.node = card(name, { id, note }, this._chart.node);
+  }
+
+  close() {
+    this._chart.close();
+  }
+
+  draw(curve) {
+    show(this.node, curve);
+    if (!curve) return;
+    const ahead = curve.ahead ?? { t: [], used: [] };
+    // Where the forecast begins at the last moment that is known, that moment is drawn once.
+    const skip = ahead.t.length && ahead.t[0] === curve.t.at(-1) ? 1 : 0;
+    const t = [...curve.t, ...ahead.t.slice(skip)];
+    const past = [...curve.used, ...ahead.t.slice(skip).map(() => null)];
+    const future = [...curve.t.map((_moment, index) => (index === curve.t.length - 1 ? curve.used[index] : null)), ...ahead.used.slice(skip)];
+    const lines = [{ label: "used", values: past, look: "used" }];
+    if (ahead.t.length) lines.push({ label: "forecast if everything goes on", values: future, look: "ahead" });
+    if (curve.quota !== undefined) lines.push({ label: "quota", values: t.map(() => curve.quota), look: "limit" });
+    const about = (mark) => mark.kind === "now" || curve.quota !== undefined; // without a quota there is nothing to reach
+    const marks = (curve.marks ?? []).filter(about).map((mark) => ({ ...mark, label: MARKS[mark.kind] ?? mark.kind }));
+    const texts = marks.filter((mark) => mark.kind !== "now").map((mark) => `${MARKS[mark.kind] ?? mark.kind} ${format.moment(mark.t * 1000)}`);
+    const quota = curve.quota === undefined ? "" : ` of ${format.number(curve.quota)}`;
+    const summary = `Now ${format.number(curve.used.at(-1) ?? 0)}${quota} ${curve.unit}${texts.length ? `; ${texts.join("; ")}` : ""}.`;
+    this._chart.draw({ t, lines, marks, unit: curve.unit, summary });
+  }
+}
+
+// --- lists -------------------------------------------------------------------------------------------------------------
+
+function step({ at, action, since }) {
+  const entered = since ? h("span", { class: "badge", "data-tone": "warn" }, "reached ", time(since)) : h("span", { class: "quiet", text: "not reached" });
+  return h("li", { class: since ? "entered" : undefined }, h("strong", { text: at }), h("span", {}, h("b", { text: ACTIONS[action] ?? action }), h("span", { class: "quiet", text: ACTIONS[action] ? ` (${action})` : "" })), entered);
+}
+
+function heldRow(unit) {
+  const pods = unit.pods > 1 ? `${unit.unit} (${unit.pods} pods)` : unit.unit;
+  const starts = unit.startsAt ? time(unit.startsAt, "ahead") : unit.state || "not known yet";
+  return [pods, figure(unit.gpus), unit.since ? time(unit.since) : "", starts];
+}
+
+function more(model) {
+  const hidden = (model.heldUnits ?? 0) - (model.held?.length ?? 0);
+  return hidden > 0 ? `and ${hidden} more` : "";
+}
+
+function stoppedRows(model) {
+  const chosen = model.victim ? [{ ...model.victim, outcome: "chosen, not gone yet" }] : [];
+  return [...chosen, ...(model.stopped ?? [])].map((each) => [each.unit, each.action, each.at ? time(each.at) : "", each.outcome ?? ""]);
+}
+
+/** A card with a small table; with no sentence for its being empty, it is not shown then. */
+function tableCard(name, id, note, heads, empty) {
+  const body = h("tbody");
+  const columns = heads.map((title) => h("th", { scope: "col", text: title }));
+  const table = h("table", { class: "plain" }, h("caption", { class: "away", text: name }), h("thead", {}, h("tr", {}, columns)), body);
+  const wide = h("div", { class: "wide", role: "region", tabindex: "0", "aria-label": name }, table);
+  const nothing = h("p", { class: "empty", text: empty });
+  const rest = h("p", { class: "quiet" });
+  const node = card(name, { id, note }, wide, nothing, rest);
+  return {
+    node,
+    draw(rows, left = "") {
+      fill(body, rows.map(([first, ...others]) => h("tr", {}, h("th", { scope: "row" }, first), others.map((cell) => h("td", {}, cell)))));
+      show(wide, rows.length);
+      show(nothing, !rows.length);
+      show(node, rows.length || empty);
+      text(rest, left);
+      show(rest, left);
+    },
+  };
+}
+
+function factsOf(budget) {
+  const facts = [];
+  const fact = (name, value) => value !== undefined && value !== "" && facts.push(h("div", {}, h("dt", { text: name }), h("dd", {}, value)));
+  fact("Counts pods with", budget.selector || "any label");
+  fact("Window", budget.windowHours ? `${format.window(budget.windowHours)}, rolling` : undefined);
+  fact("Accounting", budget.accounting);
+  fact("Grace period", budget.gracePeriodSeconds === undefined ? undefined : format.span(budget.gracePeriodSeconds * 1000));
+  fact("At most, if what is uncertain counts", budget.upperGpuHours && budget.upperGpuHours !== budget.consumedGpuHours ? `${format.number(budget.upperGpuHours)} GPU-hours` : undefined);
+  fact("Hours without a price", budget.unpricedGpuHours && Number(budget.unpricedGpuHours) ? `${format.number(budget.unpricedGpuHours)} GPU-hours` : undefined);
+  fact("Last acted", budget.lastEnforcementAt ? time(budget.lastEnforcementAt) : undefined);
+  for (const each of budget.conditions ?? []) {
+    const sentence = h("span");
+    prose(sentence, each.message ? `: ${each.message}` : "");
+    fact(reasonWords(each.type), h("span", { title: each.reason }, h("b", { text: ANSWERS[each.status] ?? "not known" }), sentence));
+  }
+  return facts;
+}

@@ -1,0 +1,199 @@
+// The machines: each node as a row of its GPUs with who holds them, and the pods that wait for one.
+
+import { attribute, fill, h, keyed, show, text, time } from "../dom.js";
+import * as format from "../format.js";
+import { badge, budgetAddress, card, setBadge } from "../parts.js";
+
+export const path = () => "nodes";
+export const title = () => "Nodes";
+
+const HUES = 8;
+const MOST_HOLDERS = 12;
+const KINDS = {
+  all: ["All nodes", () => true],
+  free: ["With free GPUs", (node) => Number(node.free) > 0 && node.ready && !node.cordoned],
+  full: ["Full", (node) => Number(node.gpus) > 0 && Number(node.free) === 0],
+  trouble: ["Not ready or cordoned", (node) => !node.ready || node.cordoned],
+  plain: ["Without GPUs", (node) => !Number(node.gpus)],
+};
+
+export function mount(main, route) {
+  const lead = h("p", { class: "lead" });
+  const list = h("ul", { class: "nodes" });
+  const status = h("p", { class: "quiet", role: "status" });
+  const empty = h("p", { class: "empty", text: "No node matches. Clear the filter to see all of them." });
+  const none = h("p", { class: "empty", text: "The cluster has no nodes yet. They appear here as soon as they join." });
+  const search = h("input", { type: "search", placeholder: "Filter by node, type, zone, pod or budget", "aria-label": "Filter nodes", value: route.query.get("q") ?? "", spellcheck: "false", autocomplete: "off" });
+  const choices = Object.entries(KINDS).map(([key, [label]]) => h("option", { value: key, text: label }));
+  const kind = h("select", { "aria-label": "Which nodes" }, choices);
+  kind.value = route.query.get("show") in KINDS ? route.query.get("show") : "all";
+  const tools = h("div", { class: "tools" }, search, kind, status);
+  const waiting = new Waiting();
+  const legend = h("ul", { class: "holders", "aria-label": "GPUs held, by budget" });
+  const key = h("p", { class: "quiet", text: "Each box is one pod and as wide as the GPUs it holds; boxes of one budget have one colour. Hatched is free." });
+  const all = card("GPUs by node", { id: "nodes" }, key, legend, tools, list, empty, none);
+  main.append(h("h1", { tabindex: "-1", text: "Nodes" }), lead, waiting.node, all);
+  let shown = {};
+
+  const draw = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = KINDS[kind.value][1];
+    const all = Object.keys(shown).sort(new Intl.Collator("en", { numeric: true }).compare).map((name) => named(name, shown[name]));
+    const rows = all.filter((row) => wanted(row.node) && matches(row, words));
+    keyed(list, rows, (row) => row.name, makeNode, updateNode);
+    text(status, rows.length === all.length ? format.count(all.length, "node") : `${rows.length} of ${format.count(all.length, "node")} match`);
+    show(tools, all.length);
+    show(none, !all.length);
+    show(empty, all.length && !rows.length);
+  };
+  const changed = () => {
+    draw();
+    route.keep({ q: search.value, show: kind.value === "all" ? "" : kind.value });
+  };
+  search.addEventListener("input", changed);
+  kind.addEventListener("change", changed);
+
+  return {
+    update(model) {
+      shown = model.nodes ?? {};
+      text(lead, headline(model));
+      show(all, model.mayList !== false);
+      waiting.draw(model);
+      const held = holders(Object.values(shown));
+      fill(legend, held.slice(0, MOST_HOLDERS).map(holderItem), held.length > MOST_HOLDERS ? h("li", { class: "quiet", text: `and ${held.length - MOST_HOLDERS} more` }) : null);
+      draw();
+    },
+    close() {},
+  };
+}
+
+const rows = new WeakMap();
+
+function named(name, node) {
+  if (!rows.has(node)) rows.set(node, { name, node });
+  return rows.get(node);
+}
+
+function matches({ name, node }, words) {
+  if (!words.length) return true;
+  const pods = (node.pods ?? []).map((pod) => `${pod.pod ?? ""} ${(pod.budgets ?? []).join(" ")}`);
+  const has = [name, node.type, node.zone, ...pods].join(" ").toLowerCase();
+  return words.every((word) => has.includes(word));
+}
+
+function headline(model) {
+  if (model.mayList === false) return "You may not list nodes in this cluster, so only the pods that wait are shown.";
+  const nodes = Object.values(model.nodes ?? {});
+  const ready = nodes.filter((node) => node.ready).length;
+  const free = nodes.reduce((sum, node) => sum + (node.ready && !node.cordoned ? Number(node.free) : 0), 0);
+  const waits = model.waitingCount ? ` ${format.count(model.waitingCount, "pod waits", "pods wait")} for one.` : "";
+  return `${ready} of ${format.count(nodes.length, "node")} are ready, with ${format.count(free, "GPU")} free.${waits}`;
+}
+
+// --- one node ----------------------------------------------------------------------------------------------------------
+
+function makeNode() {
+  const pods = h("ul", { class: "node-pods", hidden: true });
+  const toggle = h("button", { type: "button", class: "more", "aria-expanded": "false" });
+  toggle.addEventListener("click", () => {
+    show(pods, pods.hidden);
+    attribute(toggle, "aria-expanded", String(!pods.hidden));
+  });
+  const head = h("div", { class: "node-head" }, h("h3"), badge(), h("span", { class: "quiet" }), toggle);
+  return h("li", { class: "node" }, head, h("div", { class: "strip", "aria-hidden": "true" }), pods);
+}
+
+function updateNode(item, { name, node }) {
+  const [head, strip, list] = item.children;
+  const [heading, mark, facts, toggle] = head.children;
+  text(heading, name);
+  const sick = !node.ready ? "not ready" : node.cordoned ? "cordoned" : "";
+  setBadge(mark, sick, node.ready ? "warn" : "bad");
+  show(mark, sick);
+  text(facts, [node.type, node.zone, Number(node.gpus) ? `${format.number(node.held)} of ${format.count(node.gpus, "GPU")} held` : "no GPUs"].filter(Boolean).join(" · "));
+  show(strip, Number(node.gpus));
+  const holding = (node.pods ?? []).filter((pod) => Number(pod.gpus) > 0);
+  fill(strip, holding.map(box), Number(node.free) > 0 ? sized(h("span", { class: "box free", text: "free", title: `${format.count(node.free, "GPU")} free` }), node.free) : null);
+  const pods = node.pods ?? [];
+  show(toggle, pods.length);
+  text(toggle, format.count(pods.length, "pod"));
+  attribute(toggle, "aria-label", `${format.count(pods.length, "pod")} on ${name}`);
+  fill(list, pods.map(podLine));
+}
+
+function sized(node, gpus) {
+  node.style.flexGrow = Number(gpus);
+  return node;
+}
+
+function box(pod) {
+  const covered = pod.budgets?.length ? pod.budgets.join(", ") : "no budget";
+  const who = pod.pod ?? "a pod of another team";
+  const node = h("span", { class: "box", title: `${who}: ${format.count(pod.gpus, "GPU")}, ${covered}`, text: pod.pod?.split("/").pop() ?? "" });
+  attribute(node, "data-hue", pod.pod ? (pod.budgets?.length ? hue(pod.budgets[0]) : "none") : "unseen");
+  return sized(node, pod.gpus);
+}
+
+function podLine(pod) {
+  const covered = pod.budgets?.length ? pod.budgets.join(", ") : "no budget";
+  const said = [pod.pod ?? "a pod of another team", format.count(pod.gpus, "GPU"), covered];
+  if (pod.state && pod.state !== "Running") said.push(pod.state);
+  return h("li", { text: said.join(" · ") });
+}
+
+const hues = new Map();
+
+/** The same colour for the same budget as long as the page is open; the first eight all differ. */
+function hue(budget) {
+  if (!hues.has(budget)) hues.set(budget, hues.size % HUES);
+  return hues.get(budget);
+}
+
+/** Who holds how much, by budget, the largest first; it is also the key to the colours. */
+function holders(nodes) {
+  const sums = new Map();
+  for (const node of nodes) {
+    for (const pod of node.pods ?? []) {
+      const key = pod.pod ? pod.budgets?.[0] ?? "" : null;
+      sums.set(key, (sums.get(key) ?? 0) + Number(pod.gpus));
+    }
+  }
+  const held = [...sums].filter(([, gpus]) => gpus > 0).sort(([a, one], [b, other]) => other - one || (a < b ? -1 : 1));
+  for (const name of [...sums.keys()].filter(Boolean).sort()) hue(name);
+  return held;
+}
+
+function holderItem([budget, gpus]) {
+  const swatch = h("span", { class: "box swatch", "aria-hidden": "true", "data-hue": budget === null ? "unseen" : budget ? hue(budget) : "none" });
+  const [namespace, name] = (budget ?? "").split("/");
+  const who = budget ? h("a", { href: budgetAddress(namespace, name), text: budget }) : budget === null ? "other teams" : "no budget";
+  return h("li", {}, swatch, who, h("span", { class: "quiet", text: ` ${format.number(gpus)}` }));
+}
+
+// --- who waits ---------------------------------------------------------------------------------------------------------
+
+class Waiting {
+  constructor() {
+    this._body = h("tbody");
+    this._rest = h("p", { class: "quiet" });
+    const heads = ["Pod", "GPUs", "Since", "Why"].map((title) => h("th", { scope: "col", text: title }));
+    const table = h("table", { class: "plain" }, h("caption", { class: "away", text: "Pods that wait" }), h("thead", {}, h("tr", {}, heads)), this._body);
+    const wide = h("div", { class: "wide short", role: "region", tabindex: "0", "aria-label": "Pods that wait" }, table);
+    this.node = card("Pods that wait", { id: "waiting", note: "They have no node yet, and this is why." }, wide, this._rest);
+  }
+
+  draw(model) {
+    const pods = model.waiting ?? [];
+    keyed(this._body, pods, (pod) => pod.pod ?? pod, () => h("tr", {}, h("th", { scope: "row" }), h("td"), h("td"), h("td")), (row, pod) => {
+      const [who, gpus, since, why] = row.children;
+      text(who, pod.pod ?? "a pod of another team");
+      text(gpus, format.number(pod.gpus));
+      fill(since, pod.since ? time(pod.since) : "");
+      text(why, pod.why);
+    });
+    const left = (model.waitingCount ?? pods.length) - pods.length;
+    text(this._rest, left > 0 ? `and ${format.number(left)} more` : "");
+    show(this._rest, left > 0);
+    show(this.node, pods.length);
+  }
+}

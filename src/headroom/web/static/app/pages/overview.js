@@ -1,0 +1,200 @@
+// The first page: how the fleet stands, which budgets need a look, and what was decided just now.
+
+import { Chart } from "../chart.js";
+import { announce, attribute, fill, h, show, text, time } from "../dom.js";
+import * as format from "../format.js";
+import { Table } from "../table.js";
+import { badge, bar, budgetAddress, card, Entries, next, setBadge, setBar, setNext, STATES, stateWord, tile, withIds } from "../parts.js";
+
+const ORDER = { bad: 0, warn: 1, good: 2, idle: 3 };
+const MOST_DECISIONS = 4;
+const ANNOUNCE_MS = 10_000;
+
+export const path = () => "overview";
+export const title = () => "Overview";
+
+export function mount(main, route) {
+  const lead = h("p", { class: "lead" });
+  const tiles = h("dl", { class: "tiles" });
+  const chart = new Chart("GPUs held over the last 24 hours");
+  const held = card("GPUs held", { id: "held", note: "The last 24 hours, against what the fleet has." }, chart.node);
+  const table = budgetTable(route);
+  const budgets = card("Budgets", { id: "budgets", note: "What each team used in its window, against its quota." }, table.node);
+  const entries = new Entries({ empty: "Nothing was decided in the last hour: everything is as it should be." });
+  const all = h("a", { href: "#/decisions", text: "All decisions" });
+  const decisions = card("Decided in the last hour", { id: "decided", aside: all }, entries.node);
+  const first = firstSteps();
+  main.append(h("h1", { tabindex: "-1", text: "Overview" }), lead, first, tiles, budgets, h("div", { class: "pair" }, held, decisions));
+  const told = new Teller();
+
+  return {
+    update(model) {
+      const rows = withIds(model.budgets);
+      fill(lead, headline(model, rows));
+      fill(tiles, tilesOf(model, rows));
+      show(held, model.gpus);
+      if (model.gpus) chart.draw(drawing(model.gpus));
+      table.rows(rows);
+      show(first, rows.length === 0);
+      show(budgets, rows.length > 0);
+      entries.draw(model.decisions, MOST_DECISIONS);
+      told.hear(rows);
+    },
+    close: () => chart.close(),
+  };
+}
+
+// --- in words ----------------------------------------------------------------------------------------------------------
+
+function headline(model, rows) {
+  const said = [];
+  if (model.fleet) {
+    said.push(`${format.number(model.fleet.held)} of ${format.number(model.fleet.gpus)} GPUs are held${model.fleet.waiting ? `, ${format.count(model.fleet.waiting, "pod")} wait${model.fleet.waiting === 1 ? "s" : ""}` : ""}.`);
+  } else if (model.viewer?.namespaces) {
+    said.push(`You see what is in ${format.listed(model.viewer.namespaces)}.`);
+  }
+  const bad = rows.filter((row) => row.tone === "bad").map((row) => row.id);
+  const warn = rows.filter((row) => row.tone === "warn").map((row) => row.id);
+  if (bad.length) said.push(`${format.count(bad.length, "budget needs", "budgets need")} a look: ${format.listed(bad)}.`);
+  else if (warn.length) said.push(`${format.count(warn.length, "budget comes", "budgets come")} near the quota: ${format.listed(warn)}.`);
+  else if (rows.length) said.push("All budgets are within their quotas.");
+  const soonest = rows.filter((row) => row.exhaustedAt).sort((a, b) => (a.exhaustedAt < b.exhaustedAt ? -1 : 1))[0];
+  const begun = `${said.join(" ")} `;
+  return soonest ? [begun, `Next to be used up: ${soonest.id} `, time(soonest.exhaustedAt, "ahead"), "."] : [begun];
+}
+
+function tilesOf(model, rows) {
+  const held = rows.reduce((sum, row) => sum + (row.heldPods ?? 0), 0);
+  const found = [];
+  if (model.fleet) {
+    const { gpus, held: taken, free, nodes, nodesReady, running, waiting, heldPods } = model.fleet;
+    const share = Number(gpus) ? (100 * Number(taken)) / Number(gpus) : 0;
+    const down = nodes - nodesReady;
+    found.push(
+      tile("GPUs held", format.number(taken), `of ${format.number(gpus)}`, share, "plain"),
+      tile("GPUs free", format.number(free), down ? `${format.count(down, "node")} of ${nodes} not ready` : `all ${nodes} nodes ready`),
+      tile("Pods waiting", format.number(waiting), heldPods ? `${heldPods} held by a budget; ${format.number(running)} running` : `${format.number(running)} running`),
+    );
+  } else {
+    found.push(tile("Budgets", format.number(rows.length), "that you may see"), tile("Pods held back", format.number(held), "by these budgets"));
+  }
+  if (model.uncovered) {
+    const now = Number(model.uncovered.burnRateGpus) ? `GPU-hours in 24 h; ${format.count(model.uncovered.burnRateGpus, "GPU")} now` : "GPU-hours in 24 h";
+    found.push(tile("Not covered by a budget", format.number(model.uncovered.gpuHours), now));
+  }
+  found.push(tile("Decisions", format.number(model.decidedInHour ?? 0), "in the last hour"));
+  return found;
+}
+
+function drawing({ t, held, capacity }) {
+  const lines = [{ label: "held", values: held, look: "used", stepped: true }];
+  if (capacity !== undefined) lines.push({ label: "in the fleet", values: t.map(() => capacity), look: "limit" });
+  const last = held.at(-1) ?? 0;
+  const most = held.reduce((high, value) => Math.max(high, value ?? 0), 0);
+  return { t, lines, unit: "GPUs", summary: `Now ${format.number(last)}, at most ${format.number(most)} of ${format.number(capacity)}.` };
+}
+
+/** For a cluster without budgets: what to do. */
+function firstSteps() {
+  const sample = [
+    "apiVersion: headroom.dev/v1alpha1",
+    "kind: GPUWorkloadBudget",
+    "metadata: {name: team-a, namespace: team-a}",
+    "spec:",
+    "  selector: {matchLabels: {team: a}}",
+    '  quota: {gpuHours: "100", windowHours: 24}',
+    "  enforcement: {action: AlertOnly}",
+  ].join("\n");
+  return card(
+    "No budgets yet",
+    { id: "first-steps", note: "A budget counts the GPU-hours that a team's pods use in a rolling window. It appears here as soon as it is applied." },
+    h("p", { text: "Save this as budget.yaml, change names and labels to yours, and apply it. AlertOnly only tells; it never touches a pod." }),
+    h("pre", { tabindex: "0", "aria-label": "A first budget" }, h("code", { text: sample })),
+    h("pre", { tabindex: "0", "aria-label": "The command" }, h("code", { text: "kubectl apply -f budget.yaml" })),
+  );
+}
+
+// --- the table ---------------------------------------------------------------------------------------------------------
+
+function share(used, quota, unit) {
+  return quota ? `${unit(used ?? "0")} of ${unit(quota)}` : used ? unit(used) : "";
+}
+
+function meter(cell, percent, words, exact, tone) {
+  if (!cell.firstChild) cell.append(h("span", { class: "amount" }), bar());
+  text(cell.firstChild, words);
+  attribute(cell.firstChild, "title", exact);
+  setBar(cell.lastChild, percent, tone);
+  show(cell.lastChild, percent !== undefined);
+}
+
+function part(used, quota) {
+  return Number(quota) ? (100 * Number(used ?? 0)) / Number(quota) : undefined;
+}
+
+function nameCell(cell, row) {
+  if (!cell.firstChild) cell.append(h("a"), h("small"));
+  attribute(cell.firstChild, "href", budgetAddress(row.namespace, row.name));
+  text(cell.firstChild, `${row.namespace}/${row.name}`);
+  text(cell.lastChild, row.windowHours ? `last ${format.window(row.windowHours)}` : "");
+}
+
+/** The worst state first, and the fullest among its like. */
+function urgency(row) {
+  return (ORDER[row.tone] ?? 4) * 1e9 - (row.percent ?? 0);
+}
+
+function stateCell(cell, row) {
+  if (!cell.firstChild) cell.append(badge());
+  setBadge(cell.firstChild, stateWord(row.state), row.tone, row.message || STATES[row.state]?.[1]);
+}
+
+function nextCell(cell, row) {
+  if (!cell.firstChild) cell.append(h("span"));
+  setNext(cell.firstChild, row);
+}
+
+function budgetTable(route) {
+  const amount = (cell, row) =>
+    meter(cell, part(row.consumedGpuHours, row.quotaGpuHours), share(row.consumedGpuHours, row.quotaGpuHours, format.number), row.consumedGpuHours, row.tone);
+  const money = (cell, row) =>
+    meter(cell, part(row.consumedUsd, row.quotaUsd), share(row.consumedUsd, row.quotaUsd, format.dollars), row.consumedUsd, row.tone);
+  return new Table({
+    caption: "budgets",
+    what: "budgets",
+    columns: [
+      { key: "name", title: "Budget", lead: true, sort: (row) => row.id, update: nameCell },
+      { key: "state", title: "State", numeric: false, sort: urgency, update: stateCell },
+      { key: "used", title: "Used", numeric: true, sort: (row) => row.percent, update: (cell, row) => text(cell, format.percent(row.percent)) },
+      { key: "hours", title: "GPU-hours", numeric: true, sort: (row) => Number(row.consumedGpuHours), update: amount },
+      { key: "dollars", title: "Dollars", numeric: true, shown: (rows) => rows.some((row) => row.consumedUsd || row.quotaUsd), sort: (row) => (row.consumedUsd ? Number(row.consumedUsd) : undefined), update: money },
+      { key: "gpus", title: "GPUs now", numeric: true, sort: (row) => Number(row.burnRateGpus ?? 0), update: (cell, row) => text(cell, format.number(row.burnRateGpus ?? "0")) },
+      { key: "next", title: "What comes next", sort: (row) => next(row)[1] ?? undefined, update: nextCell },
+    ],
+    words: (row) => `${row.id} ${stateWord(row.state)} ${row.state} ${row.message ?? ""}`,
+    sort: "state",
+    empty: "There is no budget.",
+    restore: Object.fromEntries(route.query),
+    kept: route.keep,
+  });
+}
+
+// --- for screen readers ------------------------------------------------------------------------------------------------
+
+/** Says when a budget changes its state, seldom enough to be listened to. */
+class Teller {
+  constructor() {
+    this._states = null;
+    this._last = 0;
+  }
+
+  hear(rows) {
+    const states = new Map(rows.map((row) => [row.id, row.state]));
+    const turned = this._states ? rows.filter((row) => this._states.has(row.id) && this._states.get(row.id) !== row.state) : [];
+    if (this._states && turned.length && performance.now() - this._last < ANNOUNCE_MS) return; // told with the next one
+    this._states = states;
+    if (!turned.length) return;
+    this._last = performance.now();
+    announce(turned.slice(0, 3).map((row) => `${row.id}: ${stateWord(row.state)}.`).join(" "));
+  }
+}

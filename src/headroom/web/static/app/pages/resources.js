@@ -1,0 +1,45 @@
+// All that Headroom looks after beside budgets: kinds, whether they are ready, and why not.
+
+import { h, text } from "../dom.js";
+import { badge, card, setBadge, withIds } from "../parts.js";
+import { Table } from "../table.js";
+
+export const path = () => "overview";
+export const title = () => "Resources";
+
+const READY = { True: ["Ready", "good"], False: ["Not ready", "bad"], Unknown: ["Not known", "idle"] };
+
+export function mount(main, route) {
+  const table = new Table({
+    caption: "resources",
+    what: "resources",
+    columns: [
+      { key: "name", title: "Name", lead: true, sort: (row) => row.id, update: (cell, row) => text(cell, row.namespace ? `${row.namespace}/${row.name}` : row.name) },
+      { key: "kind", title: "Kind", sort: (row) => row.kind, update: (cell, row) => text(cell, row.kind) },
+      { key: "ready", title: "Ready", sort: (row) => row.ready, update: readyCell },
+      { key: "message", title: "What is known", update: (cell, row) => text(cell, row.message ?? row.reason) },
+    ],
+    words: (row) => `${row.id} ${row.reason ?? ""} ${row.message ?? ""}`,
+    sort: "name",
+    empty: "There are none. Spot pools, power policies, offers and bandwidth rules appear here as soon as one is applied; budgets are on the overview.",
+    restore: Object.fromEntries(route.query),
+    kept: route.keep,
+  });
+  main.append(
+    h("h1", { tabindex: "-1", text: "Resources" }),
+    h("p", { class: "lead", text: "What Headroom looks after beside budgets." }),
+    card("Other resources", { id: "resources" }, table.node),
+  );
+  return {
+    update(model) {
+      table.rows(withIds(model.others));
+    },
+    close() {},
+  };
+}
+
+function readyCell(cell, row) {
+  if (!cell.firstChild) cell.append(badge());
+  const [words, tone] = READY[row.ready] ?? READY.Unknown;
+  setBadge(cell.firstChild, words, tone, row.reason);
+}

@@ -1,0 +1,137 @@
+// Pieces that several pages share: cards, badges, bars, links, and the list of decisions.
+
+import { attribute, fill, h, keyed, prose, show, text, time } from "./dom.js";
+import * as format from "./format.js";
+
+/** What a budget's state means, in a word and in a sentence. */
+export const STATES = {
+  Ok: ["Within quota", "There is quota left."],
+  Alerting: ["Alert", "An alert threshold is reached; nothing is held or stopped."],
+  Holding: ["Holding", "New pods of this budget wait until the window frees hours for them."],
+  Pausing: ["Pausing", "Pods that run are marked as paused, for programs that heed it; nothing is stopped."],
+  Stopping: ["Stopping", "Pods or jobs are being stopped, the fewest that bring the budget back in time."],
+  Exceeded: ["Used up", "The quota is used up."],
+  Paused: ["Switched off", "It counts, but has no effects while spec.paused is set."],
+  Invalid: ["Invalid", "Something in this budget is wrong, so it is not enforced."],
+  Waiting: ["Not counted yet", "It was made a moment ago; its first count is on the way."],
+};
+
+export function stateWord(state) {
+  return STATES[state]?.[0] ?? state;
+}
+
+/** A card with a heading; `aside` stands at its right. */
+export function card(title, { id, note, aside, level = "h2" } = {}, ...children) {
+  const heading = h(level, { id: `${id}-title`, text: title });
+  const head = h("div", { class: "card-head" }, h("div", {}, heading, note ? h("p", { class: "quiet", text: note }) : null), aside);
+  return h("section", { class: "card", id, "aria-labelledby": `${id}-title` }, head, ...children);
+}
+
+export function badge() {
+  return h("span", { class: "badge" });
+}
+
+export function setBadge(node, words, tone, title) {
+  text(node, words);
+  attribute(node, "data-tone", tone);
+  attribute(node, "title", title);
+}
+
+/** A bar for a share of something; the words beside it say the same, so it is hidden from screen readers. */
+export function bar() {
+  return h("div", { class: "bar", "aria-hidden": "true" }, h("div", { class: "bar-part" }));
+}
+
+export function setBar(node, percent, tone) {
+  const width = `${Math.min(Math.max(percent ?? 0, 0), 100)}%`;
+  if (node.firstChild.style.width !== width) node.firstChild.style.width = width;
+  attribute(node, "data-tone", tone);
+}
+
+/** One large number of a `dl`, with a note below and a bar where it is a share. */
+export function tile(name, value, note, percent, tone) {
+  const strip = percent === undefined ? null : bar();
+  if (strip) setBar(strip, percent, tone);
+  const notes = h("span", { class: "quiet" }, note);
+  return h("div", { class: "tile" }, h("dt", { text: name }), h("dd", {}, h("strong", { text: value }), notes, strip));
+}
+
+const identified = new WeakMap();
+
+/** The rows of a map, each with its key as id; the same object for the same row, so that a table sees what did not change. */
+export function withIds(rows) {
+  return Object.entries(rows ?? {}).map(([id, row]) => {
+    if (!identified.has(row)) identified.set(row, { id, ...row });
+    return identified.get(row);
+  });
+}
+
+export function budgetAddress(namespace, name) {
+  return `#/budgets/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+}
+
+/** What comes next for a budget: a few words and, where there is one, the moment. */
+export function next(budget) {
+  if (budget.state === "Invalid" || budget.state === "Waiting") return [stateWord(budget.state), null];
+  if (budget.recoversAt) return ["below its quota again", budget.recoversAt];
+  if (budget.exhaustedAt) return ["used up", budget.exhaustedAt];
+  if (budget.percent >= 100) return ["stays used up while what runs goes on", null];
+  return [Number(budget.burnRateGpus) > 0 ? "lasts at this pace" : "nothing runs", null];
+}
+
+export function setNext(node, budget) {
+  const [words, when] = next(budget);
+  const waits = budget.heldPods ? `; ${format.count(budget.heldPods, "pod")} wait${budget.heldPods === 1 ? "s" : ""}` : "";
+  fill(node, words, when ? " " : null, when ? time(when, "ahead") : null, waits);
+}
+
+/** "QuotaExceeded" for machines is "Quota exceeded" for people. */
+export function reasonWords(reason) {
+  const words = reason.replace(/([a-z0-9])([A-Z])/g, "$1 $2").replace(/([A-Z]+)([A-Z][a-z])/g, "$1 $2");
+  return words.charAt(0) + words.slice(1).replace(/\b[A-Z][a-z]/g, (start) => start.toLowerCase());
+}
+
+export function resourceLink(entry) {
+  const label = entry.namespace ? `${entry.namespace}/${entry.name}` : entry.name;
+  if (entry.kind === "GPUWorkloadBudget") return h("a", { href: budgetAddress(entry.namespace, entry.name), text: label });
+  return h("span", { text: `${entry.kind} ${label}` });
+}
+
+/** Decisions, newest first. */
+export class Entries {
+  constructor({ empty, named = true }) {
+    this._named = named;
+    this._list = h("ol", { class: "entries" });
+    this._empty = h("p", { class: "empty" }, empty);
+    this.node = h("div", {}, this._list, this._empty);
+  }
+
+  draw(entries, most = Infinity) {
+    const ids = Object.keys(entries ?? {}).sort((a, b) => (a.length - b.length || (a < b ? -1 : 1)) * -1);
+    const rows = ids.slice(0, most).map((id) => entries[id]);
+    const names = new Map(rows.map((row, number) => [row, ids[number]]));
+    keyed(this._list, rows, (row) => names.get(row), () => this._make(), (node, row) => this._update(node, row));
+    show(this._list, rows.length > 0);
+    show(this._empty, rows.length === 0);
+    return rows.length;
+  }
+
+  _make() {
+    return h("li", { class: "entry" }, h("p", { class: "entry-head" }), h("p", { class: "entry-text" }));
+  }
+
+  _update(node, entry) {
+    const [head, sentence] = node.children;
+    const reason = h("span", { class: "reason", title: entry.reason, text: reasonWords(entry.reason) });
+    fill(head, time(entry.at), " ", this._named ? [resourceLink(entry), " "] : null, reason);
+    prose(sentence, entry.message);
+    const open = node.querySelector("details")?.open;
+    node.querySelector("details")?.remove();
+    if (!entry.actions?.length) return;
+    const more = (entry.count ?? entry.actions.length) - entry.actions.length;
+    const items = entry.actions.map((action) => h("li", {}, h("code", { text: action })));
+    if (more > 0) items.push(h("li", { class: "quiet", text: `and ${more} more` }));
+    const total = entry.count ?? entry.actions.length;
+    node.append(h("details", { open }, h("summary", { text: format.count(total, "action") }), h("ul", {}, items)));
+  }
+}

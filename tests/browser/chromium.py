@@ -1,0 +1,53 @@
+"""Debian's Chromium, driven by Playwright: the same for tests, screenshots and measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+EXECUTABLE: Final = "/usr/bin/chromium"
+FLAGS: Final = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+PAGES: Final = {
+    "overview": "#/",
+    "budget": "#/budgets/{budget}",
+    "nodes": "#/nodes",
+    "decisions": "#/decisions",
+    "resources": "#/resources",
+}
+READY: Final = ".page:not([data-loading])"
+"""A page that has drawn its first model."""
+
+
+def lacking() -> str:
+    """Why there is no browser; empty if there is one."""
+    return "" if Path(EXECUTABLE).exists() else "there is no chromium; tools/setup dev installs it"
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser with a profile of its own, which is gone afterwards."""
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=EXECUTABLE, args=list(FLAGS), headless=True)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def opened(page: Page, url: str, address: str = "#/") -> Page:
+    """The page at an address of the dashboard, once it has drawn what it shows."""
+    page.goto(f"{url}/{address}")
+    page.wait_for_selector(READY)
+    return page

@@ -1,0 +1,93 @@
+"""The dashboard behind its guard: a team sees its own, a stranger nothing, and no credential comes near the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from headroom.adapters.kube.reviews import Need, Who, key_of
+from tests.browser.chromium import PAGES, READY, opened
+from tests.browser.served import Served
+from tests.browser.worlds import a_fleet
+
+TOKEN = "made-up-but-secret"
+
+
+class Judge:
+    """Knows one token; its owner may see one namespace and, if so wanted, the nodes."""
+
+    def __init__(self, *, nodes: bool = True) -> None:
+        self._nodes = nodes
+
+    async def who(self, token: str) -> Who | None:
+        return Who(key_of(token.encode()), "alice") if token == TOKEN else None
+
+    async def allowed(self, who: Who, needs: Iterable[Need]) -> frozenset[Need]:
+        return frozenset(
+            need for need in needs if need.namespace == "team-a" or (self._nodes and need.resource == "nodes")
+        )
+
+
+@pytest.fixture
+def guarded(serve: Callable[..., Served]) -> Served:
+    return serve(a_fleet(), Judge())
+
+
+def as_alice(context: BrowserContext) -> None:
+    """What `headroom dashboard` does: the credential is added on the way, the page never has it."""
+    context.set_extra_http_headers({"Authorization": f"Bearer {TOKEN}"})
+
+
+def test_a_team_sees_its_own(context: BrowserContext, page: Page, guarded: Served) -> None:
+    as_alice(context)
+    opened(page, guarded.url)
+    expect(page.locator(".lead")).to_contain_text("You see what is in team-a.")
+    expect(page.locator("#about")).to_contain_text("Seen as alice")
+    expect(page.get_by_role("link", name="team-a/one").first).to_be_visible()
+    expect(page.locator("main")).not_to_contain_text("elsewhere")
+    opened(page, guarded.url, "#/nodes")
+    expect(page.locator("main")).to_contain_text("a pod of another team")
+    expect(page.locator("main")).not_to_contain_text("secret")
+
+
+def test_nodes_are_for_whoever_may_list_them(context: BrowserContext, page: Page, serve: Callable[..., Served]) -> None:
+    as_alice(context)
+    opened(page, serve(a_fleet(), Judge(nodes=False)).url, "#/nodes")
+    expect(page.locator(".lead")).to_contain_text("You may not list nodes")
+    expect(page.locator(".node")).to_have_count(0)
+    expect(page.locator("#nodes")).to_be_hidden()
+
+
+def test_what_a_team_may_not_see_is_as_if_it_were_not_there(
+    context: BrowserContext, page: Page, guarded: Served, complaints: list[str]
+) -> None:
+    as_alice(context)
+    page.goto(f"{guarded.url}/#/budgets/elsewhere/two")
+    expect(page.locator("#stale")).to_contain_text("no such page")
+    complaints.clear()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_credential_comes_near_the_page(context: BrowserContext, page: Page, guarded: Served, name: str) -> None:
+    as_alice(context)
+    opened(page, guarded.url, PAGES[name].format(budget="team-a/one"))
+    page.wait_for_selector(READY)
+    assert TOKEN not in page.content()
+    assert TOKEN not in page.evaluate("JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])")
+    assert context.cookies() == []
+
+
+def test_a_credential_that_ends_says_so_and_comes_back(
+    context: BrowserContext, page: Page, guarded: Served, complaints: list[str]
+) -> None:
+    as_alice(context)
+    opened(page, guarded.url)
+    context.set_extra_http_headers({"Authorization": "Bearer another"})
+    guarded.stop()
+    guarded.start()
+    expect(page.locator("#stale")).to_contain_text("Show who you are")
+    as_alice(context)
+    expect(page.locator("#live")).to_have_text("Live")
+    complaints.clear()

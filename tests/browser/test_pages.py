@@ -1,0 +1,115 @@
+"""Every page of the demo: drawn, without complaints of the browser, readable by everybody, in both themes and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.chromium import PAGES, opened
+from tests.browser.served import Served
+from tests.browser.worlds import HOSTILE, empty
+
+BUDGET = "vision/vision"
+HEADINGS = {
+    "overview": "Overview",
+    "budget": BUDGET,
+    "nodes": "Nodes",
+    "decisions": "Decisions",
+    "resources": "Resources",
+}
+
+
+def address(name: str) -> str:
+    return PAGES[name].format(budget=BUDGET)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_of_the_demo_is_drawn(page: Page, demo: str, name: str) -> None:
+    opened(page, demo, address(name))
+    expect(page.locator("h1")).to_have_text(HEADINGS[name])
+    expect(page).to_have_title(f"{HEADINGS[name]} · Headroom demo")
+    expect(page.locator("#live")).to_have_text("Live")
+    expect(page.locator("#speed")).to_contain_text("60 times")
+    assert page.locator("main time").count() + page.locator("main .badge").count() > 0
+    charts = {"overview": 1, "budget": 1}.get(name, 0)
+    assert page.locator(".plot canvas").count() >= charts
+
+
+def test_charts_have_something_on_them(page: Page, demo: str) -> None:
+    opened(page, demo, address("budget"))
+    colours = page.locator(".plot canvas").first.evaluate(
+        """canvas => {
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            return new Set(new Uint32Array(data.buffer)).size;
+        }"""
+    )
+    assert colours > 20
+
+
+@pytest.fixture(scope="module")
+def open_to_axe(chromium: Browser) -> Iterator[Page]:
+    """Only here the policy is passed over: axe is a script that the page does not have."""
+    context = chromium.new_context(bypass_csp=True, viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(20_000)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_nothing_serious(open_to_axe: Page, demo: str, name: str, theme: Literal["light", "dark"]) -> None:
+    open_to_axe.emulate_media(color_scheme=theme)
+    page = opened(open_to_axe, demo, address(name))
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    bad = [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in {"serious", "critical"}]
+    assert bad == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_phone_needs_no_sideways_scrolling(page: Page, demo: str, name: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    opened(page, demo, address(name))
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    for link in page.locator("nav a").all():
+        expect(link).to_be_in_viewport()
+
+
+@pytest.mark.parametrize("name", ["overview", "nodes", "decisions", "resources"])
+def test_an_empty_cluster_says_so(page: Page, serve: Callable[..., Served], name: str) -> None:
+    opened(page, serve(empty()).url, address(name))
+    said = {
+        "overview": "kubectl apply -f budget.yaml",
+        "nodes": "The cluster has no nodes yet.",
+        "decisions": "No decision matches.",
+        "resources": "There are none.",
+    }
+    expect(page.locator("main")).to_contain_text(said[name])
+
+
+def test_a_wrong_address_leads_back(page: Page, fleet: Served) -> None:
+    page.goto(f"{fleet.url}/#/nowhere")
+    expect(page.locator("h1")).to_have_text("There is no such page")
+    page.get_by_role("link", name="overview", exact=True).click()
+    expect(page.locator("h1")).to_have_text("Overview")
+
+
+def test_what_a_cluster_says_is_text_and_never_markup(page: Page, fleet: Served) -> None:
+    opened(page, fleet.url, "#/budgets/team-a/broken")
+    expect(page.locator("main")).to_contain_text("Invalid")
+    assert page.locator("main img").count() == 0
+    opened(page, fleet.url, f"#/decisions?q={HOSTILE}")
+    assert page.get_by_role("searchbox").input_value() == HOSTILE
+    assert page.locator("main img").count() == 0
+
+
+def test_without_the_charting_library_the_numbers_are_there(page: Page, fleet: Served, complaints: list[str]) -> None:
+    page.route("**/charts/**", lambda route: route.abort())
+    opened(page, fleet.url)
+    expect(page.locator("#held")).to_contain_text("The charting library is not installed")
+    page.get_by_text("Show the numbers").click()
+    expect(page.locator("#held tbody tr").first).to_be_visible()
+    complaints.clear()
