@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from headroom.api.resources import Status
 from headroom.core import PLANS, budgets
-from headroom.model.actions import Action, CordonNode, EvictPod
+from headroom.model.actions import Action, CordonNode, EmitEvent, EvictPod
 from headroom.model.conditions import find
 from headroom.model.decisions import Decision
 from headroom.model.errors import Refused, Unavailable
 from headroom.model.plans import Plan, affected, standing
 from headroom.model.world import Changes, World
+from headroom.runtime.loop import is_news
 from headroom.runtime.operator import Operator
 from headroom.runtime.settings import Settings
 from headroom.runtime.surroundings import Surroundings
@@ -188,6 +190,39 @@ async def test_a_failed_status_write_is_tried_again() -> None:
     for _ in range(5):
         await rig.tick(1.0)
     assert rig.port.done == [("status", a_ref())]
+
+
+def test_what_is_done_is_no_news_and_what_is_due_is() -> None:
+    ref = a_ref()
+    event = EmitEvent(object=str(ref), event_type="Normal", reason="One", message="One.")
+    idle = Decision(resource=ref, status=Status(), reason="Fine", message="1 of 10")
+    due = structs.replace(idle, actions=(event,))
+    assert is_news(idle, due)
+    assert not is_news(due, idle)
+    assert not is_news(due, due)
+    assert is_news(due, structs.replace(due, actions=(event, structs.replace(event, reason="Two"))))
+    assert is_news(idle, structs.replace(idle, reason="Bad"))
+    assert not is_news(idle, structs.replace(idle, message="2 of 10"))
+
+
+async def test_a_turn_is_not_late_by_the_time_that_deciding_takes() -> None:
+    asked: list[int] = []
+
+    def slow(world: World, changes: Changes) -> Iterable[Decision]:
+        asked.append(world.now)
+        rig.clock.seconds += 0.4
+        for ref, resource in world.of_kind("GPUWorkloadBudget"):
+            # Ten seconds after the first look something turns, and it says so.
+            left = asked[0] + 10_000 - world.now
+            yield structs.replace(standing(world, ref, resource, "Says so."), look_again_ms=left or 600_000)
+
+    plan = Plan(name="slow", kind="GPUWorkloadBudget", wakes_on=frozenset(), at_most_every_ms=0, decide=slow)
+    rig = Rig(FakePort(a_resource()), plan)
+    await rig.tick()
+    await rig.tick()  # its status was written, so it is looked at once more
+    rig.clock.seconds += (asked[0] + 10_000 - rig.clock.now()) / 1000
+    await rig.tick(0)
+    assert asked[-1] == asked[0] + 10_000
 
 
 async def test_a_full_pass_finds_a_plan_that_forgot() -> None:

@@ -100,7 +100,7 @@ class Loop:
         self._bugs: dict[str, str] = {}
         self._stopping = False
         self._was_acting = False
-        self._saw_at = around.clock.monotonic()
+        self._saw_at = self._looked_at = around.clock.monotonic()
 
     async def run(self) -> None:
         """Tick whenever there is something to decide, until stopped."""
@@ -125,6 +125,7 @@ class Loop:
     def tick(self) -> float:
         """Ask every plan that is due. Returns when the next one will be."""
         self.ticks += 1
+        self._looked_at = self._clock.monotonic()
         world = self._port.world(self._clock.now())
         self._writer.halted = self._finalizing.halted = world.stopped or not world.complete
         acting = self._gate.may_act() and world.complete
@@ -189,12 +190,12 @@ class Loop:
             self._log.exception("plan raised: this is a bug", plan=plan.name)
 
     def _take_in(self, state: PlanState, world: World, decisions: list[Decision]) -> None:
-        now = self._clock.monotonic()
         for decision in decisions:
             ref, resource = decision.resource, world.resources.get(decision.resource)
             if resource is None:
                 continue
-            state.look_at[ref] = now + decision.look_again_ms / 1000
+            # Counted from the moment that was looked at: deciding takes time, and a turn that is due must not wait for it.
+            state.look_at[ref] = self._looked_at + decision.look_again_ms / 1000
             try:
                 self._hand_over(decision, resource, world)
             except Exception as error:  # noqa: BLE001 - one bad decision must not stop the others
@@ -243,7 +244,7 @@ class Loop:
         """Keep the decision, and log it if it is a new one."""
         before = self.decisions.get(decision.resource)
         self.decisions[decision.resource] = decision
-        if before is None or substance(before) != substance(decision):
+        if before is None or is_news(before, decision):
             self.decided_at[decision.resource] = now
             if self._gate.may_act():
                 self.noted(decision, now)
@@ -274,10 +275,16 @@ class Loop:
         metrics.nodes.set(len(world.nodes))
 
 
-def substance(decision: Decision) -> tuple[object, ...]:
+def substance(decision: Decision) -> tuple[object, tuple[Action, ...]]:
     """What makes two decisions different ones: not the numbers and moments in them, which move by themselves."""
     verdicts = [(each.type, each.status, each.reason) for each in decision.status.conditions]
-    return decision.reason, parted(decision.actions)[1], verdicts
+    return (decision.reason, verdicts), parted(decision.actions)[1]
+
+
+def is_news(before: Decision, after: Decision) -> bool:
+    """Whether a decision says something that the one before did not: that something is due no more goes without saying."""
+    (old, had), (new, has) = substance(before), substance(after)
+    return new != old or not set(has) <= set(had)
 
 
 def parted(actions: Iterable[Action]) -> tuple[tuple[Action, ...], tuple[Action, ...]]:

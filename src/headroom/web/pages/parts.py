@@ -97,7 +97,7 @@ def _state(resource: AnyResource, status: GPUWorkloadBudgetStatus) -> tuple[str,
     if not status.as_of:
         return "Waiting", "idle"
     entered = {each.action for each in status.steps}
-    if status.victim is not None or entered & {"Evict", "Suspend"}:
+    if status.victim is not None:
         return "Stopping", "bad"
     if conditions.holds(status.conditions, "Holding"):
         return "Holding", "bad"
@@ -116,7 +116,8 @@ def _percent(*parts: tuple[str, str | int | None]) -> float:
         for used, quota in amounts
         if not isinstance(used, Invalid) and not isinstance(quota, Invalid) and quota
     ]
-    return round(100 * max(shares, default=0.0), 1)
+    # Rounded down: what is not used up must not read as 100.
+    return int(1000 * max(shares, default=0.0)) / 10
 
 
 def _is_more_than_0(amount: str) -> bool:
