@@ -96,3 +96,14 @@ def test_the_points_end_where_they_are_asked_to(until: int) -> None:
     moments, sums = forecast.points(until)
     assert int(moments[-1]) == until
     assert [int(each) for each in sums] == [forecast.at(int(each)) for each in moments]
+
+
+@given(runs, st.sampled_from([5, 10, 17]), runs, st.integers(1, 60))
+def test_the_first_moments_at_and_below_a_limit(every: list[Run], window: int, more: list[Run], limit: int) -> None:
+    forecast = forecast_of(every, window)
+    for run in more:
+        forecast = forecast.plus(Run(run.start + 20, min(run.end + 20, OPEN), 6 * run.rate))
+    # After so long nothing changes any more: what ended has left the window, what goes on fills it.
+    sums = {moment: forecast.at(moment) for moment in range(NOW, NOW + 120)}
+    assert forecast.reaches(limit) == next((at for at, total in sums.items() if total >= limit), None)
+    assert forecast.falls_below(limit) == next((at for at, total in sums.items() if total < limit), None)

@@ -345,6 +345,28 @@ def test_one_window_more_is_read_unless_that_is_very_much(
     played(script)
 
 
+def test_a_new_leader_knows_the_last_words_of_the_one_before() -> None:
+    async def script() -> None:
+        old, new = Stage(), Stage()
+        new.ledger, new.leads = old.ledger, False
+        new.recorder = Recorder(old.ledger, Surroundings(clock=old.clock), may_lead=lambda: new.leads)
+        new.recorder.connect(old.port)
+        await old.start()
+        await new.start()
+        await old.clock.sleep(10)
+        said = Decision(resource=ref_of(a_resource()), status=Status(), reason="Last", message="Last.")
+        new.leads, old.leads = True, False
+        old.recorder.decided(said, old.clock.now())
+        await old.recorder.stop()
+        await old.clock.sleep(30)
+        found = new.recorder.journal.newest(0, 10, lambda _: True)
+        assert [each.reason for each in found] == ["Last"]
+        await new.kill()
+        await old.kill()
+
+    played(script)
+
+
 def test_what_was_decided_is_in_the_history() -> None:
     async def script() -> None:
         stage = Stage()

@@ -200,6 +200,41 @@ async def test_a_page_is_made_once_for_all_who_look_at_the_same(monkeypatch: pyt
         pytest.fail("news never came")
 
 
+async def test_parameters_that_mean_nothing_make_no_page_anew() -> None:
+    made, counted = Made(a_world(1)), list[Scope]()
+    app = main_app(made.showing(), None)
+    page = app[server.PAGES].overview
+
+    def counting(view: View, scope: Scope) -> Model | None:
+        counted.append(scope)
+        return page(view, scope)
+
+    app[server.PAGES].overview = counting
+    async with served(app) as client, asyncio.timeout(20):
+        for number in range(5):
+            async with client.get(f"/api/overview?x={number}") as reply:
+                assert reply.status == 200
+    assert len(counted) < 5
+
+
+async def test_one_viewer_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST_OF_ONE", 1)
+    made = Made(a_world(1))
+    async with (
+        served(for_a_team(made, Team("team-a"))) as client,
+        asyncio.timeout(20),
+        aclosing(events(client, "/api/live/overview")) as stream,
+    ):
+        await anext(stream)
+        async with client.get("/api/live/overview") as reply:
+            assert (reply.status, "Too many" in (await reply.json())["problem"]) == (503, True)
+
+
+async def test_a_stream_has_no_head() -> None:
+    async with served(main_app(Made(a_world(1)).showing(), None)) as client, client.head("/api/live/overview") as reply:
+        assert reply.status == 405
+
+
 async def test_there_are_only_so_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MOST_STREAMS", 1)
     made = Made(structs.replace(a_world(1)))

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
-from headroom.model.facts import Pod
+from headroom.model.facts import UNREADABLE, Claim, Pod, Shape
 from headroom.model.times import HOUR, MINUTE, SECOND
 from headroom.model.world import World
 from headroom.web.pages import Model, Page, Pages, frame, nodes, search
@@ -71,6 +71,58 @@ def test_the_overview_counts_what_is_held_and_free(made: Made) -> None:
     assert page["gpus"]["capacity"] == 16
     assert page["gpus"]["held"][-1] == 7
     assert len(page["gpus"]["t"]) == len(page["gpus"]["held"])
+
+
+def test_devices_of_claims_are_held_too() -> None:
+    devices = (("gpu.nvidia.com", 4_000_000),)
+    claim = Claim(namespace="team-a", name="four", uid="c", devices=devices, reserved_for=("uid-dra",))
+    pod = running("dra", HOUR, gpus=0, claims=("four",))
+    made = Made(a_used_world(a_budget(), pods=[pod], nodes=[a_node("n")], claims={claim.key: claim}))
+    page = whole(Pages().overview, made.view(), EVERYTHING)
+    assert (page["fleet"]["held"], page["fleet"]["free"]) == ("4", "4")
+    assert page["gpus"]["held"][-1] == 4
+    node = whole(Pages().nodes, made.view(), EVERYTHING)["nodes"]["n"]
+    assert (node["held"], node["pods"][0]["pod"], node["pods"][0]["budgets"]) == ("4", "team-a/dra", ["team-a/one"])
+
+
+def test_only_pods_that_ask_for_gpus_wait_and_only_budgets_hold() -> None:
+    pods = [
+        a_pod("web", gpus=0),
+        a_pod("queued", gates=("kueue.x-k8s.io/admission",)),
+        gated("held"),
+        a_pod("lost", gpus=2, node="gone", phase="Running"),
+        a_pod("unknown", gpus=2, node="n", phase="Unknown"),
+        a_pod("over", gpus=2, node="n", phase="Failed"),
+    ]
+    made = Made(a_used_world(pods=pods, nodes=[a_node("n")]))
+    fleet = whole(Pages().overview, made.view(), EVERYTHING)["fleet"]
+    page = whole(Pages().nodes, made.view(), EVERYTHING)
+    assert (fleet["waiting"], fleet["heldPods"]) == (2, 1)
+    assert page["waitingCount"] == 2
+    assert (fleet["held"], fleet["free"]) == (page["nodes"]["n"]["held"], page["nodes"]["n"]["free"]) == ("2", "6")
+
+
+@pytest.mark.parametrize("amount", [UNREADABLE, 10**20, 2**62])
+def test_an_amount_beyond_all_reason_spoils_no_page(amount: int) -> None:
+    shape = Shape(requests=(("nvidia.com/gpu", amount), ("nvidia.com/mig-1g.5gb", amount)))
+    odd = structs.replace(running("odd", HOUR), shape=shape)
+    made = Made(a_used_world(a_budget(), pods=[odd, running("p", HOUR)], nodes=[a_node("n")]))
+    assert whole(Pages().overview, made.view(), EVERYTHING)["fleet"]["held"] == "1"
+    assert whole(Pages().nodes, made.view(), EVERYTHING)["nodes"]["n"]["held"] == "1"
+    assert whole(Pages().budget("team-a", "one"), made.view(), EVERYTHING)["curve"]["used"]
+
+
+def test_a_status_that_somebody_else_wrote_spoils_no_page() -> None:
+    budget = a_budget()
+    odd = structs.replace(budget, status=structs.replace(budget.status, as_of="x", consumed_usd="abc"))
+    made = Made(a_used_world(odd))
+    made.decisions.clear()
+    assert whole(Pages().overview, made.view(), EVERYTHING)["budgets"]["team-a/one"]["percent"] == 0
+
+
+def test_almost_all_is_not_all() -> None:
+    made = Made(a_used_world(a_budget(hours="10"), pods=[running("p", 10 * HOUR - SECOND)]))
+    assert whole(Pages().overview, made.view(), EVERYTHING)["budgets"]["team-a/one"]["percent"] == 99.9
 
 
 def test_a_budget_is_told_in_numbers_and_in_words(made: Made) -> None:

@@ -162,12 +162,28 @@ async def test_pages_are_there_as_json(view: View, serve: Serve) -> None:
         assert json.loads((await text(client, "/api/decisions?q=team-b"))[1])["q"] == "team-b"
 
 
-@pytest.mark.parametrize("path", ["/api/decisions?since=soon", "/api/live/decisions?limit=0", "/api/decisions?limit=x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/decisions?since=soon",
+        "/api/live/decisions?limit=0",
+        "/api/decisions?limit=x",
+        f"/api/decisions?limit={'9' * 5000}",
+        f"/api/decisions?since={'9' * 5000}h",
+    ],
+)
 async def test_a_question_that_cannot_be_read_is_answered_in_a_sentence(view: View, serve: Serve, path: str) -> None:
     async with serve(main_app(shown(view), None)) as client:
         status, said = await text(client, path)
     assert status == 400
     assert json.loads(said)["problem"].startswith("reading ")
+
+
+async def test_the_loopback_answers_only_to_its_own_name(view: View, serve: Serve) -> None:
+    async with serve(main_app(shown(view), None)) as client:
+        for host, status in (("evil.example:1234", 403), ("localhost:1", 200), ("127.0.0.1", 200), ("[::1]:2", 200)):
+            async with client.get("/api/overview", headers={"Host": host}) as reply:
+                assert reply.status == status, host
 
 
 async def test_only_reading_is_possible(view: View, serve: Serve) -> None:

@@ -96,8 +96,8 @@ class Ledger(Protocol):
         """Add to the history of what was decided; durable once this returns."""
         ...
 
-    async def history(self, since: int, limit: int) -> list[Entry]:
-        """Entries from that moment on, the newest first."""
+    async def history(self, since: int, limit: int, cluster: str = "") -> list[Entry]:
+        """Entries from that moment on, the newest first: of all clusters, or of one."""
         ...
 
     async def close(self) -> None:

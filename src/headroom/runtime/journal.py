@@ -1,38 +1,76 @@
-"""The journal: what was decided, the newest of it in memory for those who look, all of it in the ledger."""
+"""The journal: what was decided here, the newest of it in memory for those who look, all of it in the ledger."""
 
 from __future__ import annotations
 
+import bisect
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from headroom.model.actions import RemoveFinalizer
-from headroom.model.decisions import Decision
+from headroom.model.decisions import Decision, Ref
 from headroom.model.history import Entry
 from headroom.model.ports import Ledger
 from headroom.model.usage import DAY
 
 MOST_REMEMBERED: Final = 5000
+MOST_ACTIONS: Final = 20
+"""Of one decision that are remembered by name."""
 MOST_WAITING: Final = 1000
 """Entries that wait while the ledger is away; what is older is forgotten, since the log has it too."""
 REACH: Final = 7 * DAY
 """What is older is only in the ledger."""
 OVERLAP: Final = 60_000
 """Another replica's entry may be written a little later than it was made."""
+_TARGETS: Final = ("pod", "object", "budget", "node", "machine", "instance", "nodePool", "nodeClass", "pool")
+
+
+class Noted(Struct, frozen=True, order=True):
+    """One decision as it is remembered. They sort by their moments."""
+
+    at: int
+    key: bytes
+    resource: str
+    reason: str
+    message: str
+    actions: tuple[str, ...]
+    """The first of them, each in a few words; events are left out, they say what the message says."""
+    count: int
+    """How many there were."""
+
+    @property
+    def ref(self) -> Ref:
+        """Which resource it is about."""
+        kind, _, rest = self.resource.partition("/")
+        namespace, _, name = rest.rpartition("/")
+        return Ref(kind, namespace, name)
+
+
+def noted(entry: Entry) -> Noted:
+    """An entry of the ledger as it is remembered."""
+    done = [each for each in msgspec.json.decode(entry.actions) if each["type"] != "EmitEvent"]
+    said = tuple(_spoken(each) for each in done[:MOST_ACTIONS])
+    return Noted(entry.at, entry.key, entry.resource, entry.reason, entry.message, said, len(done))
+
+
+def _spoken(action: dict[str, Any]) -> str:
+    target = next((str(action[name]) for name in _TARGETS if name in action), "")
+    kind = f"{action['kind']}/" if "kind" in action else ""
+    return f"{action['type']} {kind}{target}".strip()
 
 
 class Journal:
-    """Entries in the order of their moments."""
+    """What was decided on the resources of one cluster, in the order of its moments."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._entries: list[Entry] = []
+        self._noted: list[Noted] = []
         self._known: set[bytes] = set()
         self._waiting: deque[Entry] = deque(maxlen=MOST_WAITING)
-        self.generation = 0
-        """Grows with every entry."""
+        self._read_until: int | None = None
 
     def decided(self, decision: Decision, now: int, cluster: str) -> None:
         """Take down a decision."""
@@ -41,7 +79,7 @@ class Journal:
         said = {"resource": str(decision.resource), "reason": decision.reason, "message": decision.message}
         entry = Entry(cluster=cluster, at=now, actions=actions, **said)
         self._waiting.append(entry)
-        self._take([entry])
+        self._take([noted(entry)])
 
     async def write(self) -> None:
         """Make durable what is not."""
@@ -51,32 +89,29 @@ class Journal:
             while self._waiting and self._waiting[0] in entries:
                 self._waiting.popleft()
 
-    async def read(self, now: int) -> None:
+    async def read(self, now: int, cluster: str) -> None:
         """Take in what stands in the ledger from before, or from another replica."""
-        since = max(now - REACH, self._entries[-1].at - OVERLAP) if self._entries else now - REACH
-        self._take(await self._ledger.history(since, MOST_REMEMBERED))
+        since = now - REACH if self._read_until is None else self._read_until - OVERLAP
+        found = await self._ledger.history(since, MOST_REMEMBERED, cluster)
+        self._read_until = now
+        self._take(noted(entry) for entry in found if entry.key not in self._known)
 
-    def newest(self, since: int, limit: int, wanted: Callable[[Entry], bool]) -> list[Entry]:
+    def newest(self, since: int, limit: int, wanted: Callable[[Noted], bool]) -> list[Noted]:
         """Those from a moment on that somebody wants, the newest first."""
-        found: list[Entry] = []
-        for entry in reversed(self._entries):
-            if entry.at < since or len(found) >= limit:
+        found: list[Noted] = []
+        for each in reversed(self._noted):
+            if each.at < since or len(found) >= limit:
                 break
-            if wanted(entry):
-                found.append(entry)
+            if wanted(each):
+                found.append(each)
         return found
 
-    def _take(self, entries: Iterable[Entry]) -> None:
-        new = [entry for entry in entries if entry.key not in self._known]
-        if not new:
-            return
-        self.generation += 1
-        is_late = len(new) > 1 or bool(self._entries and new[0].at < self._entries[-1].at)
-        self._entries += new
-        self._known |= {entry.key for entry in new}
-        if is_late:
-            self._entries.sort(key=lambda entry: (entry.at, entry.key))
+    def _take(self, new: Iterable[Noted]) -> None:
+        for each in new:
+            if each.key not in self._known:
+                self._known.add(each.key)
+                bisect.insort(self._noted, each)
         # Cutting a part off at a time, so that a full journal is not moved with every entry.
-        if len(self._entries) > MOST_REMEMBERED + MOST_REMEMBERED // 10:
-            self._known -= {entry.key for entry in self._entries[:-MOST_REMEMBERED]}
-            del self._entries[:-MOST_REMEMBERED]
+        if len(self._noted) > MOST_REMEMBERED + MOST_REMEMBERED // 10:
+            self._known -= {each.key for each in self._noted[:-MOST_REMEMBERED]}
+            del self._noted[:-MOST_REMEMBERED]

@@ -40,6 +40,7 @@ RETRY_SECONDS: Final = (1.0, 15.0)
 SHORTEST_KEPT: Final = 35 * DAY
 JOURNAL_SECONDS: Final = 5.0
 """How often who does not lead reads what the leader decided."""
+LAST_WORDS_SECONDS: Final = 60.0
 MOST_LOOKED_BACK: Final = 200_000
 """Rows in memory up to which those of one window more are kept too."""
 GAP_MS: Final = 1000
@@ -181,6 +182,7 @@ class Recorder:
         if self._is_recording:
             self._done_at.pop("heartbeat", None)
             await self._tried(self._write)
+            await self._tried(self.journal.write)
 
     def _pause(self) -> float:
         return min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2.0 ** min(self._failures - 1, 8))
@@ -265,9 +267,7 @@ class Recorder:
         if self._is_time("refresh", REFRESH_SECONDS):
             await self._refresh()
             self._did("refresh")
-        if "journal" not in self._done_at or (not self._may_lead() and self._is_time("journal", JOURNAL_SECONDS)):
-            await self.journal.read(self._clock.now())
-            self._did("journal")
+        await self._read_journal()
         now, window = self._clock.now(), self._window_ms()
         if now - window < self._loaded_since:
             # A budget with a longer window has come.
@@ -284,6 +284,14 @@ class Recorder:
             if self._may_lead():
                 await self._ledger.prune(now - max(SHORTEST_KEPT, 2 * window))
             self._did("prune")
+
+    async def _read_journal(self) -> None:
+        """What was decided before us and beside us. Who has just begun to lead may not have heard the other's last words."""
+        if not self._may_lead() or "journal" not in self._done_at:
+            self._did("standing by")
+        if not self._is_time("standing by", LAST_WORDS_SECONDS) and self._is_time("journal", JOURNAL_SECONDS):
+            await self.journal.read(self._clock.now(), self.table.cluster)
+            self._did("journal")
 
     async def _look_back(self, since: int) -> None:
         """Read one window more, for whoever wants to see what the window held before; not where that is very much."""

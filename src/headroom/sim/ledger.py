@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from weakref import WeakKeyDictionary
 
+from headroom.adapters.kube.transport import Transport
+from headroom.core.usage import row_of
+from headroom.model.errors import Misconfigured
+from headroom.model.facts import Usage
 from headroom.model.history import Entry
 from headroom.model.usage import Heartbeat, Row, merged
+from headroom.sim import outside
+from headroom.sim.answers import Body
+from headroom.sim.apiserver import ApiServer
+from headroom.sim.catalog import NAMESPACE
+from headroom.sim.connection import SimTransport
 
 Key = tuple[str, int, str, int]
 
@@ -32,14 +43,21 @@ class MemoryLedger:
         """The same; how many rows were new or said something new."""
         if self.before_write is not None:
             self.before_write()
-        changed = [key for key, row in _together(rows).items() if self._merge_one(key, row)]
-        self._last += bool(changed)
-        self._changed |= dict.fromkeys(changed, self._last)
+        changed = self.put(rows)
         if heartbeat is not None:
             before = self._heartbeats.get(heartbeat.cluster, heartbeat.complete_until)
             self._heartbeats[heartbeat.cluster] = max(before, heartbeat.complete_until)
         if self.after_write is not None:
             self.after_write()
+        return changed
+
+    def put(self, rows: Sequence[Row]) -> int:
+        """Merge rows, at once and without fail; how many were new or said something new."""
+        changed = [key for key, row in _together(rows).items() if self._merge_one(key, row)]
+        self._last += bool(changed)
+        for key in changed:
+            self._changed.pop(key, None)
+            self._changed[key] = self._last
         return len(changed)
 
     async def read(self, since: int) -> AsyncIterator[list[Row]]:
@@ -50,7 +68,13 @@ class MemoryLedger:
 
     async def changes(self, after: int) -> tuple[list[Row], int]:
         """Rows written after the cursor."""
-        return [self.rows[key] for key, number in self._changed.items() if number > after], self._last
+        found = []
+        # What changed last stands last, so nobody has to look at all that ever changed.
+        for key in reversed(self._changed):
+            if self._changed[key] <= after:
+                break
+            found.append(self.rows[key])
+        return found[::-1], self._last
 
     async def cursor(self) -> int:
         """The cursor that stands for everything written so far."""
@@ -72,10 +96,11 @@ class MemoryLedger:
         """Add to the history."""
         self._history |= {(entry.at, entry.key): entry for entry in entries}
 
-    async def history(self, since: int, limit: int) -> list[Entry]:
-        """Entries from that moment on, the newest first."""
+    async def history(self, since: int, limit: int, cluster: str = "") -> list[Entry]:
+        """Entries from that moment on, the newest first: of all clusters, or of one."""
         newest_first = sorted(self._history.items(), reverse=True)
-        return [entry for (at, _), entry in newest_first if at >= since][:limit]
+        found = (entry for (at, _), entry in newest_first if at >= since and cluster in ("", entry.cluster))
+        return list(itertools.islice(found, limit))
 
     async def close(self) -> None:
         """Nothing to let go of; what was written stays, as it does in a file."""
@@ -84,6 +109,36 @@ class MemoryLedger:
         before = self.rows.get(key)
         self.rows[key] = row if before is None else merged(before, row)
         return self.rows[key] != before
+
+
+_LEDGERS: WeakKeyDictionary[ApiServer, MemoryLedger] = WeakKeyDictionary()
+
+
+def ledger_of(transport: Transport) -> MemoryLedger:
+    """The ledger of a simulated cluster: like a disk, it outlives the processes that write to it."""
+    assert isinstance(transport, SimTransport)
+    return of_server(transport.server)
+
+
+def of_server(server: ApiServer) -> MemoryLedger:
+    """The same, for whoever has the server itself."""
+    return _LEDGERS.setdefault(server, MemoryLedger())
+
+
+def remember(server: ApiServer, documents: Iterable[Body]) -> None:
+    """Let a simulated cluster have a past: documents of kind Usage are rows of its ledger."""
+    cluster = server.store.get(NAMESPACE, "", "kube-system")
+    of_server(server).put([_row(document, cluster.uid if cluster else "") for document in documents])
+
+
+def _row(document: Body, cluster: str) -> Row:
+    usage, problems = outside.fact("Usage", document)
+    assert isinstance(usage, Usage)
+    row = row_of(usage, cluster)
+    if problems or row is None:
+        why = "; ".join(f"{field} {message}" for field, message in problems)
+        raise Misconfigured(f"setting the stage: Usage {usage.name}: {why}")
+    return row
 
 
 def _together(rows: Sequence[Row]) -> dict[Key, Row]:

@@ -17,7 +17,7 @@ class Scope(Struct, frozen=True, kw_only=True):
     """Nodes are of no namespace, so they are a right of their own."""
 
     def __bool__(self) -> bool:
-        return self.everything or bool(self.namespaces)
+        return self.everything or self.nodes or bool(self.namespaces)
 
     def sees(self, namespace: str) -> bool:
         """Whether what is in a namespace may be shown; an empty one stands for what is in none."""

@@ -15,8 +15,8 @@ from aiohttp.typedefs import Handler
 
 from headroom.model.errors import Misconfigured
 from headroom.web.guard import Judge, guard
-from headroom.web.live import GONE, Streams
-from headroom.web.pages import Page, Pages, nodes, search
+from headroom.web.live import GONE, Asked, Streams
+from headroom.web.pages import Pages, nodes, search
 from headroom.web.scope import ACCESS, Anybody
 from headroom.web.view import Showing, View
 
@@ -81,7 +81,7 @@ def main_app(showing: Showing, judge: Judge | None) -> web.Application:
     app.on_shutdown.append(app[STREAMS].close)
     app.add_routes([web.get("/", _shell), web.get("/metrics", _metrics)])
     for path in ("overview", "nodes", "decisions", "budgets/{namespace}/{name}"):
-        app.add_routes([web.get(f"/api/{path}", _once), web.get(f"/api/live/{path}", _live)])
+        app.add_routes([web.get(f"/api/{path}", _once), web.get(f"/api/live/{path}", _live, allow_head=False)])
     if CHARTS.is_dir():
         app.router.add_static("/static/charts", CHARTS)
     app.router.add_static("/static", HERE / "static")
@@ -96,8 +96,20 @@ def _namespaces(showing: Showing) -> set[str]:
 
 @web.middleware
 async def _for_everyone(request: web.Request, handler: Handler) -> web.StreamResponse:
+    if not _is_meant(request):
+        # A page of somebody else, whose name was made to lead here, must not read what only this machine may.
+        return web.Response(status=403, text="Open this by the address that was printed.\n")
     request[ACCESS] = Anybody()
     return await handler(request)
+
+
+def _is_meant(request: web.Request) -> bool:
+    """Whether a request to the loopback names the loopback."""
+    here = str((request.get_extra_info("sockname") or ("",))[0])
+    if not here.startswith("127.") and here != "::1":
+        return True
+    host = request.url.host or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 @web.middleware
@@ -144,12 +156,12 @@ async def _shell(_: web.Request) -> web.FileResponse:
 
 async def _once(request: web.Request) -> web.Response:
     try:
-        page = _page(request)
+        asked = _asked(request)
     except Misconfigured as error:
         return web.json_response({"problem": str(error)}, status=400)
     access = request[ACCESS]
     scope = await access.scope()
-    made = request.app[STREAMS].made(request, page, scope)
+    made = request.app[STREAMS].made(asked, scope)
     if made.body is None:
         return web.json_response(GONE, status=404)
     return web.json_response(request.app[STREAMS].whole(made, scope, access))
@@ -157,19 +169,21 @@ async def _once(request: web.Request) -> web.Response:
 
 async def _live(request: web.Request) -> web.StreamResponse:
     try:
-        page = _page(request)
+        asked = _asked(request)
     except Misconfigured as error:
         return web.json_response({"problem": str(error)}, status=400)
-    return await request.app[STREAMS].stream(request, page, request[_ON_THE_WAY])
+    return await request.app[STREAMS].stream(request, asked, request[_ON_THE_WAY])
 
 
-def _page(request: web.Request) -> Page:
+def _asked(request: web.Request) -> Asked:
     pages, what = request.app[PAGES], request.path.rpartition("/api/")[2].removeprefix("live/").partition("/")[0]
     if what == "budgets":
-        return pages.budget(request.match_info["namespace"], request.match_info["name"])
+        named = request.match_info["namespace"], request.match_info["name"]
+        return Asked((what, *named), pages.budget(*named))
     if what == "decisions":
-        return pages.decisions(search(request.query))
-    return pages.nodes if what == "nodes" else pages.overview
+        wanted = search(request.query)
+        return Asked((what, wanted), pages.decisions(wanted))
+    return Asked((what,), pages.nodes if what == "nodes" else pages.overview)
 
 
 # --- listening --------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec import structs
 
 from headroom.adapters.ledger.encoding import BEFORE_ALL
 from headroom.model.errors import Refused
@@ -129,8 +130,12 @@ async def test_history_is_there_once_and_the_newest_first(ledger: Kept) -> None:
     assert [entry.reason for entry in await ledger.history(BEFORE_ALL, 10)] == ["Three", "Two", "One"]
     assert await ledger.history(2, 10) == [entries[1], entries[2]]
     assert await ledger.history(0, 1) == [entries[1]]
+    elsewhere = structs.replace(entries[0], cluster="elsewhere", at=9)
+    await ledger.note([elsewhere])
+    assert await ledger.history(0, 1, "elsewhere") == [elsewhere]
+    assert await ledger.history(0, 2, CLUSTER) == [entries[1], entries[2]], "the limit counts those that are asked for"
     await ledger.prune(2)
-    assert [entry.reason for entry in await ledger.history(BEFORE_ALL, 10)] == ["Three", "Two"]
+    assert [entry.reason for entry in await ledger.history(BEFORE_ALL, 10, CLUSTER)] == ["Three", "Two"]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ class Source(Protocol):
         """Up to when each cluster's view is complete."""
         ...
 
-    async def history(self, since: int, limit: int) -> list[Entry]:
+    async def history(self, since: int, limit: int, cluster: str = "") -> list[Entry]:
         """Entries from that moment on, the newest first."""
         ...
 

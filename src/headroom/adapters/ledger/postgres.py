@@ -160,14 +160,16 @@ class PostgresLedger:
             columns = list(zip(*map(history_values, entries), strict=True))
             await self.run("writing history to", lambda connection: connection.execute(_PUT_HISTORY, *columns))
 
-    async def history(self, since: int, limit: int) -> list[Entry]:
-        """Entries from that moment on, the newest first."""
+    async def history(self, since: int, limit: int, cluster: str = "") -> list[Entry]:
+        """Entries from that moment on, the newest first: of all clusters, or of one."""
 
         async def work(connection: Any) -> list[Entry]:
             if await _version(connection) < 2:
                 return []  # opened only to read, so it stays as old as it is
-            query = f"SELECT {schema.HISTORY} FROM history WHERE at >= $1 ORDER BY at DESC, id DESC LIMIT $2"
-            return [entry_of(values) for values in await connection.fetch(query, since, limit)]
+            of_cluster = identifier(cluster) if cluster else None
+            query = f"""SELECT {schema.HISTORY} FROM history WHERE at >= $1 AND ($3::BYTEA IS NULL OR cluster = $3)
+ORDER BY at DESC, id DESC LIMIT $2"""
+            return [entry_of(values) for values in await connection.fetch(query, since, limit, of_cluster)]
 
         return await self.run("reading the history of", work)
 

@@ -108,9 +108,9 @@ class QueuedLedger:
         """Up to when each cluster's view is in the ledger; what waits is not there yet."""
         return await self._ledger.heartbeats()
 
-    async def history(self, since: int, limit: int) -> list[Entry]:
+    async def history(self, since: int, limit: int, cluster: str = "") -> list[Entry]:
         """The ledger's history; what waits is not there yet."""
-        return await self._ledger.history(since, limit)
+        return await self._ledger.history(since, limit, cluster)
 
     async def prune(self, before: int) -> int:
         """Forget rows of the ledger; the queue is forgotten as it empties."""

@@ -116,14 +116,16 @@ class SqliteLedger:
 
         await self.run("writing history to", work)
 
-    async def history(self, since: int, limit: int) -> list[Entry]:
-        """Entries from that moment on, the newest first."""
+    async def history(self, since: int, limit: int, cluster: str = "") -> list[Entry]:
+        """Entries from that moment on, the newest first: of all clusters, or of one."""
 
         def work(connection: sqlite3.Connection) -> list[Entry]:
             if sqlite_file.version_of(connection, self.path) < 2:
                 return []  # opened only to read, so it stays as old as it is
-            query = f"SELECT {schema.HISTORY} FROM history WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?"
-            return [entry_of(values) for values in connection.execute(query, (since, limit))]
+            of_cluster = identifier(cluster) if cluster else None
+            query = f"""SELECT {schema.HISTORY} FROM history WHERE at >= ?1 AND (?3 IS NULL OR cluster = ?3)
+ORDER BY at DESC, id DESC LIMIT ?2"""
+            return [entry_of(values) for values in connection.execute(query, (since, limit, of_cluster))]
 
         return await self.run("reading the history of", work)
 

@@ -18,9 +18,7 @@ from headroom.core.usage.curves import Drawing, Drawn, Line, drawing, held
 from headroom.core.usage.finalizers import removals
 from headroom.core.usage.forecasts import Forecast, Run
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
-from headroom.core.usage.observing import Look
-from headroom.core.usage.prices import gpus as gpus_in
-from headroom.core.usage.prospects import Course, More, Prospect, prospect
+from headroom.core.usage.observing import Look, amounts_of
 from headroom.core.usage.reckoning import (
     DOLLAR,
     GPU_HOUR,
@@ -31,7 +29,7 @@ from headroom.core.usage.reckoning import (
     Running,
     quota_of,
 )
-from headroom.core.usage.summary import reckonings, uncovered
+from headroom.core.usage.summary import gpus_in, gpus_of, reckonings, uncovered
 
 __all__ = [
     "DOLLAR",
@@ -39,7 +37,6 @@ __all__ = [
     "KIND",
     "MICRO",
     "Around",
-    "Course",
     "Drawing",
     "Drawn",
     "Forecast",
@@ -47,23 +44,22 @@ __all__ = [
     "Ledgered",
     "Line",
     "Look",
-    "More",
-    "Prospect",
     "Quota",
     "Reckoning",
     "Run",
     "Running",
     "Scope",
+    "amounts_of",
     "around",
     "arrange",
     "budgets_of",
     "counts",
     "drawing",
     "gpus_in",
+    "gpus_of",
     "held",
     "keys_of",
     "pods_matching",
-    "prospect",
     "quota_of",
     "reckonings",
     "removals",

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from headroom.api.kinds import AnyResource
-from headroom.core.usage import coverage, prices
+from headroom.core.usage import coverage
 from headroom.core.usage.forecasts import Forecast
 from headroom.core.usage.reckoning import Ledgered, quota_of
-from headroom.model.facts import UNREADABLE
+from headroom.core.usage.summary import gpus_in
 from headroom.model.tables import Ints
 from headroom.model.times import HOUR, SECOND
 from headroom.model.world import World
@@ -98,8 +98,7 @@ def held(world: World, begin: int, points: int = 144) -> Line:
     table = world.usage
     rates = np.zeros(len(table.groups), np.int64)
     for number, group in enumerate(table.groups):
-        amount = prices.gpus(group.terms.amounts) if group.terms.cluster == world.cluster else 0
-        rates[number] = amount if amount < UNREADABLE else 0
+        rates[number] = gpus_in(group.terms.amounts) if group.terms.cluster == world.cluster else 0
     moments = evenly(max(begin, table.complete_since), world.as_of, points)
     of_row, start, end = rates[table.column("group")], table.column("start"), table.column("low_end")
     counts = of_row > 0

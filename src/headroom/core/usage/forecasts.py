@@ -34,7 +34,7 @@ class Runs(NamedTuple):
 
     start: Ints
     end: Ints
-    rate: Ints
+    rate: Numbers
 
 
 class Span(NamedTuple):
@@ -132,12 +132,27 @@ class Forecast:
     def reaches(self, limit: int) -> int | None:
         """The first moment, from `as_of` on, at which the sum is at least `limit`; None if it never is."""
         wanted = -(-limit // self._unit)
-        found = np.flatnonzero(self._sums >= wanted)
-        if len(found) and not found[0]:
+        before, slope = self._before(np.flatnonzero(self._sums >= wanted))
+        if before is None:
             return self.as_of
-        before = int(found[0]) - 1 if len(found) else len(self._times) - 1
-        gap, slope = wanted - int(self._sums[before]), int(self._slopes[before])
+        gap = wanted - int(self._sums[before])
         return int(self._times[before]) - (-gap // slope) if slope > 0 else None
+
+    def falls_below(self, limit: int) -> int | None:
+        """The first moment, from `as_of` on, at which the sum is below `limit`; None if it never is."""
+        wanted = -(-limit // self._unit)
+        before, slope = self._before(np.flatnonzero(self._sums < wanted))
+        if before is None:
+            return self.as_of
+        gap = int(self._sums[before]) - wanted
+        return int(self._times[before]) + gap // -slope + 1 if slope < 0 else None
+
+    def _before(self, found: Ints) -> tuple[int | None, int]:
+        """The last change of slope before the first of some, or the last of all if there is none; None if it is the very first."""
+        if len(found) and not found[0]:
+            return None, 0
+        before = int(found[0]) - 1 if len(found) else len(self._times) - 1
+        return before, int(self._slopes[before])
 
     def fits(self, rate: int, length: int, limit: int) -> bool:
         """Whether the sum stays below `limit` while something more runs for `length` from now on."""

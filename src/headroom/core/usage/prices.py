@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from headroom.model.facts import Amounts, Node, Offer, Price
+from headroom.model.facts import UNREADABLE, Amounts, Node, Offer, Price
 
 INSTANCE_TYPE: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 ZONE: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
@@ -67,8 +67,11 @@ def pod_price(price: int | None, pod: Amounts, node: Node) -> int | None:
 
 
 def gpus(amounts: Amounts) -> int:
-    """Millionths of a GPU in all resources that are GPUs or the like, each with its usual weight."""
-    return sum(amount * usual_weight(name) // WHOLE for name, amount in amounts if is_gpu(name))
+    """Millionths of a GPU in all resources that are GPUs or the like, each with its usual weight; UNREADABLE if one is."""
+    found = [(name, amount) for name, amount in amounts if is_gpu(name)]
+    if any(amount >= UNREADABLE for _, amount in found):
+        return UNREADABLE
+    return sum(amount * usual_weight(name) // WHOLE for name, amount in found)
 
 
 @lru_cache(maxsize=256)

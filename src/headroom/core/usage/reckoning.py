@@ -14,7 +14,7 @@ from headroom.api.quantities import Invalid, nano
 from headroom.core.usage import forecasts
 from headroom.core.usage.coverage import Scope, counted
 from headroom.core.usage.forecasts import Forecast
-from headroom.core.usage.windows import Curve, Rates, Span, largest, overlaps, rates_of
+from headroom.core.usage.windows import Curve, Numbers, Rates, Span, largest, overlaps, rates_of
 from headroom.model.tables import Ints
 from headroom.model.times import HOUR
 from headroom.model.usage_table import OPEN, UsageTable
@@ -199,10 +199,7 @@ class Ledgered:
         span = forecasts.Span(self._span.as_of, self._span.length, until)
 
         def forecast(of_group: dict[int, int], total: int) -> Forecast:
-            known = np.zeros(len(self._table.groups), np.int64)
-            for number, rate in of_group.items():
-                known[number] = rate
-            return Forecast.of(span, total, forecasts.Runs(self._start, end, known[self._group]))
+            return Forecast.of(span, total, forecasts.Runs(self._start, end, self._column(of_group)))
 
         return forecast(self._counted.rates, self.gpus.total), forecast(self._prices, self.usd.total)
 
@@ -211,14 +208,19 @@ class Ledgered:
         before = overlaps(self._start, self._end, Span(since, self._span.length))
 
         def course(of_group: dict[int, int]) -> Forecast:
-            known = np.zeros(len(self._table.groups), np.int64)
-            for number, rate in of_group.items():
-                known[number] = rate
-            runs = forecasts.Runs(self._start, self._end, known[self._group])
+            runs = forecasts.Runs(self._start, self._end, self._column(of_group))
             span = forecasts.Span(since, self._span.length)
             return Forecast.of(span, _exact_sum(before, self._group, of_group), runs)
 
         return course(self._counted.rates), course(self._prices)
+
+    def _column(self, of_group: dict[int, int]) -> Numbers:
+        """The rate of every row; Python's integers where one is beyond all reason."""
+        fits = max(of_group.values(), default=0) < OPEN
+        known: Numbers = np.zeros(len(self._table.groups), np.int64 if fits else object)
+        for number, rate in of_group.items():
+            known[number] = rate
+        return known[self._group]
 
     @property
     def dearest(self) -> tuple[int, int]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from headroom.api.kinds import AnyResource
-from headroom.core.usage import coverage, prices
+from headroom.core.usage import coverage, observing, prices
 from headroom.core.usage.reckoning import Ledgered, Reckoning, quota_of
 from headroom.core.usage.windows import Span, overlaps
-from headroom.model.facts import UNREADABLE
+from headroom.model.facts import Amounts, Pod
 from headroom.model.times import HOUR
 from headroom.model.world import World
+
+MOST: Final = 2**53
+"""Millionths of GPUs beyond which an amount is a slip of the pen, which no machine ever had."""
 
 
 class Uncovered(NamedTuple):
@@ -22,6 +25,17 @@ class Uncovered(NamedTuple):
     """Millionths x milliseconds inside the window."""
     burn: int
     """Millionths of GPUs held now."""
+
+
+def gpus_in(amounts: Amounts) -> int:
+    """Millionths of a GPU in some amounts, each resource with its usual weight; none where that is beyond all reason."""
+    found = prices.gpus(amounts)
+    return found if found < MOST else 0
+
+
+def gpus_of(world: World, pod: Pod) -> int:
+    """Millionths of a GPU that a pod asks for, devices of its claims included."""
+    return gpus_in(observing.amounts_of(pod, world.claims))
 
 
 def reckonings(world: World) -> list[tuple[AnyResource, Reckoning]]:
@@ -48,7 +62,7 @@ def uncovered(world: World, window_hours: int = 24) -> Uncovered:
         for number, group in enumerate(table.groups)
         if number not in covered and group.terms.cluster == world.cluster
     }
-    rows = table.rows_of(number for number, rate in rates.items() if 0 < rate < UNREADABLE)
+    rows = table.rows_of(number for number, rate in rates.items() if 0 < rate < MOST)
     start, end = table.column("start")[rows], table.column("low_end")[rows]
     group = table.column("group")[rows]
     held = overlaps(start, end, Span(world.as_of, window_hours * HOUR))

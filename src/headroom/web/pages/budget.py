@@ -12,10 +12,10 @@ from headroom.api.resources import LabelSelector
 from headroom.core import usage
 from headroom.model import times
 from headroom.model.decisions import Ref, status_wire
-from headroom.model.history import Entry
 from headroom.model.times import SECOND
 from headroom.model.usage import DAY
 from headroom.model.world import World
+from headroom.runtime.journal import Noted
 from headroom.web.pages import parts
 from headroom.web.pages.pace import Paced
 from headroom.web.pages.parts import Model
@@ -34,6 +34,7 @@ class BudgetPage:
 
     def __init__(self) -> None:
         self._curves: dict[Ref, Paced[Model]] = {}
+        self._released = Released()
 
     def model(self, view: View, scope: Scope, ref: Ref) -> Model | None:
         """The page without its frame; None if there is no such budget, or none that may be seen."""
@@ -51,7 +52,7 @@ class BudgetPage:
             "heldUnits": held.get("units", 0),
             "heldPods": held.get("pods", 0),
             "stopped": list(reversed(status.get("stopped", []))),
-            "released": _released(world, ref),
+            "released": self._released.of(world, ref),
             "history": parts.entries(_history(view, world.now, ref)),
         }
         if "victim" in status:
@@ -110,18 +111,29 @@ def _selector(selector: LabelSelector) -> str:
     return ", ".join(words)
 
 
-def _released(world: World, ref: Ref) -> list[Model]:
-    """Pods in view that waited for this budget and were let go, the newest first."""
-    found = []
-    for uid in world.pods.annotated:
-        pod = world.pods.get(uid)
-        said = dict(pod.annotations) if pod else {}
-        if pod and said.get(marks.HELD_BY) == f"{ref.namespace}/{ref.name}" and said.get(marks.RELEASED_AT):
-            found.append({"pod": pod.key, "at": said[marks.RELEASED_AT]})
-    return sorted(found, key=lambda each: (each["at"], each["pod"]), reverse=True)[:MOST_RELEASED]
+class Released:
+    """Pods in view that waited for a budget and were let go, by budget; worked out once for all pages."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[object, int] = (None, -1)
+        self._of: dict[str, list[Model]] = {}
+
+    def of(self, world: World, ref: Ref) -> list[Model]:
+        """Those of one budget, the newest first."""
+        seen = (world.pods, world.pods.generation)
+        if seen != self._seen:
+            self._seen, self._of = seen, {}
+            for uid in world.pods.annotated:
+                pod = world.pods.get(uid)
+                said = dict(pod.annotations) if pod else {}
+                if pod and said.get(marks.RELEASED_AT):
+                    one = {"pod": pod.key, "at": said[marks.RELEASED_AT]}
+                    self._of.setdefault(said.get(marks.HELD_BY, ""), []).append(one)
+        found = self._of.get(f"{ref.namespace}/{ref.name}", [])
+        return sorted(found, key=lambda each: (each["at"], each["pod"]), reverse=True)[:MOST_RELEASED]
 
 
-def _history(view: View, now: int, ref: Ref) -> list[Entry]:
+def _history(view: View, now: int, ref: Ref) -> list[Noted]:
     name = str(ref)
     return view.journal.newest(now - 7 * DAY, MOST_HISTORY, lambda each: each.resource == name)
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from headroom.model import times
 from headroom.model.errors import Misconfigured
-from headroom.model.history import Entry
+from headroom.runtime.journal import Noted
 from headroom.web.pages import parts
 from headroom.web.pages.parts import Model
 from headroom.web.scope import Scope
@@ -17,6 +17,7 @@ USUAL_SINCE: Final = "24h"
 USUAL_LIMIT: Final = 200
 MOST: Final = 1000
 LONGEST_QUERY: Final = 200
+LONGEST_NUMBER: Final = 12
 
 
 class Search(NamedTuple):
@@ -32,12 +33,15 @@ class Search(NamedTuple):
 def search(query: Mapping[str, str]) -> Search:
     """What a query string asks for. Raises `Misconfigured` for what cannot be read."""
     asked, since = query.get("q", "")[:LONGEST_QUERY], query.get("since", USUAL_SINCE)
-    length = times.duration(since)
+    length = times.duration(since) if len(since) <= LONGEST_NUMBER else None
     if length is None:
-        raise Misconfigured(f"reading since: it must be a duration such as 30m, 24h or 7d, not {since!r}")
+        raise Misconfigured(
+            f"reading since: it must be a duration such as 30m, 24h or 7d, not {since[:LONGEST_NUMBER]!r}"
+        )
     limit = query.get("limit", str(USUAL_LIMIT))
-    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit) <= MOST):
-        raise Misconfigured(f"reading limit: it must be a number from 1 to {MOST}, not {limit!r}")
+    is_number = limit.isascii() and limit.isdigit() and len(limit) <= LONGEST_NUMBER
+    if not is_number or not 1 <= int(limit) <= MOST:
+        raise Misconfigured(f"reading limit: it must be a number from 1 to {MOST}, not {limit[:LONGEST_NUMBER]!r}")
     return Search(tuple(asked.lower().split()), since, length, int(limit), asked)
 
 
@@ -45,7 +49,7 @@ def model(view: View, scope: Scope, wanted: Search) -> Model:
     """The page without its frame."""
     now = view.world().now
 
-    def fits(entry: Entry) -> bool:
+    def fits(entry: Noted) -> bool:
         return parts.may_see(entry, scope) and matches(entry, wanted.words)
 
     found = view.journal.newest(now - wanted.length, wanted.limit + 1, fits)
@@ -57,7 +61,7 @@ def model(view: View, scope: Scope, wanted: Search) -> Model:
     }
 
 
-def matches(entry: Entry, words: tuple[str, ...]) -> bool:
+def matches(entry: Noted, words: tuple[str, ...]) -> bool:
     """Whether every word stands somewhere in an entry."""
-    text = f"{entry.resource} {entry.reason} {entry.message} {entry.actions}".lower()
+    text = f"{entry.resource} {entry.reason} {entry.message} {' '.join(entry.actions)}".lower()
     return all(word in text for word in words)

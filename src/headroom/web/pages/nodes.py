@@ -53,7 +53,7 @@ class Counting:
     """Which budgets count a pod; each combination of namespace and labels is judged once."""
 
     def __init__(self, world: World, scope: Scope) -> None:
-        self._scope = scope
+        self._world, self._scope = world, scope
         self._scopes: dict[str, list[tuple[str, usage.Scope]]] = {}
         for budget in usage.budgets_of(world):
             covers = usage.scope_of(world, budget)
@@ -63,12 +63,13 @@ class Counting:
 
     def of(self, pod: Pod) -> list[str]:
         """The budgets that count a pod, as far as they may be seen."""
-        key = (pod.namespace, pod.labels, pod.shape.requests)
+        amounts = usage.amounts_of(pod, self._world.claims)
+        key = (pod.namespace, pod.labels, amounts)
         if key not in self._known:
             self._known[key] = [
                 name
                 for name, covers in self._scopes.get(pod.namespace, ())
-                if usage.selects(covers.selector, pod.labels) and usage.counts(pod.shape.requests, covers.weights)[0]
+                if usage.selects(covers.selector, pod.labels) and usage.counts(amounts, covers.weights)[0]
             ]
         return self._known[key]
 
@@ -79,7 +80,7 @@ class Counting:
 
 def _node(world: World, node: Node, counting: Counting) -> Model:
     on_it = (pod for uid in world.pods.by_node[node.name] if (pod := world.pods.get(uid)) is not None)
-    holding = [(usage.gpus_in(pod.shape.requests), pod) for pod in on_it if pod.phase not in _ENDED]
+    holding = [(usage.gpus_of(world, pod), pod) for pod in on_it if pod.phase not in _ENDED]
     holding = sorted((each for each in holding if each[0]), key=lambda each: (-each[0], each[1].key))
     offered, held = usage.gpus_in(node.allocatable), sum(gpus for gpus, _ in holding)
     labels = dict(node.labels)
@@ -106,7 +107,7 @@ def _holds(gpus: int, pod: Pod, counting: Counting) -> Model:
 def _waiting(world: World, scope: Scope) -> Iterable[Pod]:
     for uid in world.pods.unbound:
         pod = world.pods.get(uid)
-        if pod is not None and scope.sees(pod.namespace) and usage.gpus_in(pod.shape.requests):
+        if pod is not None and scope.sees(pod.namespace) and pod.phase not in _ENDED and usage.gpus_of(world, pod):
             yield pod
 
 

@@ -6,11 +6,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from headroom.api import marks
 from headroom.core import usage
 from headroom.model import conditions
 from headroom.model.decisions import Ref
-from headroom.model.tables import PHASES, PodTable
+from headroom.model.facts import Pod
+from headroom.model.tables import ABSENT, PHASES, PodTable
 from headroom.model.times import HOUR, SECOND
+from headroom.model.usage_table import Bools
 from headroom.model.world import World
 from headroom.web.pages import parts
 from headroom.web.pages.pace import Paced
@@ -81,31 +84,52 @@ def _other(view: View, ref: Ref) -> Model:
 def fleet_of(world: World) -> dict[str, Any]:
     """The fleet in a few numbers."""
     phases = world.pods.column("phase")
-    counts = np.bincount(phases[phases >= 0], minlength=len(PHASES))
     offered = sum(usage.gpus_in(node.allocatable) for node in world.nodes)
-    held = _held(world.pods)
+    held = _held(world)
     return {
         "gpus": parts.decimal(offered),
         "held": parts.decimal(held),
         "free": parts.decimal(max(offered - held, 0)),
         "nodes": len(world.nodes),
         "nodesReady": sum(node.ready for node in world.nodes),
-        "running": int(counts[PHASES.index("Running")]),
-        "waiting": len(world.pods.unbound),
-        "heldPods": len(world.pods.gated & world.pods.unbound),
+        "running": int(np.count_nonzero(phases == PHASES.index("Running"))),
+        "waiting": sum(count for gpus, count in _asking(world.pods, _unbound(world.pods)) if gpus),
+        "heldPods": sum(_is_held(world.pods.get(uid)) for uid in world.pods.gated & world.pods.unbound),
     }
 
 
-def _held(pods: PodTable) -> int:
-    """Millionths of GPUs that bound pods hold; counted by shape, so a large fleet costs no more than a small one."""
-    phases = pods.column("phase")
-    unbound = [number for number, name in pods.names.items() if not name]
-    live = ((phases == PHASES.index("Running")) | (phases == PHASES.index("Pending"))) & ~np.isin(
-        pods.column("node"), unbound
-    )
-    numbers, counts = np.unique(pods.column("shape")[live], return_counts=True)
-    each = {number: usage.gpus_in(shape.requests) for number, shape in pods.shapes.items()}
-    return sum(each[int(number)] * int(count) for number, count in zip(numbers, counts, strict=True))
+def _is_held(pod: Pod | None) -> bool:
+    return pod is not None and marks.GATE in pod.gates
+
+
+def _unbound(pods: PodTable) -> Bools:
+    """The pods without a node that have not ended."""
+    without_node: Bools = pods.column("node") == pods.names.number("")
+    return without_node & _live(pods)
+
+
+def _live(pods: PodTable) -> Bools:
+    return ~np.isin(pods.column("phase"), [ABSENT, *(PHASES.index(each) for each in ("Succeeded", "Failed"))])
+
+
+def _asking(pods: PodTable, which: Bools) -> list[tuple[int, int]]:
+    """GPUs that some pods ask for, and how many ask for so many; by shape, so a large fleet costs no more than a small one."""
+    numbers, counts = np.unique(pods.column("shape")[which], return_counts=True)
+    found = [usage.gpus_in(pods.shapes[int(number)].requests) for number in numbers]
+    return list(zip(found, counts.tolist(), strict=True))
+
+
+def _held(world: World) -> int:
+    """Millionths of GPUs that pods on nodes hold, those of their claims included."""
+    pods, names = world.pods, [world.pods.names.number(node.name) for node in world.nodes]
+    on_nodes = np.isin(pods.column("node"), names) & _live(pods)
+    held = sum(gpus * count for gpus, count in _asking(pods, on_nodes))
+    there = {node.name for node in world.nodes}
+    for uid in {uid for claim in world.claims.values() for uid in claim.reserved_for}:
+        pod = pods.get(uid)
+        if pod is not None and pod.node in there and pod.phase not in ("Succeeded", "Failed"):
+            held += usage.gpus_of(world, pod) - usage.gpus_in(pod.shape.requests)
+    return held
 
 
 def _uncovered(world: World) -> Model:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from headroom import __version__
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.kinds import AnyResource
-from headroom.api.quantities import Invalid, nano
+from headroom.api.quantities import NANO, Invalid, nano
 from headroom.core.usage import MICRO
 from headroom.model import conditions, times
-from headroom.model.decisions import Decision, Ref
-from headroom.model.history import Entry
+from headroom.model.decisions import Decision
+from headroom.runtime.journal import Noted
 from headroom.web.scope import Scope
 from headroom.web.view import View
 
 Model = dict[str, Any]
 """A page as plain data; what is not known is left out."""
-
-MOST_ACTIONS: Final = 20
-_TARGETS: Final = ("pod", "object", "budget", "node", "machine", "instance", "nodePool", "nodeClass", "pool")
 
 
 def frame(view: View, scope: Scope, name: str) -> Model:
@@ -73,7 +68,7 @@ def budget_row(resource: AnyResource, decision: Decision | None) -> Model:
             "windowHours": quota.window_hours,
             "consumedGpuHours": status.consumed_gpu_hours,
             "quotaGpuHours": _text(quota.gpu_hours),
-            "consumedUsd": status.consumed_usd if quota.usd is not None or _is_more_than_0(status.consumed_usd) else "",
+            "consumedUsd": status.consumed_usd if quota.usd is not None or _number(status.consumed_usd) else "",
             "quotaUsd": _text(quota.usd),
             "percent": _percent((status.consumed_gpu_hours, quota.gpu_hours), (status.consumed_usd, quota.usd)),
             "burnRateGpus": status.burn_rate_gpus,
@@ -120,52 +115,39 @@ def _percent(*parts: tuple[str, str | int | None]) -> float:
     return int(1000 * max(shares, default=0.0)) / 10
 
 
-def _is_more_than_0(amount: str) -> bool:
-    return bool(amount) and float(amount) > 0
+def _number(amount: str | int | None) -> float:
+    """For drawing and comparing; what nobody can read is 0."""
+    found = nano(amount) if amount not in (None, "") else 0
+    return 0.0 if isinstance(found, Invalid) else found / NANO
 
 
 def _text(amount: str | int | None) -> str:
     return "" if amount is None else str(amount)
 
 
-def entries(found: Iterable[Entry]) -> Model:
+def entries(found: Iterable[Noted]) -> Model:
     """Entries of the journal under ids that sort by time."""
     return {f"{each.at:013d}-{each.key.hex()[:8]}": entry(each) for each in found}
 
 
-def entry(each: Entry) -> Model:
+def entry(each: Noted) -> Model:
     """One entry of the journal."""
-    ref = ref_of(each)
-    done = [action for action in msgspec.json.decode(each.actions) if action["type"] != "EmitEvent"]
     return {
         "at": times.text(each.at),
         "resource": each.resource,
-        "kind": ref.kind,
-        "namespace": ref.namespace,
-        "name": ref.name,
+        "kind": each.ref.kind,
+        "namespace": each.ref.namespace,
+        "name": each.ref.name,
         "reason": each.reason,
         "message": each.message,
-        "actions": [_spoken(action) for action in done[:MOST_ACTIONS]],
-        "count": len(done),
+        "actions": list(each.actions),
+        "count": each.count,
     }
 
 
-def _spoken(action: dict[str, Any]) -> str:
-    target = next((str(action[name]) for name in _TARGETS if name in action), "")
-    kind = f"{action['kind']}/" if "kind" in action else ""
-    return f"{action['type']} {kind}{target}".strip()
-
-
-def ref_of(each: Entry) -> Ref:
-    """Which resource an entry is about."""
-    kind, _, rest = each.resource.partition("/")
-    namespace, _, name = rest.rpartition("/")
-    return Ref(kind, namespace, name)
-
-
-def may_see(each: Entry, scope: Scope) -> bool:
+def may_see(each: Noted, scope: Scope) -> bool:
     """Whether an entry may be shown."""
-    return scope.everything or scope.sees(ref_of(each).namespace)
+    return scope.sees(each.ref.namespace)
 
 
 def decimal(micro: int) -> str:
