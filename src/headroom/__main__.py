@@ -1,6 +1,6 @@
 """`python -m headroom` is the same as `headroom`."""
 
-from headroom.cli.main import main
+from headroom.cli.program import main
 
 if __name__ == "__main__":
     main()

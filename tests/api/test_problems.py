@@ -152,7 +152,10 @@ def test_every_wrong_field_is_named_at_once() -> None:
             "GPUWorkloadBudget",
             "spec.enforcement.action",
             "Hold",
-            Problem("spec.enforcement", "must have either action or steps"),
+            Problem(
+                "spec.enforcement.action",
+                "must be left out where there are steps: write it as one of them, at 100%",
+            ),
         ),
         (
             "GPUWorkloadBudget",

@@ -63,7 +63,10 @@ def test_every_wrong_field_at_once_with_its_line(headroom: Headroom, tmp_path: P
         "16: GPUWorkloadBudget/lab/team-a: spec.colour",
         "33: PowerPool/rack: spec.machines[0].scaleDownEndpoint",
     ]
-    assert done.err == "passed over: 1 of v1/ConfigMap\n6 problems in 2 resources\n"
+    assert done.err.splitlines() == [
+        "passed over 1 ConfigMap: only resources of Headroom are checked",
+        "6 problems in 2 resources",
+    ]
 
 
 def test_a_missing_field_has_the_line_of_what_should_hold_it(headroom: Headroom, tmp_path: Path) -> None:
@@ -151,7 +154,7 @@ def test_a_resource_given_twice_is_a_problem_that_names_both_places(
 def test_files_with_nothing_of_headroom_are_named(headroom: Headroom) -> None:
     done = headroom("check", "-", stdin=f"{samples.NODE_CLASS}---\napiVersion: v1\nkind: Pod\n".encode())
     assert (done.code, done.out) == (0, "nothing of Headroom in standard input\n")
-    assert done.err == "passed over: 1 of karpenter.k8s.aws/v1/EC2NodeClass\npassed over: 1 of v1/Pod\n"
+    assert done.err == "passed over 1 EC2NodeClass, 1 Pod: only resources of Headroom are checked\n"
 
 
 def test_a_folder_and_a_tab_are_said_in_plain_words(headroom: Headroom, tmp_path: Path) -> None:

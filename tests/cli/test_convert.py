@@ -195,3 +195,26 @@ def test_nothing_to_convert_is_said(headroom: Headroom, text: str) -> None:
     done = headroom("convert", "-", stdin=text.encode())
     assert (done.code, done.out) == (1, "")
     assert "nothing to convert was found" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "manager: {bandwidth: {network: {uplink: 10000}}}\n",
+            "manager.bandwidth is what the old operator took every node to have",
+        ),
+        ("aws: {secretName: aws-credentials}\n", "these are settings of the old controller itself"),
+        (
+            'apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations:\n    x/rate: "1"\n    x/rate: "2"\n',
+            "line 7: x/rate stands in line 6 already; only the last counts",
+        ),
+    ],
+)
+def test_what_comes_to_nothing_is_told(headroom: Headroom, text: str, says: str) -> None:
+    assert says in headroom("convert", "-", stdin=text.encode()).err
+
+
+def test_json_is_one_list(headroom: Headroom) -> None:
+    made = json.loads(headroom("convert", "-", "-o", "json", stdin=samples.SPOTPOOL.encode()).out)
+    assert (made["kind"], [each["kind"] for each in made["items"]]) == ("List", ["Secret", "Spotpool"])

@@ -4,9 +4,11 @@ import json
 import os
 import signal
 import ssl
+import stat
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -147,22 +149,57 @@ def test_a_taken_port_is_one_sentence(headroom: Headroom, operator: Operator, to
     assert f"listening on 127.0.0.1:{port}: another process listens there already; set --port" in done.err
 
 
-def test_the_browser_is_opened_at_the_address_that_is_printed(to: list[str], tmp_path: Path) -> None:
-    script, opened = tmp_path / "browser", tmp_path / "opened"
-    script.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
-    script.chmod(0o755)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
-    command = [sys.executable, "-m", "headroom", *(flag for flag in to if flag != "--no-open")]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=environment | {"BROWSER": f"{script} %s"}
-    ) as process:
-        try:
-            assert process.stdout is not None
-            address = process.stdout.readline().removeprefix("The dashboard is at ").strip()
-            wait_until(lambda: opened.exists() and bool(opened.read_text()), "the browser was started")
-            assert opened.read_text().strip() == address
-            assert address.startswith("http://127.0.0.1:")
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
-        finally:
-            process.kill()
+class Opened:
+    """`headroom dashboard` with a browser that only notes what it was started with."""
+
+    def __init__(self, to: list[str], folder: Path) -> None:
+        script, self._noted, self.home = folder / "browser", folder / "opened", folder / "home"
+        self.home.mkdir()
+        script.write_text(f'#!/bin/sh\necho "$@" > {self._noted}\n')
+        script.chmod(0o755)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
+        command = [sys.executable, "-m", "headroom", *(flag for flag in to if flag != "--no-open")]
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment | {"BROWSER": f"{script} %s", "HOME": str(self.home)},
+        )
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().removeprefix("The dashboard is at ").strip()
+        wait_until(lambda: self._noted.exists() and bool(self._noted.read_text()), "the browser was started")
+        self.arguments = self._noted.read_text().strip()
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(20) == 0
+
+
+@pytest.fixture
+def opened(to: list[str], tmp_path: Path) -> Iterator[Opened]:
+    made = Opened(to, tmp_path)
+    with made.process:
+        yield made
+        made.process.kill()
+
+
+def test_a_browser_is_opened_without_the_key_on_its_command_line(opened: Opened) -> None:
+    """Every user of the machine can read command lines."""
+    key = opened.address.rpartition("key=")[2]
+    assert opened.address.startswith("http://127.0.0.1:")
+    assert (len(key) > 40, key in opened.arguments) == (True, False)
+    file = Path(opened.arguments.removeprefix("file://"))
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (file, file.parent)] == [0o600, 0o700]
+    assert f'content="0; url={opened.address}"' in file.read_text()
+    # Browsers in a sandbox see neither hidden folders nor those of temporary files.
+    assert (file.parent.parent, file.parent.name[0]) == (opened.home, "h")
+    with urllib.request.urlopen(opened.address) as reply:
+        assert reply.status == 200
+    wait_until(lambda: not any(opened.home.iterdir()), "a key that was used lies around no longer")
+    opened.end()
+
+
+def test_what_a_browser_was_to_open_is_gone_with_the_command(opened: Opened) -> None:
+    assert any(opened.home.iterdir())
+    opened.end()
+    assert not any(opened.home.iterdir())

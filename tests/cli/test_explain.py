@@ -201,9 +201,10 @@ def test_help_has_an_example_of_a_pod(headroom: Headroom) -> None:
 
 def test_the_queue_of_a_budget_is_spelt_out(headroom: Headroom) -> None:
     done = headroom("explain", "gwb/team-a", "-f", "-", "--now", NOW, stdin=CLUSTER)
-    [line] = [line for line in done.out.splitlines() if line.startswith("status: held")]
-    assert line.startswith("status: held units=5 pods=4 queue=[unit=Pod/lab/big gpus=640 pods=1 since=")
-    assert "{" not in line
+    rows = [line.split() for line in done.out.splitlines() if line.startswith("  Pod/lab/")]
+    assert rows[0] == ["Pod/lab/big", "640", "1", "2026-11-15T11:30:00Z", "not", "known", "NeverFits"]
+    assert ["Pod/lab/second", "4", "1", "2026-11-15T11:30:00Z", STARTS, "Waiting"] in rows
+    assert "{" not in done.out
 
 
 def test_the_table_of_a_plan_counts_actions_and_names_few(headroom: Headroom) -> None:

@@ -84,8 +84,8 @@ def test_what_is_passed_over_is_said(headroom: Headroom) -> None:
     assert done.code == 0
     assert done.out == "There is no resource of Headroom to decide on.\n"
     assert done.err.splitlines() == [
-        "passed over: 1 of devops.jokerbai.com/v1/Spotpool; `headroom convert` rewrites them",
-        "passed over: 1 of karpenter.k8s.aws/v1/EC2NodeClass",
+        "passed over 1 Spotpool of devops.jokerbai.com/v1: `headroom convert` rewrites them as Headroom's",
+        "passed over 1 EC2NodeClass: they play no part in what Headroom decides",
     ]
 
 
@@ -122,14 +122,17 @@ def test_no_file_is_a_usage_error(headroom: Headroom) -> None:
 def test_explain_says_why(headroom: Headroom, name: str) -> None:
     done = headroom("explain", name, "-f", "-", "--now", NOW, stdin=BUDGET.encode())
     assert done.code == 0
-    assert done.out.splitlines()[:2] == ["GPUWorkloadBudget/default/team-a", "reason: WithinBudget"]
-    assert f"condition: Ready True Reconciled since {NOW}" in done.out
-    assert "action due: none" in done.out
+    assert done.out.splitlines()[:2] == [
+        "GPUWorkloadBudget/default/team-a",
+        "WithinBudget: 0.000 of 100 GPU-hours used in the last 24 h.",
+    ]
+    assert "100%  AlertOnly  not reached" in done.out
+    assert "Nothing is due now." in done.out
 
 
 def test_explain_names_problems(headroom: Headroom) -> None:
     done = headroom("explain", "gwb/team-b", "-f", "-", stdin=WRONG.encode())
-    assert done.out.count("problem: spec.quota.") == 2
+    assert done.out.count("Problem: spec.quota.") == 2
 
 
 @pytest.mark.parametrize(
@@ -177,5 +180,5 @@ def test_the_table_warns_of_what_the_verdict_does_not_tell(headroom: Headroom) -
     assert "Degraded: namespaceSelector counts only for budgets in headroom-system" in " ".join(done.out.split())
     assert "warnings" not in headroom("plan", "-f", "-", "--now", NOW, "-o", "json", stdin=misspelt.encode()).out
     told = headroom("explain", "gwb/team-a", "-f", "-", "--now", NOW, stdin=misspelt.encode()).out
-    assert "condition: Degraded True NamespaceSelectorIgnored since" in told
-    assert "status: consumedGpuHours 0" in told
+    assert "Degraded: namespaceSelector counts only for budgets in headroom-system" in told
+    assert "0 of 100 GPU-hours in 24 h; 100 left" in told

@@ -78,10 +78,13 @@ async def test_a_pod_that_is_not_held_or_not_there() -> None:
         await release_one(cluster.kube, POD)
     with pytest.raises(Misconfigured) as caught:
         await release_one(cluster.kube, Target("Pod", "team-a", "train0"))
-    assert str(caught.value) == ("releasing pod/team-a/train0: there is none (did you mean pod/team-a/train-0?)")
-    with pytest.raises(Misconfigured, match=r"^releasing job/team-z/x: there is none$"):
+    assert str(caught.value) == (
+        "releasing pod/team-a/train0: there is none (did you mean pod/team-a/train-0?); "
+        "`kubectl get pods -n team-a` lists them"
+    )
+    with pytest.raises(Misconfigured, match=r"^releasing job/team-z/x: there is none; `kubectl get jobs -n team-z`"):
         await release_one(cluster.kube, Target("Job", "team-z", "x"))
-    with pytest.raises(Misconfigured, match=r"^releasing jobset/team-a/x: there is none$"):
+    with pytest.raises(Misconfigured, match=r"^releasing jobset/team-a/x: there is none; "):
         await release_one(cluster.kube, Target("JobSet", "team-a", "x"))
 
 

@@ -6,7 +6,8 @@ from msgspec import structs
 
 from headroom.api import marks
 from headroom.api.enforcement import Held, QueuedUnit
-from headroom.core.budgets.explaining import Explained, explained, names, spoken
+from headroom.core.budgets.explaining import Explained, explained, names
+from headroom.core.budgets.wording import spoken
 from headroom.model.decisions import Ref
 from headroom.model.times import HOUR, text
 from tests.builders import NOON, a_pod, a_ref
@@ -201,3 +202,37 @@ def test_lengths_are_spoken() -> None:
         "1h30m",
         "1h1m1s",
     ]
+
+
+def test_of_a_pending_pod_it_is_said_that_no_budget_counts_it() -> None:
+    stage = Stage(a_budget(), pods=[a_pod("stray"), a_pod("counted", labels=TEAM), running("other", HOUR, labels=())])
+    assert "no budget counts it" in told(stage, "stray").details
+    assert "no budget counts it" not in told(stage, "counted").details
+    assert told(stage, "other").sentence.endswith("; no budget counts it.")
+    assert "no budget counts it" not in told(stage, "other").details, "the sentence says so"
+
+
+def test_what_is_never_stopped_says_by_whose_word() -> None:
+    def details(**fields: Any) -> tuple[str, ...]:
+        pod = running("kept", HOUR, **fields)
+        found = explained(Stage(a_budget(), pods=[pod]).world(), {}, Ref("Pod", pod.namespace, "kept"))
+        assert found is not None
+        return found.details
+
+    begin = "protected: Headroom never stops it, as "
+    assert f"{begin}its annotation headroom.dev/protected asks" in details(annotations=((marks.PROTECTED, "true"),))
+    assert f"{begin}all pods of a DaemonSet" in details(owner=of_job("agent", "DaemonSet"))
+    assert f"{begin}all of namespace kube-system" in details(namespace="kube-system")
+    assert not [each for each in details(annotations=((marks.PROTECTED, "false"),)) if each.startswith("protected")]
+
+
+def test_a_length_that_cannot_be_read_is_named() -> None:
+    word = ((marks.HELD_BY, "team-a/one"), (marks.EXPECTED_DURATION, "two hours"))
+    stage = full("Hold", others=[gated("late", annotations=word)])
+    stage.look()
+    details = told(stage, "late").details
+    assert any("for 1 GPU for 1h (by releaseHorizon, as it declares no length)" in each for each in details)
+    assert (
+        "its headroom.dev/expected-duration, 'two hours', cannot be read, so it counts as none; write a length of time such as "
+        "90s, 30m or 1h30m"
+    ) in details

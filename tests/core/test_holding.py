@@ -356,6 +356,14 @@ def test_nobody_starves_behind_smaller_ones() -> None:
     assert begun - 3 * MINUTE <= (moment(told) or 0)
 
 
+def test_a_long_queue_of_one_budget_holds_up_no_other_budget() -> None:
+    other = a_budget("two", hours="18", enforce="Hold", selector={"matchLabels": {"team": "b"}})
+    waiting = [gated(f"old-{number:02d}", gpus=2 + number % 7, created=NOON - HOUR + number) for number in range(40)]
+    young = gated("young", labels=(("team", "b"),))
+    stage = Stage(a_budget(hours="18", enforce="Hold"), other, pods=[DONE, *waiting, young])
+    assert released(stage.look()) == ["young"]
+
+
 def test_every_budget_that_counts_a_pod_must_have_room() -> None:
     tight = a_budget("tight", hours="18.5", enforce="Hold")
     wide = a_budget("one", hours="40", enforce="Hold")

@@ -103,9 +103,15 @@ class Enforcement(ApiType, frozen=True, kw_only=True):
     ] = EVICTIONS_PER_MINUTE
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="has(self.action) != (has(self.steps) && self.steps.size() > 0)",
-            message="must have either action or steps",
-            holds=lambda it: ("action" in it) != bool(it.get("steps")),
+            cel="has(self.action) || (has(self.steps) && self.steps.size() > 0)",
+            message="must have action, for 100% of the quota alone, or steps, for several shares of it",
+            holds=lambda it: "action" in it or bool(it.get("steps")),
+        ),
+        Rule(
+            cel="!has(self.action) || !has(self.steps) || self.steps.size() == 0",
+            message="must be left out where there are steps: write it as one of them, at 100%",
+            field="action",
+            holds=lambda it: "action" not in it or not it.get("steps"),
         ),
         Rule(
             cel=(

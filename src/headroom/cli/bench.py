@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from msgspec import Struct
 
-from headroom.cli.options import Context, Kubeconfig
+from headroom.cli.options import Context, Form, Kubeconfig, Output
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ MICRO: Final = 10**6
 LARGEST_GPUS: Final = 10**6
 
 app = typer.Typer(
-    help="Make pods whose use is known, and compare a budget's figures with it.\n\nExample: headroom bench workload --count 50 --rate 10",
+    help="Make pods of known use, and check a budget with them.\n\nExample: headroom bench workload --count 50 --rate 10",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -116,8 +115,8 @@ def workload(
         live.with_cluster(settings, making.work)
     except KeyboardInterrupt:
         output.say(f"\nheadroom: making pods: interrupted after {making.made} of {count}; {undo}")
-        raise typer.Exit(output.COULD_NOT_RUN) from None
-    output.line(f"Made {count} pods in {making.seconds:.1f} s; {undo}")
+        raise typer.Exit(output.INTERRUPTED) from None
+    output.line(f"Made {output.counted(count, 'pod')} in {making.seconds:.1f} s; {undo}")
 
 
 @app.command()
@@ -132,6 +131,7 @@ def report(
     gpus: Gpus = "1",
     out_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Where results.json and SUMMARY.md go.")] = Path(),
     label: Annotated[str, typer.Option(metavar="TEXT", help="What to call this run.")] = "",
+    form: Output = Form.table,
 ) -> None:
     """Compare what a budget counted with what the workload should have used.
 
@@ -140,6 +140,8 @@ def report(
     Example: kubectl get gwb team-a -o json | headroom bench report --count 50 --rate 10 --elapsed 45s --status-json -
     """
     from headroom.cli import manifests, output
+    from headroom.model import times
+    from headroom.runtime.clock import RealClock
 
     plan = _workload(count, rate, runtime, gpus)
     at = _milliseconds("--elapsed", elapsed, least=0)
@@ -158,12 +160,10 @@ def report(
         accuracy_ratio=accuracy(found.gpu_hours, wanted),
         tracked_pods=found.pods,
         label=label,
-        generated_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        generated_at=times.text(RealClock().now() // times.SECOND * times.SECOND),
     )
     _write(out_dir, results)
-    output.line(
-        f"reported {results.reported_gpu_hours:g}, expected {results.expected_gpu_hours:g} GPU-hours: ratio {_ratio(results)}"
-    )
+    _show(results, form)
 
 
 # Making pods
@@ -221,26 +221,22 @@ class Making:
     async def work(self, kube: Kube) -> None:
         """Make them all, each in its time; those that are late come as fast as the server takes them."""
         from headroom.adapters.kube import errors, paths
+        from headroom.cli import progress
 
         began = kube.clock.monotonic()
-        for number in range(self._plan.count):
-            wait = began + float(self._plan.begins(number)) / 1000 - kube.clock.monotonic()
-            if wait > 0:
-                await kube.clock.sleep(wait)
-            try:
-                await kube.create(paths.pods(self._template.namespace), pod(self._template, number))
-            except errors.AlreadyExists as error:
-                raise Misconfigured(f"{error}; delete the pods of an earlier run, or give another --prefix") from error
-            self.made += 1
-            self._show()
+        with progress.shown("making pods", "pods", self._plan.count) as told:
+            for number in range(self._plan.count):
+                wait = began + float(self._plan.begins(number)) / 1000 - kube.clock.monotonic()
+                if wait > 0:
+                    await kube.clock.sleep(wait)
+                try:
+                    await kube.create(paths.pods(self._template.namespace), pod(self._template, number))
+                except errors.AlreadyExists as error:
+                    again = "delete the pods of an earlier run, or give another --prefix"
+                    raise Misconfigured(f"{error}; {again}") from error
+                self.made += 1
+                told(self.made)
         self.seconds = kube.clock.monotonic() - began
-
-    def _show(self) -> None:
-        import sys
-
-        if sys.stderr.isatty():
-            end = "\n" if self.made == self._plan.count else ""
-            print(f"\r{self.made} of {self._plan.count} pods", end=end, file=sys.stderr, flush=True)
 
 
 # Reading flags
@@ -363,6 +359,18 @@ def _summary(results: Results) -> str:
     }
     title = f"# Accuracy{f': {results.label}' if results.label else ''}"
     return "\n".join([title, "", "| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items()), ""])
+
+
+def _show(results: Results, form: Form) -> None:
+    import msgspec
+
+    from headroom.cli import output
+
+    if form.is_data:
+        output.as_data(msgspec.to_builtins(results), form)
+        return
+    figures = f"reported {results.reported_gpu_hours:g}, expected {results.expected_gpu_hours:g} GPU-hours"
+    output.line(f"{figures}: ratio {_ratio(results)}")
 
 
 def _write(folder: Path, results: Results) -> None:

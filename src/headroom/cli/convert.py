@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from headroom.cli import machines, manifests, output
+from headroom.cli.options import ManifestForm, Manifests
 
 Json = Any
 
@@ -37,23 +38,22 @@ _PLACE_OF_KEYS: Final = "credentialsSecretRef"
 
 def convert(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Manifests, values or .env files; - is stdin.")],
+    form: ManifestForm = Manifests.yaml,
 ) -> None:
     """Rewrite manifests of five older systems as Headroom's.
 
-    They are gwb-operator, Spotpool, k8s-gpu-autoprovision, vaclab-bandwidth-operator and Leftover. Prints YAML; what cannot be taken over is said on stderr. Keys in a Spotpool move into a Secret. The machines of
-    k8s-gpu-autoprovision are found in .env files, chart values and Deployments and become one PowerPool. Exit code 1 if
-    something in the result still needs an editor.
+    They are gwb-operator, Spotpool, k8s-gpu-autoprovision, vaclab-bandwidth-operator and Leftover. What cannot be taken over is said on
+    stderr. Keys in a Spotpool move into a Secret. The machines of k8s-gpu-autoprovision are found in .env files, docker lines, chart
+    values and Deployments and become one PowerPool. Exit code 1 if something in the result still needs an editor.
 
     Example: headroom convert old/*.yaml nodes.env > new.yaml && headroom check new.yaml
     """
-    import yaml
-
     found = Conversion()
     for source, text in manifests.read(files):
         found.take(source, text)
     documents = found.documents()
     if documents:
-        print(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True, width=120), end="")
+        output.as_manifests(documents, form)
     wrong = list(_problems(documents))
     for complaint in [*found.warnings, *wrong]:
         output.say(complaint)
@@ -79,8 +79,13 @@ class Conversion:
         if machines.is_environment(words):
             self._take_machines(source, machines.in_environment(machines.variables(words)))
             return
-        for found in texts.objects(source, text):
+        repeated: list[texts.Repeated] = []
+        for found in texts.objects(source, text, repeated):
             self._take_document(source, found.value)
+        for each in repeated:
+            self._warn(
+                source, f"line {each.line}: {each.key} stands in line {each.first_line} already; only the last counts"
+            )
 
     def documents(self) -> list[Json]:
         """The result, the PowerPool last."""
@@ -98,7 +103,7 @@ class Conversion:
                 )
             return
         if "kind" not in document:
-            self._warn(source, "holds an object without a kind and without nodeGroups; it is left out")
+            self._warn(source, _no_machines(document))
             return
         self._documents += self._converted(source, document)
 
@@ -259,6 +264,18 @@ _CHANGES: Final = {
 
 
 # --- machines ---------------------------------------------------------------------------------------------------------------
+
+
+def _no_machines(document: dict[str, Json]) -> str:
+    """Why chart values without machines become nothing."""
+    if _mapping(_mapping(document, "manager"), "bandwidth"):
+        return (
+            "manager.bandwidth is what the old operator took every node to have; Headroom has one Bandwidth for each node, "
+            "with its own spec.capacity: write those"
+        )
+    if _mapping(document, "aws"):
+        return "these are settings of the old controller itself, with no resource among them; nothing of them is taken over"
+    return "holds an object without a kind and without nodeGroups; it is left out"
 
 
 def _candidates(document: dict[str, Json]) -> Iterator[machines.Candidate]:

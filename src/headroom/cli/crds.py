@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from headroom.cli.options import ManifestForm, Manifests
 
-def crds() -> None:
-    """Print the CustomResourceDefinitions of all kinds, that of the operator itself among them.
+
+def crds(form: ManifestForm = Manifests.yaml) -> None:
+    """Print the CustomResourceDefinitions of all kinds.
+
+    Those that only the operator writes are among them.
 
     Example: headroom crds | kubectl apply --server-side -f -
     """
-    from headroom.api import generate
     from headroom.api.crd import crd
     from headroom.api.kinds import DEFINITIONS
+    from headroom.cli import output
 
-    print(generate.as_yaml(crd(kind) for kind in DEFINITIONS.values()), end="")
+    output.as_manifests((crd(kind) for kind in DEFINITIONS.values()), form)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, cast
 
 import typer
 
@@ -13,10 +12,12 @@ from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
+    from headroom.api.budgets import GPUWorkloadBudgetStatus
     from headroom.api.kinds import AnyResource
     from headroom.cli.explain_pods import ToldOfPod
     from headroom.model.decisions import Decision, Ref
     from headroom.model.world import World
+    from headroom.runtime.settings import Settings
 
 MOST_NEAR: Final = 3
 MOST_LISTED: Final = 20
@@ -38,20 +39,21 @@ def explain(
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Say of one resource what was decided, why, and what is due; of a pod, why it waits or was stopped, and until when.
+    """Say why a resource or a pod is as it is.
 
-    Of a pod, a cluster is asked what the operator has written down last; with files, it is decided anew.
+    Of a resource: what was decided, why, and what is due. Of a pod: why it waits or was stopped, and until when. In a cluster it tells what the operator has written down last; with files, or where no operator has looked yet, it is decided anew.
 
     Example: headroom explain gwb/lab/team-a
 
     Example: headroom explain pod/lab/train-0
+
+    Example: headroom explain pod/lab/next -f docs/examples/budget-used-up.yaml --now 2026-11-15T12:00:00Z
     """
-    from headroom.cli import explain_pods, live, nearby, output
-    from headroom.cli.plan import documents_of, moment
+    from headroom.cli import explain_pods, live, nearby, output, worlds
 
     asked = _asked(what)
     if files:
-        told = _explained(documents_of(files).world(moment(now)), asked, in_files=True)
+        told = _explained(worlds.given(files, None, now), asked, in_files=True)
     else:
         settings = live.settings_of(kubeconfig, context, namespace)
 
@@ -59,16 +61,13 @@ def explain(
             if asked[0] in explain_pods.WORDS.values():
                 near = await nearby.read(kube, settings, asked[1])
                 return explain_pods.told(near.world, asked, in_files=False, unread=near.unread)
-            async with live.observed(kube, settings) as port:
-                # The view is only good until the next await.
-                return _explained(await live.world(port, kube, settings), asked)
+            return await _in_cluster(kube, settings, asked)
 
         told = live.with_cluster(settings, work)
-    if form is Form.json:
-        output.as_json(told.wire())
+    if form.is_data:
+        output.as_data(told.wire(), form)
     else:
-        for line in told.lines():
-            output.line(line)
+        told.show()
 
 
 def _asked(what: str) -> tuple[str, str, str]:
@@ -99,7 +98,8 @@ def offered(word: str, words: dict[str, str]) -> str:
     return f" (did you mean {' or '.join(words[each] for each in found)}?)" if found else ""
 
 
-def _find(world: World, what: tuple[str, str, str], *, in_files: bool) -> Ref:
+def find(world: World, what: tuple[str, str, str], *, in_files: bool) -> Ref:
+    """The resource that is meant. Raises `Misconfigured` if there is none, or more than one, and names what is near."""
     kind, namespace, name = what
     refs = [ref for ref, _ in world.of_kind(kind)]
     found = [ref for ref in refs if ref.name == name and (not namespace or ref.namespace == namespace)]
@@ -124,6 +124,39 @@ def listed(names: list[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+async def _in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str, str]) -> Told:
+    """What the operator has written down, which takes few rights; where it has not looked yet, what it would decide."""
+    from headroom.cli import live, nearby, preflight
+
+    near = await nearby.ours(kube, settings, asked[0], asked[1])
+    ref = find(near.world, asked, in_files=False)
+    resource = near.world.resources[ref]
+    if resource.problems or resource.status.conditions:
+        return Told(
+            ref, resource, near.world.stopped, None if resource.problems else _written(ref, resource), "written"
+        )
+    await preflight.may_observe(kube, settings)
+    async with live.observed(kube, settings) as port:
+        # The view is only good until the next await.
+        told = _explained(await live.world(port, kube, settings), asked)
+    assert isinstance(told, Told)
+    return told
+
+
+def _written(ref: Ref, resource: AnyResource) -> Decision:
+    """The verdict that stands in a resource's status."""
+    from headroom.model import conditions
+    from headroom.model.decisions import Decision
+
+    known = resource.status.conditions
+    ready, exceeded, waits = (conditions.find(known, name) for name in ("Ready", "QuotaExceeded", "Holding"))
+    first = exceeded or ready or known[0]
+    idle = resource.spec.paused or (ready is not None and ready.reason == "Stopped")
+    message = f"{first.message} {waits.message if waits is not None and waits.status == 'True' else ''}".strip()
+    reason = ready.reason if ready is not None and idle else first.reason
+    return Decision(resource=ref, status=resource.status, reason=reason, message=message)
+
+
 class Told(NamedTuple):
     """What there is to say of one resource."""
 
@@ -131,6 +164,7 @@ class Told(NamedTuple):
     resource: AnyResource
     stopped: bool
     decision: Decision | None
+    source: Literal["decided", "written"] = "decided"
 
     def wire(self) -> dict[str, Any]:
         """The form for machines."""
@@ -138,33 +172,68 @@ class Told(NamedTuple):
             "resource": {"kind": self.ref.kind, "namespace": self.ref.namespace, "name": self.ref.name},
             "problems": [{"field": each.field, "message": each.message} for each in self.resource.problems],
             "stopped": self.stopped,
+            "source": self.source,
             "decision": self.decision.wire() if self.decision else None,
         }
 
-    def lines(self) -> Iterator[str]:
-        """The form for people."""
-        from headroom.model.decisions import status_wire
+    def show(self) -> None:
+        """Print the form for people."""
+        from headroom.cli import explain_budget, output
+        from headroom.core.usage import KIND
 
-        yield str(self.ref)
-        for problem in self.resource.problems:
-            yield f"problem: {problem.field} {problem.message}"
+        output.line(str(self.ref))
         if self.decision is None:
-            yield "No decision is made on a resource with problems; correct it and apply it again."
+            for problem in self.resource.problems:
+                output.line(f"Problem: {problem.field} {problem.message}")
+            output.line("No decision is made on a resource with problems; correct it and apply it again.")
             return
-        yield f"reason: {self.decision.reason}"
-        yield f"message: {self.decision.message}"
+        output.line(f"{self.decision.reason}: {self.decision.message}")
         if self.stopped:
-            yield "stopped: all effects are stopped cluster-wide, so nothing below is carried out"
+            output.line("All effects are stopped cluster-wide, so nothing below is carried out; see `headroom resume`.")
         if self.resource.spec.paused:
-            yield "paused: this resource is paused, so nothing below is carried out"
-        for each in self.decision.status.conditions:
-            yield f"condition: {each.type} {each.status} {each.reason} since {each.last_transition_time}: {each.message}"
-        for name, value in status_wire(self.decision.status).items():
-            if name not in ("conditions", "observedGeneration"):
-                yield f"status: {name} {_plain(value)}"
-        for action in self.decision.wire()["actions"] or [{"type": "none"}]:
-            yield f"action due: {' '.join(_spoken(action))}"
-        yield f"looks again after: {-(-self.decision.look_again_ms // 1000)} s at the latest"
+            output.line("It is paused, so nothing below is carried out; set spec.paused to false to go on.")
+        for words in self.decision.warnings():
+            output.line(words)
+        output.line()
+        if self.ref.kind == KIND:
+            explain_budget.show(self.resource, cast("GPUWorkloadBudgetStatus", self.decision.status))
+        else:
+            _show_status(self.decision)
+        if self.source == "decided":
+            _show_due(self.decision)
+        else:
+            output.line()
+            output.line("So the operator has written it down; `headroom run --dry-run` says what is due.")
+
+
+def _show_status(decision: Decision) -> None:
+    """The conditions and the rest of a status, a line each."""
+    from headroom.cli import output
+    from headroom.model.decisions import status_wire
+
+    rows = [(each.type, each.status, each.last_transition_time, each.message) for each in decision.status.conditions]
+    output.as_table(("CONDITION", "STATUS", "SINCE", "MESSAGE"), rows)
+    for name, value in status_wire(decision.status).items():
+        if name not in ("conditions", "observedGeneration"):
+            output.line(f"{name}: {_plain(value)}")
+
+
+def _show_due(decision: Decision) -> None:
+    """The actions, those that only tell of others left out: people read what they say above."""
+    from headroom.cli import output
+
+    rows = []
+    for action in decision.wire()["actions"]:
+        kind, target, *rest = _spoken(action)
+        if kind != "EmitEvent":
+            rows.append((kind, target, ", ".join(rest)))
+    output.line()
+    if rows:
+        output.line("Due now")
+        output.as_table(("ACTION", "ON", ""), rows, indent=2)
+    else:
+        output.line("Nothing is due now.")
+    output.line(f"It is looked at again within {-(-decision.look_again_ms // 1000)} s.")
 
 
 def _plain(value: Any) -> str:
@@ -177,9 +246,13 @@ def _nested(value: Any) -> str:
     return f"[{_plain(value)}]" if isinstance(value, dict | list | tuple) else str(value)
 
 
-def _spoken(action: dict[str, Any]) -> Iterator[str]:
-    for name, value in action.items():
-        yield str(value) if name == "type" else f"{name}={value}"
+def _spoken(action: dict[str, Any]) -> tuple[str, ...]:
+    """An action's type, what it is done to, and the rest as name and value."""
+    first, *others = [(name, each) for name, each in action.items() if name != "type"] or [("", "")]
+    more = [
+        f"{name} {each}" for name, each in others if name not in ("uid", "resourceVersion") and each not in ("", None)
+    ]
+    return str(action["type"]), str(first[1]), *more
 
 
 def _explained(world: World, asked: tuple[str, str, str], *, in_files: bool = False) -> Told | ToldOfPod:
@@ -187,6 +260,6 @@ def _explained(world: World, asked: tuple[str, str, str], *, in_files: bool = Fa
 
     if asked[0] in explain_pods.WORDS.values():
         return explain_pods.told(world, asked, in_files=True)
-    ref = _find(world, asked, in_files=in_files)
+    ref = find(world, asked, in_files=in_files)
     decision = next((each for each in planning.decisions(world) if each.resource == ref), None)
     return Told(ref, world.resources[ref], world.stopped, decision)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headroom.cli import output
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -54,13 +55,13 @@ class ToldOfPod(NamedTuple):
             "unread": list(self.unread),
         }
 
-    def lines(self) -> Iterator[str]:
-        """The form for people."""
-        yield self.found.sentence
+    def show(self) -> None:
+        """Print the form for people."""
+        output.line(self.found.sentence)
         for each in self.found.details:
-            yield f"- {each}"
+            output.line(f"- {each}", hang=2)
         if self.unread:
-            yield f"- not looked at, for lack of rights: {', '.join(self.unread)}"
+            output.line(f"- not looked at, for lack of rights: {', '.join(self.unread)}", hang=2)
 
 
 def told(world: World, asked: tuple[str, str, str], *, in_files: bool, unread: tuple[str, ...] = ()) -> ToldOfPod:

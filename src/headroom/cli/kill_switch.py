@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headroom.model.errors import Misconfigured
 
@@ -13,6 +13,32 @@ NAME: Final = "headroom"
 SETTLE_SECONDS: Final = 1.0
 """How long an operator may take to hear of the switch."""
 _KEYS: Final = ("stop", "stop-reason", "stopped-at")
+
+
+class Switch(NamedTuple):
+    """The switch as it stands."""
+
+    seen: bool = True
+    """Whether we may know at all."""
+    stopped: bool = False
+    reason: str = ""
+    since: str = ""
+
+
+async def read(kube: Kube, namespace: str) -> Switch:
+    """How it stands, as far as we may know."""
+    from headroom.adapters.kube import errors, parse, paths, raw
+    from headroom.adapters.kube.sinks import is_stopped
+
+    try:
+        body = await kube.get(paths.configmap(namespace, NAME))
+    except errors.NotFound:
+        return Switch()
+    except errors.Forbidden:
+        return Switch(seen=False)
+    data = parse.settings_of(raw.fitted(raw.plain(body), raw.ConfigMap)).data
+    reason, since = (data.get(key, "") for key in _KEYS[1:])
+    return Switch(stopped=True, reason=reason, since=since) if is_stopped(data) else Switch()
 
 
 async def throw(kube: Kube, namespace: str, reason: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-HELP = """Look after the ledger, where usage is kept: info, history, backup, restore, copy, migrate, prune.
+HELP = """Look after the ledger, where usage is kept.
 
 Without --ledger-url and HEADROOM_LEDGER_URL it is ledger.db in the folder of HEADROOM_STATE_DIR.
 
@@ -43,16 +43,15 @@ def info(ledger_url: Url = None, output_form: Output = Form.table) -> None:
 
     Example: headroom ledger info --ledger-url sqlite:///var/lib/headroom/ledger.db
     """
-    import time
-
     import msgspec
 
     from headroom.cli import output
     from headroom.model import times
+    from headroom.runtime.clock import RealClock
 
     found = _with(_url(ledger_url), lambda ledger: ledger.info(), read_only=True)
-    if output_form is Form.json:
-        output.as_json(msgspec.to_builtins(found))
+    if output_form.is_data:
+        output.as_data(msgspec.to_builtins(found), output_form)
         return
     told = {
         "ledger": found.place,
@@ -63,9 +62,9 @@ def info(ledger_url: Url = None, output_form: Output = Form.table) -> None:
         "newest": "none" if found.newest is None else times.text(found.newest),
     }
     for cluster, until in sorted(found.clusters.items()):
-        age = max(0, int(time.time() * 1000) - until) / 1000
-        told[f"cluster {cluster}"] = f"complete until {times.text(until)}, {age:,.0f} s ago"
-    output.as_table(("", ""), told.items())
+        age = output.spoken(max(0, RealClock().now() - until))
+        told[f"cluster {cluster}"] = f"complete until {times.text(until)}, {age} ago"
+    output.as_fields(told.items())
 
 
 @app.command()
@@ -77,9 +76,11 @@ def backup(
     Example: headroom ledger backup --ledger-url sqlite:///var/lib/headroom/ledger.db monday.db
     """
     from headroom.adapters.ledger import copying
-    from headroom.cli import output
+    from headroom.cli import output, progress
 
-    _with(_url(ledger_url), lambda ledger: copying.backup(ledger, file, _progress), read_only=True)
+    url = _url(ledger_url)
+    with progress.shown("backing up", "rows") as told:
+        _with(url, lambda ledger: copying.backup(ledger, file, told), read_only=True)
     output.say(f"wrote {file.stat().st_size / 1e6:,.1f} MB to {file}")
 
 
@@ -143,21 +144,21 @@ def history(
 
     Example: headroom ledger history --since 2h
     """
-    import time
-
     import msgspec
 
     from headroom.cli import output
     from headroom.model import times
     from headroom.model.errors import Misconfigured
+    from headroom.runtime.clock import RealClock
 
     length = times.duration(since)
     if length is None:
         raise Misconfigured(f"reading the history: --since must be a duration such as 30m, 24h or 7d, not {since!r}")
-    begin = int(time.time() * 1000) - length
+    begin = RealClock().now() - length
     found = _with(_url(ledger_url), lambda ledger: ledger.history(begin, limit), read_only=True)
-    if output_form is Form.json:
-        output.as_json([msgspec.to_builtins(each) | {"actions": msgspec.json.decode(each.actions)} for each in found])
+    if output_form.is_data:
+        told = [msgspec.to_builtins(each) | {"actions": msgspec.json.decode(each.actions)} for each in found]
+        output.as_data(told, output_form)
     elif found:
         rows = [(times.text(each.at), each.resource, each.reason, each.message) for each in found]
         output.as_table(("AT", "RESOURCE", "REASON", "MESSAGE"), rows)
@@ -173,19 +174,18 @@ def prune(
 
     Example: headroom ledger prune --ledger-url postgresql://headroom@db/usage --before 2026-01-31T00:00:00Z
     """
-    import time
-
     from headroom.cli import output
     from headroom.model import times
     from headroom.model.errors import Misconfigured
+    from headroom.runtime.clock import RealClock
 
     moment = times.moment(before)
     if moment is None:
         raise Misconfigured(f"pruning the ledger: --before must be a time such as 2026-01-31T00:00:00Z, not {before!r}")
-    if moment > int(time.time() * 1000):
+    if moment > RealClock().now():
         raise Misconfigured(f"pruning the ledger: --before {before} is in the future, and would forget everything")
     gone = _with(_existing(_url(ledger_url)), lambda ledger: ledger.prune(moment))
-    output.say(f"forgot {gone:,} rows")
+    output.say(f"forgot {output.counted(f'{gone:,}', 'row')}")
 
 
 def _url(given: str | None) -> str:
@@ -231,22 +231,18 @@ def _with(url: str, work: Callable[[AnyLedger], Awaitable[Result]], *, read_only
 
 def _copy(source: str, target: str) -> None:
     from headroom.adapters.ledger import copying, open_ledger
-    from headroom.cli import output
+    from headroom.cli import output, progress
 
-    async def work(into: AnyLedger) -> copying.Copied:
-        ledger = open_ledger(source, read_only=True)
-        try:
-            return await copying.copy(ledger, into, _progress)
-        finally:
-            await ledger.close()
+    with progress.shown("copying", "rows") as told:
 
-    done = _with(target, work)
-    output.say(f"read {done.rows:,} rows; {done.new:,} were new or said more than the ledger knew")
+        async def work(into: AnyLedger) -> copying.Copied:
+            ledger = open_ledger(source, read_only=True)
+            try:
+                return await copying.copy(ledger, into, told)
+            finally:
+                await ledger.close()
 
-
-def _progress(rows: int) -> None:
-    """One line that counts up and that the last word covers, for a person at a terminal only."""
-    import sys
-
-    if sys.stderr.isatty():
-        print(f"{rows:,} rows", end="\r", file=sys.stderr, flush=True)
+        done = _with(target, work)
+    output.say(
+        f"read {output.counted(f'{done.rows:,}', 'row')}; {done.new:,} were new or said more than the ledger knew"
+    )

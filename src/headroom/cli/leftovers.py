@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headroom.cli import kill_switch, output
+from headroom.cli import kill_switch, progress
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 POLICY_GROUP: Final = "admissionregistration.k8s.io"
 AT_ONCE: Final = 8
-PROGRESS_EVERY: Final = 500
 
 
 class Leftover(NamedTuple):
@@ -145,16 +144,16 @@ async def remove_in_order(kube: Kube, things: Sequence[Leftover]) -> None:
 async def remove_many(kube: Kube, things: Sequence[Leftover]) -> None:
     """In any order, a few at a time, with word of how far it is."""
     turn, done = asyncio.Semaphore(AT_ONCE), 0
+    with progress.shown("removing", "things", len(things)) as told:
 
-    async def one(thing: Leftover) -> None:
-        nonlocal done
-        async with turn:
-            await _remove(kube, thing)
-        done += 1
-        if done % PROGRESS_EVERY == 0:
-            output.say(f"{done} of {len(things)} done ...")
+        async def one(thing: Leftover) -> None:
+            nonlocal done
+            async with turn:
+                await _remove(kube, thing)
+            done += 1
+            told(done)
 
-    await asyncio.gather(*map(one, things))
+        await asyncio.gather(*map(one, things))
 
 
 async def _remove(kube: Kube, thing: Leftover) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from headroom.cli import progress
 from headroom.model.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -20,17 +21,22 @@ if TYPE_CHECKING:
 SYNC_SECONDS: Final = 120.0
 STUCK_SECONDS: Final = 10.0
 FIRST_ANSWER_SECONDS: Final = 10.0
+MOST_PROBLEMS: Final = 2
 
 Result = TypeVar("Result")
 
 
 def with_cluster(settings: Settings, work: Callable[[Kube], Awaitable[Result]]) -> Result:
     """Connect, make sure that somebody answers, do the work, disconnect."""
+    from headroom.adapters.kube import errors
 
     async def connected() -> Result:
         async with connection(settings) as (kube, config):
             await answers(kube, config)
-            return await work(kube)
+            try:
+                return await work(kube)
+            except errors.Forbidden as error:
+                raise Refused(f"{error}; have an administrator grant you that right") from error
 
     return asyncio.run(connected())
 
@@ -92,7 +98,8 @@ async def observed(kube: Kube, settings: Settings) -> AsyncIterator[KubePort]:
     )
     await port.start()
     try:
-        await _complete(port)
+        with progress.shown("reading the cluster", "objects") as told:
+            await _complete(port, told)
         yield port
     finally:
         await port.stop()
@@ -131,14 +138,21 @@ async def rows(settings: Settings, now: int) -> list[Row]:
         await ledger.close()
 
 
-async def _complete(port: KubePort) -> None:
+async def _complete(port: KubePort, told: progress.Progress) -> None:
     waited = 0.0
-    while not await port.synced(1.0):
-        waited += 1.0
+    while not await port.synced(0.25):
+        waited += 0.25
+        seen = port.world(0)
+        told(len(seen.pods) + len(seen.nodes) + len(seen.resources))
         # One who may not look would wait in vain; a large cluster tells of no problem while it is read.
         if waited >= (STUCK_SECONDS if port.problems() else SYNC_SECONDS):
-            why = "; ".join(port.problems()) or "no reason is known"
-            raise Unavailable(f"reading the cluster took more than {waited:g} s: {why}")
+            raise Unavailable(f"reading the cluster took more than {waited:g} s: {_few(port.problems())}")
+
+
+def _few(problems: list[str]) -> str:
+    more = len(problems) - MOST_PROBLEMS
+    shown = "; ".join(problems[:MOST_PROBLEMS]) or "no reason is known"
+    return f"{shown}; and {more} more of the kind" if more > 0 else shown
 
 
 def settings_of(kubeconfig: str | None, context: str | None, namespace: str | None = None) -> Settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,10 +12,13 @@ import typer
 from headroom.cli import (
     bench,
     check,
+    completion,
     convert,
     crds,
+    dashboard,
     demo,
     explain,
+    forecast,
     ledger,
     output,
     plan,
@@ -23,7 +27,9 @@ from headroom.cli import (
     replay,
     resume,
     run,
+    simulate,
     snapshot,
+    status,
     stop,
     uninstall,
     version,
@@ -32,7 +38,7 @@ from headroom.model.errors import HeadroomError
 
 HELP = """One operator for a Kubernetes GPU fleet: budgets, spot pools, power, bandwidth and cheapest capacity.
 
-Exit codes: 0 all is well; 1 the input has problems, and they were printed; 2 it could not run, and one sentence says what to do.
+Exit codes: 0 all is well; 1 the input has problems, and they were printed; 2 it could not run, and one sentence says what to do; 130 ended by Ctrl-C.
 
 Example: headroom demo
 """
@@ -51,6 +57,9 @@ app = typer.Typer(
 COMMANDS = (
     run.run,
     demo.demo,
+    dashboard.dashboard,
+    status.status,
+    forecast.forecast,
     plan.plan,
     check.check,
     convert.convert,
@@ -60,9 +69,11 @@ COMMANDS = (
     release.release,
     snapshot.snapshot,
     replay.replay,
+    simulate.simulate,
     uninstall.uninstall,
     crds.crds,
     policies.policies,
+    completion.completion,
     version.version,
 )
 for command in COMMANDS:
@@ -96,17 +107,29 @@ def main() -> None:
         # Whoever read our output has enough of it, as in `headroom crds | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = output.OK
+    except KeyboardInterrupt:
+        code = output.INTERRUPTED
     sys.exit(code)
 
 
+def program_name() -> str:
+    """How the user has called us: kubectl finds its plugins under such names."""
+    return "kubectl headroom" if Path(sys.argv[0]).name.startswith("kubectl-headroom") else "headroom"
+
+
 def _code() -> int:
+    if (words := completion.asked()) is not None:
+        completion.answer(words)
+        return output.OK
     try:
-        app()
+        app(prog_name=program_name())
     except HeadroomError as error:
         output.say(f"headroom: {error}")
         return output.COULD_NOT_RUN
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
             raise end.__context__ from None  # typer has made an exit code of 1 of it
+        if end.__context__ is not None and isinstance(end.__context__.__context__, KeyboardInterrupt):
+            return output.INTERRUPTED  # at a question, which typer takes for a no
         return end.code if isinstance(end.code, int) else output.OK
     return output.OK

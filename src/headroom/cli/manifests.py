@@ -84,6 +84,22 @@ def complaints(found: Documents, texts: Sequence[Text]) -> list[Complaint]:
     return sorted(out, key=lambda each: (order[each.source], each.line))
 
 
+def warnings(found: Documents, texts: Sequence[Text]) -> list[Complaint]:
+    """What is allowed and hardly meant, text by text, from top to bottom."""
+    from headroom.api.advice import advice
+    from headroom.model.world import ref_of
+
+    lines, out = _LinesOf(texts), []
+    for resource in found.resources:
+        place = found.places.get(ref_of(resource))
+        for each in advice(resource) if place is not None and not resource.problems else ():
+            assert place is not None
+            named = {"kind": resource.kind, "namespace": resource.namespace, "name": resource.name}
+            out.append(Complaint(place.source, lines.of(place, each.field), named, each.field, each.message))
+    order = {source: number for number, (source, _) in enumerate(texts)}
+    return sorted(out, key=lambda each: (order[each.source], each.line))
+
+
 class _LinesOf:
     """The lines of several texts, each looked at only if somebody asks."""
 

@@ -1,19 +1,21 @@
-"""The part of a cluster that tells of one pod, read once and with no more rights than the pod's owner has."""
+"""A cluster read once, list by list, with no more rights than whoever asks has: what may not be read is named instead."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headroom.cli import progress
 from headroom.model.errors import Refused
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
+    from headroom.cli.kill_switch import Switch
     from headroom.model.world import World
     from headroom.runtime.settings import Settings
-    from headroom.sim.documents import Documents
 
 _SUSPENDED: Final = {"labelSelector": "headroom.dev/suspended"}
+_GRANTED: Final = "have an administrator grant you that, for example with the ClusterRole view"
 
 
 class Near(NamedTuple):
@@ -22,69 +24,171 @@ class Near(NamedTuple):
     world: World
     unread: tuple[str, ...]
     """What could not be, for lack of rights."""
+    switch: Switch
 
 
 async def read(kube: Kube, settings: Settings, namespace: str) -> Near:
     """The pods of a namespace, or of all if it is empty, and whatever may hold them. Raises if the pods may not be read."""
-    from msgspec import structs
-
-    from headroom.adapters.kube import paths
-    from headroom.cli import live
-    from headroom.core.usage import table_of
-    from headroom.sim.documents import Documents
-
-    found, unread = Documents(), []
-    if not await _may_take(kube, found, paths.pods(namespace)):
-        where = f"of namespace {namespace}" if namespace else "of all namespaces; name one, as in pod/lab/train-0"
+    reading = Reading(kube, settings, namespace)
+    if not await reading.pods():
+        where = (
+            f"of namespace {namespace}; {_GRANTED}"
+            if namespace
+            else "of all namespaces; name one, as in pod/lab/train-0"
+        )
         raise Refused(f"reading pods: we may not list those {where}")
-    for path, narrower in (
-        (paths.collection("GPUWorkloadBudget"), paths.collection("GPUWorkloadBudget", namespace)),
-        (paths.namespaces(), paths.namespace(namespace)),
-    ):
-        if not await _may_take(kube, found, path):
-            unread.append(paths.spoken(path))
-            if namespace and not await _may_take(kube, found, narrower):
-                unread[-1] = paths.spoken(narrower)
-    for kind in paths.OWNERS:
-        path = paths.owner(kind, namespace)
-        if not await _may_take(kube, found, path, None if kind == "Workload" else _SUSPENDED):
-            unread.append(paths.spoken(path))
-    now = kube.clock.now()
-    world = found.world(now, settings.cluster_id or "default")
-    rows = await live.rows(settings, now) if settings.ledger_url else []
-    stopped = await _is_stopped(kube, settings)
-    world = structs.replace(world, own_namespace=settings.namespace, stopped=stopped)
-    return Near(structs.replace(world, usage=table_of(world, rows)), tuple(unread))
+    await reading.resources("GPUWorkloadBudget", also_elsewhere=True)
+    await reading.namespaces()
+    await reading.owners()
+    return await reading.near()
 
 
-async def _take(kube: Kube, found: Documents, path: str, query: Mapping[str, str] | None = None) -> None:
-    from headroom.sim import documents
+async def ours(kube: Kube, settings: Settings, kind: str, namespace: str) -> Near:
+    """The resources of one of our kinds, as many as we may see. Raises if none may be."""
+    reading = Reading(kube, settings, namespace)
+    if not await reading.resources(kind, also_elsewhere=True):
+        remedy = _GRANTED if namespace else "name a namespace of yours, as in gwb/lab/team-a"
+        raise Refused(f"reading resources of kind {kind}: you may not list them; {remedy}")
+    return await reading.near()
 
-    async for body in kube.pages(path, query=query):
-        documents.take(found, path, body)
+
+async def fleet(kube: Kube, settings: Settings, namespace: str, told: progress.Progress = progress.silent) -> Near:
+    """All that a screen for the whole fleet shows, or one namespace's part of it. Raises if nothing of it may be read."""
+    from headroom.api.kinds import KINDS
+
+    reading = Reading(kube, settings, namespace, told)
+    kinds = [kind.name for kind in KINDS.values() if kind.namespaced or not namespace]
+    if not any([await reading.pods(), *[await reading.resources(kind) for kind in kinds]]):
+        remedy = _GRANTED if namespace else "name a namespace of yours, with -n or as in lab/team-a"
+        raise Refused(f"reading the cluster: you may list neither pods nor resources of Headroom; {remedy}")
+    if not namespace:
+        await reading.nodes()
+    await reading.namespaces()
+    return await reading.near()
 
 
-async def _may_take(kube: Kube, found: Documents, path: str, query: Mapping[str, str] | None = None) -> bool:
-    """Read what is at an address; False if we may not. Nothing there is nothing to tell."""
-    from headroom.adapters.kube import errors
+class Reading:
+    """Lists one after the other, and what came of them."""
 
-    try:
-        await _take(kube, found, path, query)
-    except errors.NotFound:
+    def __init__(
+        self, kube: Kube, settings: Settings, namespace: str, told: progress.Progress = progress.silent
+    ) -> None:
+        from headroom.model.tables import NodeTable, PodTable
+
+        self._kube, self._settings, self._namespace, self._told = kube, settings, namespace, told
+        self._pods, self._nodes = PodTable(), NodeTable()
+        self._resources: list[Any] = []
+        self._namespaces: dict[str, Any] = {}
+        self._workloads: dict[str, Any] = {}
+        self._unread: list[str] = []
+        self._count = 0
+
+    async def pods(self) -> bool:
+        """The pods; False if we may not see them."""
+        from headroom.adapters.kube import decode, paths
+
+        return await self._take(paths.pods(self._namespace), decode.pods(), self._pods.put)
+
+    async def nodes(self) -> None:
+        """The nodes."""
+        from headroom.adapters.kube import decode, paths
+
+        await self._take(paths.nodes(), decode.nodes(), self._nodes.put)
+
+    async def resources(self, kind: str, *, also_elsewhere: bool = False) -> bool:
+        """Resources of ours, `also_elsewhere` those of other namespaces too if we may see them; False if none may be seen."""
+        from headroom.adapters.kube import decode, paths
+
+        everywhere = also_elsewhere or not self._namespace
+        narrower = paths.collection(kind, self._namespace)
+        first = paths.collection(kind) if everywhere else narrower
+        put = self._resources.append
+        if await self._take(first, decode.resources(kind), put):
+            return True
+        return narrower != first and await self._take(narrower, decode.resources(kind), put, instead=True)
+
+    async def namespaces(self) -> None:
+        """The namespaces, or the one that is asked about."""
+        from headroom.adapters.kube import decode, errors, parse, paths, raw
+
+        if await self._take(paths.namespaces(), decode.namespaces(), self._put_namespace) or not self._namespace:
+            return
+        path = paths.namespace(self._namespace)
+        try:
+            self._put_namespace(parse.namespace_of(raw.read(await self._kube.get(path), raw.Object)))
+        except errors.Forbidden:
+            self._unread[-1] = paths.spoken(path)
+        except errors.NotFound:
+            return
+
+    async def owners(self) -> None:
+        """What Headroom has suspended, and Kueue's Workloads."""
+        from headroom.adapters.kube import decode, paths
+
+        readers: dict[str, Any] = {
+            "Job": decode.jobs(),
+            "JobSet": decode.job_sets(),
+            "Workload": decode.kueue_workloads(),
+        }
+        for kind, reader in readers.items():
+            query = None if kind == "Workload" else _SUSPENDED
+            await self._take(paths.owner(kind, self._namespace), reader, self._put_owner, query)
+
+    async def near(self) -> Near:
+        """What came of it, with the usage of what is there, and the ledger's where one is given."""
+        from msgspec import structs
+
+        from headroom.cli import kill_switch, live
+        from headroom.core.usage import table_of
+        from headroom.model.world import World, by_ref
+
+        now = self._kube.clock.now()
+        switch = await kill_switch.read(self._kube, self._settings.namespace)
+        world = World(
+            now=now,
+            cluster=self._settings.cluster_id or "default",
+            own_namespace=self._settings.namespace,
+            stopped=switch.stopped,
+            resources=by_ref(self._resources),
+            pods=self._pods,
+            nodes=self._nodes,
+            namespaces=self._namespaces,
+            workloads=self._workloads,
+            kueue=any(each.kind == "Workload" for each in self._workloads.values()),
+        )
+        rows = await live.rows(self._settings, now) if self._settings.ledger_url else []
+        return Near(structs.replace(world, usage=table_of(world, rows)), tuple(self._unread), switch)
+
+    def _put_namespace(self, found: Any) -> None:
+        self._namespaces[found.name] = found
+
+    def _put_owner(self, found: Any) -> None:
+        self._workloads[found.key] = found
+
+    async def _take(
+        self,
+        path: str,
+        decoder: Any,
+        put: Callable[[Any], object],
+        query: Mapping[str, str] | None = None,
+        *,
+        instead: bool = False,
+    ) -> bool:
+        """Read a list; False if we may not, which is noted, `instead` of what was noted last. A kind that is not there is empty."""
+        from headroom.adapters.kube import errors, paths
+
+        try:
+            async for body in self._kube.pages(path, query=query):
+                for each in decoder.page(body).items:
+                    put(each)
+                    self._count += 1
+                self._told(self._count)
+        except errors.NotFound:
+            return True
+        except errors.Forbidden:
+            if instead:
+                self._unread[-1] = paths.spoken(path)
+            else:
+                self._unread.append(paths.spoken(path))
+            return False
         return True
-    except errors.Forbidden:
-        return False
-    return True
-
-
-async def _is_stopped(kube: Kube, settings: Settings) -> bool:
-    """Whether the kill switch is thrown, as far as we may know."""
-    from headroom.adapters.kube import errors, parse, paths, raw
-    from headroom.adapters.kube.sinks import is_stopped
-    from headroom.cli import kill_switch
-
-    try:
-        body = await kube.get(paths.configmap(settings.namespace, kill_switch.NAME))
-    except (errors.NotFound, errors.Forbidden):
-        return False
-    return is_stopped(parse.settings_of(raw.fitted(raw.plain(body), raw.ConfigMap)).data)

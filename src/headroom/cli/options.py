@@ -14,12 +14,26 @@ class Form(StrEnum):
 
     table = "table"
     json = "json"
+    yaml = "yaml"
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it is for programs."""
+        return self is not Form.table
+
+
+class Manifests(StrEnum):
+    """How manifests are printed: `kubectl apply` takes both."""
+
+    yaml = "yaml"
+    json = "json"
 
 
 Files = Annotated[
     list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Manifests, repeatable; - is stdin.")
 ]
-Output = Annotated[Form, typer.Option("--output", "-o", help="A table for people, or json.")]
+Output = Annotated[Form, typer.Option("--output", "-o", help="A table for people, json or yaml for programs.")]
+ManifestForm = Annotated[Manifests, typer.Option("--output", "-o", help="yaml, or json as one List.")]
 Now = Annotated[
     str,
     typer.Option(
@@ -32,4 +46,8 @@ Kubeconfig = Annotated[str | None, typer.Option(metavar="PATH", help="The kubeco
 Context = Annotated[str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig.")]
 Namespace = Annotated[
     str | None, typer.Option(metavar="NAME", help="The operator's namespace, headroom-system if not set.")
+]
+From = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FILE", help="Look into what `headroom snapshot` wrote; - is stdin."),
 ]

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from headroom.cli.options import Form, Manifests
 
 OK: Final = 0
 PROBLEMS: Final = 1
 """The input was read, and something in it is wrong."""
 COULD_NOT_RUN: Final = 2
-LEAST_BESIDE_NAMES: Final = 40
-"""Columns for the rest of a table, even where the terminal is too narrow for that."""
+INTERRUPTED: Final = 130
+"""Ctrl-C, as shells have it."""
+
+_LEAST_FOR_TEXT: Final = 20
+_MOST_LINES: Final = 3
+"""Fewer columns, or more lines, and a text is easier to read beneath its row than beside it."""
+_GAP: Final = "  "
+_NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,]*%?")
+_COLOURS: Final = {"good": "32", "warn": "33", "bad": "31", "idle": "2"}
+
+
+class Toned(NamedTuple):
+    """A word that a terminal shows in the colour of its meaning: good, warn, bad or idle."""
+
+    text: str
+    tone: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def clean(text: object) -> str:
@@ -26,35 +50,178 @@ def say(text: object) -> None:
     print(clean(text), file=sys.stderr, flush=True)
 
 
-def line(text: object) -> None:
-    """A line of the output."""
-    print(clean(text), flush=True)
+def line(text: object = "", indent: int = 0, hang: int = 0) -> None:
+    """A line of the output; on a terminal it is wrapped between words, what follows indented further by `hang`."""
+    margin, words = " " * indent, clean(text)
+    if is_terminal() and len(margin) + len(words) > width():
+        print(_wrapped(words, margin, margin + " " * hang), flush=True)
+    else:
+        print(f"{margin}{words}".rstrip(), flush=True)
 
 
-def as_json(value: Any) -> None:
-    """A JSON document; what is not ASCII is escaped, so nothing in it can drive a terminal."""
-    print(json.dumps(value, indent=2))
+def _wrapped(text: str, first: str, others: str) -> str:
+    """The text on lines that fit; a name is not broken, even if it does not."""
+    return "\n".join(_lines(text, max(width(), _LEAST_FOR_TEXT), first, others))
 
 
-def as_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table for people; long text is wrapped, never cut, and the names in the first column stay whole."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _lines(text: str, size: int, first: str = "", others: str = "") -> list[str]:
+    wrapping = textwrap.TextWrapper(
+        size, initial_indent=first, subsequent_indent=others, break_long_words=False, break_on_hyphens=False
+    )
+    return wrapping.wrap(text)
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for number, column in enumerate(columns):
-        # The first names the row, and a name that is broken cannot be copied.
-        table.add_column(column, overflow="fold", no_wrap=number == 0)
-    longest = 0
-    for row in rows:
-        table.add_row(*(Text(clean(cell)) for cell in row))
-        longest = max(longest, len(clean(row[0])))
-    console = Console()
-    if console.width < longest + LEAST_BESIDE_NAMES:
-        console = Console(width=longest + LEAST_BESIDE_NAMES)
-    if not console.is_terminal:
-        # Wide enough that a line of output stays a line in a pipe or a log.
-        console = Console(width=240)
-    console.print(table)
+
+def counted(count: int | str, thing: str) -> str:
+    """So many things: `1 GPU`, `2 GPUs`, `0.5 GPUs`."""
+    return f"{count} {thing}" + ("" if str(count) == "1" else "s")
+
+
+def spoken(length: int) -> str:
+    """A length of time as people say it, in its two largest parts: 2d3h, 5h45m, 12 s."""
+    seconds = length // 1000
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    days, hours, rest = minutes // 1440, minutes // 60 % 24, minutes % 60
+    parts = ((days, "d"), (hours, "h"), (0 if days else rest, "m"))
+    return "".join(f"{amount}{unit}" for amount, unit in parts if amount) or "0 s"
+
+
+# --- for programs -----------------------------------------------------------------------------------------------------------
+
+
+def as_data(value: Any, form: Form) -> None:
+    """A document as JSON or YAML; what is not ASCII is escaped, so nothing in it can drive a terminal."""
+    text = json.dumps(value, indent=2)
+    if form == "json":
+        print(text)
+        return
+    import yaml
+
+    # By way of JSON: YAML would not know our own types of mappings and words.
+    print(yaml.safe_dump(json.loads(text), sort_keys=False, width=120), end="")
+
+
+def as_manifests(documents: Iterable[Any], form: Manifests) -> None:
+    """Objects for `kubectl apply`: YAML documents, or a List as JSON."""
+    if form == "json":
+        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)}, indent=2))
+        return
+    import yaml
+
+    print(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True, width=120), end="")
+
+
+# --- for people -------------------------------------------------------------------------------------------------------------
+
+
+def is_terminal() -> bool:
+    """Whether a person sees the output as it comes."""
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
+def width() -> int:
+    """How many columns there are."""
+    return shutil.get_terminal_size().columns
+
+
+def _painted(word: object) -> str:
+    """A word as it is printed: coloured only on a terminal, and never where NO_COLOR is set."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not is_terminal()
+    if not isinstance(word, Toned) or plain:
+        return str(word)
+    return f"\x1b[{_COLOURS[word.tone]}m{word}\x1b[0m"
+
+
+def bar(percent: float, cells: int = 8) -> str:
+    """How full something is; beyond 100 it is just full."""
+    full, empty = ("█", "░") if _shows_blocks() else ("#", ".")
+    filled = min(cells, round(max(percent, 0) * cells / 100))
+    return full * filled + empty * (cells - filled)
+
+
+def _shows_blocks() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def as_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Names and what stands for each, below one another."""
+    known = list(fields)
+    longest = max((len(name) for name, _ in known), default=0)
+    for name, value in known:
+        begin, words = f"{name:<{longest}}{_GAP}", value if isinstance(value, Toned) else clean(value)
+        if is_terminal() and len(begin) + len(str(words)) > width():
+            lines = _wrapped(str(words), begin, " " * len(begin))
+            print(_painted(Toned(lines, words.tone)) if isinstance(words, Toned) else lines, flush=True)
+        else:
+            print(f"{begin}{_painted(words)}".rstrip(), flush=True)
+
+
+class _Layout(NamedTuple):
+    """How a table is laid out."""
+
+    widths: list[int]
+    right: list[bool]
+    """Columns of numbers, whose ends stand below one another."""
+    names: int
+    """Columns that are never broken."""
+    indent: int
+
+
+def as_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, texts: int = 1, indent: int = 0) -> None:
+    """A table for people, of which the last columns, `texts` of them, are sentences.
+
+    In a pipe or a log a row is one line. On a terminal sentences are wrapped to its width, or stand beneath their row where there
+    is no room beside it. Names are never broken, since a broken name cannot be copied.
+    """
+    cells = [
+        [Toned(clean(each), each.tone) if isinstance(each, Toned) else clean(each) for each in row] for row in rows
+    ]
+    laid_out = _layout(columns, cells, texts, indent)
+    room = width() - indent - sum(laid_out.widths[: laid_out.names]) - len(_GAP) * (len(columns) - 1)
+    if is_terminal() and texts and sum(laid_out.widths[laid_out.names :]) > room:
+        share = room // texts
+        if share < _LEAST_FOR_TEXT or max(laid_out.widths[laid_out.names :]) > share * _MOST_LINES:
+            _print_beneath(columns, cells, laid_out)
+            return
+        wrapped = [min(each, share) for each in laid_out.widths[laid_out.names :]]
+        laid_out = laid_out._replace(widths=[*laid_out.widths[: laid_out.names], *wrapped])
+    for row in (columns, *cells):
+        _print_row(row, laid_out)
+
+
+def _layout(columns: Sequence[str], cells: Sequence[Sequence[object]], texts: int, indent: int) -> _Layout:
+    names = len(columns) - texts
+    widths, right = [], []
+    for number, (column, *words) in enumerate(zip(columns, *cells, strict=True)):
+        found = [str(each) for each in words]
+        widths.append(max(len(each) for each in (str(column), *found)))
+        is_number = any(found) and all(not each or _NUMBER.fullmatch(each) for each in found)
+        right.append(number < names and is_number)
+    return _Layout(widths, right, names, indent)
+
+
+def _print_row(row: Sequence[object], layout: _Layout) -> None:
+    """One row, on as many lines as its longest text needs."""
+    wrapped: list[list[object]] = []
+    for number, each in enumerate(row):
+        fits = number < layout.names or len(str(each)) <= layout.widths[number]
+        wrapped.append([each] if fits else [*_lines(str(each), layout.widths[number])])
+    for at in range(max(map(len, wrapped))):
+        parts = [each[at] if at < len(each) else "" for each in wrapped]
+        padded = []
+        for part, size, right in zip(parts, layout.widths, layout.right, strict=False):
+            space = " " * (size - len(str(part)))
+            padded.append(space + _painted(part) if right else _painted(part) + space)
+        print(f"{' ' * layout.indent}{_GAP.join(padded)}".rstrip(), flush=True)
+
+
+def _print_beneath(columns: Sequence[str], cells: Sequence[Sequence[object]], layout: _Layout) -> None:
+    """The names of each row on a line, and each of its texts on lines of its own."""
+    _print_row(columns[: layout.names], layout)
+    margin = " " * (layout.indent + 2)
+    for row in cells:
+        _print_row(row[: layout.names], layout)
+        for column, text in zip(columns[layout.names :], row[layout.names :], strict=True):
+            if str(text):
+                print(_wrapped(f"{column.lower()}: {text}", margin, f"{margin}  "), flush=True)

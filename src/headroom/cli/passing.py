@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from headroom.cli import output
 
+_OWNERS: Final = ("Job", "JobSet", "Deployment", "StatefulSet", "ReplicaSet", "CronJob")
+"""Makers of pods, which a newcomer may take for what is counted."""
 
-def say(ignored: Mapping[str, int]) -> None:
+
+def say(ignored: Mapping[str, int], rest: str = "they play no part in what Headroom decides") -> None:
     """Say what was passed over, and what to do if it was meant for us. The keys are such as `v1/Service`."""
+    silent = []
     for name, count in sorted(ignored.items()):
         version, _, kind = name.rpartition("/")
-        output.say(f"passed over: {count} of {name}{_hint(version, kind)}")
+        hint = _hint(version, kind)
+        if hint:
+            output.say(f"passed over {output.counted(count, kind)} of {version or 'no group'}: {hint}")
+        else:
+            silent.append(output.counted(count, kind))
+    if silent:
+        output.say(f"passed over {', '.join(silent)}: {rest}")
 
 
 def remedy(version: str, kind: str) -> str:
@@ -27,10 +38,12 @@ def _hint(version: str, kind: str) -> str:
     from headroom.sim.documents import SCENARIO, SIM_GROUP
 
     if _converted(version, kind):
-        return "; `headroom convert` rewrites them"
+        return "`headroom convert` rewrites them as Headroom's"
     if kind in KINDS:
-        return f"; if they are of Headroom, write apiVersion: {API_VERSION}"
-    return "; `headroom demo --scenario` plays it" if (version, kind) == (SIM_GROUP, SCENARIO) else ""
+        return f"if they are meant for Headroom, write apiVersion: {API_VERSION}"
+    if kind in _OWNERS:
+        return "only what Headroom has suspended counts; the pods that they made are what is counted, so give those too"
+    return "`headroom demo --scenario` plays it" if (version, kind) == (SIM_GROUP, SCENARIO) else ""
 
 
 def _converted(version: str, kind: str) -> bool:

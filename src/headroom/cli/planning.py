@@ -68,8 +68,8 @@ def planned(world: World, problems: Problems | None = None) -> Result:
 
 def show(result: Result, form: Form) -> None:
     """Print the result."""
-    if form is Form.json:
-        output.as_json(result)
+    if form.is_data:
+        output.as_data(result, form)
         return
     for each in result["problems"]:
         named = _spoken(each["resource"])
@@ -77,9 +77,8 @@ def show(result: Result, form: Form) -> None:
         output.line(" ".join(word for word in words if word))
     if result["decisions"]:
         output.line(f"Decided for {result['now']}:")
-        output.as_table(
-            ("RESOURCE", "REASON", "ACTIONS", "MESSAGE"), [_row(each, result.warnings) for each in result["decisions"]]
-        )
+        rows = [_row(each, result.warnings) for each in result["decisions"]]
+        output.as_table(("RESOURCE", "REASON", "ACTIONS", "MESSAGE"), rows, texts=2)
     elif not result["problems"]:
         output.line("There is no resource of Headroom to decide on.")
 

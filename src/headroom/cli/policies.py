@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from headroom.cli.options import ManifestForm, Manifests
 
-def policies() -> None:
+
+def policies(form: ManifestForm = Manifests.yaml) -> None:
     """Print the admission policies and their bindings.
 
     The kinds must be there first: see `headroom crds`.
 
     Example: headroom policies | kubectl apply --server-side -f -
     """
-    from headroom.api import generate
     from headroom.api.policies import policies as made
+    from headroom.cli import output
 
-    print(generate.as_yaml(made()), end="")
+    output.as_manifests(made(), form)

@@ -55,6 +55,13 @@ async def _kinds(kube: Kube) -> None:
         raise Misconfigured(f"looking for Headroom's kinds: the cluster lacks {', '.join(missing)}; {CRD_REMEDY}")
 
 
+async def may_observe(kube: Kube, settings: Settings) -> None:
+    """Raise, before anything is read, unless we may read all that a whole view is made of."""
+    from msgspec import structs
+
+    await _rights(kube, structs.replace(settings, dry_run=True))
+
+
 async def _rights(kube: Kube, settings: Settings) -> None:
     from headroom.adapters.kube.reviews import lacking
 

@@ -35,9 +35,9 @@ def release(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Let pods start that a budget holds, though its quota has no room for them yet.
+    """Let pods start that a budget holds.
 
-    It lifts the gate headroom.dev/budget of a pod and no other gate, and resumes a job, jobset or workload of Kueue that Headroom suspended. It acts with your own rights: it takes the verb release on budgetholds.headroom.dev, which the ClusterRole headroom-releaser has. What a released pod uses counts as ever.
+    Its quota has no room for them yet; what they use counts as ever. It lifts the gate headroom.dev/budget of a pod and no other gate, and resumes a job, jobset or workload of Kueue that Headroom suspended. It acts with your own rights: it takes the verb release on budgetholds.headroom.dev, which the ClusterRole headroom-releaser has.
 
     Example: headroom release pod/lab/train-0
     """
@@ -167,4 +167,5 @@ async def _none(kube: Kube, target: Target) -> Misconfigured:
     except (errors.NotFound, errors.Forbidden):
         names = []  # nothing can be offered
     near = offered(target.name, {name: str(target._replace(name=name)) for name in names})
-    return Misconfigured(f"releasing {target}: there is none{near}")
+    where = f"`kubectl get {target.kind.lower()}s -n {target.namespace}` lists them"
+    return Misconfigured(f"releasing {target}: there is none{near}; {where}")

@@ -18,19 +18,8 @@ def replay(
 
     Example: headroom replay world.json -o json
     """
-    import msgspec
+    from headroom.cli import planning, worlds
 
-    from headroom.cli import manifests, planning
-    from headroom.model.errors import Misconfigured
-    from headroom.model.world import load
-
-    [(source, text)] = manifests.read([file])
-    try:
-        world = load(text)
-    except (msgspec.MsgspecError, LookupError, TypeError, ValueError, RecursionError) as error:
-        raise Misconfigured(
-            f"reading {source}: it is no snapshot ({error}); make one with `headroom snapshot`"
-        ) from error
-    result = planning.planned(world)
+    result = planning.planned(worlds.saved(file))
     planning.show(result, form)
     raise typer.Exit(planning.exit_code(result))

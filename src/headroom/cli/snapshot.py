@@ -27,13 +27,14 @@ def snapshot(
     """
     import sys
 
-    from headroom.cli import live, output
+    from headroom.cli import live, output, preflight
     from headroom.model.errors import Misconfigured
     from headroom.model.world import save
 
     settings = live.settings_of(kubeconfig, context, namespace)
 
     async def work(kube: Kube) -> bytes:
+        await preflight.may_observe(kube, settings)
         async with live.observed(kube, settings) as port:
             return save(await live.world(port, kube, settings))
 
@@ -45,4 +46,4 @@ def snapshot(
         file.write_bytes(saved)
     except OSError as error:
         raise Misconfigured(f"writing {file}: {error.strerror or error}; give another file") from error
-    output.say(f"wrote {len(saved)} bytes to {file}")
+    output.say(f"wrote {len(saved):,} bytes to {file}")

@@ -39,6 +39,6 @@ def stop(
 
     if holds := live.with_cluster(settings, work):
         output.line(
-            f"Deleted {holds} BudgetHold{'s' * (holds > 1)}: nobody would release pods now, so new ones start as ever. "
+            f"Deleted {output.counted(holds, 'BudgetHold')}: nobody would release pods now, so new ones start as ever. "
             "Pods that wait already go on waiting; `headroom release` lets one start."
         )

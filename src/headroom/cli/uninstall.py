@@ -58,9 +58,8 @@ def uninstall(
         output.line(line)
     _confirm(yes)
     told = {each.what for each in found}
-    output.line(
-        f"Removed {live.with_cluster(settings, lambda kube: take_all(kube, settings, told, crds=crds))} things."
-    )
+    removed = live.with_cluster(settings, lambda kube: take_all(kube, settings, told, crds=crds))
+    output.line(f"Removed {output.counted(removed, 'thing')}.")
 
 
 async def take_all(kube: Kube, settings: Settings, told: set[str], *, crds: bool) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from headroom.cli.options import Form, Output
 
-def version() -> None:
+
+def version(form: Output = Form.table) -> None:
     """Print the version of Headroom and of its API.
 
     Example: headroom version
@@ -13,4 +15,8 @@ def version() -> None:
     from headroom.api.resources import API_VERSION
     from headroom.cli import output
 
-    output.line(f"headroom {metadata.version('headroom')} ({API_VERSION})")
+    installed = metadata.version("headroom")
+    if form.is_data:
+        output.as_data({"version": installed, "apiVersion": API_VERSION}, form)
+    else:
+        output.line(f"headroom {installed} ({API_VERSION})")

@@ -34,6 +34,8 @@ class Decision(Struct, frozen=True, kw_only=True):
     message: str
     actions: tuple[Action, ...] = ()
     look_again_ms: int = 60_000
+    next_turn_ms: int | None = None
+    """When the clock alone will change the verdict, if nothing happens; None where only looking again tells."""
 
     def warnings(self) -> list[str]:
         """What else people should know: conditions that hold and are no verdict on the resource itself."""

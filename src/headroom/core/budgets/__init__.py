@@ -1,12 +1,27 @@
 """Rolling-window GPU budgets: what a team has used, when that reaches its quota, and what happens then.
 
 `plan` decides. `counting` says what was used and `ladder` which steps stand; `enforcing` is one round over all budgets that act,
-in which `pausing`, `holding`, `releasing` and `stopping` say what each step asks for. `telling` and `explaining` put it into words.
+in which `pausing`, `holding`, `releasing` and `stopping` say what each step asks for. `telling` and `explaining` put it into words,
+`prospects` says what comes.
 """
 
 from headroom.core.budgets.explaining import Explained, explained, names
 from headroom.core.budgets.holding import hold_of
 from headroom.core.budgets.index import index_of
 from headroom.core.budgets.plan import PLAN, chores, decide
+from headroom.core.budgets.prospects import Course, More, Prospect, prospect
 
-__all__ = ["PLAN", "Explained", "chores", "decide", "explained", "hold_of", "index_of", "names"]
+__all__ = [
+    "PLAN",
+    "Course",
+    "Explained",
+    "More",
+    "Prospect",
+    "chores",
+    "decide",
+    "explained",
+    "hold_of",
+    "index_of",
+    "names",
+    "prospect",
+]

@@ -10,16 +10,15 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from headroom.api import marks
+from headroom.api import durations, marks
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.enforcement import QueuedUnit, Stopped, percent
-from headroom.api.quantities import NANO, Invalid, nano
+from headroom.api.quantities import NANO
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.ladder import exit_share
-from headroom.core.budgets.numbers import decimal, short
-from headroom.core.budgets.units import ENDED, JOBSET, is_alive, note, owner_of, unit_of
-from headroom.core.usage import DOLLAR, GPU_HOUR
+from headroom.core.budgets.units import ENDED, JOBSET, SYSTEM, is_alive, is_protected, note, owner_of, unit_of
+from headroom.core.budgets.wording import amounts, counted_by, gpus, nano_of, share, spoken, used
 from headroom.model import times
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pod, Workload
@@ -149,7 +148,7 @@ def _waiting(asked: Asked, begin: str, state: str, by: str) -> Explained:
     if found[0][1].state == "NeverFits":
         account, entry = max(found, key=lambda pair: _size(asked, *pair))
         return Explained(asked.what, "NeverFits", _never(asked, account, entry), account.key)
-    account, entry = max(found, key=lambda pair: (_share(pair[0]), pair[0].key == by))
+    account, entry = max(found, key=lambda pair: (share(pair[0]), pair[0].key == by))
     sentence = f"{begin} budget {account.key}: {used(account)}; {_when(account, entry)}."
     return Explained(asked.what, state, sentence, account.key, entry.starts_at)
 
@@ -198,15 +197,15 @@ def _when(account: Account, entry: QueuedUnit) -> str:
 def _size(asked: Asked, account: Account, entry: QueuedUnit) -> int:
     """How much of the quota of GPU-hours a unit alone would use; not a share of any unit, but the larger the more."""
     quota = account.quota.gpu_ms
-    return _nano(entry.gpus) * _length(asked, account)[0] * NANO // quota if quota else 0
+    return nano_of(entry.gpus) * _length(asked, account)[0] * NANO // quota if quota else 0
 
 
 def _never(asked: Asked, account: Account, entry: QueuedUnit) -> str:
     length, is_declared = _length(asked, account)
-    limits = [f"{quota} {unit}" for _, quota, unit in _amounts(account)]
+    limits = [f"{quota} {unit}" for _, quota, unit in amounts(account)]
     shorter = "its declared length is shorter" if is_declared else "it declares a shorter length"
     return (
-        f"{asked} asks for {entry.gpus} GPUs for {spoken(length)}, which alone exceeds the quota of {' or '.join(limits)} "
+        f"{asked} asks for {gpus(entry.gpus)} for {spoken(length)}, which alone exceeds the quota of {' or '.join(limits)} "
         f"of budget {account.key}; it never starts unless the quota is raised or {shorter} ({marks.EXPECTED_DURATION})."
     )
 
@@ -245,7 +244,7 @@ def _present(asked: Asked) -> Explained | None:
     waiting = next((pod for pod in live if pod.started is None), None)
     if waiting is not None and not begun:
         return Explained(asked.what, "Pending", f"{asked} is pending, and no budget holds it: {_pending(waiting)}.")
-    who = _counted_by([each for each in asked.accounts if _counts(asked, each)])
+    who = counted_by([each for each in asked.accounts if _counts(asked, each)])
     if not live:
         last = max((pod.ended or 0 for pod in asked.pods), default=0)
         at = f" at {times.text(last)}" if last else ""
@@ -317,15 +316,37 @@ def _details(asked: Asked) -> Iterator[str]:
         yield f"{each.unit} {done} at {each.at} for budget {account.key}{by}: {each.outcome}"
     for owner in sorted({name for pod in pods if (name := owner_of(pod))} - asked.units):
         yield f"made anew by {owner}"
+    yield from _standing(asked)
     if asked.world.stopped:
         yield "all effects are stopped cluster-wide; `headroom resume` ends that"
+
+
+def _standing(asked: Asked) -> Iterator[str]:
+    """How budgets see the pods that are there, whatever became of them."""
+    alive = [pod for pod in asked.pods if is_alive(pod)]
+    if alive and all(pod.started is None for pod in alive) and not any(_counts(asked, each) for each in asked.accounts):
+        yield "no budget counts it"  # of those that run, the sentence says so
+    if any(is_protected(pod) for pod in alive):
+        yield f"protected: Headroom never stops it, {_protection(alive)}"
+    for word in sorted({note(pod, marks.EXPECTED_DURATION) for pod in alive} - {""}):
+        if durations.milliseconds(word) is None:
+            yield f"its {marks.EXPECTED_DURATION}, {word!r}, cannot be read, so it counts as none; write {durations.HINT}"
+
+
+def _protection(pods: list[Pod]) -> str:
+    pod = next(pod for pod in pods if is_protected(pod))
+    if pod.namespace == SYSTEM:
+        return f"as all of namespace {SYSTEM}"
+    if pod.owner is not None and is_protected(structs.replace(pod, annotations=())):
+        return f"as all pods of a {pod.owner.kind}"
+    return f"as its annotation {marks.PROTECTED} asks"
 
 
 def _place(asked: Asked, account: Account) -> Iterator[str]:
     for entry in _entries(asked, account):
         length, is_declared = _length(asked, account)
         told = "as it declares" if is_declared else "by releaseHorizon, as it declares no length"
-        yield f"waits since {entry.since} for {entry.gpus} GPUs for {spoken(length)} ({told}): {entry.state}"
+        yield f"waits since {entry.since} for {gpus(entry.gpus)} for {spoken(length)} ({told}): {entry.state}"
         if entry.state == "Reserved" and entry.starts_at:
             yield f"its start at {entry.starts_at} is kept free: younger ones pass it only if they do not delay it"
 
@@ -343,50 +364,3 @@ def _length(asked: Asked, account: Account) -> tuple[int, bool]:
     lengths += [part.deadline for each in asked.owners for part in each.parts]
     known = [account.horizon if each is None else each for each in lengths]
     return max(known, default=account.horizon), bool(lengths) and None not in lengths
-
-
-# --- words --------------------------------------------------------------------------------------------------------------------
-
-
-def used(account: Account) -> str:
-    """What is used of a budget, by its status."""
-    if not account.status.consumed_gpu_hours:
-        return "nothing is counted yet"
-    parts = [f"{short(amount, NANO)} of {quota} {unit}" for amount, quota, unit in _amounts(account)]
-    return f"{' and '.join(parts)} used in the last {account.spec.quota.window_hours} h"
-
-
-def _amounts(account: Account) -> Iterator[tuple[int, str, str]]:
-    """Of each quota: billionths that are used, all of it as text, and what it is."""
-    status, quota = account.status, account.quota
-    if quota.gpu_ms is not None:
-        yield _nano(status.consumed_gpu_hours), decimal(quota.gpu_ms, GPU_HOUR), "GPU-hours"
-    if quota.usd_ms is not None:
-        yield _nano(status.consumed_usd), decimal(quota.usd_ms, DOLLAR), "dollars"
-
-
-def _nano(text: str) -> int:
-    amount = nano(text)
-    return 0 if isinstance(amount, Invalid) else amount
-
-
-def _share(account: Account) -> int:
-    """Billionths of the quota that are used, by the status: of the one that is used most."""
-    return max((amount * NANO // max(1, _nano(quota)) for amount, quota, _ in _amounts(account)), default=0)
-
-
-def spoken(length: int) -> str:
-    """A length of time as people write it: 1h30m."""
-    minutes, seconds = divmod(-(-length // times.SECOND), 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
-    return "".join(f"{amount}{unit}" for amount, unit in parts if amount) or "0s"
-
-
-def _counted_by(accounts: list[Account]) -> str:
-    if not accounts:
-        return "no budget counts it"
-    *others, last = accounts
-    if not others:
-        return f"it is counted by budget {last.key}: {used(last)}"
-    return f"it is counted by budgets {', '.join(each.key for each in others)} and {last.key}"

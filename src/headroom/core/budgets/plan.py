@@ -171,6 +171,7 @@ def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -
         status = budget.status  # what has not moved needs no new date
     actions: tuple[Action, ...] = ()
     is_elsewhere = bool(spec.home_cluster and spec.home_cluster != world.cluster)
+    next_turn = min(_turns(account.found, result, world.now), default=account.window)
     if not spec.paused and not world.stopped:
         told = () if is_elsewhere else telling.events(account, result, exceeded, status)
         actions = (*ready.actions, *told, *result.actions, *index.indexes(world, budget), *letting_go)
@@ -180,7 +181,8 @@ def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -
         reason=exceeded.reason if not spec.paused and not world.stopped else ready.reason,
         message=f"{exceeded.message} {telling.sentence(account, result)}".strip(),
         actions=actions,
-        look_again_ms=_look_again(account.found, result, world.now),
+        look_again_ms=max(100, min(LOOK_AGAIN_MS, next_turn)),
+        next_turn_ms=next_turn,
     )
 
 
@@ -203,15 +205,14 @@ def _ready(account: Account, exceeded: Verdict) -> tuple[str, str]:
     return "Reconciled", f"Counted; {steps} of the quota."
 
 
-def _look_again(found: Reckoning, result: Enforced, now: int) -> int:
-    """At the latest when a quota is reached or holds again, or what just began or ended counts: nothing else may happen until then."""
+def _turns(found: Reckoning, result: Enforced, now: int) -> Iterator[int]:
+    """When a quota is reached or holds again, or what just began or ended counts: nothing else may happen until then."""
     turns = [each - found.as_of for each in (found.exhausted_at, found.recovers_at) if each is not None]
     turns += [each - now for each in result.turns]
     if found.turns_at is not None:
         # Not at every tick, should the view be held up and never reach it.
         turns.append(max(TURN_MS, found.turns_at - found.as_of))
-    soon = min([each for each in turns if each > 0], default=LOOK_AGAIN_MS)
-    return max(100, min(LOOK_AGAIN_MS, soon))
+    return (each for each in turns if each > 0)
 
 
 PLAN = Plan(

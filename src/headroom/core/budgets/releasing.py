@@ -216,14 +216,16 @@ class _Queue:
         if each.is_free:
             self._rooms.give(demands)
             return Outcome(each, "Releasing")
+        # Who passes nobody has a chance however many wait, most likely for other budgets.
+        is_behind = any(demand.account in self._reserved for demand in demands)
         # What is given away only grows, so what found no room finds none later either.
-        has_chance = demands not in self._unfit and self._tried < MOST_TRIED
+        has_chance = demands not in self._unfit and (self._tried < MOST_TRIED or not is_behind)
         if has_chance and self._rooms.near.fits(demands) and not self._delays(demands):
             self._rooms.give(demands)
             return Outcome(each, "Releasing")
         self._unfit.add(demands)
-        self._tried += bool(self._reserved)
-        if any(demand.account in self._reserved for demand in demands):
+        if is_behind:
+            self._tried += 1
             return Outcome(each, "Waiting")
         return self._reserve(each)
 

@@ -10,6 +10,7 @@ from headroom.api.enforcement import HARMLESS, EnteredStep, QueuedUnit
 from headroom.core.budgets.accounts import STOPPING, Account
 from headroom.core.budgets.counting import Verdict, was_exceeded
 from headroom.core.budgets.enforcing import Enforced
+from headroom.core.budgets.wording import gpus
 from headroom.model import conditions, times
 from headroom.model.actions import Action, EmitEvent
 
@@ -110,7 +111,7 @@ def events(account: Account, result: Enforced, exceeded: Verdict, told: GPUWorkl
         also = f" It is stopped for budget {result.took.by}, and this one counts it too." if result.took.by else ""
         yield _event(account, "Warning", doing, f"{doing} {result.took.unit}.{also} {exceeded.message}")
     for each in _newly_hopeless(account, result):
-        says = f"{each.unit} asks for {each.gpus} GPUs, too much even with nothing else: it never starts, and holds up nobody."
+        says = f"{each.unit} asks for {gpus(each.gpus)}, too much even with nothing else: it never starts, and holds up nobody."
         yield _event(account, "Warning", "NeverFits", says)
 
 

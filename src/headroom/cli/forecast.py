@@ -1,0 +1,299 @@
+"""`headroom forecast`: when budgets are used up or hold again, and whether more would fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+
+from headroom.cli import output
+from headroom.cli.options import Context, Form, From, Kubeconfig, Namespace, Now, Output
+from headroom.model.errors import Misconfigured, Refused
+
+if TYPE_CHECKING:
+    from headroom.adapters.kube.client import Kube
+    from headroom.api.kinds import AnyResource
+    from headroom.cli.nearby import Near
+    from headroom.core.budgets import Course, More, Prospect
+    from headroom.model.world import World
+    from headroom.runtime.settings import Settings
+
+CHART_ROWS: Final = 12
+CHART_CELLS: Final = 30
+LARGEST_PLUS: Final = 10**6
+_NO_LEDGER: Final = (
+    "Only pods that are still there are counted here, {here} GPU-hours; the operator, who has the ledger, counts {there}. "
+    "With HEADROOM_LEDGER_URL set, the ledger is read too."
+)
+
+
+def forecast(
+    budget: Annotated[
+        str | None, typer.Argument(metavar="[NAMESPACE/]NAME", help="One budget, with its curve.", show_default=False)
+    ] = None,
+    plus: Annotated[
+        str, typer.Option(metavar="GPUSxDURATION", help="And if so much more began now, such as 8x4h?")
+    ] = "",
+    hours: Annotated[int | None, typer.Option(min=1, max=24 * 366, help="How far the curve looks ahead.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Look into manifests, not a cluster.")
+    ] = None,
+    snapshot: From = None,
+    now: Now = "",
+    form: Output = Form.table,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = None,
+) -> None:
+    """Say when budgets are used up or hold again.
+
+    What runs is taken to go on, or to end when it says it does: by activeDeadlineSeconds or headroom.dev/expected-duration. Of one
+    budget the curve is drawn. With --plus it says whether so many GPUs would fit if they began now and ran for so long, and if not,
+    when they could start.
+
+    Example: headroom forecast
+
+    Example: headroom forecast lab/team-a --plus 8x4h -f docs/examples/budget-used-up.yaml --now 2026-11-15T12:00:00Z
+    """
+    from headroom.cli import live, worlds
+
+    more = _more(plus)
+    unread: tuple[str, ...] = ()
+    if files or snapshot:
+        world = worlds.given(files, snapshot, now)
+    else:
+        world, unread = _read(live.settings_of(kubeconfig, context, namespace), budget or "")
+    told = [Told(world, each, more) for each in _chosen(world, budget or "", in_files=bool(files or snapshot))]
+    if form.is_data:
+        shown = {"at": _text(world.now), "budgets": [each.wire(budget is not None, hours) for each in told]}
+        output.as_data(shown | {"unread": list(unread)}, form)
+        return
+    if budget is None:
+        _show_all(world, told, plus)
+    else:
+        _show_one(told[0], plus, hours)
+    if unread:
+        output.say(f"not looked at, for lack of rights: {', '.join(unread)}")
+
+
+def _read(settings: Settings, budget: str) -> tuple[World, tuple[str, ...]]:
+    from headroom.cli import live, nearby, progress
+
+    async def work(kube: Kube) -> Near:
+        space = budget.rpartition("/")[0]
+        with progress.shown("reading the cluster", "objects") as told:
+            try:
+                near = await nearby.fleet(kube, settings, "", told)
+            except Refused:
+                if not space:
+                    raise
+                return await nearby.fleet(kube, settings, space, told)
+            # Who may not see everything may see their own.
+            return await nearby.fleet(kube, settings, space, told) if space and "pods" in near.unread else near
+
+    near = live.with_cluster(settings, work)
+    return near.world, near.unread
+
+
+def _more(text: str) -> More | None:
+    """What `8x4h` stands for."""
+    from headroom.api.quantities import NANO, Invalid, nano
+    from headroom.core.budgets import More
+    from headroom.core.usage import MICRO
+    from headroom.model import times
+
+    if not text:
+        return None
+    gpus, _, length = text.lower().partition("x")
+    amount, ms = nano(gpus, largest=LARGEST_PLUS), times.duration(length)
+    if isinstance(amount, Invalid) or amount <= 0 or not ms:
+        raise Misconfigured(f"reading --plus: {text!r} must be GPUs and a duration such as 8x4h or 0.5x30m")
+    return More(amount * MICRO // NANO, ms)
+
+
+def _chosen(world: World, asked: str, *, in_files: bool) -> list[AnyResource]:
+    """The budgets that are asked about, all of them if none is named."""
+    from headroom.cli.explain import find
+    from headroom.core import usage
+
+    if not asked:
+        return usage.budgets_of(world)
+    space, _, name = asked.rpartition("/")
+    found = world.resources[find(world, (usage.KIND, space, name), in_files=in_files)]
+    if found.spec is None:
+        wrong = "; ".join(f"{each.field} {each.message}" for each in found.problems)
+        raise Misconfigured(
+            f"looking ahead for {found.namespace}/{found.name}: it is invalid: {wrong}; correct it first"
+        )
+    return [found]
+
+
+def _text(moment: int | None) -> str:
+    """A moment as text; what lies beyond the calendar is never."""
+    from headroom.model import times
+
+    return "" if moment is None or moment > times.LAST else times.text(moment - moment % times.SECOND)
+
+
+class Told:
+    """What there is to say of one budget."""
+
+    def __init__(self, world: World, budget: AnyResource, more: More | None) -> None:
+        from headroom.core.budgets import prospect
+
+        self.budget, self.more = budget, more
+        self.name = f"{budget.namespace}/{budget.name}"
+        self.alone: Prospect = prospect(world, budget)
+        self.found: Prospect = prospect(world, budget, more) if more else self.alone
+
+    @property
+    def quotas(self) -> list[Quota]:
+        """Each quota that it has: what is used of it, and its course."""
+        from headroom.core import usage
+
+        now, both = self.alone.now, self.found
+        found = [
+            Quota("GPU-hours", now.gpu_ms, usage.GPU_HOUR, both.gpus),
+            Quota("dollars", now.usd_ms, usage.DOLLAR, both.usd),
+        ]
+        return [each for each in found if each.course.quota is not None]
+
+    @property
+    def percent(self) -> float:
+        """How much is used, of the quota that is used most."""
+        return max(100 * each.used / max(each.course.quota or 1, 1) for each in self.quotas)
+
+    def wire(self, with_curve: bool, hours: int | None) -> dict[str, Any]:
+        """The form for programs; what is not known is left out."""
+        from headroom.web.pages.parts import decimal, known
+
+        now = self.alone.now
+        out: dict[str, Any] = {
+            "namespace": self.budget.namespace,
+            "name": self.budget.name,
+            "asOf": _text(now.as_of),
+            "windowHours": self.budget.spec.quota.window_hours,
+            "percent": round(self.percent, 1),
+            "burnRateGpus": decimal(now.burn),
+            "exhaustedAt": _text(self.alone.exhausted_at),
+            "recoversAt": _text(self.alone.recovers_at),
+        }
+        if self.more:
+            told = {"fits": self.found.fits, "startsAt": _text(self.found.starts_at)}
+            told |= {"gpus": decimal(self.more.rate), "seconds": self.more.length // 1000}
+            out["plus"] = known(told | {"exhaustedAt": _text(self.found.exhausted_at)})
+        if with_curve:
+            out["curves"] = [each.wire(self.ahead(hours)) for each in self.quotas]
+        return known(out)
+
+    def ahead(self, hours: int | None) -> int:
+        """Up to when to look: a little beyond the next turn, at most one window."""
+        from headroom.model.times import HOUR
+
+        now, window = self.found.now, int(self.budget.spec.quota.window_hours) * HOUR
+        if hours is not None:
+            return now.as_of + hours * HOUR
+        turn = self.found.recovers_at if now.exceeded else self.found.exhausted_at
+        least = window // 2 if turn is None else min(window, (turn - now.as_of) * 5 // 4)
+        return now.as_of + max(HOUR, -(-least // HOUR) * HOUR)
+
+
+class Quota(NamedTuple):
+    """One quota of a budget."""
+
+    unit: str
+    used: int
+    whole: int
+    course: Course
+
+    def wire(self, until: int) -> dict[str, Any]:
+        """Every moment at which the slope changes, up to `until`."""
+        moments, sums = self.course.sums.points(until)
+        pairs = dict(zip(moments.tolist(), sums.tolist(), strict=True))
+        points = [{"at": _text(at), "used": round(total / self.whole, 6)} for at, total in pairs.items()]
+        return {"unit": self.unit, "quota": round((self.course.quota or 0) / self.whole, 6), "points": points}
+
+    def spoken(self) -> str:
+        """How much is used, as people say it."""
+        limit = (self.course.quota or 0) / self.whole
+        return f"{self.used / self.whole:.3f} of {limit:g} {self.unit}"
+
+
+# --- for people -------------------------------------------------------------------------------------------------------------
+
+
+def _show_all(world: World, told: list[Told], plus: str) -> None:
+    from headroom.web.pages.parts import decimal
+
+    if not told:
+        output.line("There is no valid budget.")
+        return
+    output.line(f"As of {_text(world.as_of)}, if what runs goes on, or ends when it says it does:")
+    output.line()
+    rows = []
+    for each in sorted(told, key=lambda one: (-one.percent, one.name)):
+        words = _outlook(each.alone, world.as_of) + (f" {_verdict(each, plus)}" if plus else "")
+        share = output.bar(each.percent), f"{each.percent:.1f}%"
+        rows.append((each.name, *share, decimal(each.alone.now.burn), words))
+    output.as_table(("BUDGET", "USED", "", "GPUS", "WHAT COMES"), rows)
+
+
+def _show_one(told: Told, plus: str, hours: int | None) -> None:
+    from headroom.web.pages.parts import decimal
+
+    now = told.alone.now
+    used = " and ".join(each.spoken() for each in told.quotas)
+    window = told.budget.spec.quota.window_hours
+    runs = output.counted(decimal(now.burn), "GPU")
+    output.line(f"{told.name}: {used} used in the last {window} h; {runs} in use now.")
+    output.line(_outlook(told.alone, now.as_of))
+    if plus:
+        output.line(_verdict(told, plus))
+    written = told.budget.status.consumed_gpu_hours
+    here = f"{now.gpu_ms / told.quotas[0].whole:.3f}"
+    if written and float(written) - float(here) > 0.01:
+        output.line(_NO_LEDGER.format(here=here, there=f"{float(written):.3f}"))
+    for quota in told.quotas:
+        output.line()
+        output.as_table(("AT", quota.unit.upper(), "%", ""), _chart(quota, told.ahead(hours)), texts=0)
+
+
+def _outlook(prospect: Prospect, at: int) -> str:
+    now, turn = prospect.now, prospect.recovers_at or prospect.exhausted_at
+    when = "" if turn is None else f"at {_text(turn)}, in {output.spoken(turn - at)}"
+    if now.exceeded:
+        return f"Used up; it holds again {when}." if when else "Used up; it does not fall while what runs goes on."
+    if when:
+        return f"Used up {when}."
+    return "Never used up at this rate." if now.burn else "Nothing runs."
+
+
+def _verdict(told: Told, plus: str) -> str:
+    """Whether more would fit."""
+    gpus, _, length = plus.lower().partition("x")
+    subject = f"{output.counted(gpus, 'GPU')} more for {length}"
+    found, as_of = told.found, told.found.now.as_of
+    if found.fits:
+        return f"{subject} would fit now."
+    reached = found.exhausted_at
+    why = "" if reached is None else f": the quota would be used up at {_text(reached)}"
+    if found.starts_at is None:
+        return f"{subject} would not fit{why}. No later start would do either, while what runs goes on."
+    later = f"{_text(found.starts_at)}, in {output.spoken(found.starts_at - as_of)}"
+    return f"{subject} would not fit now{why}; from {later}, there is room."
+
+
+def _chart(quota: Quota, until: int) -> Iterator[tuple[str, str, str, str]]:
+    """The curve as rows, evenly spread over the time ahead."""
+    begin, limit = quota.course.sums.as_of, quota.course.quota or 1
+    step = max(1, (until - begin) // CHART_ROWS)
+    moments = [begin + number * step for number in range(CHART_ROWS)] + [until]
+    sums = [quota.course.sums.at(moment) for moment in moments]
+    scale = max(limit, *sums)
+    for moment, total in zip(moments, sums, strict=True):
+        line = output.bar(100 * total / scale, CHART_CELLS)
+        mark = min(CHART_CELLS - 1, round(limit * CHART_CELLS / scale))
+        drawn = line if scale == limit else f"{line[:mark]}|{line[mark + 1 :]}"
+        yield _text(moment), f"{total / quota.whole:.3f}", f"{100 * total / limit:.0f}%", drawn

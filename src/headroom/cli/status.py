@@ -1,0 +1,244 @@
+"""`headroom status`: the whole fleet on one screen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from headroom.cli import output
+from headroom.cli.options import Context, Form, From, Kubeconfig, Namespace, Now, Output
+from headroom.model.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from headroom.adapters.kube.client import Kube
+    from headroom.runtime.settings import Settings
+
+MOST_BUDGETS: Final = 20
+MOST_OTHERS: Final = 10
+"""Rows of a screen; what is fullest or not ready comes first."""
+_OF_LIST: Final = {
+    "pods": ("held", "free", "running", "waiting", "heldPods"),
+    "nodes": ("gpus", "free", "nodes", "nodesReady"),
+}
+"""What is known of the fleet by each list."""
+_CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
+
+
+def status(
+    files: Annotated[
+        list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Look into manifests, not a cluster.")
+    ] = None,
+    snapshot: From = None,
+    only: Annotated[
+        str, typer.Option("--only", "-n", metavar="NAMESPACE", help="Show one team's namespace, not the whole fleet.")
+    ] = "",
+    everything: Annotated[bool, typer.Option("--all", help="List every budget, however many there are.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="How often, with --watch.")] = 5.0,
+    now: Now = "",
+    form: Output = Form.table,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = None,
+) -> None:
+    """Show the whole fleet on one screen.
+
+    It says who leads, what is held and free, what waits, and how each budget stands. In a cluster the numbers are those that the operator has written down; it reads with your own rights, and says what you may not
+    see. With files or a snapshot everything is decided anew.
+
+    Example: headroom status
+
+    Example: headroom status -f docs/examples/budget-used-up.yaml --now 2026-11-15T12:00:00Z
+    """
+    from headroom.cli import live, worlds
+
+    if files or snapshot:
+        if watch:
+            raise Misconfigured("reading the flags: --watch is for a cluster; leave it out with --file and --from")
+        _show(_decided(worlds.given(files, snapshot, now), only), form, everything)
+        return
+    settings = live.settings_of(kubeconfig, context, namespace)
+
+    async def work(kube: Kube) -> None:
+        found = await _written(kube, settings, only)
+        _show(found, form, everything)
+        while watch:
+            await kube.clock.sleep(every)
+            found = await _written(kube, settings, only)
+            print(_CLEAR if output.is_terminal() and not form.is_data else "", end="")
+            _show(found, form, everything)
+
+    live.with_cluster(settings, work)
+
+
+def _decided(world: Any, only: str) -> dict[str, Any]:
+    """What is decided on a world that was given."""
+    from headroom.cli import fleet, planning
+
+    found = fleet.glance(world, {each.resource: each for each in planning.decisions(world)}, only)
+    return found | {"killSwitch": {"seen": True, "stopped": world.stopped}, "unread": []}
+
+
+async def _written(kube: Kube, settings: Settings, only: str) -> dict[str, Any]:
+    """What stands in a cluster; of what may not be seen, nothing is said."""
+    from headroom.cli import fleet, nearby, progress
+
+    with progress.shown("reading the cluster", "objects") as told:
+        near = await nearby.fleet(kube, settings, only, told)
+    found = fleet.glance(near.world, None, only)
+    for unseen, names in _OF_LIST.items():
+        if any(each.partition(" ")[0] == unseen for each in near.unread):
+            found["fleet"] = {name: each for name, each in found["fleet"].items() if name not in names}
+    if near.unread:
+        found.pop("uncovered", None)  # what one may not see may cover it
+    switch = {name: each for name, each in near.switch._asdict().items() if each != ""}
+    told_of = {"operator": await fleet.operator(kube, settings), "killSwitch": switch, "unread": list(near.unread)}
+    return found | told_of
+
+
+# --- showing ----------------------------------------------------------------------------------------------------------------
+
+
+def _show(found: dict[str, Any], form: Form, everything: bool) -> None:
+    if form.is_data:
+        output.as_data(found, form)
+        return
+    output.as_fields(_head(found))
+    _show_budgets(found, everything)
+    _show_others(found["others"])
+
+
+def _head(found: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """The lines above the tables, each with its name."""
+    yield "As of", found["at"]
+    if "operator" in found:
+        yield "Operator", _operator(found["operator"])
+    switch = found["killSwitch"]
+    if not switch["seen"]:
+        yield "Stopped", "not known: you may not see it"
+    elif switch["stopped"]:
+        since = f" since {switch['since']}" if "since" in switch else ""
+        why = f" ({switch['reason']})" if "reason" in switch else ""
+        yield "Stopped", output.Toned(f"yes{since}{why}; `headroom resume` lets effects happen again", "bad")
+    yield from _fleet(found["fleet"])
+    if "uncovered" in found:
+        hours, burn = found["uncovered"]["gpuHours"], found["uncovered"]["burnRateGpus"]
+        some = f"{hours} GPU-hours of the last 24 h, {output.counted(burn, 'GPU')} now: no budget counts them"
+        yield (
+            "Uncovered",
+            some if (hours, burn) != ("0.000", "0") else "nothing: budgets count every GPU of the last 24 h",
+        )
+    if found["unread"]:
+        yield "Not seen", f"{', '.join(found['unread'])}: you may not list them"
+
+
+def _fleet(fleet: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    if fleet.get("nodes"):
+        ready = "" if fleet["nodesReady"] == fleet["nodes"] else f", {fleet['nodes'] - fleet['nodesReady']} not ready"
+        held = (
+            f"{fleet['held']} of {fleet['gpus']} held, {fleet['free']} free" if "held" in fleet else f"{fleet['gpus']}"
+        )
+        yield "GPUs", f"{held}, on {output.counted(fleet['nodes'], 'node')}{ready}"
+    elif "held" in fleet:
+        yield "GPUs", f"{fleet['held']} held"
+    if "running" in fleet:
+        waits = max(0, fleet["waiting"] - fleet["heldPods"])
+        yield "Pods", f"{fleet['running']} running, {waits} waiting for a node, {fleet['heldPods']} held by budgets"
+
+
+def _operator(told: dict[str, Any]) -> object:
+    if not told["seen"]:
+        return "not known: you may not see its lease"
+    if "holder" not in told:
+        return output.Toned("none leads: nothing is counted and nothing is done", "bad")
+    ago = f"{output.spoken(told['ageMs'])} ago"
+    if told["leads"]:
+        return f"{told['holder']} leads, lease renewed {ago}"
+    return output.Toned(f"none leads: {told['holder']} renewed its lease {ago} for the last time", "bad")
+
+
+def _show_budgets(found: dict[str, Any], everything: bool) -> None:
+    from headroom.model import times
+
+    rows = sorted(found["budgets"], key=lambda each: (-each.get("percent", 0), each["namespace"], each["name"]))
+    output.line()
+    if not rows:
+        blind = any(each.startswith("gpuworkloadbudgets") for each in found["unread"])
+        output.line(
+            "No budget may be seen." if blind else "There is no budget; docs/examples shows how one is written."
+        )
+        return
+    most = len(rows) if everything or not output.is_terminal() else MOST_BUDGETS
+    at = times.moment(found["at"]) or 0
+    table = [
+        (
+            f"{each['namespace']}/{each['name']}",
+            output.bar(each.get("percent", 0)),
+            f"{each.get('percent', 0):.1f}%",
+            _of_quota(each),
+            each.get("burnRateGpus", ""),
+            output.Toned(each["state"], each["tone"]),
+            outlook(each, at),
+        )
+        for each in rows[:most]
+    ]
+    output.as_table(("BUDGET", "USED", "", "QUOTA", "GPUS", "STATE", "WHAT COMES"), table)
+    if len(rows) > most:
+        output.line(f"and {output.counted(len(rows) - most, 'budget')} more, less used; --all lists them")
+
+
+def _of_quota(row: dict[str, Any]) -> str:
+    """What may be used, and in how many hours: 47.5h/24h, $500/168h."""
+    from headroom.api.quantities import Invalid, nano
+    from headroom.web.pages.parts import decimal
+
+    found = []
+    for name, form in (("quotaGpuHours", "{}h"), ("quotaUsd", "${}")):
+        amount = nano(row.get(name, ""))
+        if not isinstance(amount, Invalid):
+            found.append(form.format(decimal(amount // 1000)))
+    window = f"/{row['windowHours']}h" if "windowHours" in row else ""
+    return "+".join(found) + window
+
+
+def outlook(row: dict[str, Any], at: int) -> str:
+    """What becomes of a budget if what runs goes on, in a few words."""
+    from headroom.model import times
+
+    held = f"; {output.counted(row['heldPods'], 'pod')} held" if row.get("heldPods") else ""
+    for key, words in (("exhaustedAt", "used up"), ("recoversAt", "holds again")):
+        moment = times.moment(row.get(key))
+        if moment is not None:
+            return f"{words} in {output.spoken(max(0, moment - at))}{held}" if moment > at else f"{words} now{held}"
+    if row["state"] in ("Waiting", "Invalid"):
+        return str(row["message"])
+    if row.get("percent", 0) >= 100:
+        return f"does not fall{held}"
+    return f"{'nothing runs' if row.get('burnRateGpus') == '0' else 'lasts at this rate'}{held}"
+
+
+def _show_others(others: list[dict[str, Any]]) -> None:
+    """The other kinds: how many there are, and those that are not well."""
+    if not others:
+        return
+    counts = Counter(each["kind"] for each in others)
+    ready = Counter(each["kind"] for each in others if each["ready"] == "True")
+    output.line()
+    output.line("; ".join(f"{kind}: {ready[kind]} of {count} ready" for kind, count in sorted(counts.items())))
+    unwell = [each for each in others if each["ready"] != "True"]
+    rows = [
+        (
+            "/".join(filter(None, (each["kind"], each.get("namespace", ""), each["name"]))),
+            each["reason"],
+            each["message"],
+        )
+        for each in unwell[:MOST_OTHERS]
+    ]
+    if rows:
+        output.as_table(("NOT READY", "REASON", "MESSAGE"), rows)
+    if len(unwell) > MOST_OTHERS:
+        output.line(f"and {len(unwell) - MOST_OTHERS} more; -o json has them all")

@@ -1,0 +1,62 @@
+"""Worlds without a cluster: from manifests, or from what `headroom snapshot` saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headroom.model.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from headroom.model.world import World
+    from headroom.sim.documents import Documents
+
+
+def given(files: list[Path] | None, snapshot: Path | None, now: str) -> World:
+    """The world of some manifests, or of a snapshot. Raises `Misconfigured` if both are given, or neither can be read."""
+    if files and snapshot is not None:
+        raise Misconfigured("reading the flags: --file and --from exclude one another; give one of them")
+    if snapshot is None:
+        return documents_of(files or []).world(moment(now))
+    if now:
+        raise Misconfigured("reading the flags: a snapshot has a moment of its own; leave --now out")
+    return saved(snapshot)
+
+
+def saved(file: Path) -> World:
+    """The world in a snapshot."""
+    import msgspec
+
+    from headroom.cli import manifests
+    from headroom.model.world import load
+
+    [(source, text)] = manifests.read([file])
+    try:
+        return load(text)
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise Misconfigured(
+            f"reading {source}: it is no snapshot ({error}); make one with `headroom snapshot`"
+        ) from error
+
+
+def documents_of(files: list[Path]) -> Documents:
+    """What stands in some files; what means nothing here is said."""
+    from headroom.cli import manifests, passing
+    from headroom.sim import documents
+
+    found = documents.read(manifests.read(files))
+    passing.say(found.ignored)
+    return found
+
+
+def moment(text: str) -> int:
+    """The moment in milliseconds; now if the text is empty."""
+    from headroom.model import times
+    from headroom.runtime.clock import RealClock
+
+    if not text:
+        return RealClock().now()
+    found = times.moment(text)
+    if found is None:
+        raise Misconfigured(f"reading --now: {text!r} is no moment; write it like 2026-01-31T12:00:00Z")
+    return found

@@ -1,0 +1,65 @@
+"""The operator as a process: what runs beside its loop does not end without a word."""
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.config import ClientConfig
+from headroom.cli import output
+from headroom.cli.serving import Process
+from headroom.core import PLANS
+from headroom.runtime.logs import Silent
+from headroom.runtime.settings import Settings
+from headroom.runtime.surroundings import Surroundings
+from headroom.sim.apiserver import ApiServer
+from headroom.sim.clock import SimClock
+from headroom.web import certificate
+from tests.builders import NOON
+
+CONFIG = ClientConfig(source="the simulator", server="https://simulated")
+
+
+class Noting(Silent):
+    """A log that keeps the errors."""
+
+    def __init__(self) -> None:
+        self.errors: list[tuple[str, dict[str, Any]]] = []
+        self.said = asyncio.Event()
+
+    def error(self, event: str, **facts: Any) -> None:
+        self.errors.append((event, facts))
+        self.said.set()
+
+
+async def test_a_task_beside_the_loop_that_ends_by_a_mistake_is_logged_and_the_operator_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def follow(*_: object) -> None:
+        raise TypeError("a bug of ours")
+
+    monkeypatch.setattr(certificate, "follow", follow)
+    file = tmp_path / "tls.pem"
+    file.write_bytes(certificate.self_signed(("headroom",)))
+    settings = Settings(
+        identity="me",
+        elect_leader=False,
+        metrics_address="127.0.0.1:0",
+        metrics_certificate=str(file),
+        health_address="",
+    )
+    clock, log = SimClock(NOON), Noting()
+    kube = Kube(ApiServer(clock, random.Random(1)).transport("operator"), clock)
+    process = Process(settings, Surroundings(clock=clock, log=log), kube, CONFIG, PLANS)
+    running = asyncio.create_task(process.run())
+    await asyncio.wait_for(log.said.wait(), 20)
+    [(_, facts)] = log.errors
+    assert facts["error"] == "TypeError('a bug of ours')"
+    assert "follow" in facts["task"]
+    assert not running.done()
+    process._ends.set()
+    assert await asyncio.wait_for(running, 20) == output.OK
+    assert len(log.errors) == 1, "what is ended with the operator is no mistake"

@@ -1,0 +1,149 @@
+"""`headroom status` and `headroom forecast` where there is more to tell than a golden output shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headroom.runtime.clock import RealClock
+from headroom.sim.rights import Right
+from tests.cli.conftest import Headroom
+from tests.cli.served import Served
+from tests.cli.stage import FLEET, LEASE, NOON, NOON_MS, fill, fleet_behind_a_port
+from tests.cli.test_behaviour import ENVIRONMENT, PROGRAM
+
+TENANT = (Right(verbs=("*",), resources=("pods", "gpuworkloadbudgets"), namespaces=("lab",)),)
+OFFLINE = ("-f", FLEET, "--now", NOON)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setattr(RealClock, "now", lambda _: NOON_MS)
+    with fleet_behind_a_port(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"holderIdentity": ""}, "none leads: nothing is counted and nothing is done"),
+        (
+            {"renewTime": "2026-11-15T11:00:00.000000Z"},
+            "none leads: headroom-0 renewed its lease 1h ago for the last time",
+        ),
+        ({"renewTime": "2026-11-15T11:59:31.000000Z"}, "headroom-0 leads, lease renewed 29 s ago"),
+    ],
+)
+def test_who_leads(headroom: Headroom, fleet: Served, spec: dict[str, str], says: str) -> None:
+    lease: dict[str, Any] = LEASE
+    fleet.put(lease | {"spec": lease["spec"] | spec})
+    assert f"Operator   {says}\n" in headroom("status", "--kubeconfig", fleet.kubeconfig()).out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status", *OFFLINE, "--watch"),
+        ("status", *OFFLINE, "--from", "x.json"),
+        ("status", "--from", FLEET),
+        ("status", "--from", "-", "--now", NOON),
+        ("forecast", "--plus", "8", *OFFLINE),
+        ("forecast", "--plus", "x4h", *OFFLINE),
+        ("forecast", "--plus", "-1x4h", *OFFLINE),
+        ("forecast", "--plus", "1x0h", *OFFLINE),
+        ("forecast", "sp/inference", *OFFLINE),
+    ],
+    ids=lambda words: " ".join(map(str, words[:3])),
+)
+def test_what_cannot_be_is_one_sentence(headroom: Headroom, words: tuple[object, ...]) -> None:
+    done = headroom(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("headroom: ")
+    assert done.err.count("\n") == 1
+
+
+def test_a_snapshot_tells_the_same_as_its_cluster_did(headroom: Headroom, fleet: Served, tmp_path: Path) -> None:
+    headroom("snapshot", "-o", tmp_path / "world.json", "--kubeconfig", fleet.kubeconfig())
+    found = json.loads(headroom("status", "--from", tmp_path / "world.json", "-o", "json").out)
+    live = json.loads(headroom("status", "--kubeconfig", fleet.kubeconfig(), "-o", "json").out)
+    assert found["fleet"] == live["fleet"]
+    assert [each["name"] for each in found["budgets"]] == [each["name"] for each in live["budgets"]]
+
+
+def test_only_the_fullest_fit_a_screen(headroom: Headroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = """\
+apiVersion: headroom.dev/v1alpha1
+kind: GPUWorkloadBudget
+metadata: {{name: team-{0:02d}, namespace: lab}}
+spec:
+  selector: {{matchLabels: {{team: t{0}}}}}
+  quota: {{gpuHours: "100", windowHours: 24}}
+  enforcement: {{action: AlertOnly}}
+"""
+    many = "---\n".join(budget.format(number) for number in range(30)).encode()
+    words = ("status", "-f", "-", "--now", NOON)
+    assert headroom(*words, stdin=many).out.count("lab/team-") == 30, "a pipe has room"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    screen = headroom(*words, stdin=many).out
+    assert (screen.count("lab/team-"), screen.splitlines()[-1]) == (
+        20,
+        "and 10 budgets more, less used; --all lists them",
+    )
+    assert headroom(*words, "--all", stdin=many).out.count("lab/team-") == 30
+
+
+def test_a_forecast_takes_no_more_rights_than_its_team_has(headroom: Headroom, fleet: Served) -> None:
+    tenant = ("--kubeconfig", fleet.kubeconfig("tenant", TENANT))
+    done = headroom("forecast", "lab/team-a", *tenant)
+    assert done.code == 0
+    assert done.out.startswith("lab/team-a: 56.000 of 100 GPU-hours used in the last 24 h; 4 GPUs in use now.\n")
+    assert "not looked at, for lack of rights: " in done.err
+    assert headroom("forecast", *tenant).code == 2
+
+
+def test_a_forecast_without_the_ledger_says_what_it_misses(headroom: Headroom, fleet: Served) -> None:
+    fleet.do(lambda server: server.object("Pod", "lab", "train-0"))
+    stored = fleet.do(lambda server: server.object("GPUWorkloadBudget", "lab", "team-a"))
+    assert stored is not None
+    kind = {"apiVersion": "headroom.dev/v1alpha1", "kind": "GPUWorkloadBudget"}
+    fleet.put(kind | stored | {"status": stored["status"] | {"consumedGpuHours": "77.5"}})
+    said = headroom("forecast", "lab/team-a", "--kubeconfig", fleet.kubeconfig()).out
+    assert "56.000 GPU-hours; the operator, who has the ledger, counts 77.500." in said
+
+
+def test_watching_goes_on_until_ctrl_c(fleet: Served) -> None:
+    command = [*PROGRAM, "status", "--watch", "--every", "0.2", "--kubeconfig", str(fleet.kubeconfig())]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as process:
+        assert process.stdout is not None
+        screens = 0
+        while screens < 3:
+            screens += process.stdout.readline().startswith("As of ")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (130, "")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_how_far_it_is_is_shown_on_a_terminal_only(tmp_path: Path, is_terminal: bool) -> None:
+    fill(tmp_path)
+    ours, theirs = pty.openpty() if is_terminal else os.pipe()
+    command = [*PROGRAM, "ledger", "copy", "--from", str(tmp_path / "ledger.db"), "--to", str(tmp_path / "other.db")]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=True, env=ENVIRONMENT | {"TERM": "xterm"}
+    )
+    os.close(theirs)
+    said = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert done.stdout == b""
+    assert ("copying" in said) == is_terminal
+    assert said.splitlines()[-1].endswith("read 3 rows; 3 were new or said more than the ledger knew")

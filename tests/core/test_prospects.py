@@ -1,0 +1,102 @@
+"""What comes of a budget, held against the reckoning of the moment and against letting time pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from headroom.api.kinds import AnyResource
+from headroom.core import usage
+from headroom.core.budgets import More, prospect
+from headroom.model.facts import Pod, Price
+from headroom.model.times import HOUR, MINUTE
+from headroom.model.world import World
+from tests.builders import NOON, a_node, a_used_world
+from tests.core.stage import a_budget, running
+
+GPU = 1_000_000
+
+
+def a_world(budget: AnyResource, *pods: Pod, **more: Any) -> tuple[World, AnyResource]:
+    world = a_used_world(budget, pods=pods, **more)
+    return world, usage.budgets_of(world)[0]
+
+
+def test_without_more_it_is_what_the_reckoning_says() -> None:
+    world, budget = a_world(a_budget(hours="50"), running("a", 10 * HOUR, gpus=4))
+    found = prospect(world, budget)
+    assert found.now.exhausted_at == found.exhausted_at == NOON + 150 * MINUTE
+    assert (found.recovers_at, found.starts_at) == (None, None)
+
+
+def test_one_that_is_used_up_holds_again() -> None:
+    over = running("a", 20 * HOUR, gpus=2, phase="Succeeded", ended=NOON - HOUR, ended_by="ContainerFinish")
+    world, budget = a_world(a_budget(hours="30"), over)
+    found = prospect(world, budget)
+    assert found.exhausted_at is None
+    assert found.recovers_at == found.now.recovers_at
+    assert found.recovers_at is not None
+
+
+def test_what_declares_its_end_is_taken_at_its_word() -> None:
+    endless, budget = a_world(a_budget(hours="50"), running("a", 10 * HOUR, gpus=4))
+    assert prospect(endless, budget).exhausted_at == NOON + 150 * MINUTE
+    ends, budget = a_world(a_budget(hours="50"), running("a", 10 * HOUR, gpus=4, deadline=12 * HOUR))
+    assert prospect(ends, budget).exhausted_at is None
+    assert prospect(ends, budget).now.exhausted_at == NOON + 150 * MINUTE, "the status tells of what goes on for ever"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "hours", "fits", "exhausted"),
+    [
+        (4, 2, True, None),
+        (8, 4, False, NOON + 150 * MINUTE),
+        (1, 24, True, None),
+        (100, 1, False, NOON + 12 * MINUTE),
+    ],
+)
+def test_more_is_added_to_what_runs(gpus: int, hours: int, fits: bool, exhausted: int | None) -> None:
+    """Something has used 30 of 50 hours, all of them within the last ten."""
+    over = running("a", 10 * HOUR, gpus=3, phase="Succeeded", ended=NOON, ended_by="ContainerFinish")
+    world, budget = a_world(a_budget(hours="50"), over)
+    found = prospect(world, budget, More(gpus * GPU, hours * HOUR))
+    assert (found.fits, found.exhausted_at) == (fits, exhausted)
+    assert (found.starts_at == NOON) == fits
+
+
+def test_when_it_could_start_is_the_first_moment_at_which_it_would_fit() -> None:
+    over = running("a", 10 * HOUR, gpus=3, phase="Succeeded", ended=NOON, ended_by="ContainerFinish")
+    world, budget = a_world(a_budget(hours="50"), over)
+    more = More(8 * GPU, 4 * HOUR)
+    starts = prospect(world, budget, more).starts_at
+    assert starts is not None
+    for moment, fits in ((starts - 1, False), (starts, True)):
+        later = structs.replace(world, now=moment)
+        assert prospect(later, budget, more).fits is fits
+
+
+def test_what_would_be_stopped_again_does_not_fit() -> None:
+    world, budget = a_world(a_budget(hours="100", enforce=["50% Evict"]), running("a", 10 * HOUR, gpus=4))
+    assert not prospect(world, budget, More(4 * GPU, 2 * HOUR)).fits
+    harmless, budget = a_world(a_budget(hours="100", enforce="AlertOnly"), running("a", 10 * HOUR, gpus=4))
+    assert prospect(harmless, budget, More(4 * GPU, 2 * HOUR)).fits
+
+
+def test_nothing_ever_fits_that_is_more_than_the_quota() -> None:
+    world, budget = a_world(a_budget(hours="10"))
+    found = prospect(world, budget, More(11 * GPU, HOUR))
+    assert (found.fits, found.starts_at) == (False, None)
+
+
+def test_dollars_count_by_the_dearest_that_is_paid() -> None:
+    node = a_node("n", gpus=4)
+    budget = a_budget(hours="1000", quota={"usd": "30"})
+    world, budget = a_world(
+        budget, running("a", 2 * HOUR, gpus=4), nodes=[node], prices=(Price(price_per_hour=4_000_000, node="n"),)
+    )
+    assert prospect(world, budget).now.usd_ms == 8 * usage.DOLLAR
+    found = prospect(world, budget, More(4 * GPU, 10 * HOUR))
+    assert not found.fits
+    assert found.exhausted_at == NOON + 165 * MINUTE, "22 dollars at 8 an hour"
