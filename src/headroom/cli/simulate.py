@@ -1,0 +1,334 @@
+"""`headroom simulate`: recorded work played again under two policies, or a scenario on the full simulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+
+from headroom.cli.options import Form, Output
+from headroom.model.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headroom.sim.documents import Documents
+    from headroom.sim.scenario import Report
+    from headroom.sim.whatif.comparing import Comparison
+    from headroom.sim.whatif.page import Assets
+    from headroom.sim.whatif.traces import Naming
+    from headroom.sim.whatif.work import Case
+
+UPLOT: Final = "HEADROOM_UPLOT"
+"""Where uPlot lies, should it not be where npm put it."""
+
+
+class _Source(NamedTuple):
+    """What is played."""
+
+    snapshot: Path | None
+    trace: Path | None
+    nodes: Path | None
+    runtimes: Path | None
+
+
+Scenario = Annotated[
+    Path | None, typer.Argument(metavar="[SCENARIO]", help="A file with a Scenario, to play on the full simulator.")
+]
+Snapshot = Annotated[
+    Path | None, typer.Option("--from", metavar="FILE", help="A recorded cluster: what `headroom snapshot` wrote.")
+]
+Trace = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A public trace: openb, Philly's machines, or gavel's arrivals.")
+]
+Nodes = Annotated[Path | None, typer.Option(metavar="FILE", help="The trace's machines, as openb has them.")]
+Runtimes = Annotated[Path | None, typer.Option(metavar="FILE", help="Lengths to draw from, for a trace that has none.")]
+Policy = Annotated[
+    list[Path] | None, typer.Option(metavar="FILE", help="The policies before the change; over those of the record.")
+]
+Change = Annotated[
+    list[Path] | None, typer.Option(metavar="FILE", help="What is changed: put over the policies before it.")
+]
+Without = Annotated[
+    list[str] | None, typer.Option(metavar="KIND/NAMESPACE/NAME", help="What the change takes away; repeatable.")
+]
+Days = Annotated[float | None, typer.Option(min=0.01, metavar="DAYS", help="Only the last days of the record.")]
+InNamespace = Annotated[
+    str, typer.Option(metavar="NAME", help="The namespace of a trace's pods; {qos} stands for that column.")
+]
+TeamLabel = Annotated[
+    str,
+    typer.Option(
+        metavar="KEY[=TEXT]", help="The label that names a team; for a trace also what it says, such as team={qos}."
+    ),
+]
+Every = Annotated[str, typer.Option(metavar="DURATION", help="Gather arrivals and ends for so long, such as 10s.")]
+Seed = Annotated[int | None, typer.Option(help="Another seed, other chances.")]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots too.")]
+
+
+def simulate(
+    scenario: Scenario = None,
+    snapshot: Snapshot = None,
+    trace: Trace = None,
+    nodes: Nodes = None,
+    runtimes: Runtimes = None,
+    policy: Policy = None,
+    change: Change = None,
+    without: Without = None,
+    days: Days = None,
+    namespace: InNamespace = "default",
+    team_label: TeamLabel = "",
+    every: Every = "",
+    seed: Seed = None,
+    html: Html = None,
+    form: Output = Form.table,
+) -> None:
+    """Play recorded work again under two policies and print what differs. No cluster is needed.
+
+    The decisions are those of the operator itself; time jumps from event to event. A snapshot's ledger says who ran what and
+    when; a trace is recognised by what stands in it. With a SCENARIO the full simulator plays it instead, and the exit code is 1 if
+    something was not as it expects.
+
+    Example: headroom simulate --from snapshot.json --change policy.yaml --days 7 --html report.html
+    """
+    source = _Source(snapshot, trace, nodes, runtimes)
+    given = [
+        name for name, each in (("SCENARIO", scenario), ("--from", snapshot), ("--trace", trace)) if each is not None
+    ]
+    if len(given) != 1:
+        what = " and ".join(given) or "nothing"
+        raise Misconfigured(f"choosing what to play: give one of SCENARIO, --from and --trace, not {what}")
+    if scenario is not None:
+        raise typer.Exit(_play(scenario, seed, form))
+    naming = _naming(trace is not None, namespace, team_label)
+    case = _case(source, naming, days, seed or 0)
+    found = _compared(case, _Wishes(policy or (), change or (), without or (), _milliseconds(every)))
+    if html is not None:
+        _write(html, found)
+    _show(found, form)
+
+
+# --- what is played -----------------------------------------------------------------------------------------------------------
+
+
+def _naming(is_trace: bool, namespace: str, team_label: str) -> Naming:
+    from headroom.sim.whatif.traces import Naming
+
+    key, equals, text = team_label.partition("=")
+    if is_trace and key and not equals:
+        raise Misconfigured(f"naming teams: give the label and what it says, such as --team-label {key}={{qos}}")
+    if not is_trace and equals:
+        raise Misconfigured(f"naming teams: the pods of a snapshot have labels; give only the key, --team-label {key}")
+    return Naming(namespace, key or "team", text) if is_trace else Naming(team_label=key)
+
+
+def _case(source: _Source, naming: Naming, days: float | None, seed: int) -> Case:
+    from headroom.cli import manifests, worlds
+    from headroom.sim.whatif import recorded, traces
+
+    if source.snapshot is not None:
+        for name, path in (("--nodes", source.nodes), ("--runtimes", source.runtimes)):
+            if path is not None:
+                raise Misconfigured(f"reading {path}: {name} is for traces; a snapshot has all that itself")
+        world = worlds.saved(source.snapshot)
+        return recorded.read(world, f"recorded cluster {world.cluster}", days, naming.team_label)
+    wanted = [source.trace, source.nodes, source.runtimes]
+    texts = [None if path is None else manifests.read([path])[0] for path in wanted]
+    assert texts[0] is not None
+    return traces.read(texts[0], texts[1], texts[2], naming, seed=seed, days=days)
+
+
+def _documents(files: Sequence[Path]) -> Documents:
+    """What stands in some files of policies; what is wrong with it is printed, and ends the command."""
+    from headroom.cli import manifests, output, passing
+    from headroom.sim import documents
+
+    texts = manifests.read(files)
+    found = documents.read(texts)
+    passing.say(found.ignored)
+    complaints = manifests.complaints(found, texts)
+    for each in complaints:
+        words = (f"{each.source}:{each.line}:", each.field, each.message)
+        output.say(" ".join(word for word in words if word))
+    if complaints:
+        raise typer.Exit(output.PROBLEMS)
+    return found
+
+
+def _with(case: Case, found: Documents) -> Case:
+    """A case with the prices and the machines that stand beside policies."""
+    from msgspec import structs
+
+    if found.prices:
+        # What a new price book says counts for all, also for what had a price in the record.
+        works = [structs.replace(work, price=None) for work in case.works]
+        case = structs.replace(case, prices=tuple(found.prices), works=works)
+    if found.nodes:
+        named = {node.name: node for node in (*case.nodes, *found.nodes)}
+        case = structs.replace(case, nodes=list(named.values()))
+    return case
+
+
+class _Wishes(NamedTuple):
+    """What is compared."""
+
+    policy: Sequence[Path]
+    change: Sequence[Path]
+    without: Sequence[str]
+    every: int | None
+
+
+def _compared(case: Case, wishes: _Wishes) -> Comparison:
+    from headroom.cli import progress
+    from headroom.sim.whatif import policy, replay
+    from headroom.sim.whatif.comparing import Comparison
+    from headroom.sim.whatif.outcome import outcome
+
+    base, change = _documents(wishes.policy), _documents(wishes.change)
+    case = _with(case, base)
+    changed_case = _with(case, change)
+    before = policy.changed(case.resources, base.resources, ())
+    after = policy.changed(before, change.resources, wishes.without)
+    changes = policy.differences(before, after)
+    if change.prices:
+        changes.append("the price book is changed")
+    if change.nodes:
+        changes.append(f"{len(change.nodes)} machines are added or changed")
+    if not changes:
+        case.notes.append("Nothing is changed, so both are the same; give --change or --without.")
+    every = replay.pace_of(case) if wishes.every is None else wishes.every
+    outcomes = []
+    with progress.shown("Playing", "days", round(2 * _days(case))) as told:
+        for number, (played, resources) in enumerate(((case, before), (changed_case, after))):
+            shown = _Shown(told, _days(case), number)
+            log = replay.replay(played, resources, every=every, progress=shown)
+            outcomes.append(outcome(played, resources, log))
+    return Comparison(case=case, changes=changes, every=every, before=outcomes[0], after=outcomes[1])
+
+
+class _Shown:
+    """Tells a bar how far it is, a hundred times and not at every step."""
+
+    def __init__(self, told: Callable[[int], None], days: float, number: int) -> None:
+        self._told, self._days, self._number, self._last = told, days, number, -1
+
+    def __call__(self, share: float) -> None:
+        if int(share * 100) != self._last:
+            self._last = int(share * 100)
+            self._told(round((self._number + share) * self._days))
+
+
+def _days(case: Case) -> float:
+    return (case.end - case.begin) / 86_400_000
+
+
+def _milliseconds(every: str) -> int | None:
+    from headroom.model import times
+
+    if not every:
+        return None
+    found = times.duration(every)
+    if not found:
+        raise Misconfigured(f"reading --every: it must be a duration such as 10s or 5m, not {every!r}")
+    return found
+
+
+# --- what is shown --------------------------------------------------------------------------------------------------------------
+
+
+def _show(found: Comparison, form: Form) -> None:
+    from headroom.cli import output
+    from headroom.sim.whatif.comparing import tables
+    from headroom.sim.whatif.page import summary
+
+    if form.is_data:
+        output.as_data(found.wire(lines=False), form)
+        return
+    output.line(f"{found.case.title}: {summary(found)}")
+    output.line(f"Changed: {'; '.join(found.changes) or 'nothing'}.")
+    for table in tables(found):
+        output.line()
+        output.line(table.title)
+        output.as_table(table.columns, table.rows, texts=0)
+    for note in found.case.notes:
+        output.line()
+        output.line(f"Note: {note}")
+
+
+def _write(file: Path, found: Comparison) -> None:
+    from headroom.cli import output
+    from headroom.sim.whatif.page import NO_PLOTS, page
+
+    assets = _assets()
+    try:
+        file.write_text(page(found, assets), encoding="utf-8")
+    except OSError as error:
+        raise Misconfigured(f"writing {file}: {error.strerror or error}; give another file") from error
+    output.say(f"wrote {file}" + ("" if assets.script else f". {NO_PLOTS}"))
+
+
+def _assets() -> Assets:
+    """uPlot, where npm put it for the dashboard, or where the environment says."""
+    import os
+
+    import headroom
+    from headroom.sim.whatif.page import Assets
+
+    installed = Path(headroom.__file__).parent / "web" / "node_modules" / "uplot" / "dist"
+    folder = Path(os.environ.get(UPLOT) or installed)
+    try:
+        script, style = ((folder / name).read_text(encoding="utf-8") for name in ("uPlot.iife.min.js", "uPlot.min.css"))
+    except OSError:
+        return Assets()
+    return Assets(script, style)
+
+
+# --- a scenario -----------------------------------------------------------------------------------------------------------------
+
+
+def _play(file: Path, seed: int | None, form: Form) -> int:
+    """Play a scenario on the full simulator, as fast as it goes; the exit code."""
+    from msgspec import structs
+
+    from headroom.cli import output
+    from headroom.sim.clock import run_virtual
+    from headroom.sim.operators import SimulatedProcess
+    from headroom.sim.scenario import Scenario, Simulation
+
+    scenario = Scenario.load(file)
+    if seed is not None:
+        scenario = structs.replace(scenario, seed=seed)
+    played: list[Simulation] = []
+
+    async def play() -> Report:
+        played.append(Simulation(scenario, SimulatedProcess))
+        return await played[0].play()
+
+    report = run_virtual(play)
+    verdict = {
+        "scenario": report.name,
+        "passed": report.passed,
+        "expectations": len(scenario.expect),
+        "held": played[0].held,
+        "failures": report.failures,
+        "faults": len(report.happened),
+        "writes": len(report.trace.writes),
+    }
+    if form.is_data:
+        output.as_data(verdict, form)
+    else:
+        _say_verdict(verdict)
+    return output.OK if report.passed else output.PROBLEMS
+
+
+def _say_verdict(verdict: dict[str, Any]) -> None:
+    from headroom.cli import output
+
+    held = f"{verdict['held']} of {output.counted(verdict['expectations'], 'expectation')} held"
+    output.line(f"{verdict['scenario']}: {'passed' if verdict['passed'] else 'not as expected'}; {held}.")
+    for failure in verdict["failures"]:
+        output.line(f"not as expected: {failure}", indent=2)
+    faults, writes = output.counted(verdict["faults"], "fault"), output.counted(verdict["writes"], "write request")
+    output.line(f"{faults} struck; {writes} in all.")

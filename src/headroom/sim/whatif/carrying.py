@@ -1,0 +1,157 @@
+"""Carries out what was decided: each action by its name, as the production effects would; what has no effect here is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from msgspec import structs
+
+from headroom.api import marks
+from headroom.api.budget_hold import hold_name
+from headroom.api.kinds import AnyResource
+from headroom.core.budgets import hold_of, index_of
+from headroom.model import actions, times
+from headroom.model.actions import Action
+from headroom.model.facts import Hold, Part, Pod, Workload
+from headroom.model.world import ref_of
+from headroom.sim.whatif.cluster import Cluster, note
+from headroom.sim.whatif.lives import EVICTED, SUSPENDED
+
+SILENT: Final = (actions.EmitEvent, actions.RemoveFinalizer)
+"""Said or tidied only: nothing in a replay follows from them."""
+
+
+class Hands:
+    """Do to a cluster what plans decide."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._do: dict[type[Action], Callable[[Any, AnyResource | None], bool]] = {
+            actions.ApplyBudgetHold: self._hold,
+            actions.DeleteBudgetHold: self._unhold,
+            actions.ApplyBudgetIndex: self._write_index,
+            actions.ReleasePod: self._release,
+            actions.PausePod: self._pause,
+            actions.ResumePod: self._resume,
+            actions.SuspendOwner: self._suspend,
+            actions.ResumeOwner: self._let_go,
+            actions.EvictPod: self._evict,
+        }
+
+    def carry_out(self, due: Iterable[Action], by: AnyResource | None) -> None:
+        """Do what is due; `by` is the resource that asks for it, None for chores."""
+        for action in due:
+            if isinstance(action, SILENT):
+                continue
+            do = self._do.get(type(action))
+            if do is None or do(action, by):
+                # What nothing here stands for yet, such as waking a machine, counts as done.
+                who = "" if by is None else f"{by.namespace}/{by.name}"
+                self._cluster.log.done[type(action).__name__, who] += 1
+
+    # --- holds ------------------------------------------------------------------------------------------------------------
+
+    def _hold(self, action: actions.ApplyBudgetHold, by: AnyResource | None) -> bool:
+        assert by is not None
+        cluster, name = self._cluster, hold_name(action.budget)
+        spec = hold_of(cluster.world(), cluster.resources[ref_of(by)])
+        cluster.holds[name] = Hold(name=name, created=cluster.now, spec=spec)
+        return self._acted()
+
+    def _unhold(self, action: actions.DeleteBudgetHold, _by: AnyResource | None) -> bool:
+        return self._cluster.holds.pop(hold_name(action.budget), None) is not None and self._acted()
+
+    def _write_index(self, _action: actions.ApplyBudgetIndex, _by: AnyResource | None) -> bool:
+        self._cluster.index = index_of(self._cluster.world())
+        return True
+
+    # --- pods -------------------------------------------------------------------------------------------------------------
+
+    def _release(self, action: actions.ReleasePod, _by: AnyResource | None) -> bool:
+        pod = self._cluster.pods.get(action.uid)
+        if pod is None or marks.GATE not in pod.gates:
+            return False
+        told = {marks.RELEASED_AT: times.text(self._cluster.now), marks.HELD_BY: "", marks.HELD_BECAUSE: ""}
+        self._cluster.pods.put(structs.replace(_annotated(pod, told), gates=()))
+        self._cluster.living[action.uid].released = self._cluster.now
+        self._cluster.lift(action.uid)
+        return self._acted()
+
+    def _pause(self, action: actions.PausePod, by: AnyResource | None) -> bool:
+        pod = self._cluster.pods.get(action.uid)
+        if pod is None or by is None or note(pod, marks.PAUSED_AT):
+            return False
+        marked = {marks.PAUSED_AT: times.text(self._cluster.now), marks.PAUSED_BY: str(ref_of(by))}
+        return self._cluster.pods.put(_annotated(pod, marked))
+
+    def _resume(self, action: actions.ResumePod, by: AnyResource | None) -> bool:
+        pod = self._cluster.pods.get(action.uid)
+        if pod is None:
+            return False
+        is_paused = bool(note(pod, marks.PAUSED_BY))
+        marked = {marks.PAUSED_AT: "", marks.PAUSED_BY: ""} | ({marks.RELEASED_AT: ""} if by is None else {})
+        self._cluster.pods.put(_annotated(pod, marked))
+        return is_paused
+
+    def _evict(self, action: actions.EvictPod, _by: AnyResource | None) -> bool:
+        pod, life = self._cluster.pods.get(action.uid), self._cluster.living.get(action.uid)
+        if pod is None or life is None or pod.deleting is not None:
+            return False
+        self._cluster.stop(action.uid, EVICTED)
+        # Its owner makes it anew at once, while the old one is still on its way out.
+        self._cluster.make(life.work)
+        return self._acted()
+
+    # --- owners -----------------------------------------------------------------------------------------------------------
+
+    def _suspend(self, action: actions.SuspendOwner, by: AnyResource | None) -> bool:
+        cluster, key = self._cluster, f"{action.kind}/{action.object}"
+        works, known = cluster.of_owner.get(key), cluster.workloads.get(key)
+        if not works or by is None or (known is not None and known.suspended):
+            return False
+        namespace, _, name = action.object.partition("/")
+        kinds = Counter((work.labels, work.shape.requests, work.deadline) for work in works)
+        cluster.workloads[key] = Workload(
+            kind=action.kind,
+            uid=key,
+            namespace=namespace,
+            name=name,
+            created=min(work.arrives for work in works),
+            parts=tuple(
+                Part(labels=labels, requests=requests, count=count, deadline=deadline)
+                for (labels, requests, deadline), count in kinds.items()
+            ),
+            suspended=True,
+            suspended_by=str(ref_of(by)),
+        )
+        wanted = {id(work) for work in works}
+        for uid in [uid for uid, life in cluster.living.items() if id(life.work) in wanted]:
+            cluster.stop(uid, SUSPENDED)
+        return self._acted()
+
+    def _let_go(self, action: actions.ResumeOwner, by: AnyResource | None) -> bool:
+        cluster, key = self._cluster, f"{action.kind}/{action.object}"
+        owner = cluster.workloads.get(key)
+        if owner is None:
+            return False
+        if by is None:
+            del cluster.workloads[key]
+        else:
+            cluster.workloads[key] = structs.replace(owner, suspended=False, suspended_by="", released_at=cluster.now)
+        if not owner.suspended:
+            return False  # it went on before, and lost only a mark
+        for work in list(cluster.of_owner.get(key, ())):
+            cluster.make(work)
+        return self._acted()
+
+    def _acted(self) -> bool:
+        self._cluster.changed = self._cluster.urgent = True
+        return True
+
+
+def _annotated(pod: Pod, told: dict[str, str]) -> Pod:
+    """A pod with these annotations; an empty one is taken away."""
+    kept = dict(pod.annotations) | told
+    return structs.replace(pod, annotations=tuple(sorted((key, value) for key, value in kept.items() if value)))

@@ -1,0 +1,265 @@
+"""The cluster that decisions are carried out on: pods come, wait, run and go, and what they used is kept as rows.
+
+It does at once what the API server's policies, the scheduler, kubelets and owners of pods would do, and nothing else: whether a pod
+waits for a budget, starts or is stopped was decided by the production plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from msgspec import structs
+
+from headroom.api import durations, marks
+from headroom.api.kinds import AnyResource
+from headroom.core import usage
+from headroom.model import times
+from headroom.model.decisions import Ref
+from headroom.model.facts import Amounts, Hold, Pairs, Pod, Workload
+from headroom.model.tables import NodeTable, PodTable
+from headroom.model.usage import Evidence, Row
+from headroom.model.usage_table import UsageTable
+from headroom.model.world import World
+from headroom.sim.whatif.admission import Gatekeeper
+from headroom.sim.whatif.lives import FINISHED, Life, Log
+from headroom.sim.whatif.placing import Placer
+from headroom.sim.whatif.work import Case, Work
+
+PULL_MS: Final = 2 * times.SECOND
+"""From getting a node to running."""
+Later = Callable[[int, Callable[[], None]], None]
+"""Do something at a moment."""
+
+
+class Cluster:
+    """The state of one replay."""
+
+    def __init__(self, case: Case, resources: Mapping[Ref, AnyResource], later: Later) -> None:
+        self.case, self.resources = case, dict(resources)
+        self.now = case.begin
+        self.log = Log()
+        self.pods, self.usage = PodTable(), UsageTable(case.cluster)
+        self.holds: dict[str, Hold] = {}
+        self.workloads: dict[str, Workload] = {}
+        self.index: Any = None
+        self.changed = self.urgent = False
+        """Something happened that a budget may care about; something that it waits for."""
+        self.living: dict[str, Life] = {}
+        self.of_owner: dict[str, list[Work]] = {}
+        self._later = later
+        self._nodes = NodeTable()
+        for node in case.nodes:
+            self._nodes.put(node)
+        self._placer = Placer(case.nodes, {work.shape for work in case.works}, case.boundless)
+        self._gatekeeper = Gatekeeper()
+        self._tries: dict[int, int] = {}
+        self._rows: dict[tuple[str, Pairs, Any, str], Row] = {}
+        self._open: dict[str, Row] = {}
+        self._counted: dict[tuple[str, Pairs, Amounts], bool] = {}
+        self.usage.extend(case.history)
+
+    def world(self) -> World:
+        """The world as the plans see it now."""
+        case = self.case
+        return World(
+            now=self.now,
+            cluster=case.cluster,
+            own_namespace=case.own_namespace,
+            resources=self.resources,
+            pods=self.pods,
+            nodes=self._nodes,
+            namespaces=case.namespaces,
+            prices=case.prices,
+            offers=case.offers,
+            usage=self.usage,
+            index=self.index,
+            holds=self.holds,
+            workloads=self.workloads,
+            hold_problem=case.hold_problem,
+            caps=case.caps,
+        )
+
+    # --- pods come --------------------------------------------------------------------------------------------------------
+
+    def arrive(self, work: Work) -> None:
+        """Somebody asks for work to be done."""
+        self.of_owner.setdefault(work.owner_key, []).append(work)
+        owner = self.workloads.get(work.owner_key)
+        if owner is None or not owner.suspended:
+            self.make(work)
+
+    def make(self, work: Work) -> None:
+        """Make a pod, as its owner does; the API server may let it wait."""
+        until = work.until
+        if work.is_service and until is not None and until <= self.now:
+            return
+        pod = self._gatekeeper.admitted(self._pod(work), self.holds)
+        life = Life(work=work, uid=pod.uid, made=self.now, gpus=usage.gpus_in(work.shape.requests))
+        life.held_by = note(pod, marks.HELD_BY)
+        self.log.lives.append(life)
+        self.living[pod.uid] = life
+        self.pods.put(pod)
+        if pod.gates:
+            self.changed = True
+        else:
+            self._placer.add(pod.uid, work.shape)
+
+    def resume(self, work: Work) -> None:
+        """Take up work that ran already when the time begins."""
+        assert work.began is not None
+        pod = self._pod(work)
+        life = Life(work=work, uid=pod.uid, made=min(work.arrives, work.began), gpus=usage.gpus_in(work.shape.requests))
+        life.bound = work.began
+        self.log.lives.append(life)
+        self.living[pod.uid] = life
+        self.of_owner.setdefault(work.owner_key, []).append(work)
+        self.pods.put(structs.replace(pod, node=self._placer.put(pod.uid, work.shape)))
+        self.start(pod.uid, work.began)
+
+    def _pod(self, work: Work) -> Pod:
+        number = self._tries[id(work)] = self._tries.get(id(work), 0) + 1
+        name = work.name if number == 1 else f"{work.name}-{number}"
+        declared = durations.milliseconds(dict(work.annotations).get(marks.EXPECTED_DURATION, ""))
+        deadlines = [each for each in (work.deadline, declared) if each is not None]
+        return Pod(
+            uid=f"{work.namespace}/{name}@{work.arrives}",
+            namespace=work.namespace,
+            name=name,
+            resource_version="1",
+            labels=work.labels,
+            annotations=work.annotations,
+            shape=work.shape,
+            priority=work.priority,
+            owner=work.owner,
+            created=self.now if work.began is None or number > 1 else min(work.arrives, work.began),
+            deadline=min(deadlines, default=None),
+            grace_seconds=work.grace_seconds,
+        )
+
+    def _concerns(self, pod: Pod) -> bool:
+        """Whether some budget counts such pods; like pods are judged once."""
+        kind = (pod.namespace, pod.labels, pod.shape.requests)
+        if kind not in self._counted:
+            world = self.world()
+            scopes = [usage.scope_of(world, budget) for budget in usage.budgets_of(world)]
+            self._counted[kind] = any(rate_in(scope, *kind) for scope in scopes)
+        return self._counted[kind]
+
+    # --- and run ----------------------------------------------------------------------------------------------------------
+
+    def lift(self, uid: str) -> None:
+        """A pod whose gate is gone looks for room."""
+        self._placer.add(uid, self.living[uid].work.shape)
+
+    def place(self) -> None:
+        """Give nodes to those that find room; they run a moment later."""
+        for uid, node in self._placer.place():
+            pod = self.pods.get(uid)
+            assert pod is not None
+            self.pods.put(structs.replace(pod, node=node))
+            self.living[uid].bound = self.now
+            self._later(self.now + PULL_MS, lambda uid=uid: self.start(uid, self.now))  # type: ignore[misc]  # mypy knows no default of a lambda
+
+    def start(self, uid: str, at: int) -> None:
+        """A pod begins to run, unless it is on its way out."""
+        pod, life = self.pods.get(uid), self.living.get(uid)
+        if pod is None or life is None or pod.deleting is not None:
+            return
+        pod = structs.replace(pod, phase="Running", started=at)
+        self.pods.put(pod)
+        self.changed = self.changed or self._concerns(pod)
+        row = self._row(pod, life.work)
+        life.started, life.price = at, row.price
+        self._open[uid] = row
+        self.usage.put(row)
+        self.usage.set_alive(uid, True)
+        until = life.work.until if life.work.is_service else _end_of(at, life.work.length, pod.deadline)
+        if until is not None:
+            self._later(max(until, self.now), lambda: self.end(uid, FINISHED))
+
+    def _row(self, pod: Pod, work: Work) -> Row:
+        """What the production recorder makes of a pod that runs; pods that are alike on a node are asked about once."""
+        key = (pod.namespace, pod.labels, pod.shape.requests, pod.node)
+        if key not in self._rows:
+            world = self.world()
+            look = usage.Look(self.case.cluster, self.now, self.now)
+            made = usage.Keeper(UsageTable(self.case.cluster)).see(pod, usage.around(world), look)
+            self._rows[key] = made[0] if made else _nothing(self.case.cluster, pod)
+        assert pod.started is not None
+        like = self._rows[key]
+        return structs.replace(
+            like,
+            uid=pod.uid,
+            pod=pod.name,
+            created=pod.created,
+            observed=self.now,
+            start=pod.started,
+            earliest=pod.started,
+            seen_until=pod.started,
+            price=like.price if work.price is None else work.price,
+        )
+
+    # --- and go -----------------------------------------------------------------------------------------------------------
+
+    def end(self, uid: str, how: str) -> None:
+        """A pod is over and gone; one that is on its way out does not finish any more."""
+        life, pod = self.living.get(uid), self.pods.get(uid)
+        if life is None or pod is None or (how == FINISHED and pod.deleting is not None):
+            return
+        del self.living[uid]
+        life.ended, life.end = self.now, how
+        self.urgent = self.urgent or how != FINISHED
+        self._placer.forget(uid)
+        self.changed = self.changed or self._concerns(pod)
+        self.pods.remove(uid)
+        row = self._open.pop(uid, None)
+        if row is not None:
+            self.usage.put(structs.replace(row, ended=max(self.now, row.start), evidence=Evidence.CONTAINER_FINISH))
+            self.usage.set_alive(uid, False)
+        if how == FINISHED:
+            self._finish(life.work)
+
+    def stop(self, uid: str, how: str) -> None:
+        """A pod is told to go: at once if it has no node, else it takes the time that it asks for."""
+        pod = self.pods.get(uid)
+        if pod is None or pod.deleting is not None:
+            return
+        self.urgent = True
+        if not pod.node:
+            self.end(uid, how)
+            return
+        at = self.now + pod.grace_seconds * times.SECOND
+        self.pods.put(structs.replace(pod, deleting=at))
+        self._later(at, lambda: self.end(uid, how))
+
+    def _finish(self, work: Work) -> None:
+        left = self.of_owner[work.owner_key]
+        left.remove(work)
+        if not left:
+            del self.of_owner[work.owner_key]
+            self.workloads.pop(work.owner_key, None)
+
+
+def note(pod: Pod, name: str) -> str:
+    """One annotation of a pod; empty if it is not there."""
+    return next((value for key, value in pod.annotations if key == name), "")
+
+
+def rate_in(scope: usage.Scope, namespace: str, labels: Pairs, requests: Amounts) -> int:
+    """Millionths of a GPU that a budget counts of such a pod."""
+    if namespace not in scope.namespaces or not usage.selects(scope.selector, labels):
+        return 0
+    return usage.counts(requests, scope.weights)[0]
+
+
+def _end_of(start: int, length: int | None, deadline: int | None) -> int | None:
+    known = [start + each for each in (length, deadline) if each is not None]
+    return min(known, default=None)
+
+
+def _nothing(cluster: str, pod: Pod) -> Row:
+    """The row of a pod that holds nothing which anybody counts."""
+    return Row(
+        cluster=cluster, uid=pod.uid, start=0, earliest=0, seen_until=0, namespace=pod.namespace, labels=pod.labels
+    )

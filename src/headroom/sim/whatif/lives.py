@@ -1,0 +1,44 @@
+"""Lives: what became of each pod that was made, and what was done by whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from msgspec import Struct, field
+
+from headroom.sim.whatif.work import Work
+
+FINISHED: Final = "Finished"
+EVICTED: Final = "Evicted"
+SUSPENDED: Final = "Suspended"
+
+
+class Life(Struct, kw_only=True):
+    """One pod from its making to its end; work that was stopped and made anew has several."""
+
+    work: Work
+    uid: str
+    made: int
+    gpus: int
+    """Millionths."""
+    bound: int | None = None
+    started: int | None = None
+    ended: int | None = None
+    """None if it goes on where the time is over."""
+    end: str = ""
+    """How it ended: Finished, Evicted or Suspended."""
+    price: int | None = None
+    held_by: str = ""
+    """The budget that made it wait, namespace/name."""
+    released: int | None = None
+
+
+class Log(Struct, kw_only=True):
+    """All that happened."""
+
+    lives: list[Life] = field(default_factory=list)
+    done: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By the kind of action and by who had it done: how often it changed something."""
+    passes: int = 0
+    """How often the plans were asked."""

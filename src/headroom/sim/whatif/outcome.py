@@ -1,0 +1,334 @@
+"""What came of a replay, in numbers: hours, dollars, waits, what was done to pods, and the lines to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from headroom.api.kinds import AnyResource
+from headroom.core import usage
+from headroom.model import times
+from headroom.model.decisions import Ref
+from headroom.model.tables import NodeTable
+from headroom.model.world import World
+from headroom.sim.whatif.cluster import rate_in
+from headroom.sim.whatif.lives import EVICTED, FINISHED, SUSPENDED, Life, Log
+from headroom.sim.whatif.work import Case
+
+POINTS: Final = 400
+"""A drawing has no more pixels that matter."""
+Floats = NDArray[np.float64]
+
+
+class Wire(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A part of the result as programs read it."""
+
+
+class Waits(Wire, frozen=True, kw_only=True):
+    """How long work waited for its first machine, in seconds; work that never got one is not in it."""
+
+    median: float | None = None
+    p95: float | None = None
+    longest: float | None = None
+
+
+class Sums(Wire, frozen=True, kw_only=True):
+    """What some work came to."""
+
+    gpu_hours: float
+    usd: float | None
+    """None where some of it has no price."""
+    unpriced_gpu_hours: float
+    asked: int
+    """Pods that somebody asked for."""
+    never_started: int
+    finished: int
+    waits: Waits
+    evictions: int
+    suspended_pods: int
+    lost_gpu_hours: float
+    """Thrown away with what was stopped before it was done."""
+
+
+class OfTeam(Wire, frozen=True, kw_only=True):
+    """One team."""
+
+    team: str
+    sums: Sums
+
+
+class OfBudget(Wire, frozen=True, kw_only=True):
+    """One budget."""
+
+    budget: str
+    quota_gpu_hours: float | None
+    quota_usd: float | None
+    window_hours: int
+    gpu_hours: float
+    """What it counts, in the whole time."""
+    peak_share: float | None
+    """The most of its quota that was used at once, 1 being all of it."""
+    hours_over: float
+    """For how long its quota was used up."""
+    held: int
+    released: int
+    evictions: int
+    suspensions: int
+    pauses: int
+
+
+class Lines(Wire, frozen=True, kw_only=True):
+    """What to draw: a value for each moment, which are seconds since 1970."""
+
+    moments: list[float]
+    gpus_held: list[float]
+    waiting: list[float]
+    budgets: dict[str, list[float]]
+    """What each budget's window held, in the unit of its quota."""
+
+
+class Outcome(Wire, frozen=True, kw_only=True):
+    """Everything about one policy."""
+
+    total: Sums
+    mean_gpus: float
+    peak_gpus: float
+    held: int
+    """Pods that had to wait for a budget."""
+    released: int
+    suspensions: int
+    evictions: int
+    pauses: int
+    wakes: int
+    switches: int
+    """Machines and node pools switched over: sleeping, waking, and node pools written."""
+    actions: dict[str, int]
+    teams: list[OfTeam]
+    budgets: list[OfBudget]
+    lines: Lines
+    passes: int
+    """How often the plans were asked."""
+
+
+def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: Log) -> Outcome:
+    """What came of a case under some policies."""
+    done: dict[str, int] = {}
+    for (action, _), times_ in sorted(log.done.items()):
+        done[action] = done.get(action, 0) + times_
+    measured = _Measured(case, log)
+    held = [life for life in log.lives if life.held_by]
+    moments = np.linspace(case.begin, case.end, POINTS + 1)
+    budgets, drawn = measured.budgets(resources, moments)
+    teams: dict[str, list[Life]] = {}
+    for life in log.lives:
+        teams.setdefault(case.team(life.work), []).append(life)
+    return Outcome(
+        total=measured.sums(log.lives),
+        mean_gpus=measured.gpu_ms / max(1, case.end - case.begin) / usage.MICRO,
+        peak_gpus=measured.peak,
+        held=len(held),
+        released=sum(1 for life in held if life.released is not None),
+        suspensions=done.get("SuspendOwner", 0),
+        evictions=sum(1 for life in log.lives if life.end == EVICTED),
+        pauses=done.get("PausePod", 0),
+        wakes=done.get("WakeMachine", 0),
+        switches=sum(done.get(each, 0) for each in ("WakeMachine", "SleepMachine", "ApplyNodePool")),
+        actions=done,
+        teams=[OfTeam(team=team, sums=measured.sums(lives)) for team, lives in sorted(teams.items())],
+        budgets=budgets,
+        lines=Lines(
+            moments=(moments / times.SECOND).round(1).tolist(),
+            gpus_held=_means(measured.held, moments),
+            waiting=_means(measured.waiting, moments),
+            budgets=drawn,
+        ),
+        passes=log.passes,
+    )
+
+
+class Steps:
+    """A number that changes by steps, and its sum over time."""
+
+    def __init__(self, begins: Sequence[float], ends: Sequence[float], sizes: Sequence[float]) -> None:
+        at = np.concatenate([np.asarray(begins, np.float64), np.asarray(ends, np.float64)])
+        by = np.concatenate([np.asarray(sizes, np.float64), -np.asarray(sizes, np.float64)])
+        # Ends first, so that what makes room for another in the same moment is not counted beside it.
+        order = np.lexsort((by > 0, at))
+        self.at: Floats = at[order]
+        self.values: Floats = np.cumsum(by[order])
+        self.sums: Floats = np.concatenate([[0.0], np.cumsum(self.values[:-1] * np.diff(self.at))]) if len(at) else at
+
+    def peak(self, begin: float, end: float) -> float:
+        """The largest value in a time."""
+        within = self.values[(self.at >= begin) & (self.at < end)]
+        before = self.values[self.at < begin]
+        return max([0.0, *(float(each) for each in (*before[-1:], *within))])
+
+    def upto(self, moments: Floats) -> Floats:
+        """The sum over time up to each moment."""
+        if not len(self.at):
+            return np.zeros(len(moments))
+        # Beyond the last step everything has ended, so the sum stays.
+        found: Floats = np.interp(moments, self.at, self.sums, left=0.0)
+        return found
+
+
+def _means(steps: Steps, moments: Floats) -> list[float]:
+    """The mean from each moment to the next; the last one stands twice, so that there is one for each."""
+    sums = steps.upto(moments)
+    means = np.diff(sums) / np.diff(moments)
+    return [round(float(each), 3) for each in (*means, *means[-1:])]
+
+
+class _Measured:
+    """The lives of a replay, measured."""
+
+    def __init__(self, case: Case, log: Log) -> None:
+        self._case, self._log = case, log
+        begun = [life for life in log.lives if life.started is not None]
+        starts = [float(max(life.started or 0, case.begin)) for life in begun]
+        self.held = Steps(
+            starts, [float(self._end(life)) for life in begun], [life.gpus / usage.MICRO for life in begun]
+        )
+        self.peak = self.held.peak(case.begin, case.end)
+        self.gpu_ms = sum(self._gpu_ms(life) for life in log.lives)
+        waited = [life for life in log.lives if life.work.began is None or life.made > life.work.arrives]
+        bounds = [(life.made, self._first(life.bound, life.ended)) for life in waited]
+        self.waiting = Steps([float(a) for a, _ in bounds], [float(b) for _, b in bounds], [1.0] * len(bounds))
+
+    def _first(self, *moments: int | None) -> int:
+        return min([each for each in moments if each is not None] + [self._case.end])
+
+    def _end(self, life: Life) -> int:
+        return self._first(life.ended)
+
+    def _held_ms(self, life: Life) -> int:
+        """How long it held its GPUs in the time that is played."""
+        if life.started is None:
+            return 0
+        return max(0, self._end(life) - max(life.started, self._case.begin))
+
+    def _gpu_ms(self, life: Life) -> int:
+        return life.gpus * self._held_ms(life)
+
+    def sums(self, lives: Sequence[Life]) -> Sums:
+        """What some lives come to."""
+        usd_ms = sum((life.price or 0) * self._held_ms(life) for life in lives if life.price is not None)
+        unpriced = sum(self._gpu_ms(life) for life in lives if life.price is None)
+        first: dict[int, Life] = {}
+        for life in lives:
+            known = first.get(id(life.work))
+            if known is None or (known.bound is None and life.bound is not None):
+                first[id(life.work)] = life
+        arrived = [life for life in first.values() if life.work.began is None]
+        waits = [(life.bound - life.work.arrives) / times.SECOND for life in arrived if life.bound is not None]
+        stopped = [life for life in lives if life.end in (EVICTED, SUSPENDED) and life.started is not None]
+        lost = sum(life.gpus * (self._end(life) - (life.started or 0)) for life in stopped if not life.work.is_service)
+        return Sums(
+            gpu_hours=_hours(sum(self._gpu_ms(life) for life in lives)),
+            usd=None if unpriced else usd_ms / usage.DOLLAR,
+            unpriced_gpu_hours=_hours(unpriced),
+            asked=len(first),
+            never_started=sum(1 for life in arrived if life.bound is None),
+            finished=sum(1 for life in lives if life.end == FINISHED),
+            waits=_waits(waits),
+            evictions=sum(1 for life in lives if life.end == EVICTED),
+            suspended_pods=sum(1 for life in lives if life.end == SUSPENDED),
+            lost_gpu_hours=_hours(lost),
+        )
+
+    # --- budgets ----------------------------------------------------------------------------------------------------------
+
+    def budgets(
+        self, resources: Mapping[Ref, AnyResource], moments: Floats
+    ) -> tuple[list[OfBudget], dict[str, list[float]]]:
+        """Every budget in numbers, and its line."""
+        case = self._case
+        world = World(
+            now=case.end,
+            cluster=case.cluster,
+            own_namespace=case.own_namespace,
+            resources=dict(resources),
+            nodes=NodeTable(),
+            namespaces=case.namespaces,
+        )
+        found, drawn = [], {}
+        for budget in usage.budgets_of(world):
+            key = f"{budget.namespace}/{budget.name}"
+            scope, quota = usage.scope_of(world, budget), usage.quota_of(budget.spec)
+            is_money = quota.gpu_ms is None
+            steps = self._counted(scope, is_money=is_money)
+            most = quota.usd_ms if is_money else quota.gpu_ms
+            limit = None if most is None else most / usage.GPU_HOUR
+            window = budget.spec.quota.window_hours * times.HOUR
+            drawn[key] = [round(float(each), 3) for each in _in_window(steps, window, moments)]
+            found.append(self._of_budget(budget, self._counted(scope, is_money=False), (steps, limit, window)))
+        return found, drawn
+
+    def _of_budget(self, budget: AnyResource, gpus: Steps, limited: tuple[Steps, float | None, int]) -> OfBudget:
+        case, key, quota = self._case, f"{budget.namespace}/{budget.name}", usage.quota_of(budget.spec)
+        steps, limit, window = limited
+        # The sum bends only where something begins or ends, or where the window leaves that behind.
+        turns = np.unique(np.concatenate([[case.begin, case.end], steps.at, steps.at + window]))
+        turns = turns[(turns >= case.begin) & (turns <= case.end)]
+        used = _in_window(steps, window, turns)
+        middle = (used[:-1] + used[1:]) / 2
+        over = middle >= limit if limit is not None else np.zeros(len(middle), np.bool_)
+        within = gpus.upto(np.array([case.begin, case.end], np.float64))
+        held = [life for life in self._log.lives if life.held_by == key]
+        done = self._log.done
+        return OfBudget(
+            budget=key,
+            quota_gpu_hours=None if quota.gpu_ms is None else quota.gpu_ms / usage.GPU_HOUR,
+            quota_usd=None if quota.usd_ms is None else quota.usd_ms / usage.DOLLAR,
+            window_hours=budget.spec.quota.window_hours,
+            gpu_hours=float(within[1] - within[0]) / times.HOUR,
+            peak_share=None if not limit else float(used.max()) / limit,
+            hours_over=float((np.diff(turns) * over).sum()) / times.HOUR,
+            held=len(held),
+            released=sum(1 for life in held if life.released is not None),
+            evictions=done["EvictPod", key],
+            suspensions=done["SuspendOwner", key],
+            pauses=done["PausePod", key],
+        )
+
+    def _counted(self, scope: usage.Scope, *, is_money: bool) -> Steps:
+        """What a budget counts, history included: GPUs, or dollars an hour."""
+        begins, ends, sizes = [], [], []
+        for life in self._log.lives:
+            work = life.work
+            rate = rate_in(scope, work.namespace, work.labels, work.shape.requests) if life.started is not None else 0
+            if rate:
+                begins.append(float(life.started or 0))
+                ends.append(float(self._end(life)))
+                sizes.append(((life.price or 0) if is_money else rate) / usage.MICRO)
+        for row in self._case.history:
+            labels = tuple(pair for pair in row.labels if not pair[0].startswith("@"))
+            rate = rate_in(scope, row.namespace, labels, row.amounts)
+            if rate and (row.cluster == scope.clusters or not scope.clusters):
+                begins.append(float(row.start))
+                ends.append(float(row.closed or row.seen_until))
+                sizes.append(((row.price or 0) if is_money else rate) / usage.MICRO)
+        return Steps(begins, ends, sizes)
+
+
+def _in_window(steps: Steps, window: int, moments: Floats) -> Floats:
+    """What the window held that ends at each moment, in hours."""
+    found: Floats = (steps.upto(moments) - steps.upto(moments - window)) / times.HOUR
+    return np.maximum(found, 0)
+
+
+def _hours(gpu_ms: int) -> float:
+    return gpu_ms / usage.GPU_HOUR
+
+
+def _waits(seconds: Iterable[float]) -> Waits:
+    found: Any = np.array(sorted(seconds), np.float64)
+    if not len(found):
+        return Waits()
+    median, p95 = np.percentile(found, [50, 95])
+    return Waits(median=float(median), p95=float(p95), longest=float(found[-1]))

@@ -1,0 +1,193 @@
+"""The comparison as one HTML file that needs nothing else: tables, and plots drawn by uPlot, which is put into it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from typing import Any, Final, NamedTuple
+
+from headroom.model import times
+from headroom.sim.whatif.comparing import Comparison, Table, tables
+
+NO_PLOTS: Final = "The plots are missing: uPlot is not installed here. All numbers are in the tables."
+
+
+class Assets(NamedTuple):
+    """uPlot as it is installed; empty where it is not."""
+
+    script: str = ""
+    style: str = ""
+
+
+_STYLE: Final = """
+:root { color-scheme: light dark; --ground: #fff; --ink: #1b1f24; --soft: #5b6470; --rule: #d8dde3; --before: #6b7683; --after: #0b66c3;
+  --quota: #b42318; }
+@media (prefers-color-scheme: dark) { :root { --ground: #14171b; --ink: #e8ebee; --soft: #a3acb7; --rule: #343b44; --before: #97a3b0;
+  --after: #66b2ff; --quota: #ff8a80; } }
+body { margin: 0 auto; padding: 1.5rem; max-width: 72rem; background: var(--ground); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2.5rem; } p, li { max-width: 48rem; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
+th, td { text-align: left; padding: .3rem 1rem .3rem 0; border-bottom: 1px solid var(--rule); white-space: nowrap; }
+thead th { color: var(--soft); font-weight: 600; font-size: .85rem; } tbody th { font-weight: 400; }
+.soft { color: var(--soft); } figure { margin: 1rem 0 2rem; } figcaption { font-weight: 600; } .plot { min-height: 240px; }
+.u-legend { font-size: .85rem; } .u-legend th { cursor: pointer; }
+"""
+
+_SCRIPT: Final = """
+(() => {
+  const data = JSON.parse(document.getElementById("lines").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const stamp = (seconds) => new Date(seconds * 1000).toISOString();
+  let plots = [];
+  const draw = () => {
+    plots.forEach((plot) => plot.destroy());
+    plots = data.plots.map((each) => {
+      const place = document.getElementById(each.id);
+      const axis = { stroke: colour("--soft"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { stroke: colour("--rule") } };
+      const series = each.series.map((line) => ({
+        label: line.label, stroke: colour(line.colour), width: line.dash ? 1.5 : 2, dash: line.dash ? [6, 4] : undefined, points: { show: false },
+        value: (_, number) => (number === null ? "" : number.toLocaleString("en", { maximumFractionDigits: 1 })),
+      }));
+      const options = {
+        width: Math.max(280, place.clientWidth), height: 260, legend: { live: true }, scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.05, 1)] } },
+        series: [{ label: "time (UTC)", value: (_, at) => (at === null ? "" : stamp(at).slice(0, 16).replace("T", " ")) }, ...series],
+        axes: [{ ...axis, space: 90, values: (_, at) => at.map((each) => stamp(each).slice(5, each % 86400 ? 16 : 10).replace("T", " ")) }, axis], tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
+      };
+      return new uPlot(options, [data.moments, ...each.series.map((line) => line.values)], place);
+    });
+  };
+  draw();
+  dark.addEventListener("change", draw);
+  let later = 0;
+  addEventListener("resize", () => { clearTimeout(later); later = setTimeout(draw, 100); });
+})();
+"""
+
+
+def page(found: Comparison, assets: Assets) -> str:
+    """The whole file."""
+    case = found.case
+    scripts = [assets.script, _SCRIPT] if assets.script else []
+    hashes = " ".join(f"'sha256-{_digest(each)}'" for each in scripts) or "'none'"
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; base-uri 'none'; form-action 'none'"
+    figures, lines = _figures(found)
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">',
+        f"<title>{_plain(f'What if: {case.title}')}</title>",
+        f"<style>{_inside(assets.style)}{_STYLE}</style></head><body><main>",
+        f"<h1>What if: {_plain(case.title)}</h1>",
+        f"<p>{_plain(summary(found))}</p>",
+        _listed("What is changed", found.changes or ["nothing"]),
+        _listed("What to know", case.notes),
+        *(_table(each) for each in tables(found)),
+        "<h2>Over time</h2>",
+        figures if assets.script else f"<p>{NO_PLOTS}</p>",
+        "</main>",
+    ]
+    if assets.script:
+        parts.append(f'<script type="application/json" id="lines">{_inside(json.dumps(lines))}</script>')
+        parts += [f"<script>{each}</script>" for each in scripts]
+    return "\n".join([*parts, "</body></html>", ""])
+
+
+def summary(found: Comparison) -> str:
+    """What was played, in a sentence or two."""
+    case = found.case
+    machines = f"{len(case.nodes):,} nodes" if case.nodes else "nodes without number"
+    days = (case.end - case.begin) / times.HOUR / 24
+    return (
+        f"{len(case.works):,} pods on {machines}, {days:.1f} days from {times.text(case.begin)[:10]} to {times.text(case.end)[:10]}, "
+        "played twice: before the change and after it."
+    )
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------------------
+
+
+def _plain(text: str) -> str:
+    return html.escape(text)
+
+
+def _listed(title: str, lines: list[str]) -> str:
+    if not lines:
+        return ""
+    return f"<h2>{title}</h2><ul>{''.join(f'<li>{_plain(each)}</li>' for each in lines)}</ul>"
+
+
+def _spoken(head: str) -> str:
+    """The head of a column as a page has it."""
+    return head.capitalize().replace("Gpu-", "GPU-")
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col">{_plain(_spoken(each))}</th>' for each in table.columns)
+    rows = "".join(
+        f'<tr><th scope="row">{_plain(first)}</th>{"".join(f"<td>{_plain(each)}</td>" for each in rest)}</tr>'
+        for first, *rest in table.rows
+    )
+    return (
+        f'<h2>{table.title}</h2><div class="scroll" tabindex="0" role="region" aria-label="{table.title}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+# --- plots ----------------------------------------------------------------------------------------------------------------------
+
+
+def _figures(found: Comparison) -> tuple[str, dict[str, Any]]:
+    """The places of the plots, and the lines to draw in them."""
+    before, after = found.before, found.after
+    plots = [
+        ("GPUs held", _pair(before.lines.gpus_held, after.lines.gpus_held)),
+        ("Pods that wait", _pair(before.lines.waiting, after.lines.waiting)),
+    ]
+    told = {each.budget: each for each in (*before.budgets, *after.budgets)}
+    quotas = [{each.budget: each for each in it.budgets} for it in (before, after)]
+    for key in sorted(told):
+        unit = "GPU-hours" if told[key].quota_gpu_hours is not None else "dollars"
+        series = _pair(before.lines.budgets.get(key), after.lines.budgets.get(key))
+        limits = [each.get(key) for each in quotas]
+        for label, colour, limit in _distinct(
+            [None if each is None else each.quota_gpu_hours or each.quota_usd for each in limits]
+        ):
+            series.append(_line(label, colour, [limit] * len(before.lines.moments), dash=True))
+        plots.append((f"Budget {key}: {unit} in its window", series))
+    places, lines = [], []
+    for number, (title, series) in enumerate(plots):
+        name = f"plot-{number}"
+        places.append(f'<figure><figcaption>{_plain(title)}</figcaption><div class="plot" id="{name}"></div></figure>')
+        lines.append({"id": name, "series": series})
+    return "\n".join(places), {"moments": before.lines.moments, "plots": lines}
+
+
+def _pair(before: list[float] | None, after: list[float] | None) -> list[dict[str, Any]]:
+    both = (("before", "--before", before), ("after", "--after", after))
+    return [_line(label, colour, values) for label, colour, values in both if values is not None]
+
+
+def _line(label: str, colour: str, values: list[float], *, dash: bool = False) -> dict[str, Any]:
+    return {"label": label, "colour": colour, "values": values, "dash": dash}
+
+
+def _distinct(limits: list[float | None]) -> list[tuple[str, str, float]]:
+    """The quotas to draw: one line if both are the same."""
+    before, after = limits
+    named = [("quota before", "--before", before), ("quota after", "--quota", after)]
+    if before == after:
+        named = [("quota", "--quota", after)]
+    return [(label, colour, limit) for label, colour, limit in named if limit is not None]
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _inside(text: str) -> str:
+    """Text that stands inside an element whose end it must not contain."""
+    return text.replace("</", "<\\/")

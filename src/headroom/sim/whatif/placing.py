@@ -1,0 +1,248 @@
+"""Where pods go: the rule of the simulated scheduler, the first node by name with room, over columns instead of objects.
+
+A share of a GPU must fit on one card, and a pod that asks for whole cards gets cards that nobody shares. What fits nowhere is tried
+again only against the nodes on which something became free.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headroom.api.resources import LabelSelector, SelectorRequirement
+from headroom.core import usage
+from headroom.model.facts import Node, Shape, Taint
+
+WHOLE: Final = 1_000_000
+ANYWHERE: Final = "anywhere"
+"""The node of every pod where no nodes are given."""
+_BOUNDLESS: Final = 2**62
+_PODS: Final = "pods"
+_REPELS: Final = ("NoSchedule", "NoExecute")
+_JUDGED: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+Bools = NDArray[np.bool_]
+
+
+class Placer:
+    """Knows what is free, and who waits for room."""
+
+    def __init__(self, nodes: Iterable[Node], shapes: Collection[Shape], boundless: Collection[str] = ()) -> None:
+        self._nodes = sorted(nodes, key=lambda node: node.name)
+        self.names = [node.name for node in self._nodes]
+        self._number = {name: number for number, name in enumerate(self.names)}
+        wanted = {name for shape in shapes for name, _ in shape.requests}
+        self._row = {name: row for row, name in enumerate(sorted(wanted | {_PODS}))}
+        self._free = np.zeros((len(self._row), len(self._nodes)), np.int64)
+        for column, node in enumerate(self._nodes):
+            self._free[self._row[_PODS], column] = _BOUNDLESS
+            for name, amount in node.allocatable:
+                if name in self._row:
+                    self._free[self._row[name], column] = amount
+        for name in boundless:
+            self._free[self._row[name]] = _BOUNDLESS
+        self._cards = {name: Cards(self._free[self._row[name]]) for name in _shared(shapes) - set(boundless)}
+        self._placed: dict[str, tuple[int, Shape, dict[str, tuple[int, int]]]] = {}
+        """Pod to its node, its shape, and the card that it shares of each shared resource."""
+        self._waiting: dict[str, Shape] = {}
+        self._new: list[str] = []
+        self._freed: set[int] = set()
+        self._allowed: dict[Shape, Bools] = {}
+
+    def add(self, uid: str, shape: Shape) -> None:
+        """A pod waits for room."""
+        self._waiting[uid] = shape
+        self._new.append(uid)
+
+    def forget(self, uid: str) -> None:
+        """A pod needs no room any more: what it had is free."""
+        self._waiting.pop(uid, None)
+        place = self._placed.pop(uid, None)
+        if place is None:
+            return
+        number, shape, shares = place
+        self._take(number, shape, -1)
+        for name, (card, amount) in shares.items():
+            self._cards[name].give_back(number, card, amount)
+        for name, cards in self._cards.items():
+            if name not in shares:
+                cards.whole(number, -dict(shape.requests).get(name, 0))
+        self._freed.add(number)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for room."""
+        return len(self._waiting)
+
+    def place(self) -> Iterator[tuple[str, str]]:
+        """Every pod that finds room now, with its node; in the order in which they came."""
+        new, self._new = [uid for uid in self._new if uid in self._waiting], []
+        freed, self._freed = sorted(self._freed), set()
+        if not self._nodes:
+            for uid in new:
+                del self._waiting[uid]
+                yield uid, ANYWHERE
+            return
+        fresh = set(new)
+        again = (
+            self._fitting({shape for uid, shape in self._waiting.items() if uid not in fresh}, freed) if freed else {}
+        )
+        unfit: set[Shape] = set()
+        for uid, shape in list(self._waiting.items()) if again else [(uid, self._waiting[uid]) for uid in new]:
+            if shape in unfit or (uid not in fresh and shape not in again):
+                continue
+            # What fitted nowhere before can only fit where something became free since.
+            number = self._first(shape, None if uid in fresh else freed)
+            if number is None:
+                unfit.add(shape)
+                continue
+            self._bind(uid, shape, number)
+            yield uid, self.names[number]
+
+    def put(self, uid: str, shape: Shape) -> str:
+        """Place a pod that runs already: where it fits, or on a node of nobody's if the record has too few."""
+        number = self._first(shape, None) if self._nodes else None
+        if number is None:
+            return ANYWHERE
+        self._bind(uid, shape, number)
+        return self.names[number]
+
+    # --- fitting ----------------------------------------------------------------------------------------------------------
+
+    def _fitting(self, shapes: set[Shape], freed: list[int]) -> dict[Shape, None]:
+        return {shape: None for shape in shapes if self._first(shape, freed) is not None}
+
+    def _first(self, shape: Shape, among: list[int] | None) -> int | None:
+        """The first node with room, of all or of some."""
+        where: Any = slice(None) if among is None else among
+        fits = self._allowed_on(shape)[where].copy()
+        for name, amount in ((_PODS, WHOLE), *shape.requests):
+            cards = self._cards.get(name)
+            fits &= self._free[self._row[name]][where] >= amount if cards is None else cards.fit(amount)[where]
+        place = int(np.argmax(fits)) if len(fits) else 0
+        if not len(fits) or not fits[place]:
+            return None
+        return place if among is None else among[place]
+
+    def _bind(self, uid: str, shape: Shape, number: int) -> None:
+        self._waiting.pop(uid, None)
+        self._take(number, shape, 1)
+        shares = {}
+        for name, amount in shape.requests:
+            cards = self._cards.get(name)
+            if cards is not None and amount % WHOLE:
+                shares[name] = cards.share(number, amount), amount
+            elif cards is not None:
+                cards.whole(number, amount)
+        self._placed[uid] = number, shape, shares
+
+    def _take(self, number: int, shape: Shape, sign: int) -> None:
+        for name, amount in ((_PODS, WHOLE), *shape.requests):
+            self._free[self._row[name], number] -= sign * amount
+
+    def _allowed_on(self, shape: Shape) -> Bools:
+        known = self._allowed.get(shape)
+        if known is None:
+            wishes = Wishes(shape)
+            known = self._allowed[shape] = np.array([wishes.allow(node) for node in self._nodes], np.bool_)
+        return known
+
+
+class Cards:
+    """The cards of a resource that some pods share, node by node."""
+
+    def __init__(self, capacity: NDArray[np.int64]) -> None:
+        self._untouched = capacity // WHOLE
+        """Cards that nobody has any part of."""
+        self._open: list[list[int]] = [[] for _ in capacity]
+        """What is left of each card that is shared; a closed place stands as a whole card."""
+        self._largest = np.zeros(len(capacity), np.int64)
+
+    def fit(self, amount: int) -> Bools:
+        """On which nodes so much fits."""
+        if amount % WHOLE == 0:
+            found: Bools = self._untouched * WHOLE >= amount
+            return found
+        return (self._largest >= amount) | (self._untouched * WHOLE >= amount)
+
+    def whole(self, node: int, amount: int) -> None:
+        """Take whole cards; give them back if it is less than nothing."""
+        self._untouched[node] -= amount // WHOLE
+
+    def share(self, node: int, amount: int) -> int:
+        """Take a part of the fullest card that has it, or of a new one; which."""
+        open_ = self._open[node]
+        fitting = [(left, card) for card, left in enumerate(open_) if amount <= left < WHOLE]
+        if fitting:
+            card = min(fitting)[1]
+        else:
+            # More than one card is taken whole, and its rest left to nobody.
+            self._untouched[node] -= -(-amount // WHOLE)
+            card = next((card for card, left in enumerate(open_) if left == WHOLE), len(open_))
+            if card == len(open_):
+                open_.append(WHOLE)
+        open_[card] = max(0, open_[card] - amount)
+        self._largest[node] = max((left for left in open_ if left < WHOLE), default=0)
+        return card
+
+    def give_back(self, node: int, card: int, amount: int) -> None:
+        """A part of a card is free again."""
+        open_ = self._open[node]
+        if amount > WHOLE:
+            self._untouched[node] += -(-amount // WHOLE) - 1
+        open_[card] = min(WHOLE, open_[card] + amount)
+        if open_[card] == WHOLE:
+            self._untouched[node] += 1
+        self._largest[node] = max((left for left in open_ if left < WHOLE), default=0)
+
+
+def _shared(shapes: Iterable[Shape]) -> set[str]:
+    """Resources of which somebody asks for a part of one: GPUs, not CPUs."""
+    asked = {pair for shape in shapes for pair in shape.requests}
+    return {name for name, amount in asked if amount % WHOLE and usage.gpus_in(((name, WHOLE),))}
+
+
+# --- which nodes a pod may go to ----------------------------------------------------------------------------------------------
+
+
+class Wishes:
+    """Which nodes pods of a shape may go to, as far as labels and taints say."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._selector = set(shape.node_selector)
+        self._tolerations: list[dict[str, Any]] = json.loads(shape.tolerations or "[]")
+        affinity = (json.loads(shape.affinity or "{}") or {}).get("nodeAffinity") or {}
+        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+        self._terms: list[dict[str, Any]] | None = required.get("nodeSelectorTerms")
+
+    def allow(self, node: Node) -> bool:
+        """Whether a node is one of them."""
+        if node.unschedulable or not node.ready or not self._selector <= set(node.labels):
+            return False
+        if any(taint.effect in _REPELS and not _tolerates(self._tolerations, taint) for taint in node.taints):
+            return False
+        return self._terms is None or any(_holds(term, node) for term in self._terms)
+
+
+def _holds(term: Mapping[str, Any], node: Node) -> bool:
+    asked = [each for each in term.get("matchExpressions") or () if each.get("operator") in _JUDGED]
+    parts = tuple(
+        SelectorRequirement(key=each["key"], operator=each["operator"], values=tuple(each.get("values") or ()))
+        for each in asked
+    )
+    return usage.selects(LabelSelector(match_expressions=parts), node.labels)
+
+
+def _tolerates(tolerations: list[dict[str, Any]], taint: Taint) -> bool:
+    for each in tolerations:
+        if each.get("effect") not in (None, "", taint.effect):
+            continue
+        if each.get("operator", "Equal") == "Exists":
+            if each.get("key") in (None, "", taint.key):
+                return True
+        elif each.get("key") == taint.key and each.get("value", "") == taint.value:
+            return True
+    return False

@@ -1,0 +1,50 @@
+"""Policies to compare: what stands in files put over what a record had, and what is taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headroom.api.kinds import KINDS, AnyResource
+from headroom.model.decisions import Ref
+from headroom.model.errors import Misconfigured
+from headroom.model.world import ref_of
+
+
+def changed(
+    before: Mapping[Ref, AnyResource], given: Iterable[AnyResource], without: Iterable[str]
+) -> dict[Ref, AnyResource]:
+    """The policies with those that are given in place of their namesakes, and without those that are named."""
+    after = dict(before) | {ref_of(each): each for each in given}
+    for text in without:
+        ref = named(text)
+        if ref not in after:
+            there = ", ".join(str(each) for each in sorted(after)) or "there are none"
+            raise Misconfigured(f"leaving out {text}: there is no such resource; these are there: {there}")
+        del after[ref]
+    return after
+
+
+def named(text: str) -> Ref:
+    """The resource that somebody means with KIND/NAMESPACE/NAME, or KIND/NAME where it has no namespace; short names will do."""
+    parts = text.split("/")
+    kinds = {word.lower(): kind for kind in KINDS.values() for word in (kind.name, kind.plural, *kind.short_names)}
+    kind = kinds.get(parts[0].lower())
+    if kind is None:
+        raise Misconfigured(f"leaving out {text}: {parts[0]!r} is no kind of Headroom's; they are {', '.join(KINDS)}")
+    if len(parts) != (3 if kind.namespaced else 2) or not all(parts):
+        form = "KIND/NAMESPACE/NAME" if kind.namespaced else "KIND/NAME"
+        raise Misconfigured(f"leaving out {text}: a {kind.name} is written {form}")
+    return Ref(kind.name, *parts[1:]) if kind.namespaced else Ref(kind.name, "", parts[1])
+
+
+def differences(before: Mapping[Ref, AnyResource], after: Mapping[Ref, AnyResource]) -> list[str]:
+    """What the change is, resource by resource."""
+    found = []
+    for ref in sorted(before.keys() | after.keys()):
+        if ref not in before:
+            found.append(f"{ref} is added")
+        elif ref not in after:
+            found.append(f"{ref} is left out")
+        elif before[ref].spec != after[ref].spec:
+            found.append(f"{ref} is changed")
+    return found

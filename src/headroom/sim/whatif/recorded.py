@@ -1,0 +1,167 @@
+"""A recorded cluster as a case: the rows of usage of a snapshot are the work, its nodes the machines, its resources the policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+
+from headroom.api import durations, marks
+from headroom.core import usage
+from headroom.model.facts import Amounts, Owner, Pairs, Pod, Shape
+from headroom.model.usage import Row
+from headroom.model.world import World
+from headroom.sim.whatif.work import GPU, Case, Recorded, Work, cut, owner_of
+
+JOB_NAMES: Final = ("batch.kubernetes.io/job-name", "job-name")
+"""Labels by which a Job marks its pods: a row of usage has them, and nothing else of its owner."""
+KEPT: Final = (marks.EXPECTED_DURATION, marks.PROTECTED)
+"""Annotations that are a pod's own; the others say what was done to it in the record."""
+_OF_NAMESPACE: Final = "@"
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+def read(world: World, title: str, days: float | None, team_label: str = "") -> Case:
+    """The last days of a snapshot."""
+    case = Case(
+        title=title,
+        begin=0,
+        end=world.as_of,
+        nodes=[node for node in world.nodes if node.deleting is None],
+        cluster=world.cluster,
+        own_namespace=world.own_namespace,
+        namespaces=world.namespaces,
+        prices=world.prices,
+        offers=world.offers,
+        caps=world.caps,
+        hold_problem=world.hold_problem,
+        resources={ref: each for ref, each in world.resources.items() if each.spec is not None and not each.deleting},
+        team_label=team_label,
+    )
+    records = [*_ran(world), *_waits(world)]
+    _remark(case, world, records)
+    cut(case, records, days)
+    case.history += [row for row in world.usage if row.cluster != world.cluster]
+    return case
+
+
+def _ran(world: World) -> Iterator[Recorded]:
+    """Every pod that held something, as its rows tell of it."""
+    rows: dict[str, list[Row]] = {}
+    for row in world.usage:
+        if row.cluster == world.cluster:
+            rows.setdefault(row.uid, []).append(row)
+    for uid, found in sorted(rows.items()):
+        found.sort(key=lambda row: row.start)
+        pod, last = world.pods.get(uid), found[-1]
+        runs_on = pod is not None and pod.phase not in _ENDED and last.closed is None
+        end = None if runs_on else last.closed if last.closed is not None else last.seen_until
+        start = found[0].start
+        arrives = found[0].created if 0 < found[0].created <= start else start
+        length = None if end is None else max(0, end - start)
+        yield Recorded(work=_work(last, pod, arrives, length), start=start, end=end)
+
+
+def _work(row: Row, pod: Pod | None, arrives: int, length: int | None) -> Work:
+    labels: Pairs = tuple(pair for pair in row.labels if not pair[0].startswith(_OF_NAMESPACE))
+    amounts = _named(row.amounts)
+    if pod is None:
+        owner = _owner(row.namespace, row.pod, labels)
+        return Work(
+            name=row.pod,
+            namespace=row.namespace,
+            owner=owner,
+            arrives=arrives,
+            length=length,
+            labels=labels,
+            shape=Shape(requests=amounts),
+            price=row.price,
+        )
+    return _of_pod(pod, arrives, length, amounts, row.price)
+
+
+def _of_pod(pod: Pod, arrives: int, length: int | None, amounts: Amounts, price: int | None) -> Work:
+    shape = pod.shape
+    requests = tuple(sorted((dict(amounts) | dict(shape.requests)).items()))
+    return Work(
+        name=pod.name,
+        namespace=pod.namespace,
+        owner=pod.owner or _owner(pod.namespace, pod.name, pod.labels),
+        arrives=arrives,
+        length=length,
+        labels=pod.labels,
+        annotations=tuple(pair for pair in pod.annotations if pair[0] in KEPT),
+        shape=Shape(
+            requests=requests,
+            node_selector=shape.node_selector,
+            affinity=shape.affinity,
+            tolerations=shape.tolerations,
+        ),
+        priority=pod.priority,
+        deadline=pod.deadline,
+        grace_seconds=pod.grace_seconds,
+        price=price,
+    )
+
+
+def _waits(world: World) -> Iterator[Recorded]:
+    """Pods that had not begun where the record ends: what they declare is how long they run."""
+    known = {row.uid for row in world.usage}
+    for pod in sorted(world.pods, key=lambda each: each.uid):
+        if pod.phase == "Pending" and pod.deleting is None and pod.started is None and pod.uid not in known:
+            told = durations.milliseconds(dict(pod.annotations).get(marks.EXPECTED_DURATION, ""))
+            both = [each for each in (told, pod.deadline) if each is not None]
+            work = _of_pod(pod, pod.created, min(both, default=None), pod.shape.requests, None)
+            yield Recorded(work=work, start=None, end=None)
+
+
+def _named(amounts: Amounts) -> Amounts:
+    """What rows hold; GPUs of no particular kind are taken for the usual ones."""
+    return tuple(sorted((name or GPU, amount) for name, amount in amounts))
+
+
+def _owner(namespace: str, pod: str, labels: Pairs) -> Owner:
+    """Who made a pod: the Job that its labels name, or one of its own."""
+    has = dict(labels)
+    name = next((has[key] for key in JOB_NAMES if has.get(key)), pod)
+    return owner_of("Job", namespace, name)
+
+
+def _remark(case: Case, world: World, records: list[Recorded]) -> None:
+    """Say what a reader should know of this record."""
+    offered = {name for node in case.nodes for name, _ in node.allocatable}
+    asked = {name for each in records for name, amount in each.work.shape.requests if amount}
+    missing = sorted(asked - offered) if case.nodes else []
+    case.boundless = frozenset(missing)
+    if missing:
+        case.notes.append(f"No node of the snapshot offers {', '.join(missing)}; there is always room for it here.")
+    if not case.nodes:
+        case.notes.append("The snapshot has no nodes, so there is always room.")
+    peak, room = _peak(records, case.end), sum(usage.gpus_in(node.allocatable) for node in case.nodes)
+    if case.nodes and peak > room:
+        case.notes.append(
+            f"Up to {peak / 1e6:g} GPUs were held at once in the record, and its nodes have {room / 1e6:g} now: "
+            "machines have gone since, so pods wait here that did not."
+        )
+    broken = sum(1 for each in world.resources.values() if each.spec is None)
+    if broken:
+        case.notes.append(f"{broken} resources of the snapshot are invalid and left out.")
+    if world.kueue:
+        case.notes.append("Kueue runs in this cluster; its queues are not played.")
+    suspended = sum(1 for each in world.workloads.values() if each.suspended)
+    if suspended:
+        case.notes.append(f"{suspended} suspended owners had no pods where the record ends, and are not played.")
+
+
+def _peak(records: Iterable[Recorded], end: int) -> int:
+    """Millionths of GPUs that were held at once at most."""
+    begun = [each for each in records if each.start is not None]
+    if not begun:
+        return 0
+    gpus = np.array([usage.gpus_in(each.work.shape.requests) for each in begun], np.int64)
+    starts = np.array([each.start for each in begun], np.int64)
+    ends = np.array([end if each.end is None else each.end for each in begun], np.int64)
+    moments, steps = np.concatenate([ends, starts]), np.concatenate([-gpus, gpus])
+    # What ends in the moment in which another begins has made room for it: ends come first.
+    return int(np.cumsum(steps[np.argsort(moments, kind="stable")]).max())

@@ -1,0 +1,144 @@
+"""Plays a case under some policies: from one moment at which something happens to the next.
+
+Between two such moments nothing changes that the plans could see, so they are not asked. They are asked again when a decision said
+that the clock alone would change it, a second after something they did themselves, and for what people do at most once in `every`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Final
+
+from msgspec import structs
+
+from headroom.api.kinds import KINDS, AnyResource
+from headroom.core import PLANS
+from headroom.model import times
+from headroom.model.decisions import Decision, Ref
+from headroom.model.plans import Plan
+from headroom.model.world import EVERYTHING
+from headroom.sim.whatif.carrying import Hands
+from headroom.sim.whatif.cluster import Cluster
+from headroom.sim.whatif.lives import Log
+from headroom.sim.whatif.work import Case
+
+SHORTEST_MS: Final = 10 * times.SECOND
+LONGEST_MS: Final = 5 * times.MINUTE
+LOOKS: Final = 20_000
+"""Arrivals and ends are gathered for this part of the time, within these bounds, before the plans are asked about them."""
+LONG_QUEUE: Final = 100
+"""With so many that wait they are gathered twice as long, with twice as many three times, up to the longest."""
+SOON_MS: Final = times.SECOND
+"""And so soon after something that the plans did or wait for."""
+CHORES_MS: Final = 5 * times.MINUTE
+"""Chores tidy up marks and what policies that are gone left behind; policies do not go in a replay, so this is often enough."""
+PRUNED_MS: Final = 24 * times.HOUR
+"""How often what no window reaches any more is forgotten."""
+NEVER: Final = 2**62
+Progress = Callable[[float], None]
+"""Told how much of the time is played, from 0 to 1."""
+
+
+def replay(
+    case: Case,
+    resources: Mapping[Ref, AnyResource],
+    *,
+    every: int | None = None,
+    progress: Progress = lambda _share: None,
+) -> Log:
+    """What becomes of a case's work under these policies."""
+    fresh = {ref: structs.replace(each, status=KINDS[each.kind].status()) for ref, each in resources.items()}
+    return _Replay(case, fresh, pace_of(case) if every is None else every, progress).play()
+
+
+def pace_of(case: Case) -> int:
+    """For how long what people do is gathered, unless somebody says otherwise."""
+    return max(SHORTEST_MS, min(LONGEST_MS, (case.end - case.begin) // LOOKS))
+
+
+class _Replay:
+    def __init__(self, case: Case, resources: Mapping[Ref, AnyResource], every: int, progress: Progress) -> None:
+        self._case, self._every, self._progress = case, every, progress
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._number = count()
+        self.cluster = Cluster(case, resources, self._later)
+        self._hands = Hands(self.cluster)
+        kinds = {ref.kind for ref in resources}
+        self._plans = [plan for plan in PLANS if plan.kind in kinds]
+        self._asked_at = case.begin - every
+        self._turns_at = case.begin
+        self._pruned_at = self._tidied_at = case.begin
+        windows = [each.spec.quota.window_hours for each in resources.values() if each.kind == "GPUWorkloadBudget"]
+        self._window = max(windows, default=24) * times.HOUR
+
+    def _later(self, at: int, do: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (at, next(self._number), do))
+
+    def play(self) -> Log:
+        case, cluster = self._case, self.cluster
+        for work in case.works:
+            if work.began is not None:
+                cluster.resume(work)
+            else:
+                self._later(work.arrives, lambda work=work: cluster.arrive(work))  # type: ignore[misc]  # mypy knows no default of a lambda
+        while True:
+            at = min(self._events[0][0] if self._events else NEVER, self._due_at())
+            if at >= case.end:
+                break
+            cluster.now = max(cluster.now, at)
+            while self._events and self._events[0][0] <= cluster.now:
+                heapq.heappop(self._events)[2]()
+            cluster.place()
+            if self._due_at() <= cluster.now:
+                self._ask()
+                cluster.place()
+            self._progress((cluster.now - case.begin) / max(1, case.end - case.begin))
+        cluster.now = case.end
+        self._progress(1.0)
+        return cluster.log
+
+    # --- asking the plans -------------------------------------------------------------------------------------------------
+
+    def _due_at(self) -> int:
+        """When the plans are asked next."""
+        if not self._plans:
+            return NEVER
+        soon = self._asked_at + SOON_MS
+        if self.cluster.urgent:
+            return soon
+        # A long queue makes every look dear, and the moment of one arrival matter less: it waits for hours anyway.
+        longer = self._every * (1 + len(self.cluster.pods.gated) // LONG_QUEUE)
+        gathered = self._asked_at + max(self._every, min(longer, LONGEST_MS)) if self.cluster.changed else NEVER
+        return min(gathered, max(soon, self._turns_at))
+
+    def _ask(self) -> None:
+        cluster = self.cluster
+        cluster.changed = cluster.urgent = False
+        self._asked_at, self._turns_at = cluster.now, NEVER
+        cluster.log.passes += 1
+        tidies = cluster.now - self._tidied_at >= CHORES_MS
+        self._tidied_at = cluster.now if tidies else self._tidied_at
+        for plan in self._plans:
+            world = cluster.world()
+            decisions = list(plan.decide(world, EVERYTHING))
+            chores = list(plan.chores(world)) if tidies else []
+            for decision in decisions:
+                self._take(plan, decision)
+            self._hands.carry_out(chores, None)
+        if cluster.now - self._pruned_at >= PRUNED_MS:
+            self._pruned_at = cluster.now
+            cluster.usage.prune(cluster.now - self._window)
+
+    def _take(self, plan: Plan, decision: Decision) -> None:
+        cluster = self.cluster
+        resource = cluster.resources[decision.resource]
+        cluster.resources[decision.resource] = resource = structs.replace(resource, status=decision.status)
+        turn = decision.next_turn_ms
+        if turn is None:
+            # It does not say more than that it wants to be looked at now and then.
+            turn = max(decision.look_again_ms, self._every, plan.at_most_every_ms)
+        self._turns_at = min(self._turns_at, cluster.now + turn)
+        if resource.spec is not None and not resource.spec.paused:
+            self._hands.carry_out(decision.actions, resource)

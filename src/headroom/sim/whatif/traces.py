@@ -1,0 +1,300 @@
+"""Public traces as cases: openb (Alibaba, GPU shares), Philly's busy machines minute by minute, and Philly-like arrivals (gavel).
+
+Which of them a file is, is told by what stands in it. Whatever is wrong with it is said with file, line and column.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import random
+import re
+import zlib
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from headroom.model import times
+from headroom.model.errors import Misconfigured
+from headroom.model.facts import Namespace, Node, Pairs, Shape
+from headroom.sim.whatif.work import GPU, Case, Recorded, Work, cut, owner_of
+
+MICRO: Final = 1_000_000
+MIB: Final = 2**20
+MODEL: Final = "nvidia.com/gpu.product"
+"""The label of a node that says which GPUs it has."""
+BEGIN: Final = 1_672_531_200_000
+"""Where a trace counts from nought, it is taken to begin with 2023."""
+GPUS_OF_A_MACHINE: Final = 8
+LARGEST_UNPACKED: Final = 2**30
+OPENB_PODS: Final = ("name", "num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time")
+OPENB_NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+PHILLY: Final = ("time", "active", "total")
+_GAVEL_COLUMNS: Final = 7
+_NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9-]+")
+_NOT_IN_A_VALUE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+
+Text = tuple[str, bytes]
+"""Where it came from and what stands in it."""
+
+
+class Naming(NamedTuple):
+    """In which namespace a trace's pods are, and under which label their team stands; `{qos}` is a column of the trace."""
+
+    namespace: str = "default"
+    team_label: str = "team"
+    team: str = ""
+
+    def of(self, columns: Mapping[str, str], source: str) -> tuple[str, Pairs]:
+        """The namespace and the labels of a pod."""
+        try:
+            namespace, team = (each.format(**columns) for each in (self.namespace, self.team))
+        except (KeyError, IndexError, ValueError, AttributeError):
+            has = ", ".join(f"{{{name}}}" for name in columns)
+            raise Misconfigured(
+                f"naming the pods of {source}: --namespace and --team-label may use these columns: {has}"
+            ) from None
+        labels = {name: label_value(value) for name, value in columns.items() if name in ("qos", "type")}
+        if team:
+            labels[self.team_label] = label_value(team)
+        return name_of(namespace) or "default", tuple(sorted((key, value) for key, value in labels.items() if value))
+
+
+def name_of(text: str) -> str:
+    """A text as a name in Kubernetes."""
+    return _NOT_IN_A_NAME.sub("-", text.lower()).strip("-")[:63].strip("-")
+
+
+def label_value(text: str) -> str:
+    """A text as the value of a label."""
+    return _NOT_IN_A_VALUE.sub("-", text).strip("-._")[:63].strip("-._")
+
+
+def read(
+    trace: Text, nodes: Text | None, runtimes: Text | None, naming: Naming, *, seed: int = 0, days: float | None = None
+) -> Case:
+    """The case that a trace tells of; only its last days, if so many are asked for."""
+    source, text = trace[0], unpacked(*trace)
+    head = text.partition("\n")[0].rstrip("\r")
+    columns = tuple(each.strip() for each in head.split(","))
+    machines = [] if nodes is None else _machines(nodes[0], unpacked(*nodes))
+    if set(OPENB_PODS) <= set(columns):
+        records, title = list(_openb(source, text, naming)), "openb"
+    elif columns[:3] == PHILLY:
+        records, found = _philly(source, text, naming)
+        machines, title = machines or found, "Philly machines"
+    elif len(head.split("\t")) >= _GAVEL_COLUMNS:
+        if runtimes is None:
+            raise Misconfigured(
+                f"reading {source}: this trace says when jobs arrive, not how long they run; "
+                "give lengths to draw from with --runtimes FILE"
+            )
+        lengths = _runtimes(runtimes[0], unpacked(*runtimes))
+        records, title = list(_gavel(source, text, lengths, naming, seed)), "Philly-like arrivals"
+    else:
+        raise Misconfigured(
+            f"reading {source}: line 1 is not the head of a trace that is known here; openb has {','.join(OPENB_PODS)}, "
+            f"Philly's machines {','.join(PHILLY)}, and gavel's traces seven columns with tabs between them"
+        )
+    if not records:
+        raise Misconfigured(f"reading {source}: no pods stand in it")
+    end = max(each.end if each.end is not None else each.work.arrives for each in records)
+    case = Case(
+        title=f"{title}, {PurePath(source).name}", begin=0, end=max(end, min(each.work.arrives for each in records) + 1)
+    )
+    case.nodes, case.team_label = machines, naming.team_label if naming.team else ""
+    names = {each.work.namespace for each in records}
+    case.namespaces = {name: Namespace(name=name) for name in sorted(names | {case.own_namespace})}
+    if not machines:
+        case.notes.append("No machines are given, so there is always room; give them with --nodes.")
+    return cut(case, records, days)
+
+
+def unpacked(source: str, text: bytes) -> str:
+    """The text of a file, which may be packed with gzip."""
+    try:
+        if text[:2] == b"\x1f\x8b":
+            with gzip.open(io.BytesIO(text)) as file:
+                text = file.read(LARGEST_UNPACKED + 1)
+            if len(text) > LARGEST_UNPACKED:
+                raise Misconfigured(f"reading {source}: it is larger than {LARGEST_UNPACKED >> 20} MiB unpacked")
+        return text.decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error) as error:
+        raise Misconfigured(f"reading {source}: it is packed and cannot be unpacked: {error}") from None
+    except UnicodeDecodeError as error:
+        raise Misconfigured(f"reading {source}: it is not UTF-8 text (byte {error.start})") from None
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------------------
+
+
+class Line(NamedTuple):
+    """One row of a table, and where it stands."""
+
+    source: str
+    number: int
+    values: Mapping[str, str]
+
+    def integer(self, column: str, *, default: int | None = None) -> int:
+        """A whole number that is not negative; seconds may be written with decimals."""
+        text = (self.values.get(column) or "").strip()
+        if not text and default is not None:
+            return default
+        try:
+            value = int(float(text)) if "." in text or "e" in text.lower() else int(text)
+        except (ValueError, OverflowError):
+            value = -1
+        if not 0 <= value < 10**15:
+            raise self.wrong(column, f"must be a number that is not negative, not {text[:40]!r}")
+        return value
+
+    def wrong(self, column: str, why: str) -> Misconfigured:
+        """What is wrong, and where."""
+        return Misconfigured(f"reading {self.source}: line {self.number}, column {column}: {why}")
+
+
+def _table(source: str, text: str, wanted: tuple[str, ...]) -> Iterator[Line]:
+    reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    missing = [name for name in wanted if name not in (reader.fieldnames or ())]
+    if missing:
+        raise Misconfigured(f"reading {source}: line 1: these columns are missing: {', '.join(missing)}")
+    try:
+        for values in reader:
+            plain = {key: value or "" for key, value in values.items() if key is not None}
+            if any(plain[name] == "" and values[name] is None for name in wanted):
+                name = next(name for name in wanted if values[name] is None)
+                raise Line(source, reader.line_num, {}).wrong(name, "the line ends before it")
+            yield Line(source, reader.line_num, plain)
+    except csv.Error as error:
+        raise Misconfigured(f"reading {source}: line {reader.line_num}: {error}") from None
+
+
+# --- openb ----------------------------------------------------------------------------------------------------------------------
+
+
+def _machines(source: str, text: str) -> list[Node]:
+    found = []
+    for line in _table(source, text, OPENB_NODES):
+        room = {"cpu": line.integer("cpu_milli") * 1000, "memory": line.integer("memory_mib") * MIB * MICRO}
+        room |= {GPU: line.integer("gpu", default=0) * MICRO}
+        model = label_value(line.values["model"])
+        labels: Pairs = ((MODEL, model),) if model else ()
+        amounts = tuple(sorted((name, amount) for name, amount in room.items() if amount))
+        found.append(Node(name=line.values["sn"], labels=labels, ready=True, allocatable=amounts))
+    if not found:
+        raise Misconfigured(f"reading {source}: no machines stand in it")
+    return found
+
+
+def _openb(source: str, text: str, naming: Naming) -> Iterator[Recorded]:
+    for line in _table(source, text, OPENB_PODS):
+        arrives, end = line.integer("creation_time"), line.integer("deletion_time")
+        start = line.integer("scheduled_time", default=arrives)
+        if end < start:
+            raise line.wrong("deletion_time", f"is {end}, before it was scheduled at {start}")
+        namespace, labels = naming.of(line.values, source)
+        name = name_of(line.values["name"]) or f"pod-{line.number}"
+        work = Work(
+            name=name,
+            namespace=namespace,
+            owner=owner_of("Job", namespace, name),
+            arrives=BEGIN + arrives * times.SECOND,
+            length=(end - start) * times.SECOND,
+            labels=labels,
+            shape=_openb_shape(line),
+        )
+        is_scheduled = bool(line.values["scheduled_time"].strip())
+        begun, ended = (BEGIN + each * times.SECOND for each in (start, end))
+        yield Recorded(work=work, start=begun if is_scheduled else None, end=ended)
+
+
+def _openb_shape(line: Line) -> Shape:
+    cards, share = line.integer("num_gpu"), line.integer("gpu_milli", default=1000)
+    asked = {
+        GPU: cards * share * 1000,
+        "cpu": line.integer("cpu_milli", default=0) * 1000,
+        "memory": line.integer("memory_mib", default=0) * MIB * MICRO,
+    }
+    models = [label_value(each) for each in (line.values.get("gpu_spec") or "").split("|") if each.strip()]
+    requests = tuple(sorted((name, amount) for name, amount in asked.items() if amount))
+    return Shape(requests=requests, affinity=_one_of(models) if models else "")
+
+
+def _one_of(models: list[str]) -> str:
+    terms = [{"matchExpressions": [{"key": MODEL, "operator": "In", "values": models}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return json.dumps({"nodeAffinity": required})
+
+
+# --- Philly ---------------------------------------------------------------------------------------------------------------------
+
+
+def _philly(source: str, text: str, naming: Naming) -> tuple[list[Recorded], list[Node]]:
+    """Every busy machine is one pod that holds it whole; of those that go, the oldest goes first."""
+    found: list[tuple[int, int | None]] = []
+    busy: deque[int] = deque()
+    most, before = 0, -1
+    for line in _table(source, text, PHILLY):
+        at = times.moment(line.values["time"].strip())
+        if at is None or at <= before:
+            raise line.wrong(
+                "time", f"must be a moment after that of the line before, not {line.values['time'][:40]!r}"
+            )
+        before = at
+        active, most = line.integer("active"), max(most, line.integer("total"))
+        while len(busy) > active:
+            place = busy.popleft()
+            found[place] = found[place][0], at
+        while len(busy) < active:
+            busy.append(len(found))
+            found.append((at, None))
+    room = ((GPU, GPUS_OF_A_MACHINE * MICRO),)
+    machines = [Node(name=f"machine-{number:04d}", ready=True, allocatable=room) for number in range(most)]
+    namespace, labels = naming.of({"trace": "philly"}, source)
+    records = []
+    for number, (start, end) in enumerate(found):
+        name = f"busy-{number:06d}"
+        length = None if end is None else end - start
+        owner = owner_of("Job", namespace, name)
+        shape = Shape(requests=room)
+        work = Work(
+            name=name, namespace=namespace, owner=owner, arrives=start, length=length, labels=labels, shape=shape
+        )
+        records.append(Recorded(work=work, start=start, end=before if end is None else end))
+    return records, machines
+
+
+def _gavel(source: str, text: str, lengths: list[int], naming: Naming, seed: int) -> Iterator[Recorded]:
+    rng = random.Random(seed)
+    for number, row in enumerate(text.splitlines(), start=1):
+        if not row.strip():
+            continue
+        parts = row.split("\t")
+        if len(parts) < _GAVEL_COLUMNS:
+            raise Misconfigured(f"reading {source}: line {number}, column {len(parts)}: the line ends before column 7")
+        line = Line(source, number, {"type": parts[0], "arrival": parts[-2], "gpus": parts[-1]})
+        arrives, gpus = BEGIN + line.integer("arrival") * times.SECOND, line.integer("gpus")
+        namespace, labels = naming.of(line.values, source)
+        name, length = f"job-{number:05d}", rng.choice(lengths) * times.SECOND
+        work = Work(
+            name=name,
+            namespace=namespace,
+            owner=owner_of("Job", namespace, name),
+            arrives=arrives,
+            length=length,
+            labels=labels,
+            shape=Shape(requests=((GPU, gpus * MICRO),) if gpus else ()),
+        )
+        yield Recorded(work=work, start=arrives, end=arrives + length)
+
+
+def _runtimes(source: str, text: str) -> list[int]:
+    head = text.partition("\n")[0].strip()
+    found = [line.integer(head) for line in _table(source, text, (head,))]
+    lengths = [each for each in found if each > 0]
+    if not lengths:
+        raise Misconfigured(f"reading {source}: no lengths above 0 s stand in it")
+    return lengths

@@ -1,0 +1,158 @@
+"""Work: one pod that somebody asked for, and the case: all work of a stretch of time, with the machines and the history around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct, field, structs
+
+from headroom.api.kinds import AnyResource
+from headroom.core import usage
+from headroom.model.decisions import Ref
+from headroom.model.facts import Namespace, Node, Offer, Owner, Pairs, Price, Shape
+from headroom.model.usage import DAY, Evidence, Row
+from headroom.model.world import Caps
+
+GPU: Final = "nvidia.com/gpu"
+JOBSET: Final = "jobset.sigs.k8s.io/jobset-name"
+SERVICES: Final = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet")
+"""Owners whose pods are wanted until a moment, not for an amount of work."""
+
+
+class Work(Struct, frozen=True, gc=False, kw_only=True):
+    """One pod that somebody asked for. It is tried until it has run for its whole length."""
+
+    name: str
+    namespace: str
+    owner: Owner
+    arrives: int
+    length: int | None
+    """How long it runs; None for to the end of the record."""
+    labels: Pairs = ()
+    annotations: Pairs = ()
+    shape: Shape = Shape()
+    priority: int = 0
+    deadline: int | None = None
+    grace_seconds: int = 30
+    price: int | None = None
+    """What it cost an hour as recorded, in millionths of a dollar; None to go by the price book."""
+    began: int | None = None
+    """Since when it has run already where the record begins."""
+
+    @property
+    def is_service(self) -> bool:
+        """Whether it is wanted until a moment, so that nothing is lost when it is stopped."""
+        return self.owner.kind in SERVICES
+
+    @property
+    def until(self) -> int | None:
+        """When a service is not wanted any more."""
+        start = self.arrives if self.began is None else self.began
+        return None if self.length is None else start + self.length
+
+    @property
+    def owner_key(self) -> str:
+        """Who makes it anew and can be suspended, as Kind/namespace/name."""
+        name = dict(self.labels).get(JOBSET)
+        if name and self.owner.kind == "Job" and self.owner.name.startswith(f"{name}-"):
+            return f"JobSet/{self.namespace}/{name}"
+        return f"{self.owner.kind}/{self.namespace}/{self.owner.name}"
+
+
+class Recorded(Struct, frozen=True, gc=False, kw_only=True):
+    """Work as it went in the record."""
+
+    work: Work
+    start: int | None
+    """None if it never began."""
+    end: int | None
+    """None if it still ran where the record ends."""
+
+
+class Case(Struct, kw_only=True):
+    """What is played: the same for both policies."""
+
+    title: str
+    begin: int
+    end: int
+    works: list[Work] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    """None: there is always room."""
+    boundless: frozenset[str] = frozenset()
+    """Resources of which there is always enough, whatever the nodes say."""
+    history: list[Row] = field(default_factory=list)
+    """What ran before the begin and still counts."""
+    cluster: str = "default"
+    own_namespace: str = "headroom-system"
+    namespaces: Mapping[str, Namespace] = {}
+    prices: tuple[Price, ...] = ()
+    offers: Mapping[str, Offer] = {}
+    caps: Caps = Caps()
+    hold_problem: str = ""
+    resources: dict[Ref, AnyResource] = field(default_factory=dict)
+    """The policies as they were."""
+    team_label: str = ""
+    """The label that names a team; namespaces do where it is empty."""
+    recorded_gpu_ms: int | None = None
+    """What the record itself comes to in this time, in millionths x milliseconds; None where it does not say."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader of the result should know."""
+
+    def team(self, work: Work) -> str:
+        """Whose work it is."""
+        if not self.team_label:
+            return work.namespace
+        return dict(work.labels).get(self.team_label, "(none)")
+
+
+def owner_of(kind: str, namespace: str, name: str) -> Owner:
+    """An owner; its uid follows from its name."""
+    return Owner(kind, name, f"{kind}/{namespace}/{name}")
+
+
+def cut(case: Case, records: Iterable[Recorded], days: float | None) -> Case:
+    """Only the last days of a record: what was over before is history, what ran then runs on."""
+    found = sorted(records, key=lambda each: (each.work.arrives, each.work.namespace, each.work.name))
+    first = min((each.work.arrives for each in found), default=case.end)
+    case.begin = max(first, case.end - round(days * DAY)) if days is not None else first
+    if days is not None and case.end - first < days * DAY:
+        case.notes.append(
+            f"The record is shorter than {days:g} days; all of its {(case.end - first) / DAY:.1f} days are played."
+        )
+    held = 0
+    for each in found:
+        work, end = each.work, case.end if each.end is None else each.end
+        if each.start is not None:
+            held += usage.gpus_in(work.shape.requests) * max(0, min(end, case.end) - max(each.start, case.begin))
+        if each.start is not None and end <= case.begin:
+            case.history.append(_row(case.cluster, work, each.start, end))
+        elif each.start is not None and each.start < case.begin:
+            case.works.append(_replaced(work, began=each.start))
+        elif work.arrives < case.end and end > case.begin:
+            case.works.append(_replaced(work, arrives=max(work.arrives, case.begin)))
+    case.recorded_gpu_ms = held
+    return case
+
+
+def _replaced(work: Work, *, began: int | None = None, arrives: int | None = None) -> Work:
+    return structs.replace(work, began=began, arrives=work.arrives if arrives is None else arrives)
+
+
+def _row(cluster: str, work: Work, start: int, end: int) -> Row:
+    return Row(
+        cluster=cluster,
+        uid=f"{work.namespace}/{work.name}@{start}",
+        start=start,
+        earliest=start,
+        seen_until=end,
+        ended=end,
+        evidence=Evidence.CONTAINER_FINISH,
+        namespace=work.namespace,
+        pod=work.name,
+        created=min(work.arrives, start),
+        observed=start,
+        amounts=work.shape.requests,
+        labels=work.labels,
+        price=work.price,
+    )

@@ -1,0 +1,264 @@
+"""`headroom simulate`: what it prints for a snapshot, a trace and a scenario, and what it says of input that is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headroom.model.facts import Usage
+from headroom.model.times import HOUR
+from headroom.model.world import save
+from tests.builders import NOON, a_node, a_used_world
+from tests.cli.conftest import Headroom
+from tests.core.stage import a_budget
+
+HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n-{number},64000,262144,8,T4\n" for number in range(2))
+BUDGET = """apiVersion: headroom.dev/v1alpha1
+kind: GPUWorkloadBudget
+metadata: {name: research, namespace: default}
+spec:
+  selector: {matchLabels: {team: BE}}
+  quota: {gpuHours: "%s", windowHours: 24}
+  enforcement: {action: %s}
+"""
+PRICES = """apiVersion: v1
+kind: ConfigMap
+metadata: {name: headroom-prices, namespace: headroom-system}
+data: {book: '- {pricePerHour: "8"}'}
+"""
+GOLDEN = """\
+openb, pods.csv: 40 pods on 2 nodes, 2.0 days from 2023-01-01 to 2023-01-02, played twice: before the change and after it.
+Changed: GPUWorkloadBudget/default/research is changed.
+
+Everything
+                                      BEFORE  AFTER   DIFFERENCE
+GPU-hours used                        80.0    60.0    -20.0 (-25%)
+cost                                  $80.00  $60.00  -$20.00 (-25%)
+GPUs held, mean                       1.7     1.3     -0.4 (-25%)
+GPUs held, most                       2.0     2.0     same
+wait for a machine, median            0 s     0 s     same
+wait for a machine, 95 of 100 within  0 s     12.3 h  +12.3 h
+wait for a machine, longest           0 s     12.3 h  +12.3 h
+pods asked for                        40      40      same
+pods finished                         39      29      -10 (-26%)
+pods that never got a machine         0       10      +10
+pods held by a budget                 0       15      +15
+pods released again                   0       5       +5
+owners suspended                      0       0       same
+pods evicted                          0       0       same
+pods paused                           0       0       same
+GPU-hours of work lost                0.0     0.0     same
+machines woken                        0       0       same
+switches of machines and node pools   0       0       same
+
+By team
+TEAM  GPU-HOURS     DIFFERENCE    COST              WAIT, MEDIAN  WAIT, 95%      NEVER STARTED  HOURS LOST
+BE    40.0 -> 20.0  -20.0 (-50%)  $40.00 -> $20.00  0 s -> 6.2 h  0 s -> 12.3 h  0 -> 10               0.0
+LS    40.0          same          $40.00            0 s           0 s            0                     0.0
+
+By budget
+BUDGET            QUOTA                          GPU-HOURS     MOST USED AT ONCE  HOURS USED UP  HELD     STOPPED
+default/research  100 h in 24 h -> 10 h in 24 h  40.0 -> 20.0  21% -> 100%        0.0 -> 26.2    0 -> 15        0
+"""
+
+
+def pods(count: int = 40) -> str:
+    """Somebody asks for a GPU for two hours, every hour."""
+    rows = [
+        f"p{n},4000,1024,1,1000,,{('BE', 'LS')[n % 2]},Running,{n * 4200},{n * 4200 + 7200},{n * 4200}"
+        for n in range(count)
+    ]
+    return HEAD + "\n".join(rows) + "\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with a trace, its machines, and policies before and after."""
+    for name, text in {
+        "pods.csv": pods(),
+        "nodes.csv": NODES,
+        "base.yaml": BUDGET % ("100", "AlertOnly"),
+        "prices.yaml": PRICES,
+        "change.yaml": BUDGET % ("10", "Hold"),
+    }.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def asked(files: Path, *more: str) -> list[str]:
+    flags = {"--trace": "pods.csv", "--nodes": "nodes.csv", "--policy": "base.yaml", "--change": "change.yaml"}
+    given = [word for flag, name in flags.items() for word in (flag, str(files / name))]
+    return ["simulate", *given, "--policy", str(files / "prices.yaml"), "--team-label", "team={qos}", *more]
+
+
+def test_both_policies_stand_side_by_side(headroom: Headroom, files: Path) -> None:
+    done = headroom(*asked(files))
+    assert (done.code, done.err) == (0, "")
+    assert done.out == GOLDEN
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_programs_get_data(headroom: Headroom, files: Path, form: str) -> None:
+    done = headroom(*asked(files, "-o", form))
+    found = json.loads(done.out) if form == "json" else yaml.safe_load(done.out)
+    assert found["work"] == 40
+    assert found["changes"] == ["GPUWorkloadBudget/default/research is changed"]
+    assert found["before"]["total"]["gpuHours"] == pytest.approx(80, abs=0.01)
+    assert found["before"]["total"]["usd"] == pytest.approx(80, abs=0.01)
+    assert found["after"]["held"] > 0
+    assert {each["team"] for each in found["after"]["teams"]} == {"BE", "LS"}
+    assert found["after"]["wakes"] == found["after"]["switches"] == 0
+
+
+def test_a_page_is_written_with_what_is_installed(
+    headroom: Headroom, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = headroom(*asked(files, "--html", str(files / "report.html")))
+    assert done.err.startswith(f"wrote {files / 'report.html'}")
+    assert "<h2>By budget</h2>" in (files / "report.html").read_text()
+    monkeypatch.setenv("HEADROOM_UPLOT", str(files / "nowhere"))
+    done = headroom(*asked(files, "--html", str(files / "bare.html")))
+    assert done.err == (
+        f"wrote {files / 'bare.html'}. The plots are missing: uPlot is not installed here. All numbers are in the tables.\n"
+    )
+    refused = headroom(*asked(files, "--html", str(files / "no" / "report.html")))
+    assert (refused.code, refused.out) == (2, "")
+
+
+def test_a_snapshot_is_played_for_its_last_days(headroom: Headroom, tmp_path: Path) -> None:
+    rows = [
+        Usage(
+            name=f"r{n}",
+            namespace="team-a",
+            pod=f"p{n}",
+            start=NOON - (60 - n) * HOUR,
+            end=NOON - (56 - n) * HOUR,
+            gpus=10**6,
+            labels={"team": "a"},
+            price_per_hour=2 * 10**6,
+        )
+        for n in range(40)
+    ]
+    world = a_used_world(a_budget(hours="100", enforce="AlertOnly"), usage=rows, nodes=[a_node()], now=NOON)
+    (tmp_path / "snapshot.json").write_bytes(save(world))
+    flags = (
+        "simulate",
+        "--from",
+        tmp_path / "snapshot.json",
+        "--days",
+        "2",
+        "--without",
+        "gwb/team-a/one",
+        "-o",
+        "json",
+    )
+    found = json.loads(headroom(*flags).out)
+    assert found["days"] == pytest.approx(2)
+    assert found["changes"] == ["GPUWorkloadBudget/team-a/one is left out"]
+    assert found["before"]["total"]["gpuHours"] == pytest.approx(found["recordedGpuHours"], rel=0.001)
+    assert found["before"]["total"]["usd"] == pytest.approx(2 * found["recordedGpuHours"], rel=0.001)
+    assert [each["budget"] for each in found["before"]["budgets"]] == ["team-a/one"]
+    assert found["after"]["budgets"] == []
+
+
+def test_machines_may_be_what_is_changed(headroom: Headroom, files: Path) -> None:
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "more"},
+        "status": {
+            "allocatable": {"nvidia.com/gpu": "8", "cpu": "64", "memory": "256Gi"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    (files / "node.yaml").write_text(yaml.safe_dump(node))
+    (files / "small.csv").write_text(NODES.splitlines()[0] + "\nn-0,64000,262144,1,T4\n")
+    flags = (
+        "--trace",
+        files / "pods.csv",
+        "--nodes",
+        files / "small.csv",
+        "--change",
+        files / "node.yaml",
+        "-o",
+        "json",
+    )
+    found = json.loads(headroom("simulate", *flags).out)
+    assert found["changes"] == ["1 machines are added or changed"]
+    assert found["before"]["total"]["waits"]["longest"] > found["after"]["total"]["waits"]["longest"] == 0
+
+
+SCENARIO = """apiVersion: sim.headroom.dev/v1
+kind: Scenario
+metadata: {name: small}
+spec:
+  duration: 2m
+  expect: [{resource: GPUWorkloadBudget/default/research, path: "status.conditions[Ready].status", equals: "%s"}]
+---
+"""
+
+
+def test_a_scenario_is_played_on_the_full_simulator(headroom: Headroom, tmp_path: Path) -> None:
+    file = tmp_path / "scenario.yaml"
+    file.write_text(SCENARIO % "True" + BUDGET % ("1", "AlertOnly"))
+    done = headroom("simulate", file)
+    assert done.code == 0
+    assert done.out.startswith("small: passed; 1 of 1 expectation held.\n0 faults struck; ")
+    file.write_text(SCENARIO % "False" + BUDGET % ("1", "AlertOnly"))
+    done = headroom("simulate", file, "-o", "json")
+    assert done.code == 1
+    found = json.loads(done.out)
+    assert (found["passed"], found["held"], found["expectations"]) == (False, 0, 1)
+    assert len(found["failures"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ((), "choosing what to play: give one of SCENARIO, --from and --trace, not nothing"),
+        (("--trace", "{}/pods.csv", "--from", "x"), "give one of SCENARIO, --from and --trace, not --from and --trace"),
+        (("--trace", "{}/none.csv"), "reading {}/none.csv: No such file or directory; check the path and its rights"),
+        (("--from", "{}/pods.csv"), "it is no snapshot"),
+        (("--from", "{}/pods.csv", "--nodes", "{}/nodes.csv"), "--nodes is for traces; a snapshot has all that itself"),
+        (("--trace", "{}/pods.csv", "--every", "soon"), "reading --every: it must be a duration such as 10s or 5m"),
+        (("--trace", "{}/pods.csv", "--team-label", "team"), "naming teams: give the label and what it says"),
+        (("--trace", "{}/pods.csv", "--without", "gwb/a/b"), "leaving out gwb/a/b: there is no such resource"),
+        (("--trace", "{}/nodes.csv"), "line 1 is not the head of a trace that is known here"),
+        (("{}/base.yaml",), "it must hold exactly one document of kind Scenario, not 0"),
+    ],
+)
+def test_what_cannot_be_played_is_one_sentence(
+    headroom: Headroom, files: Path, flags: tuple[str, ...], says: str
+) -> None:
+    done = headroom("simulate", *(flag.format(files) for flag in flags))
+    assert (done.code, done.out) == (2, "")
+    assert says.format(files) in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_wrong_policy_is_said_with_its_line(headroom: Headroom, files: Path) -> None:
+    (files / "change.yaml").write_text(BUDGET % ("-5", "Hold"))
+    done = headroom(*asked(files))
+    assert (done.code, done.out) == (1, "")
+    assert f"{files / 'change.yaml'}:6: spec.quota.gpuHours" in done.err
+
+
+def test_ctrl_c_prints_nothing_half(files: Path) -> None:
+    (files / "pods.csv").write_text(pods(20_000))
+    command = [sys.executable, "-m", "headroom", *asked(files, "--every", "1s", "-o", "json")]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"")
