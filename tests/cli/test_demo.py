@@ -1,4 +1,4 @@
-"""`headroom demo` as people start it: a process, a page, and Ctrl-C."""
+"""`headroom demo` as people start it: a process, a page, a story on the terminal, and Ctrl-C."""
 
 import json
 import re
@@ -7,18 +7,18 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headroom.cli import demonstration
 from tests.cli.conftest import Headroom
 from tests.processes import free_ports
 
 DEMO = [sys.executable, "-m", "headroom", "demo"]
+PATIENCE = 90.0
 SCENARIO = """\
 apiVersion: sim.headroom.dev/v1
 kind: Scenario
@@ -35,6 +35,13 @@ spec:
   selector: {matchLabels: {team: a}}
   quota: {gpuHours: 1, windowHours: 1}
   enforcement: {action: AlertOnly}
+"""
+PAST = """\
+---
+apiVersion: sim.headroom.dev/v1
+kind: Usage
+metadata: {name: earlier}
+spec: {namespace: lab, pod: earlier, start: "2025-12-31T23:30:00Z", end: "2026-01-01T00:00:00Z", gpus: 1, labels: {team: a}}
 """
 
 
@@ -59,59 +66,100 @@ def get(url: str) -> str:
         return text
 
 
-def state(url: str) -> Any:
-    return json.loads(get(f"{url}api/state"))
+def overview(url: str) -> Any:
+    return json.loads(get(f"{url}api/overview"))
+
+
+def until(url: str, wanted: Callable[[Any], object]) -> Any:
+    """The first overview that shows what is wanted."""
+    deadline = time.monotonic() + PATIENCE
+    while not wanted(found := overview(url)):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    return found
+
+
+def lines_until(process: subprocess.Popen[str], *wanted: str) -> list[str]:
+    """What the demo prints up to the line with the last of these words, which come in this order."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    left = list(wanted)
+    while left:
+        line = process.stdout.readline()
+        assert line, f"it ended before it said {left[0]!r}: {lines}"
+        lines.append(line)
+        if left[0] in line:
+            left.pop(0)
+    return lines
 
 
 def test_it_shows_a_fleet_at_work_and_ends_at_ctrl_c() -> None:
     [port] = free_ports(1)
-    with demo("--port", port, "--speed", 300) as (process, url):
-        deadline = time.monotonic() + 60
-        while not (
-            all(each["ready"] == "True" for each in state(url)["resources"]) and state(url)["fleet"]["podsRunning"]
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        page = get(url)
-        assert "<h1>Headroom demo</h1>" in page
-        assert {"GPUWorkloadBudget", "Spotpool", "PowerPool", "Bandwidth", "LeftoverNodePool"} <= set(
-            re.findall(r"\w+", page)
-        )
-        while "headroom_leading 1.0" not in get(f"{url}metrics"):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        assert "color-scheme" in get(f"{url}static/dashboard.css")
-        assert process.stdout is not None
-        assert "GPUs held" in process.stdout.readline()
+    with demo("--port", port) as (process, url):
+        found = until(url, lambda page: page["fleet"]["running"] and page["operator"]["leading"])
+        assert (found["title"], found["speed"]) == ("Headroom demo", 60)
+        assert (found["fleet"]["gpus"], found["fleet"]["nodes"]) == ("320", 40)
+        assert len(found["budgets"]) == 5
+        assert {each["kind"] for each in found["others"].values()} == {
+            "Spotpool",
+            "PowerPool",
+            "Bandwidth",
+            "LeftoverNodePool",
+        }
+        assert "<title>Headroom" in get(url)
+        assert "headroom_leading 1.0" in get(f"{url}metrics")
+        lines_until(process, "There it is Tuesday, 03 March 2026.", "of 320 GPUs held")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
         assert (process.returncode, err) == (0, "")
 
 
+def test_the_terminal_and_the_page_tell_the_same_story() -> None:
+    """At ten times the usual speed, or as fast as the machine can: what is promised for the first minutes comes."""
+    [port] = free_ports(1)
+    with demo("--port", port, "--speed", 600) as (process, url):
+        lines = lines_until(
+            process,
+            "forecast: vision will have used up its budget at ",
+            "vision has used 80 % of its 24 h budget",
+            "vision has used up its 24 h budget (240 of 240 GPU-hours), as forecast at 08:",
+            "held: vision/",
+        )
+        when = re.search(r"budget at (\d\d:\d\d)", next(line for line in lines if "forecast: vision" in line))
+        full = next(line for line in lines if "vision has used up" in line)
+        assert when
+        assert full.startswith(when[1])
+        assert len(lines) < 60
+        vision = until(url, lambda page: page["budgets"]["vision/vision"].get("heldPods"))["budgets"]["vision/vision"]
+        assert vision["state"] == "Holding"
+        assert "headroom_plan_differences_total{" not in get(f"{url}metrics")
+
+
+def test_another_seed_is_another_course() -> None:
+    ports = free_ports(2)
+    with demo("--port", ports[0], "--seed", 1) as (_, first), demo("--port", ports[1], "--seed", 2) as (_, second):
+        one, two = (until(url, lambda page: page["fleet"]["running"])["fleet"]["held"] for url in (first, second))
+        assert one != two
+
+
 def test_it_takes_the_next_port_and_ends_by_itself() -> None:
     [port] = free_ports(1)
-    with demo("--port", port, "--for", 30) as (_, first), demo("--port", port, "--for", 1) as (process, second):
+    with demo("--port", port, "--for", 60) as (_, first), demo("--port", port, "--for", 1) as (process, second):
         assert first != second
         taken = second.removesuffix("/").rpartition(":")[2]
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=40)
         assert (process.returncode, err) == (0, f"port {port} is taken, using {taken}\n")
 
 
-@pytest.mark.parametrize(("pods", "said"), [(0, "0 pods running"), (1, "1 pod running"), (2, "2 pods running")])
-def test_one_pod_is_not_pods(pods: int, said: str) -> None:
-    fleet = {"gpusHeld": 0, "gpus": 0, "podsRunning": pods, "podsUnbound": 0}
-    line = demonstration._line({"now": "2026-01-31T12:00:00Z", "fleet": fleet, "resources": []})
-    assert f", {said}," in line
-
-
-def test_it_plays_a_scenario(tmp_path: Path) -> None:
+def test_it_plays_a_scenario_with_its_past(tmp_path: Path) -> None:
     file = tmp_path / "small.yaml"
-    file.write_text(SCENARIO)
-    command = [*DEMO, "--scenario", str(file), "--for", "4", "--speed", "100", "--port", str(free_ports(1)[0])]
+    half = '  - {at: 1m, resource: GPUWorkloadBudget/lab/team-a, path: "status.consumedGpuHours", atLeast: 0.45}\n---'
+    file.write_text(SCENARIO.replace("---", half, 1) + PAST)
+    command = [*DEMO, "--scenario", str(file), "--for", "6", "--speed", "100", "--port", str(free_ports(1)[0])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "1 of 1 resources Ready" in done.stdout
-    assert done.stdout.endswith("1 of 1 expectation held\n")
+    assert done.stdout.endswith("2 of 2 expectations held\n")
 
 
 def test_a_scenario_ends_by_itself_and_says_what_was_not_as_expected(tmp_path: Path) -> None:
@@ -131,7 +179,14 @@ def test_a_scenario_ends_by_itself_and_says_what_was_not_as_expected(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x: 1", SCENARIO.replace("10m", "soon"), SCENARIO.replace("windowHours: 1", "windowHours: 0")]
+    "text",
+    [
+        "",
+        "x: 1",
+        SCENARIO.replace("10m", "soon"),
+        SCENARIO.replace("windowHours: 1", "windowHours: 0"),
+        SCENARIO + PAST.replace("gpus: 1", "gpus: many"),
+    ],
 )
 def test_a_wrong_scenario_is_one_sentence(headroom: Headroom, tmp_path: Path, text: str) -> None:
     file = tmp_path / "wrong.yaml"

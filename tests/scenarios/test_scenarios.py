@@ -16,7 +16,6 @@ import pytest
 from headroom.adapters.kube.transport import MERGE_PATCH, Transport
 from headroom.model.errors import HeadroomError, Misconfigured
 from headroom.model.ports import Clock
-from headroom.sim.fleet import fleet
 from headroom.sim.operators import production
 from headroom.sim.scenario import Scenario, simulate
 from headroom.sim.script import lookup
@@ -168,13 +167,3 @@ def test_a_field_is_found_by_its_path() -> None:
     assert lookup(body, 'metadata.labels["a.b/c"]') == "d"
     assert lookup(body, "status.conditions[Other].status") is None
     assert lookup(body, "spec.nothing[3].here") is None
-
-
-def test_the_demo_fleet_is_a_scenario_and_always_the_same() -> None:
-    assert fleet(1) == fleet(1)
-    assert fleet(1) != fleet(2)
-    report = simulate(Scenario.of(fleet(1, hours=1)), StandIn)
-    assert report.passed
-    assert len(report.server.objects("Node")) == 6
-    assert report.server.objects("Job")
-    assert all(report.server.objects(kind) for kind in ("Spotpool", "PowerPool", "Bandwidth", "LeftoverNodePool"))

@@ -164,6 +164,19 @@ def test_a_job_makes_its_pods_and_completes() -> None:
     assert [each["type"] for each in status["conditions"] if each["status"] == "True"] == ["Complete"]
 
 
+def test_a_finished_job_goes_with_its_pods_when_its_time_to_live_is_over() -> None:
+    async def work(server: ApiServer) -> list[tuple[int, int]]:
+        server.put(node())
+        server.put(job(completions=2, parallelism=2, ttlSecondsAfterFinished=300))
+        counts = []
+        for seconds in (30, 300, 60):  # the pods start after 2 s and run for a minute
+            await server.clock.sleep(seconds)
+            counts.append((len(server.objects("Job")), len(server.objects("Pod"))))
+        return counts
+
+    assert lived(work) == [(1, 2), (1, 2), (0, 0)]
+
+
 def test_a_suspended_job_loses_its_pods_and_gets_them_back() -> None:
     async def work(server: ApiServer) -> list[int]:
         path = "/apis/batch/v1/namespaces/default/jobs/j"

@@ -22,14 +22,14 @@ def demo(
     """Run Headroom on an embedded simulated cluster.
 
     The loop, the client and the dashboard are those of `headroom run`; only the API server and the fleet are simulated. It
-    prints the dashboard's address, then a line now and then. Ctrl-C ends it. With --scenario it ends with the scenario, says
-    how many of its expectations held, and the exit code is 1 if something was not as expected.
+    prints the dashboard's address, a line for what happens to a budget, and how the fleet is doing now and then. It goes on
+    until Ctrl-C ends it. With --scenario it ends with the scenario, says how many of its expectations held, and the exit
+    code is 1 if something was not as expected.
 
     Example: headroom demo --speed 120
     """
-    import asyncio
-
     from headroom.cli import demonstration
+    from headroom.sim.pacing import run_paced
 
     wishes = demonstration.Wishes(speed, seed, port, scenario, seconds)
-    raise typer.Exit(asyncio.run(demonstration.show(wishes)))
+    raise typer.Exit(run_paced(lambda: demonstration.show(wishes)))

@@ -6,24 +6,35 @@ import asyncio
 import contextlib
 import random
 import signal
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from headroom.adapters.kube.transport import Transport
 from headroom.cli import output
+from headroom.cli.storyteller import Teller
 from headroom.model import times
+from headroom.model.decisions import Decision
 from headroom.model.ports import Clock
-from headroom.sim.clock import SimClock
-from headroom.sim.fleet import fleet
+from headroom.sim.fleet import arrivals, fleet
 from headroom.sim.operators import SimulatedProcess
+from headroom.sim.pacing import PacedClock
 from headroom.sim.scenario import Scenario, Simulation
+from headroom.sim.script import Step
+from headroom.web.pages.overview import fleet_of
 from headroom.web.server import Servers, free_port, main_app
 from headroom.web.view import Showing, View
 
-HOURS: Final = 72
-"""How much of the built-in fleet's life is written in advance; at the usual speed it lasts longer than an hour."""
 FIRST_LINE_SECONDS: Final = 1.0
-LINE_SECONDS: Final = 10.0
+LINE_SECONDS: Final = 15.0
+LOOK_SECONDS: Final = 0.25
+"""How often it is looked for something to tell."""
+SLOWER: Final = 0.8
+"""Less of the speed that was asked for is worth a word."""
+
+
+Noted = Callable[[Decision, int], None]
 
 
 class Wishes(NamedTuple):
@@ -42,15 +53,13 @@ async def show(wishes: Wishes) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ends.set)
-    if wishes.seconds is not None:
-        loop.call_later(wishes.seconds, ends.set)
     stage = Stage(Scenario.load(wishes.scenario) if wishes.scenario else _built_in(wishes.seed), wishes.speed)
-    playing = asyncio.create_task(stage.simulation.play())
+    playing = asyncio.create_task(stage.simulation.play() if wishes.scenario else stage.go_on(wishes.seed))
     # An error in the scenario ends the demo at once, with its sentence; so does the end of one that somebody gave.
     playing.add_done_callback(
         lambda task: ends.set() if wishes.scenario or task.cancelled() or task.exception() else None
     )
-    talking = asyncio.create_task(stage.talk(wishes))
+    talking = asyncio.create_task(stage.talk(wishes, ends))
     talking.add_done_callback(lambda task: ends.set() if not task.cancelled() else None)
     await ends.wait()
     await stage.close(playing, talking)
@@ -61,7 +70,7 @@ async def show(wishes: Wishes) -> int:
 
 
 def _built_in(seed: int) -> Scenario:
-    return Scenario.of(fleet(seed, hours=HOURS), "the built-in fleet")
+    return Scenario.of(fleet(seed, hours=0), "the built-in fleet")
 
 
 def _said(failure: str) -> None:
@@ -80,7 +89,10 @@ class Stage:
     """One scenario with its operators and the dashboard."""
 
     def __init__(self, scenario: Scenario, speed: float) -> None:
-        self.simulation = Simulation(scenario, self._operator, SimClock(scenario.start, speed))
+        self._speed = speed
+        self._clock = PacedClock(scenario.start, speed)
+        self._teller = Teller()
+        self.simulation = Simulation(scenario, self._operator, self._clock)
         self.simulation.on_failure = _said
         self._servers = Servers()
         self._showing: Showing | None = None
@@ -89,7 +101,16 @@ class Stage:
     def _operator(self, transport: Transport, clock: Clock, rng: random.Random, identity: str) -> SimulatedProcess:
         """A new operator process; the dashboard shows the newest."""
         made = SimulatedProcess(transport, clock, rng, identity)
-        view = View(port=made.port, loop=made.operator.loop, gate=made.leader, clock=clock, title="Headroom demo")
+        made.operator.loop.noted = self._heard(made.operator.loop.noted)
+        view = View(
+            port=made.port,
+            loop=made.operator.loop,
+            gate=made.leader,
+            clock=clock,
+            journal=made.recorder.journal,
+            title="Headroom demo",
+            speed=self._speed,
+        )
         if self._showing is None:
             self._showing = Showing(view=view, metrics=made.around.metrics)
             self._begun.set()
@@ -97,8 +118,27 @@ class Stage:
             self._showing.view, self._showing.metrics = view, made.around.metrics
         return made
 
-    async def talk(self, wishes: Wishes) -> None:
-        """Serve the dashboard and say how the fleet is doing."""
+    def _heard(self, noted: Noted) -> Noted:
+        """Whoever is told of decisions, and the story's teller too."""
+
+        def both(decision: Decision, now: int) -> None:
+            noted(decision, now)
+            self._teller.decided(decision, now)
+
+        return both
+
+    async def go_on(self, seed: int) -> None:
+        """The life of the built-in fleet, for as long as somebody watches."""
+        simulation = self.simulation
+        simulation.start()
+        for at, job in arrivals(seed):
+            await self._clock.sleep((simulation.scenario.start + at - self._clock.now()) / times.SECOND)
+            await simulation.do(Step(apply=job))
+            # Nobody judges this run by what it wrote, and it may be a long one.
+            simulation.server.trace.writes.clear()
+
+    async def talk(self, wishes: Wishes, ends: asyncio.Event) -> None:
+        """Serve the dashboard and say how the fleet is doing, for as long as was wished from the first look on."""
         await self._begun.wait()
         assert self._showing is not None
         app = main_app(self._showing, None)
@@ -108,11 +148,27 @@ class Stage:
         port = await self._servers.listen(app, f"127.0.0.1:{free}", "--port")
         output.line(f"Headroom runs on a simulated cluster, {wishes.speed:g} times as fast as life.")
         output.line(f"The dashboard is at http://127.0.0.1:{port}/ and Ctrl-C ends the demo.")
-        pause = FIRST_LINE_SECONDS
+        if wishes.seconds is not None:
+            asyncio.get_running_loop().call_later(wishes.seconds, ends.set)
+        await asyncio.sleep(FIRST_LINE_SECONDS)
+        day = ""
         while True:
-            await asyncio.sleep(pause)
-            pause = LINE_SECONDS
-            output.line(_line(self._showing.view.state()))
+            if day != (day := _day(self._clock.now())):
+                output.line(f"There it is {day}.")
+            output.line(_line(self._showing.view) + self._slower(wishes.speed))
+            for _ in range(round(LINE_SECONDS / LOOK_SECONDS)):
+                self._tell(self._showing.view)
+                await asyncio.sleep(LOOK_SECONDS)
+
+    def _tell(self, view: View) -> None:
+        """What has happened to budgets since it was last told."""
+        for said in self._teller.news(view.loop.decisions, view.world().resources, view.clock.now()):
+            output.line(said)
+
+    def _slower(self, wished: float) -> str:
+        """A word, if this machine cannot keep up."""
+        managed = self._clock.managed()
+        return f"; this machine manages {managed:.0f} times" if managed < SLOWER * wished else ""
 
     async def close(self, playing: asyncio.Task[Any], talking: asyncio.Task[None]) -> None:
         """End everything in good order. Raises what ended the demo, if it was a failure."""
@@ -128,13 +184,17 @@ class Stage:
                 raise error
 
 
-def _line(state: dict[str, Any]) -> str:
-    fleet_, resources = state["fleet"], state["resources"]
-    moment = times.moment(state["now"]) or 0
-    running = fleet_["podsRunning"]
-    good = sum(each["ready"] == "True" for each in resources)
+def _day(now: int) -> str:
+    return f"{datetime.fromtimestamp(now / times.SECOND, UTC):%A, %d %B %Y}"
+
+
+def _line(view: View) -> str:
+    world, ready = view.world(), view.ready()
+    fleet_ = fleet_of(world)
+    running = fleet_["running"]
+    good = sum(count for (_, verdict), count in ready.items() if verdict == "True")
     return (
-        f"{times.text(moment - moment % times.SECOND)}  "
-        f"{fleet_['gpusHeld']} of {fleet_['gpus']} GPUs held, {running} pod{'' if running == 1 else 's'} running, "
-        f"{fleet_['podsUnbound']} waiting; {good} of {len(resources)} resources Ready"
+        f"{times.text(world.now)[11:16]}  "
+        f"{fleet_['held']} of {fleet_['gpus']} GPUs held, {running} pod{'' if running == 1 else 's'} running, "
+        f"{fleet_['waiting']} waiting; {good} of {ready.total()} resources Ready"
     )

@@ -128,8 +128,10 @@ class Process:
         for task in running:
             task.add_done_callback(self._ended)
         prices = price_book.follow(self._settings.price_book, self._port, self._around.clock, self._around.log)
-        beside = (self._settle(), self._follow_leader(), prices)
-        tasks = [*running, *map(asyncio.create_task, beside), *self._aside]
+        beside = [*map(asyncio.create_task, (self._settle(), self._follow_leader(), prices)), *self._aside]
+        for task in beside:
+            task.add_done_callback(self._told)
+        tasks = [*running, *beside]
         await self._ends.wait()
         self._around.log.info("stopping")
         try:
@@ -223,6 +225,12 @@ class Process:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not self._ends.is_set():
             self._fail(task.exception() if not task.cancelled() else None)
+
+    def _told(self, task: asyncio.Task[None]) -> None:
+        """We go on without what runs beside the loop, but not without a word."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            what = getattr(task.get_coro(), "__qualname__", "")
+            self._around.log.error("a part of Headroom has ended by a mistake in it", task=what, error=repr(error))
 
     def _fail(self, error: BaseException | None) -> None:
         self._failure = self._failure or error or RuntimeError("the loop ended by itself")

@@ -122,6 +122,11 @@ def read(texts: Iterable[tuple[str, bytes]]) -> Documents:
     return out
 
 
+def is_usage(document: dict[str, Any]) -> bool:
+    """Whether a document is a row of the ledger."""
+    return (document.get("apiVersion"), document.get("kind")) == (SIM_GROUP, "Usage")
+
+
 def take(out: Documents, source: str, text: bytes, *, any_group: bool = False) -> None:
     """Add what stands in one file, all or nothing; with `any_group`, our kinds count as ours in whatever group they are."""
     repeated: list[Repeated] = []

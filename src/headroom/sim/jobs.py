@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from headroom.sim.answers import ApiError, Body
@@ -24,11 +26,16 @@ class Jobs:
         """Job uid to the pods of it that ended, and how: they count on after they are deleted."""
         self._taken_away: set[str] = set()
         """Pods that went because their Job was suspended, which is no failure of theirs."""
+        self._removals: dict[str, asyncio.TimerHandle] = {}
+        """By Job uid: when those that are finished go."""
 
     def sync(self, record: Record) -> None:
         """Bring the pods of a Job to what it asks for."""
         job, spec = record.body, record.body["spec"]
-        if job["metadata"].get("deletionTimestamp") or is_finished(job):
+        if job["metadata"].get("deletionTimestamp"):
+            return
+        if is_finished(job):
+            self._plan_removal(record)
             return
         pods = [each for each in self._server.store.all(POD, record.key[0]) if belongs(each.body, record.uid)]
         ends = self._ends.setdefault(record.uid, {})
@@ -53,6 +60,24 @@ class Jobs:
             self._report(record, len(active) + max(0, missing), succeeded, failed, done=done)
             return
         self._report(record, len(active), succeeded, failed, done=done)
+
+    def stop(self) -> None:
+        """Remove nothing more."""
+        for timer in self._removals.values():
+            timer.cancel()
+        self._removals.clear()
+
+    def _plan_removal(self, record: Record) -> None:
+        """A finished Job that says for how long it shall be kept goes after that, and its pods with it."""
+        seconds = record.body["spec"].get("ttlSecondsAfterFinished")
+        if seconds is not None and record.uid not in self._removals:
+            due = partial(self._remove, record.uid, record.key)
+            self._removals[record.uid] = self._server.clock.call_later(seconds, due)
+
+    def _remove(self, uid: str, key: tuple[str, str]) -> None:
+        del self._removals[uid]
+        self._ends.pop(uid, None)
+        self._do("DELETE", JOB.url(*key), {"propagationPolicy": "Background", "preconditions": {"uid": uid}})
 
     def _do(self, method: str, path: str, document: Body | None = None) -> None:
         with suppress(ApiError):  # tried again with the next change

@@ -37,8 +37,9 @@ class Cluster:
         admin = server.users["admin"]
         self._kubelet = Actor(name="kubelet", user=admin)
         self._scheduler = Scheduler(server, Actor(name="kube-scheduler", user=admin))
+        self._jobs = Jobs(server, Actor(name="job-controller", user=admin))
         self._owners: dict[str, Callable[[Record], None]] = {
-            "Job": Jobs(server, Actor(name="job-controller", user=admin)).sync,
+            "Job": self._jobs.sync,
             "JobSet": JobSets(server, Actor(name="jobset-controller", user=admin)).sync,
             "ReplicaSet": ReplicaSets(server, Actor(name="replicaset-controller", user=admin)).sync,
         }
@@ -65,6 +66,7 @@ class Cluster:
             self._unsubscribe = None
         for timer in self._timers.values():
             timer.cancel()
+        self._jobs.stop()
         self._timers.clear()
         self._changed.clear()
 

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import Sequence
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.events import Events
@@ -23,9 +22,9 @@ from headroom.runtime.operator import Operator
 from headroom.runtime.recording import Recorder
 from headroom.runtime.settings import Settings
 from headroom.runtime.surroundings import Surroundings
-from headroom.sim.apiserver import ApiServer
-from headroom.sim.connection import SimTransport
-from headroom.sim.ledger import MemoryLedger
+from headroom.sim.ledger import ledger_of
+
+__all__ = ["SimulatedProcess", "ledger_of", "production"]
 
 _CAPS: Final = Caps()
 
@@ -81,15 +80,6 @@ class SimulatedProcess:
         await self.recorder.stop()
         await self.leader.release()
         await self.port.stop()
-
-
-_LEDGERS: WeakKeyDictionary[ApiServer, MemoryLedger] = WeakKeyDictionary()
-
-
-def ledger_of(transport: Transport) -> MemoryLedger:
-    """The ledger of a simulated cluster: like a disk, it outlives the processes that write to it."""
-    assert isinstance(transport, SimTransport)
-    return _LEDGERS.setdefault(transport.server, MemoryLedger())
 
 
 def production(transport: Transport, clock: Clock, rng: random.Random, identity: str) -> SimulatedProcess:

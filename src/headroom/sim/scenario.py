@@ -14,7 +14,7 @@ from headroom.adapters.kube.transport import Transport
 from headroom.model import times
 from headroom.model.errors import Misconfigured
 from headroom.model.ports import Clock
-from headroom.sim import script
+from headroom.sim import documents, ledger, script
 from headroom.sim.answers import ApiError
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock, run_virtual
@@ -124,7 +124,11 @@ class Simulation:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_without_crashes)
         loop.set_task_factory(_owned_task)
+        past = [each for each in self.scenario.documents if documents.is_usage(each)]
+        ledger.remember(self.server, past)
         for document in self.scenario.documents:
+            if documents.is_usage(document):
+                continue
             try:
                 self.server.put(document)
             except ApiError as refused:

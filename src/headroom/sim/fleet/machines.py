@@ -1,0 +1,103 @@
+"""The demo's forty machines, what they cost, and one resource of each kind whose story comes later."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from headroom.sim.answers import Body
+from headroom.sim.catalog import SIM_GROUP
+
+OURS: Final = "headroom.dev/v1alpha1"
+FACTS: Final = f"{SIM_GROUP}/v1"
+GPUS_OF_A_MACHINE: Final = 8
+INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+_ZONES: Final = ("us-east-1a", "us-east-1b", "us-east-1c")
+
+
+class Sort(Struct, frozen=True):
+    """One sort of machine."""
+
+    name: str
+    """What the names of the machines begin with."""
+    instance_type: str
+    count: int
+    price: str
+    """Dollars an hour for the whole machine, as the demo's price book has it."""
+
+
+H100: Final = Sort("h100", "p5.48xlarge", 8, "55.04")
+A100: Final = Sort("a100", "p4d.24xlarge", 12, "21.96")
+L4: Final = Sort("l4", "g6.48xlarge", 20, "13.35")
+SORTS: Final = (A100, H100, L4)
+
+
+def named(object_: Body, **more: dict[str, str]) -> Body:
+    """The object with labels or annotations."""
+    return object_ | {"metadata": object_["metadata"] | more}
+
+
+def made(version: str, kind: str, name: str, spec: Body, namespace: str = "") -> Body:
+    """An object."""
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def names(sort: Sort) -> list[str]:
+    """The names of all machines of a sort."""
+    return [f"{sort.name}-{number:02d}" for number in range(1, sort.count + 1)]
+
+
+def documents(start: str) -> list[Body]:
+    """All machines, the price book, and one Spotpool, PowerPool, Bandwidth and LeftoverNodePool, with what they look at."""
+    nodes = [_node(sort, name, number) for sort in SORTS for number, name in enumerate(names(sort))]
+    return [*nodes, _price_book(), *_other_kinds(), *_facts(start)]
+
+
+def _node(sort: Sort, name: str, number: int) -> Body:
+    room = {"cpu": "192", "memory": "1536Gi", "pods": "110", "nvidia.com/gpu": str(GPUS_OF_A_MACHINE)}
+    labels = {"kubernetes.io/hostname": name, INSTANCE_TYPE: sort.instance_type}
+    labels |= {"topology.kubernetes.io/zone": _ZONES[number % len(_ZONES)]}
+    node = named(made("v1", "Node", name, {"providerID": f"sim:///{name}"}), labels=labels)
+    return node | {"status": {"capacity": room, "allocatable": room}}
+
+
+def _price_book() -> Body:
+    lines = [f'- {{instanceType: {sort.instance_type}, pricePerHour: "{sort.price}"}}\n' for sort in SORTS]
+    metadata = {"name": "headroom-prices", "namespace": "headroom-system"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"prices.yaml": "".join(lines)}}
+
+
+def _other_kinds() -> list[Body]:
+    machine = names(L4)[-1]
+    switch = {
+        "name": machine,
+        "gpuCount": GPUS_OF_A_MACHINE,
+        "scaleUpEndpoint": f"http://power-api/{machine}/start",
+        "scaleDownEndpoint": f"http://power-api/{machine}/stop",
+    }
+    spot = {"region": "us-east-1", "availabilityZone": "us-east-1a", "instanceType": "g5.12xlarge"}
+    links = {"network": {"ulMbps": 100_000, "dlMbps": 100_000}, "local": {"ulMbps": 200_000, "dlMbps": 200_000}}
+    cheapest = {"region": "us-east-1", "families": ["g5", "g6"], "nodeClassName": "gpu"}
+    return [
+        made(OURS, "Spotpool", "spare", spot | {"minimum": 1, "maximum": 3}, "vision"),
+        made(OURS, "PowerPool", "basement", {"machines": [switch], "policy": {"idleSeconds": 900}}),
+        made(OURS, "Bandwidth", names(H100)[0], {"capacity": links}),
+        made(OURS, "LeftoverNodePool", "cheapest", cheapest),
+    ]
+
+
+def _facts(start: str) -> list[Body]:
+    """What the outside says of machines that can be switched, and of those that can be bought."""
+    facts = [made(FACTS, "Machine", names(L4)[-1], {"power": "On", "since": start})]
+    for type_, gpus, prices in (
+        ("g5.12xlarge", 4, ("2.3814", "2.0412")),
+        ("g6.12xlarge", 4, ("1.8860", "2.1620")),
+        ("g5.xlarge", 1, ("0.4343", "0.3939")),
+    ):
+        for zone, price in zip(_ZONES[:2], prices, strict=True):
+            spec = {"provider": "aws", "region": "us-east-1", "zone": zone, "instanceType": type_, "arch": "amd64"}
+            spec |= {"vendor": "nvidia", "gpus": str(gpus), "capacityType": "spot", "pricePerHour": price, "at": start}
+            facts.append(made(FACTS, "Offer", f"{type_}-{zone}", spec))
+    return facts

@@ -1,0 +1,227 @@
+"""The demo's story: what it promises to show within its first five hours happens, whatever the seed.
+
+It is played as `headroom demo` plays it, only that nobody waits for real time to pass.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import pytest
+
+from headroom.cli.storyteller import Teller
+from headroom.core import usage
+from headroom.model import times
+from headroom.model.decisions import Decision
+from headroom.sim.fleet import START, arrivals, fleet
+from headroom.sim.operators import SimulatedProcess
+from headroom.sim.pacing import PacedClock, run_paced
+from headroom.sim.scenario import Scenario, Simulation
+from tests.scenarios.auditor import Auditor, Life
+from tests.scenarios.ladder import unhurried
+
+HOURS = 5
+EARLY = START + 10 * times.MINUTE
+END = START + HOURS * times.HOUR
+SEEDS = (1, 2, 3)
+"""The first one is the demo's own."""
+
+
+@dataclass
+class Story:
+    """What came of a run."""
+
+    simulation: Simulation
+    auditor: Auditor
+    process: SimulatedProcess
+    noted: list[tuple[int, Decision]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    early: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The budgets' statuses soon after the start."""
+    running: list[int] = field(default_factory=list)
+    """How many pods ran, every ten minutes."""
+
+    def lives(self, team: str) -> list[Life]:
+        return [each for each in self.auditor.lives.values() if each.namespace == team]
+
+    def first(self, team: str, wanted: Callable[[Decision], bool]) -> int:
+        """When something was first decided on a team's budget."""
+        return next(at for at, each in self.noted if each.resource.name == team and wanted(each))
+
+    def evicted(self) -> list[str]:
+        return [
+            each.path
+            for each in self.simulation.server.trace.writes
+            if each.path.endswith("/eviction") and each.status < 300
+        ]
+
+
+@cache
+def told(seed: int) -> Story:
+    async def play() -> Story:
+        scenario = Scenario.of(fleet(seed, HOURS))
+        stories: list[Story] = []
+
+        def make(*given: Any) -> SimulatedProcess:
+            process = SimulatedProcess(*given)
+            story = Story(simulation, auditor, process)
+            stories.append(story)
+            noted = process.operator.loop.noted
+
+            def both(decision: Decision, now: int) -> None:
+                noted(decision, now)
+                teller.decided(decision, now)
+                story.noted.append((now, decision))
+
+            process.operator.loop.noted = both
+            return process
+
+        def look() -> None:
+            [story] = stories
+            server, loop = simulation.server, story.process.operator.loop
+            now = simulation.clock.now()
+            if now == EARLY:
+                budgets = server.objects("GPUWorkloadBudget")
+                story.early = {each["metadata"]["name"]: each["status"] for each in budgets}
+            if not (now - START) % (10 * times.MINUTE):
+                phases = Counter(each["status"].get("phase") for each in server.objects("Pod"))
+                story.running.append(phases["Running"])
+            story.lines += teller.news(loop.decisions, story.process.port.world(now).resources, now)
+
+        simulation = Simulation(scenario, make, PacedClock(scenario.start, 1e9))
+        auditor, teller = Auditor(simulation.server), Teller()
+        for minute in range(1, HOURS * 60):
+            simulation.clock.call_later(minute * 60, look)
+        report = await simulation.play()
+        assert report.passed, report.failures
+        return stories[0]
+
+    with unhurried():
+        return run_paced(play)
+
+
+def exceeds(decision: Decision) -> bool:
+    return decision.reason == "QuotaReached"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_budget_runs_out_at_the_moment_that_was_forecast_an_hour_before(seed: int) -> None:
+    story = told(seed)
+    for team in ("vision",):
+        forecast = times.moment(story.early[team]["forecast"]["exhaustedAt"])
+        assert forecast is not None
+        assert EARLY + times.HOUR < forecast < START + 2 * times.HOUR
+        # Numbers are told for a moment some seconds ago, when everything has arrived.
+        assert 0 <= story.first(team, exceeds) - forecast <= 5 * times.SECOND
+        between = [each for each in story.lives(team) if EARLY < each.created <= forecast]
+        assert between == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_its_new_pods_wait_and_are_let_go_one_after_the_other(seed: int) -> None:
+    story = told(seed)
+    full = story.first("vision", exceeds)
+    late = [each for each in story.lives("vision") if full + 2 * times.MINUTE < each.created]
+    waited = [each for each in late if each.gated]
+    released = [each for each in waited if each.released is not None]
+    assert len({each.unit for each in waited}) >= 8
+    assert len({each.unit for each in released}) >= 5
+    assert len({each.released for each in released}) >= 5
+    assert all(each.started is not None and each.started >= (each.released or END) for each in released[:5])
+    # Somebody who watches sees it happen: the first is let go soon enough, and not all at once.
+    moments = sorted(each.released or 0 for each in released)
+    assert moments[0] < START + 3.5 * times.HOUR
+    assert moments[-1] - moments[0] > 30 * times.MINUTE
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_exactly_one_pod_is_evicted_and_comes_back_later(seed: int) -> None:
+    story = told(seed)
+    [path] = story.evicted()
+    assert "/namespaces/speech/pods/codec-train-" in path
+    over = story.first("speech", exceeds)
+    assert START + 2 * times.HOUR < over < START + 3.5 * times.HOUR
+    victim = next(each for each in story.lives("speech") if f"/{each.name}/" in path)
+    assert victim.going is not None
+    assert 0 <= victim.going - over - times.MINUTE <= 30 * times.SECOND  # the grace period lies between
+    [again] = [each for each in story.lives("speech") if each.unit == victim.unit and each is not victim]
+    assert again.gated
+    assert again.released is not None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_others_are_calm_spend_dollars_or_have_no_budget(seed: int) -> None:
+    story = told(seed)
+    server, world = story.simulation.server, story.process.port.world(END)
+    assert len(server.objects("Node")) == 40
+    budgets = {each["metadata"]["name"]: each for each in server.objects("GPUWorkloadBudget")}
+    assert set(budgets) == {"vision", "speech", "search", "robotics", "climate"}
+    assert all(server.objects(kind) for kind in ("Spotpool", "PowerPool", "Bandwidth", "LeftoverNodePool"))
+    assert not any(each.status.steps for _, each in story.noted if each.resource.name == "climate")  # type: ignore[attr-defined]  # of a budget
+    assert float(budgets["climate"]["status"]["consumedGpuHours"]) > 100
+    assert "usd" in budgets["search"]["spec"]["quota"]
+    assert float(budgets["search"]["status"]["consumedUsd"]) > 1000
+    assert all(float(each["status"]["unpricedGpuHours"]) == 0 for each in budgets.values())
+    assert usage.uncovered(world).gpu_ms > 10 * usage.GPU_HOUR
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_begins_in_the_middle_of_things(seed: int) -> None:
+    story = told(seed)
+    assert all(float(each["consumedGpuHours"]) > 50 for each in story.early.values())
+    assert min(story.running) > 30
+    assert max(story.running) > 80
+    rows = list(fleet(seed, 0))
+    hours = {each["spec"]["start"][:13] for each in rows if each["kind"] == "Usage"}
+    assert len(hours) > 20
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_small_passes_and_the_full_ones_agree(seed: int) -> None:
+    registry = told(seed).process.around.metrics.registry
+    for name in ("headroom_plan_differences_total", "headroom_plan_errors_total"):
+        assert not registry.get_sample_value(name, {"plan": "budgets"})
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_terminal_tells_it_in_words(seed: int) -> None:
+    lines = told(seed).lines
+    text = "\n".join(lines)
+    for words in (
+        "forecast: vision will have used up its budget at ",
+        "vision has used 80 % of its 24 h budget (19",
+        "vision has used up its 24 h budget (240 of 240 GPU-hours), as forecast at 08:0",
+        "held: vision/",
+        "released: vision/",
+        "speech has used 95 % of its 24 h budget (114 of 120 GPU-hours); new pods will wait",
+        "speech has used up its 24 h budget (120 of 120 GPU-hours), as forecast at 08:",
+        "evicted: speech/codec-train-",
+    ):
+        assert words in text
+    assert text.count("evicted: ") == 1
+    assert len(lines) < 120
+    at = [line[:5] for line in lines if line[2:3] == ":"]
+    assert at == sorted(at)
+
+
+def test_the_same_seed_always_gives_the_same_fleet_and_another_one_another() -> None:
+    assert fleet(1) == fleet(1)
+    assert fleet(1) != fleet(2)
+
+
+def test_work_keeps_coming_for_days_and_fits_the_machines() -> None:
+    days = 5
+    jobs = list(itertools.takewhile(lambda each: each[0] < days * 24 * times.HOUR, arrivals(1)))
+    assert [at for at, _ in jobs] == sorted(at for at, _ in jobs)
+    names = [(job["metadata"]["namespace"], job["metadata"]["name"]) for _, job in jobs]
+    assert len(set(names)) == len(names)
+    asked = Counter[int]()
+    for at, job in jobs:
+        template = job["spec"]["template"]
+        gpus = int(template["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"])
+        seconds = int(template["metadata"]["annotations"]["sim.headroom.dev/runs-for"][:-1])
+        asked[at // (24 * times.HOUR)] += gpus * job["spec"]["parallelism"] * seconds
+    assert all(50 < asked[day] / 86_400 < 250 for day in range(days))
