@@ -1,5 +1,7 @@
 """A certificate authority for the tests, and the keys and certificates it signs."""
 
+from __future__ import annotations
+
 import ipaddress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,10 +17,12 @@ LIFETIME = timedelta(days=2)
 class Authority:
     """Writes `ca.crt` into a folder and signs pairs `NAME.crt`, `NAME.key` beside it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "headroom-test-ca", of: Authority | None = None) -> None:
+        """One that signs itself, or an intermediate one `of` another."""
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name("headroom-test-ca", [])
+        self._name = _name(name, [])
+        above = of or self
         self.file = folder / "ca.crt"
         usage = x509.KeyUsage(
             digital_signature=True,
@@ -31,9 +35,9 @@ class Authority:
             encipher_only=False,
             decipher_only=False,
         )
-        builder = _builder(self._name, self._name, self._key.public_key(), self._key.public_key())
+        builder = _builder(self._name, above._name, self._key.public_key(), above._key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        certificate = builder.add_extension(usage, critical=True).sign(self._key, hashes.SHA256())
+        certificate = builder.add_extension(usage, critical=True).sign(above._key, hashes.SHA256())
         self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def server(self, name: str) -> tuple[Path, Path]:

@@ -112,6 +112,9 @@ class Stage:
         self.bind(SYSTEM, "headroom-dashboard", *accounts, "--user=carol")
         plane.kubectl("create", "clusterrolebinding", "auditor", "--clusterrole=headroom-viewer", "--user=auditor")
         self.people["auditor"] = plane.certificate_kubeconfig("auditor")
+        plane.kubectl("create", "clusterrole", "nodes", "--verb=list", "--resource=nodes")
+        plane.kubectl("create", "clusterrolebinding", "nodes", "--clusterrole=nodes", "--user=nodewatch")
+        self.people["nodewatch"] = plane.certificate_kubeconfig("nodewatch")
 
     def bind(self, namespace: str, role: str, *subjects: str, name: str = "") -> None:
         made = ("create", "rolebinding", name or role, f"--clusterrole={role}", "--namespace", namespace)
@@ -225,6 +228,19 @@ async def test_everybody_sees_what_their_rights_say(
             assert (status, {"team-a/train", "team-b/train"} <= pods) == (200, True)
         else:
             assert not pods & {f"{team}/train" for team in TEAMS if f"{team}/gpus" in hidden}
+
+
+async def test_who_may_only_list_nodes_sees_them_without_names_of_pods(stage: Stage) -> None:
+    async with Person(stage, stage.people["nodewatch"]) as client:
+        status, seen = await json_of(client, "/api/nodes")
+        assert (status, list(seen["nodes"])) == (200, ["n1"])
+        event, live = await first_event(client, "/api/live/nodes")
+        assert (event, list(live["nodes"])) == ("state", ["n1"])
+        status, overview = await json_of(client, "/api/overview")
+        assert (status, overview["budgets"]) == (200, {})
+        everything_said = json.dumps([seen, live, overview])
+        assert not [name for name in (*TEAMS, "train") if name in everything_said]
+        assert (await json_of(client, "/api/budgets/team-a/gpus"))[0] == 404
 
 
 async def test_strangers_see_nothing(stage: Stage) -> None:

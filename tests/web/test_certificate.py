@@ -47,3 +47,26 @@ async def test_a_renewed_file_is_read_again_and_half_of_a_pair_is_not(tmp_path: 
     with pytest.raises(asyncio.CancelledError):
         await following
     assert await served(tls) != first
+
+
+async def test_a_file_that_is_gone_at_the_moment_it_is_looked_at_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tls.pem"
+    file.write_bytes(certificate.self_signed(("one",)))
+    tls = certificate.context(str(file), "", ())
+    first = await served(tls)
+    file.unlink()
+    with monkeypatch.context() as patched:
+        # Whoever asks first whether it is there is told yes: it is replaced in between.
+        patched.setattr(os.path, "exists", lambda _: True)
+        following = asyncio.create_task(certificate.follow(tls, str(file), "", HandClock()))
+        await asyncio.sleep(0.01)
+    assert not following.done()
+    file.write_bytes(certificate.self_signed(("two",)))
+    for _ in range(100):
+        await asyncio.sleep(0.01)
+        if await served(tls) != first:
+            break
+    following.cancel()
+    assert await served(tls) != first

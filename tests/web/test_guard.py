@@ -29,6 +29,8 @@ class Judge:
 
     def __init__(self) -> None:
         self.away = False
+        self.patience = 1000
+        """So many questions are answered, then it is away."""
         self.turns: asyncio.Queue[bool] = asyncio.Queue()
         self.asked: list[str] = []
         self.seen: list[Who] = []
@@ -42,13 +44,17 @@ class Judge:
 
     async def who(self, token: str) -> Who | None:
         self.asked.append(token)
-        if self.away:
+        if self._gone():
             raise Unavailable("creating a TokenReview: cannot reach https://secret-address:6443")
         name = token.removeprefix("t-")
         return Who(token.encode(), name) if name in self.rights else None
 
+    def _gone(self) -> bool:
+        self.patience -= 1
+        return self.away or self.patience < 0
+
     async def allowed(self, who: Who, needs: Iterable[Need]) -> frozenset[Need]:
-        if self.away:
+        if self._gone():
             raise Unavailable("creating a SubjectAccessReview: cannot reach https://secret-address:6443")
         self.seen.append(who)
         return frozenset(needs) & self.rights.get(who.name, set())
@@ -132,7 +138,7 @@ def judge() -> Judge:
     [
         ("scraper", 200, None),
         ("bob", 403, None),
-        ("nodewatch", 403, None),
+        ("nodewatch", 403, {"everything": False, "namespaces": [], "nodes": True}),
         ("ada", 403, {"everything": False, "namespaces": ["attic", "lab"], "nodes": False}),
         ("root", 403, {"everything": True, "namespaces": [], "nodes": True}),
     ],
@@ -165,6 +171,16 @@ async def test_a_silent_api_server_lets_nobody_in_and_tells_strangers_nothing(ju
     async with serving(judge) as url:
         status, said = await get(url, "/metrics", "Bearer t-scraper")
     assert (status, "secret-address" in str(said)) == (503, False)
+
+
+@pytest.mark.parametrize("questions", [0, 1, 2, 3, 4, 5])
+async def test_a_server_that_goes_silent_in_the_middle_of_a_request_is_a_sentence_too(
+    judge: Judge, questions: int
+) -> None:
+    judge.patience = questions
+    async with serving(judge) as url:
+        status, said = await get(url, "/api/overview", "Bearer t-ada")
+    assert (status, said["problem"]) == (503, "The API server cannot be asked who you are; try again.")
 
 
 async def test_what_is_lost_while_a_page_is_open_is_seen_no_more(judge: Judge) -> None:
@@ -260,6 +276,29 @@ async def test_authorities_that_are_none_change_nothing(
         tls.trust("-----BEGIN NOTHING-----")
     async with serving(judge, tls) as url:
         assert (await get(url, "/api/overview", pair=authorities[0].client("ada", [])))[0] == 200
+
+
+async def test_authorities_with_words_of_any_language_beside_them_are_taken(
+    judge: Judge, tls: certificate.Context, authorities: list[Authority]
+) -> None:
+    tls.trust(f"\ufeff# Bücherei, für Ada ✓\n{authorities[1].file.read_text()}# Ende, schön\n")
+    async with serving(judge, tls) as url:
+        assert (await get(url, "/api/overview", pair=authorities[1].client("ada", [])))[0] == 200
+        assert (await get(url, "/api/overview", pair=authorities[0].client("ada", [])))[0] == 0
+    with pytest.raises(Misconfigured, match="no PEM certificates in it"):
+        tls.trust("Bücher")
+
+
+async def test_an_authority_between_the_root_and_the_users_is_enough(
+    judge: Judge, tls: certificate.Context, authorities: list[Authority], tmp_path: Path
+) -> None:
+    """As it is for the API server."""
+    (tmp_path / "between").mkdir()
+    between = Authority(tmp_path / "between", "between", of=authorities[0])
+    tls.trust(between.file.read_text())
+    async with serving(judge, tls) as url:
+        assert (await get(url, "/api/overview", pair=between.client("ada", [])))[0] == 200
+        assert (await get(url, "/api/overview", pair=authorities[0].client("ada", [])))[0] == 0
 
 
 async def test_a_renewed_certificate_of_the_server_keeps_the_trust(

@@ -142,6 +142,16 @@ async def test_the_first_visit_gets_a_cookie_that_scripts_and_other_sites_cannot
         assert reply.status == 403
 
 
+async def test_only_a_visit_that_shows_the_page_uses_the_key_up(operator: Operator, authority: Authority) -> None:
+    async with relayed(way(operator, authority)) as relay, browser(relay, enter=False) as client:
+        for method in ("HEAD", "POST", "OPTIONS"):
+            async with client.request(method, relay.address) as reply:
+                assert (reply.status, "Set-Cookie" in reply.headers) == (403, False)
+        assert not relay.entered.is_set()
+        async with client.get(relay.address) as reply:
+            assert (reply.status, relay.entered.is_set()) == (200, True)
+
+
 @pytest.mark.parametrize(
     ("path", "headers"),
     [

@@ -12,6 +12,8 @@ from headroom.adapters.kube.reviews import (
     ALLOWED_SECONDS,
     AT_ONCE,
     DENIED_SECONDS,
+    FORGET_SECONDS,
+    MANY,
     MOST_REMEMBERED,
     MOST_WAITING,
     RIGHTS_AT_ONCE,
@@ -171,6 +173,93 @@ async def test_of_many_namespaces_only_what_is_new_is_asked_about(
     clock.seconds += DENIED_SECONDS + 1
     assert await reviews.allowed(ada, [LAB, *many, ATTIC]) == {LAB}
     assert len(server.asked) == asked + 1
+
+
+async def test_one_who_may_nothing_is_no_reason_to_ask_about_many_namespaces_every_ten_seconds(
+    reviews: Reviews, server: Server, clock: Clock
+) -> None:
+    many = [Need("list", "pods", namespace=f"n{number}") for number in range(MANY + 1)]
+    bob = await known(reviews, "t-bob")
+    before = len(server.asked)
+    for _ in range(int(ALLOWED_SECONDS)):
+        assert await reviews.allowed(bob, many) == frozenset()
+        clock.seconds += 1
+    assert len(server.asked) == before + len(many)
+    await reviews.allowed(bob, many)
+    assert len(server.asked) == before + 2 * len(many)
+
+
+async def test_a_namespace_that_is_new_is_asked_about_with_the_others_from_then_on(
+    reviews: Reviews, server: Server, clock: Clock
+) -> None:
+    ada = await known(reviews)
+    wanted = [LAB]
+    for number in range(20):
+        wanted.append(Need("list", "pods", namespace=f"n{number}"))
+        assert await reviews.allowed(ada, wanted) == {LAB}
+        clock.seconds += 1
+    assert len(reviews._caller(ada.key).batches) == 1
+    asked = len(server.asked)
+    server.rights = {"n3"}
+    clock.seconds = ALLOWED_SECONDS
+    assert await reviews.allowed(ada, wanted) == {wanted[4]}
+    assert len(server.asked) == asked + len(wanted)
+
+
+async def test_those_who_may_nothing_share_what_is_remembered_of_them(reviews: Reviews) -> None:
+    for key in (b"1", b"2", b"3"):
+        many = [Need("list", "pods", namespace=f"n{number}") for number in range(500)]
+        await reviews.allowed(Who(key, "bob"), many)
+    kept = [batch for caller in reviews._callers[False].values() for batch in caller.batches]
+    assert [len(batch.needs) for batch in kept] == [500] * 3
+    assert len({id(batch.needs) for batch in kept}) == 1
+    assert not any(batch.yes for batch in kept)
+
+
+async def test_an_answer_that_runs_out_while_another_right_is_asked_about_is_asked_for_again(
+    reviews: Reviews, server: Server, clock: Clock
+) -> None:
+    ada = await known(reviews)
+    await reviews.allowed(ada, [LAB])
+    clock.seconds = ALLOWED_SECONDS + STALE_SECONDS - 5
+    server.away = True
+    assert await reviews.allowed(ada, [LAB]) == {LAB}, "it cannot be asked, so the last answer holds"
+    server.away = False
+    clock.seconds += 3
+    server.answers.clear()
+    asking = asyncio.create_task(reviews.allowed(ada, [LAB, ATTIC]))
+    await asyncio.sleep(0.01)
+    clock.seconds += 3
+    server.rights = {"attic"}
+    server.answers.set()
+    assert await asking == {ATTIC}
+
+
+async def test_an_older_yes_does_not_come_back_while_the_server_is_away(
+    reviews: Reviews, server: Server, clock: Clock
+) -> None:
+    ada = await known(reviews)
+    assert await reviews.allowed(ada, [LAB, ATTIC]) == {LAB}
+    server.rights.clear()
+    clock.seconds += ALLOWED_SECONDS
+    assert await reviews.allowed(ada, [LAB]) == frozenset()
+    clock.seconds += DENIED_SECONDS
+    server.away = True
+    assert await reviews.allowed(ada, [LAB]) == frozenset()
+
+
+async def test_who_has_not_come_for_minutes_is_forgotten(reviews: Reviews, clock: Clock) -> None:
+    ada, bob = await known(reviews), await known(reviews, "t-bob")
+    await reviews.allowed(ada, [LAB])
+    clock.seconds += FORGET_SECONDS - 1
+    await reviews.who("t-ada")
+    clock.seconds += 2
+    await reviews.who("t-new")
+    assert list(reviews._callers[True]) == [ada.key]
+    assert bob.key not in reviews._callers[False]
+    clock.seconds += FORGET_SECONDS
+    await reviews.who("t-new")
+    assert not reviews._callers[True]
 
 
 async def test_while_the_server_is_away_the_last_answer_holds_a_minute_more(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
@@ -12,10 +13,12 @@ from headroom.model.errors import Misconfigured, Refused, Unavailable
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterator
 
     from headroom.adapters.kube.config import ClientConfig
     from headroom.adapters.kube.operator_link import OperatorLink
     from headroom.runtime.settings import Settings
+    from headroom.web.relay import Relay
 
 FIRST_PORT: Final = 8480
 
@@ -43,7 +46,11 @@ def dashboard(
         str, typer.Option(metavar="URL", help="Reach the operator at https://HOST:PORT, not through the API server.")
     ] = "",
     certificate_authority: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="PEM of whoever signed the operator's certificate.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="PEM of whoever signed the operator's certificate. Without it, the way through the API server is not verified to its end.",
+        ),
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -106,7 +113,8 @@ def _way(config: ClientConfig, settings: Settings, wishes: Wishes) -> ClientConf
         server=wishes.address.rstrip("/") or f"https://{name}",
         server_name="" if wishes.address else name,
         authority=authority,
-        # Within the tunnel the API server and the kubelet vouch for the pod, whose certificate is made at start and known to nobody.
+        # The operator's certificate is made at start and known to nobody unless it was given one. Within the tunnel the API server
+        # vouches for the way to the pod, which is as good as its own trust in kubelets; see docs/access.md.
         verify=bool(wishes.address or authority),
     )
     tls_context(way)  # so that a bad file is said before anybody is asked
@@ -143,7 +151,6 @@ async def _greet(link: OperatorLink, source: str) -> None:
 async def _show(link: OperatorLink, wishes: Wishes) -> None:
     import asyncio
     import signal
-    import webbrowser
 
     from headroom.cli import output
     from headroom.web.relay import Relay
@@ -153,22 +160,63 @@ async def _show(link: OperatorLink, wishes: Wishes) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ends.set)
     relay, servers = Relay(link), Servers()
+    opening = None
     try:
         wanted = wishes.port or free_port(FIRST_PORT)
         relay.port = await servers.listen(relay.app(), f"127.0.0.1:{wanted}", "--port")
         output.line(f"The dashboard is at {relay.address}")
-        output.line("The address works once, for one browser. Ctrl-C ends the dashboard.")
-        # A browser in a terminal returns only when it is closed.
-        opening = asyncio.create_task(asyncio.to_thread(webbrowser.open, relay.address)) if wishes.open else None
-        if opening is not None:
-            opening.add_done_callback(_opened)
+        output.line("It works once, for one browser; open it yourself if none shows it. Ctrl-C ends the dashboard.")
+        opening = asyncio.create_task(_open(relay)) if wishes.open else None
         await ends.wait()
     finally:
+        if opening is not None:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
         await servers.close()
 
 
-def _opened(opening: asyncio.Task[bool]) -> None:
+async def _open(relay: Relay) -> None:
+    """Start a browser, and clean up once the dashboard is entered."""
+    import asyncio
+    import webbrowser
+
+    try:
+        with _door(relay.address) as door:
+            # A browser in a terminal returns only when it is closed.
+            starting = asyncio.create_task(asyncio.to_thread(webbrowser.open, door.as_uri()))
+            starting.add_done_callback(_started)
+            await relay.entered.wait()
+    except OSError as problem:
+        _open_it_yourself(problem.strerror or str(problem))
+
+
+@contextmanager
+def _door(address: str) -> Iterator[Path]:
+    """A file that leads to the address, for our eyes only: every user of this machine can read what a browser is started with."""
+    import html
+    import os
+    from tempfile import TemporaryDirectory
+
+    # Browsers in a sandbox, as Ubuntu has them, see neither hidden folders nor those of temporary files.
+    home = os.path.expanduser("~")  # noqa: PTH111  unlike Path.home it does not fail where there is none
+    place = home if os.access(home, os.W_OK) else None
+    with TemporaryDirectory(prefix="headroom-dashboard-", dir=place, ignore_cleanup_errors=True) as folder:
+        file = Path(folder, "open.html")
+        file.touch(mode=0o600)
+        to = html.escape(address)
+        file.write_text(
+            f'<!doctype html>\n<meta charset="utf-8">\n<meta http-equiv="refresh" content="0; url={to}">\n'
+            f'<title>Headroom</title>\n<p><a href="{to}">The dashboard</a></p>\n'
+        )
+        yield file
+
+
+def _started(starting: asyncio.Task[bool]) -> None:
+    if starting.cancelled() or starting.exception() or not starting.result():
+        _open_it_yourself("there is none")
+
+
+def _open_it_yourself(why: str) -> None:
     from headroom.cli import output
 
-    if opening.cancelled() or opening.exception() or not opening.result():
-        output.say("No browser could be started; open the address yourself.")
+    output.say(f"No browser could be started ({why}); open the address yourself.")

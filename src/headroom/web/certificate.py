@@ -60,7 +60,8 @@ class Context(ssl.SSLContext):
         made = _bare()
         if authorities:
             try:
-                made.load_verify_locations(cadata=authorities)
+                # Comments beside the certificates may be in any language; Python takes ASCII only.
+                made.load_verify_locations(cadata=authorities.encode("ascii", "ignore").decode())
             except (ssl.SSLError, ValueError) as problem:
                 raise Misconfigured(
                     f"reading the authorities of clients: no PEM certificates in it ({problem})"
@@ -135,7 +136,14 @@ async def follow(tls: Context, certificate: str, key: str, clock: Clock) -> None
 
 
 def _changed_at(*files: str) -> list[int]:
-    return [os.stat(file).st_mtime_ns if file and os.path.exists(file) else 0 for file in files]  # noqa: PTH110, PTH116  text paths
+    return [_time_of(file) for file in files]
+
+
+def _time_of(file: str) -> int:
+    try:
+        return Path(file).stat().st_mtime_ns if file else 0
+    except OSError:
+        return 0  # it is being replaced
 
 
 def _read(certificate: str, key: str) -> bytes:
@@ -147,6 +155,8 @@ def _bare() -> Context:
     # Without tickets, version 1.3 resumes no session: the authorities in force verify the certificate of every connection.
     tls.minimum_version = ssl.TLSVersion.TLSv1_3
     tls.num_tickets = 0
+    # An authority need not be a root to be trusted: the API server takes an intermediate one too.
+    tls.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return tls
 
 

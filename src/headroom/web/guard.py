@@ -96,13 +96,14 @@ def guard(judge: Judge, namespaces: Callable[[], Collection[str]]) -> Middleware
         viewer = Viewer(request, judge, namespaces)
         try:
             refusal = await _refusal(viewer, resource.canonical)
+            if refusal is not None:
+                return refusal
+            request[ACCESS] = viewer
+            # It asks what they may see once more.
+            return await handler(request)
         except HeadroomError:
             # The reason is for the operator's log and metrics, not for a stranger.
             return _problem(503, "The API server cannot be asked who you are; try again.", {"Retry-After": "5"})
-        if refusal is not None:
-            return refusal
-        request[ACCESS] = viewer
-        return await handler(request)
 
     return guarded
 

@@ -81,7 +81,8 @@ class Relay:
         self._key = secrets.token_urlsafe(32)
         self._cookie = secrets.token_urlsafe(32)
         self._folder = f"/{secrets.token_hex(8)}"
-        self._used = False
+        self.entered = asyncio.Event()
+        """Set by the first visit, which uses the key up."""
         self._passing: set[asyncio.Task[Any]] = set()
         self.port = 0
 
@@ -108,8 +109,8 @@ class Relay:
     async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.host not in (f"127.0.0.1:{self.port}", f"localhost:{self.port}"):
             return _refused(request, 403, "This is the dashboard of another address.")
-        if request.path == "/" and not self._used and _same(request.query.get("key", ""), self._key):
-            self._used = True
+        if self._has_key(request):
+            self.entered.set()
             return self._welcome()
         own_page = request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
         if not own_page or not _same(request.cookies.get(COOKIE, ""), self._cookie):
@@ -120,6 +121,12 @@ class Relay:
                 "once, so start it anew for another browser.",
             )
         return await handler(request)
+
+    def _has_key(self, request: web.Request) -> bool:
+        # A program that only looks what is there, with HEAD, must not use the key up: it gets no page, so nobody has entered.
+        if request.method != "GET" or request.path != "/" or self.entered.is_set():
+            return False
+        return _same(request.query.get("key", ""), self._key)
 
     def _welcome(self) -> web.Response:
         """The cookie, and on to the page itself, without the key in its address."""

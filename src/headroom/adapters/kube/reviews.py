@@ -7,6 +7,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +23,11 @@ DENIED_SECONDS: Final = 10.0
 STALE_SECONDS: Final = 60.0
 """For so much longer the last answer holds while the API server cannot be asked: it restarts faster than that."""
 ASK_SECONDS: Final = 10.0
+MANY: Final = 50
+"""Of more rights at once, a no to all holds as long as a yes: it is the namespaces of a large cluster that are asked about."""
 MOST_REMEMBERED: Final = 1024
+FORGET_SECONDS: Final = 300.0
+"""Who has not come for so long is forgotten."""
 AT_ONCE: Final = 4
 MOST_WAITING: Final = 32
 """Callers that may wait for their turn; more are sent away at once."""
@@ -120,6 +125,21 @@ class _Queue:
             self._inside -= 1
 
 
+class _Batch(Struct, frozen=True):
+    """Rights that were asked about together. Nearly all answers are a no, so only the yeses are kept for each caller."""
+
+    needs: frozenset[Need]
+    yes: frozenset[Need]
+    until: float
+    """When they are asked about again."""
+
+
+@lru_cache(maxsize=64)
+def _shared(needs: frozenset[Need]) -> frozenset[Need]:
+    """The same object for equal rights: everybody is asked about the same namespaces, and there may be thousands."""
+    return needs
+
+
 class _Caller:
     """All that was learned about whoever shows one credential."""
 
@@ -128,19 +148,39 @@ class _Caller:
         """Held while somebody asks, so that the same is not asked twice at the same time."""
         self.who: Who | None = None
         self.who_until = float("-inf")
-        self.answers: dict[Need, tuple[bool, float]] = {}
-        """To each right: whether they have it, and until when that holds."""
+        self.batches: list[_Batch] = []
+        """The last one first: where two know of the same right, it counts."""
         self.quiet_until = float("-inf")
         """Until then the API server is not bothered again, since it could not be asked a moment ago."""
+        self.seen_at = float("-inf")
 
-    def unanswered(self, needs: Iterable[Need], now: float) -> list[Need]:
-        """The rights about which nothing is known that holds."""
-        return [need for need in needs if now >= self.answers.get(need, (False, now))[1]]
+    def answered(self, wanted: frozenset[Need], now: float) -> tuple[frozenset[Need], frozenset[Need]]:
+        """Of these rights, those that they have, and those about which nothing is known that holds."""
+        yes: frozenset[Need] = frozenset()
+        left = wanted
+        for batch in self.batches:
+            if now < batch.until:
+                yes |= left & batch.yes
+                left -= batch.needs
+        return yes, left
+
+    def learn(self, wanted: frozenset[Need], asked: frozenset[Need], granted: frozenset[Need], now: float) -> None:
+        """Take in the answers to those of the wanted rights that were asked about.
+
+        They join the others, to be asked about together from now on: else every new namespace would have a time of its own.
+        """
+        others, unknown = self.answered(wanted - asked, now)
+        wanted, yes = wanted - unknown, others | granted
+        # Of many questions at once, as about all namespaces, most are a no for ever: one yes makes the whole answer a good one.
+        until = now + (ALLOWED_SECONDS if yes or len(wanted) > MANY else DENIED_SECONDS)
+        joined = [each.until for each in self.batches if now < each.until and each.needs & (wanted - asked)]
+        kept = [each for each in self.batches if now < each.until + STALE_SECONDS and not each.needs <= wanted]
+        self.batches = [_Batch(_shared(wanted), yes, min([until, *joined])), *kept]
 
     @property
     def let_in(self) -> bool:
         """Whether they had any right when we asked last."""
-        return any(yes for yes, _ in self.answers.values())
+        return any(batch.yes for batch in self.batches)
 
 
 class Reviews:
@@ -172,11 +212,15 @@ class Reviews:
         """Those of the rights that they have. Raises a `HeadroomError` if the API server cannot be asked."""
         wanted = frozenset(needs)
         caller = self._caller(who.key)
-        if caller.unanswered(wanted, self._lenient(caller)):
+        yes, unanswered = caller.answered(wanted, self._lenient(caller))
+        if unanswered:
             async with caller.lock:
-                if unanswered := caller.unanswered(wanted, self._lenient(caller)):
-                    await self._judge(caller, who, unanswered)
-        return frozenset(need for need in wanted if caller.answers[need][0])
+                yes, unanswered = caller.answered(wanted, self._lenient(caller))
+                # While some are asked about, others may run out.
+                while unanswered:
+                    await self._judge(caller, who, wanted, unanswered)
+                    yes, unanswered = caller.answered(wanted, self._lenient(caller))
+        return yes
 
     async def _identify(self, caller: _Caller, key: bytes, token: str) -> None:
         try:
@@ -191,47 +235,46 @@ class Reviews:
         caller.who = _who(known, key)
         caller.who_until = self._now() + (ALLOWED_SECONDS if caller.who else DENIED_SECONDS)
         if caller.who is None:
-            caller.answers.clear()
+            caller.batches.clear()
         self._place(key, caller)
 
-    async def _judge(self, caller: _Caller, who: Who, needs: list[Need]) -> None:
+    async def _judge(self, caller: _Caller, who: Who, wanted: frozenset[Need], asked: frozenset[Need]) -> None:
         user = {"user": who.name, "uid": who.uid, "groups": list(who.groups), "extra": who.extra}
 
         async def may(need: Need) -> bool:
             return await _allows(self._kube, "SubjectAccessReview", user | need.asked())
 
+        needs = list(asked)
         try:
             async with self._queues[caller.let_in].turn():
                 answers = await _each(needs, may, RIGHTS_AT_ONCE)
         except Unavailable:
             caller.quiet_until = self._now() + DENIED_SECONDS
-            if caller.unanswered(needs, self._lenient(caller)):
+            if caller.answered(asked, self._lenient(caller))[1]:
                 raise
             return
-        # Of many questions at once, as about all namespaces, most are a no for ever: one yes makes the whole answer a good one.
-        now = caller.quiet_until = self._now()
-        until = now + (ALLOWED_SECONDS if any(answers) else DENIED_SECONDS)
-        kept = {need: answer for need, answer in caller.answers.items() if now < answer[1] + STALE_SECONDS}
-        caller.answers = kept | {need: (yes, until) for need, yes in zip(needs, answers, strict=True)}
+        caller.quiet_until = self._now()
+        granted = frozenset(need for need, yes in zip(needs, answers, strict=True) if yes)
+        caller.learn(wanted, asked, granted, self._now())
         self._place(who.key, caller)
 
     def _caller(self, key: bytes) -> _Caller:
-        for known in self._callers.values():
-            if found := known.get(key):
-                known.move_to_end(key)
-                return found
-        made = _Caller()
-        self._place(key, made)
-        return made
+        found = self._callers[True].get(key) or self._callers[False].get(key) or _Caller()
+        self._place(key, found)
+        return found
 
     def _place(self, key: bytes, caller: _Caller) -> None:
         """Among those who were let in, or among the strangers; of each, those who came last are remembered."""
+        caller.seen_at = self._now()
         self._callers[not caller.let_in].pop(key, None)
-        known = self._callers[caller.let_in]
-        known[key] = caller
-        known.move_to_end(key)
-        while len(known) > MOST_REMEMBERED:
-            known.popitem(last=False)
+        self._callers[caller.let_in][key] = caller
+        self._callers[caller.let_in].move_to_end(key)
+        for known in self._callers.values():
+            while known and (len(known) > MOST_REMEMBERED or self._is_long_gone(next(iter(known.values())))):
+                known.popitem(last=False)
+
+    def _is_long_gone(self, caller: _Caller) -> bool:
+        return self._now() - caller.seen_at > FORGET_SECONDS
 
     def _now(self) -> float:
         return self._clock.monotonic()
