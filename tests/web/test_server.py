@@ -263,3 +263,19 @@ async def test_a_taken_port_is_one_sentence_and_the_demo_takes_the_next(view: Vi
     ):
         await servers.listen(health_app(view), f"127.0.0.1:{port}", "x")
     await asyncio.wait_for(servers.close(), 5)
+
+
+async def test_files_are_packed_for_whom_that_suits(view: View, serve: Serve) -> None:
+    async with serve(main_app(shown(view), None)) as client:
+        for accepts, packed in (("gzip, deflate", "gzip"), ("identity", "")):
+            async with client.get("/static/app/main.js", headers={"Accept-Encoding": accepts}) as reply:
+                assert reply.status == 200
+                assert reply.headers.get("Content-Encoding", "") == packed
+                assert reply.headers["Content-Type"].startswith("text/javascript")
+                assert "import" in await reply.text()
+
+
+@pytest.mark.parametrize("path", ["../server.py", "app/../../server.py", "%2e%2e/server.py", "app", "app/", "none.js"])
+async def test_there_are_no_other_files(view: View, serve: Serve, path: str) -> None:
+    async with serve(main_app(shown(view), None)) as client:
+        assert (await text(client, f"/static/{path}"))[0] == 404

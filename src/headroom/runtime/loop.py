@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from time import perf_counter
+from time import perf_counter, time
 from typing import Final
 
 from msgspec import Struct, field, structs
@@ -57,11 +57,14 @@ class Bell:
 
     def __init__(self) -> None:
         self.rings = 0
+        self.rung_at = 0.0
+        """Seconds since 1970 of real time, whatever time is decided for."""
         self._rung = asyncio.Event()
 
     def ring(self) -> None:
         """There is news."""
         self.rings += 1
+        self.rung_at = time()
         self._rung.set()
         self._rung = asyncio.Event()
 
@@ -131,7 +134,7 @@ class Loop:
         acting = self._gate.may_act() and world.complete
         if world.complete:
             self._saw_at = self._clock.monotonic()
-        retries = self._writer.take_retries() | self._finalizing.take_retries()
+        retries, has_asked = self._writer.take_retries() | self._finalizing.take_retries(), False
         for state in self._states:
             state.pending.add(self._port.take_changes(state.plan.name))
             state.pending.resources |= {ref for ref in retries if ref.kind == state.plan.kind}
@@ -140,13 +143,15 @@ class Loop:
                 state.pending.everything = True
             if state.due_at() <= self._clock.monotonic():
                 self._ask(state, world)
+                has_asked = True
         self._was_acting = acting
+        if has_asked:
+            self.bell.ring()
         self._measure(world)
         soonest = min((state.due_at() for state in self._states), default=float("inf"))
         return min(soonest, self._writer.next_retry())
 
     def _ask(self, state: PlanState, world: World) -> None:
-        self.bell.ring()
         now = self._clock.monotonic()
         changes, state.pending, state.asked_at = state.pending, Changes(), now
         changes.resources |= {ref for ref, at in state.look_at.items() if at <= now}

@@ -56,6 +56,8 @@ class Made(Struct, frozen=True):
     view: View
     rings: int
     """How often there had been news."""
+    told_at: float
+    """When the last of it came."""
     at: float
     good_until: float
     body: Model | None
@@ -83,10 +85,11 @@ class Streams:
         known = self._made.pop(key, None)
         now = time.monotonic()
         if known is None or not (known.is_true(view, now) or (view is known.view and now < self._busy_until)):
-            rings, body = view.loop.bell.rings, asked.page(view, scope)
+            bell = view.loop.bell
+            rings, told_at, body = bell.rings, bell.rung_at, asked.page(view, scope)
             took = time.monotonic() - now
             self._busy_until = max(now, self._busy_until) + took * SHARE_OF_ALL
-            known = Made(view, rings, now, now + took * SHARE, body)
+            known = Made(view, rings, told_at, now, now + took * SHARE, body)
         self._made[key] = known
         while len(self._made) > MOST_MADE:
             del self._made[next(iter(self._made))]
@@ -127,12 +130,12 @@ class Streams:
             scope = await access.scope()
             made = self.made(asked, scope)
             if not scope or made.body is None:
-                await _write(response, _event("gone", GONE))
+                await _write(response, _event("gone", GONE, made))
                 return
             model = self.whole(made, scope, access)
             news = model if shown is None else patch(shown, model)
             if news:
-                await _write(response, _event("state" if shown is None else "patch", news))
+                await _write(response, _event("state" if shown is None else "patch", news, made))
                 shown, spoke_at = model, time.monotonic()
                 await asyncio.sleep(PAUSE_SECONDS)
             elif time.monotonic() - spoke_at >= ALIVE_SECONDS:
@@ -154,5 +157,6 @@ async def _write(response: web.StreamResponse, data: bytes) -> None:
         await response.write(data)
 
 
-def _event(kind: str, data: Any) -> bytes:
-    return b"event: " + kind.encode() + b"\ndata: " + _ENCODER.encode(data) + b"\n\n"
+def _event(kind: str, data: Any, made: Made) -> bytes:
+    """One event; its id is the moment of the news that it tells, so that anybody can see how late it came."""
+    return f"event: {kind}\nid: {round(made.told_at * 1000)}\ndata: ".encode() + _ENCODER.encode(data) + b"\n\n"

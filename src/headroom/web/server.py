@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from headroom.model.errors import Misconfigured
+from headroom.web.files import Files
 from headroom.web.guard import Judge, guard
 from headroom.web.live import GONE, Asked, Streams
 from headroom.web.pages import Pages, nodes, search
@@ -82,9 +83,7 @@ def main_app(showing: Showing, judge: Judge | None) -> web.Application:
     app.add_routes([web.get("/", _shell), web.get("/metrics", _metrics)])
     for path in ("overview", "nodes", "decisions", "budgets/{namespace}/{name}"):
         app.add_routes([web.get(f"/api/{path}", _once), web.get(f"/api/live/{path}", _live, allow_head=False)])
-    if CHARTS.is_dir():
-        app.router.add_static("/static/charts", CHARTS)
-    app.router.add_static("/static", HERE / "static")
+    app.add_routes([web.get("/static/{path:.+}", Files({"": HERE / "static", "charts/": CHARTS}).send)])
     return app
 
 
