@@ -147,7 +147,8 @@ class Operator:
             budgets: dict[str, dict[str, Any]] = json.loads(self.overview())["budgets"]
         except OSError:
             return False
-        return sum(each.get("burnRateGpus") == str(PODS // BUDGETS) for each in budgets.values()) == BUDGETS
+        counted = [each for each in budgets.values() if each.get("burnRateGpus") == str(PODS // BUDGETS)]
+        return len(counted) == BUDGETS
 
     def cpu_seconds(self) -> float:
         """What it has used."""
