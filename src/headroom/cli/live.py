@@ -155,8 +155,11 @@ def _few(problems: list[str]) -> str:
     return f"{shown}; and {more} more of the kind" if more > 0 else shown
 
 
-def settings_of(kubeconfig: str | None, context: str | None, namespace: str | None = None) -> Settings:
+def settings_of(
+    kubeconfig: str | None, context: str | None, namespace: str | None = None, ledger_url: str | None = None
+) -> Settings:
     """Settings from a command's few options and the environment."""
     from headroom.runtime.settings import load
 
-    return load({"kubeconfig": kubeconfig, "context": context, "namespace": namespace})
+    given = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace, "ledger_url": ledger_url}
+    return load(given)

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
 def snapshot(
     file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; else stdout.")] = None,
+    ledger_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Take in what the ledger has of pods that are gone; else HEADROOM_LEDGER_URL."),
+    ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
     """Save all that Headroom knows of a cluster as JSON.
 
-    `headroom replay` decides on it later. It holds no Secrets.
+    `headroom replay` decides on it later, `headroom simulate` plays it under another policy. It holds no Secrets.
 
     Example: headroom snapshot -o world.json && headroom replay world.json
     """
@@ -31,7 +35,7 @@ def snapshot(
     from headroom.model.errors import Misconfigured
     from headroom.model.world import save
 
-    settings = live.settings_of(kubeconfig, context, namespace)
+    settings = live.settings_of(kubeconfig, context, namespace, ledger_url)
 
     async def work(kube: Kube) -> bytes:
         await preflight.may_observe(kube, settings)
