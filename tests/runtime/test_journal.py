@@ -3,7 +3,15 @@
 import asyncio
 
 from headroom.api.resources import Status
-from headroom.model.actions import EmitEvent, EvictPod, RemoveFinalizer
+from headroom.model.actions import (
+    Action,
+    ApplyBudgetHold,
+    EmitEvent,
+    EvictPod,
+    ReleasePod,
+    RemoveFinalizer,
+    SuspendOwner,
+)
 from headroom.model.decisions import Decision, Ref
 from headroom.model.usage import DAY
 from headroom.runtime import journal
@@ -100,3 +108,31 @@ def test_actions_are_told_in_words_and_only_so_many() -> None:
     [found] = full.newest(0, 1, every)
     assert (found.count, len(found.actions), found.actions[0]) == (50, journal.MOST_ACTIONS, "EvictPod lab/p0")
     assert found.ref == BUDGET
+
+
+def told(*actions: Action, message: str = "12 of 10 used.") -> tuple[str, str]:
+    """Reason and message under which a decision with these actions is remembered."""
+    decision = Decision(resource=BUDGET, status=Status(), reason="WithinBudget", message=message, actions=actions)
+    kept = Journal(MemoryLedger())
+    kept.decided(decision, NOON, "here")
+    [found] = kept.newest(0, 1, every)
+    return found.reason, found.message
+
+
+def test_what_was_done_comes_before_how_things_stand() -> None:
+    released = [ReleasePod(pod=f"lab/p{number}", uid="u") for number in range(5)]
+    assert told() == ("WithinBudget", "12 of 10 used.")
+    assert told(*released) == ("Releasing", "Lets start lab/p0, lab/p1, lab/p2 and 2 more. 12 of 10 used.")
+    assert told(SuspendOwner(kind="Job", object="lab/j")) == ("Suspending", "Suspends Job/lab/j. 12 of 10 used.")
+    assert told(ApplyBudgetHold(budget="lab/team-a")) == ("HoldBegins", "New pods wait from now on. 12 of 10 used.")
+
+
+def test_an_event_is_the_news_itself() -> None:
+    step = EmitEvent(
+        object=str(BUDGET), event_type="Warning", reason="StepReached", message="80% of the quota are used."
+    )
+    of_a_pod = EmitEvent(object="Pod/lab/p", event_type="Normal", reason="Released", message="It starts.")
+    assert told(step) == ("StepReached", "80% of the quota are used.")
+    assert told(of_a_pod) == ("WithinBudget", "12 of 10 used.")
+    evict = EvictPod(pod="lab/p", uid="u", resource_version="1", grace_seconds=1)
+    assert told(step, evict) == ("Evicting", "Evicts lab/p. 80% of the quota are used.")

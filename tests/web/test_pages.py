@@ -250,6 +250,7 @@ def test_the_page_of_a_budget_has_its_curve_and_its_ladder(made: Made) -> None:
     assert page["budget"]["selector"] == "team=a"
     assert [each["at"] for each in page["budget"]["ladder"]] == ["50%", "100%"]
     assert all(each["since"] for each in page["budget"]["ladder"]), "both steps are entered"
+    assert [each["endsBelow"] for each in page["budget"]["ladder"]] == ["45%", "95%"]
     assert page["topPods"][0]["pod"] == "team-a/train"
     assert [each["resource"] for each in page["history"].values()] == ["GPUWorkloadBudget/team-a/one"]
 
@@ -314,7 +315,7 @@ def test_no_page_holds_a_null(made: Made) -> None:
             return any(nulls(each) for each in value.values())
         return any(nulls(each) for each in value) if isinstance(value, list) else value is None
 
-    pages, view = Pages(), made.view(speed=60.0)
+    pages, view = Pages(), made.view(speed=lambda: 60.0)
     for model in (
         whole(pages.overview, view, EVERYTHING),
         whole(pages.nodes, view, EVERYTHING),

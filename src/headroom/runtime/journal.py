@@ -25,6 +25,19 @@ REACH: Final = 7 * DAY
 """What is older is only in the ledger."""
 OVERLAP: Final = 60_000
 """Another replica's entry may be written a little later than it was made."""
+MOST_NAMED: Final = 3
+_DONE: Final = {
+    "EvictPod": ("Evicting", "Evicts"),
+    "SuspendOwner": ("Suspending", "Suspends"),
+    "ReleasePod": ("Releasing", "Lets start"),
+    "ResumeOwner": ("Resuming", "Lets go on"),
+    "PausePod": ("Pausing", "Asks to pause"),
+    "ResumePod": ("Resuming", "Asks to go on"),
+    "ApplyBudgetHold": ("HoldBegins", "New pods wait from now on"),
+    "DeleteBudgetHold": ("HoldEnds", "New pods start again"),
+}
+"""What matters to people, the most first: a reason and the beginning of a sentence."""
+_OF_THE_BUDGET: Final = ("ApplyBudgetHold", "DeleteBudgetHold")
 _TARGETS: Final = ("pod", "object", "budget", "node", "machine", "instance", "nodePool", "nodeClass", "pool")
 
 
@@ -50,16 +63,34 @@ class Noted(Struct, frozen=True, order=True):
 
 
 def noted(entry: Entry) -> Noted:
-    """An entry of the ledger as it is remembered."""
-    done = [each for each in msgspec.json.decode(entry.actions) if each["type"] != "EmitEvent"]
+    """An entry of the ledger as it is remembered: what was done and what is news come first, how things stand after it."""
+    actions: list[dict[str, Any]] = msgspec.json.decode(entry.actions)
+    done = [each for each in actions if each["type"] != "EmitEvent"]
+    news = [each for each in actions if each["type"] == "EmitEvent" and each["object"] == entry.resource]
+    told = [(_DONE[kind][0], _sentence(kind, done)) for kind in _DONE if any(each["type"] == kind for each in done)]
+    told += [(each["reason"], each["message"]) for each in news]
+    reason = told[0][0] if told else entry.reason
+    message = " ".join([said for _, said in told] + ([] if news else [entry.message]))
     said = tuple(_spoken(each) for each in done[:MOST_ACTIONS])
-    return Noted(entry.at, entry.key, entry.resource, entry.reason, entry.message, said, len(done))
+    return Noted(entry.at, entry.key, entry.resource, reason, message, said, len(done))
+
+
+def _sentence(kind: str, done: list[dict[str, Any]]) -> str:
+    """What was done, and to whom: the first few of them."""
+    names = [_target(each) for each in done if each["type"] == kind]
+    if kind in _OF_THE_BUDGET:
+        return f"{_DONE[kind][1]}."
+    more = len(names) - MOST_NAMED
+    return f"{_DONE[kind][1]} {', '.join(names[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''}."
 
 
 def _spoken(action: dict[str, Any]) -> str:
+    return f"{action['type']} {_target(action)}".strip()
+
+
+def _target(action: dict[str, Any]) -> str:
     target = next((str(action[name]) for name in _TARGETS if name in action), "")
-    kind = f"{action['kind']}/" if "kind" in action else ""
-    return f"{action['type']} {kind}{target}".strip()
+    return f"{action['kind']}/{target}" if "kind" in action else target
 
 
 class Journal:

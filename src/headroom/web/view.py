@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -65,8 +66,8 @@ class View(Struct, frozen=True, kw_only=True):
     clock: Clock
     journal: Journal
     title: str = "Headroom"
-    speed: float | None = None
-    """How much faster than life its time passes; None where it is life."""
+    speed: Callable[[], float] | None = None
+    """How much faster than life its time passes just now; None where it is life."""
 
     def world(self) -> World:
         """The view at this instant; good until the next await."""

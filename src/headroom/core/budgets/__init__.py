@@ -8,6 +8,7 @@ in which `pausing`, `holding`, `releasing` and `stopping` say what each step ask
 from headroom.core.budgets.explaining import Explained, explained, names
 from headroom.core.budgets.holding import hold_of
 from headroom.core.budgets.index import index_of
+from headroom.core.budgets.ladder import exit_share
 from headroom.core.budgets.plan import PLAN, chores, decide
 from headroom.core.budgets.prospects import Course, More, Prospect, prospect
 
@@ -19,6 +20,7 @@ __all__ = [
     "Prospect",
     "chores",
     "decide",
+    "exit_share",
     "explained",
     "hold_of",
     "index_of",

@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from headroom.api import marks
 from headroom.api.budgets import GPUWorkloadBudgetSpec
-from headroom.api.enforcement import EnteredStep
+from headroom.api.enforcement import EnteredStep, percent
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import LabelSelector
 from headroom.core import usage
+from headroom.core.budgets import exit_share
 from headroom.model import times
 from headroom.model.decisions import Ref, status_wire
 from headroom.model.times import SECOND
@@ -97,7 +98,14 @@ def _ladder(spec: GPUWorkloadBudgetSpec, status: dict[str, Any]) -> list[Model]:
         EnteredStep(at=each.at, action=each.action, since=since.get((each.at, each.action), ""))
         for each in spec.enforcement.ladder
     ]
-    return [parts.known({"at": each.at, "action": each.action, "since": each.since}) for each in steps]
+    return [
+        parts.known({"at": each.at, "action": each.action, "since": each.since, "endsBelow": _end(each)})
+        for each in steps
+    ]
+
+
+def _end(step: EnteredStep) -> str:
+    return f"{exit_share(percent(step.at))}%"
 
 
 def _selector(selector: LabelSelector) -> str:

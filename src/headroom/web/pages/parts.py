@@ -35,7 +35,7 @@ def frame(view: View, scope: Scope, name: str) -> Model:
             "at": times.text(world.now - world.now % times.SECOND),
             "title": view.title,
             "cluster": world.cluster,
-            "speed": view.speed,
+            "speed": round(view.speed()) if view.speed else None,
             "version": __version__,
             "operator": {
                 "leading": view.gate.may_act(),
