@@ -30,6 +30,8 @@ def words(*line: str) -> list[str]:
         (["release", "j"], ["job/", "jobset/"]),
         (["plan", "-o", ""], ["table", "json", "yaml"]),
         (["plan", "--output", "j"], ["json"]),
+        (["plan", "--output", "=", "j"], ["json"]),
+        (["plan", "--output", "="], ["table", "json", "yaml"]),
         (["plan", "-o", "json", "--no"], ["--now"]),
         (["status", "--wa"], ["--watch"]),
         (["status", "--watch", "--al"], ["--all"]),

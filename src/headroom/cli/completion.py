@@ -114,7 +114,9 @@ def offers(words: Sequence[str]) -> Iterator[Offer]:
 
     from headroom.cli.main import app
 
-    *before, begun = words or [""]
+    # bash parts --output=j into three words.
+    *before, begun = [word for number, word in enumerate(words) if word != "=" or number == len(words) - 1] or [""]
+    begun = "" if begun == "=" else begun
     command: Any = get_command(app)
     path, wants = [], None
     for word in before:

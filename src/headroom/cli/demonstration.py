@@ -89,7 +89,8 @@ class Stage:
     """One scenario with its operators and the dashboard."""
 
     def __init__(self, scenario: Scenario, speed: float) -> None:
-        self._speed = speed
+        self._managed = speed
+        """The speed that this machine reaches."""
         self._clock = PacedClock(scenario.start, speed)
         self._teller = Teller()
         self.simulation = Simulation(scenario, self._operator, self._clock)
@@ -109,7 +110,7 @@ class Stage:
             clock=clock,
             journal=made.recorder.journal,
             title="Headroom demo",
-            speed=self._speed,
+            speed=lambda: self._managed,
         )
         if self._showing is None:
             self._showing = Showing(view=view, metrics=made.around.metrics)
@@ -168,6 +169,7 @@ class Stage:
     def _slower(self, wished: float) -> str:
         """A word, if this machine cannot keep up."""
         managed = self._clock.managed()
+        self._managed = managed if managed < SLOWER * wished else wished
         return f"; this machine manages {managed:.0f} times" if managed < SLOWER * wished else ""
 
     async def close(self, playing: asyncio.Task[Any], talking: asyncio.Task[None]) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headroom.api.kinds import AnyResource
     from headroom.api.resources import Status
     from headroom.model.decisions import Decision, Ref
+    from headroom.model.tables import PodTable
     from headroom.model.world import World
     from headroom.runtime.settings import Settings
 
@@ -22,6 +23,8 @@ PATIENCE: Final = 2
 
 def glance(world: World, decisions: Mapping[Ref, Decision] | None = None, namespace: str = "") -> dict[str, Any]:
     """Everything but the operator itself. With decisions these speak, else what the operator has written down."""
+    from msgspec import structs
+
     from headroom.core import usage
     from headroom.model import times
     from headroom.web.pages.overview import fleet_of
@@ -29,6 +32,8 @@ def glance(world: World, decisions: Mapping[Ref, Decision] | None = None, namesp
 
     known = decisions or {}
     refs = [ref for ref in sorted(world.resources) if not namespace or ref.namespace == namespace]
+    if namespace:
+        world = structs.replace(world, pods=_those_in(world, namespace))
     fleet = fleet_of(world)
     if not len(world.nodes):
         # Nodes that are not given, or that one may not see, hold GPUs all the same.
@@ -42,6 +47,17 @@ def glance(world: World, decisions: Mapping[Ref, Decision] | None = None, namesp
         found["uncovered"] = {"gpuHours": amount(sums.gpu_ms, usage.GPU_HOUR), "burnRateGpus": decimal(sums.burn)}
     found["budgets"] = [_budget(world.resources[ref], known.get(ref)) for ref in refs if ref.kind == usage.KIND]
     found["others"] = [_other(ref, world.resources[ref], known.get(ref)) for ref in refs if ref.kind != usage.KIND]
+    return found
+
+
+def _those_in(world: World, namespace: str) -> PodTable:
+    """The pods of a namespace."""
+    from headroom.model.tables import PodTable
+
+    found = PodTable()
+    for pod in world.pods:
+        if pod.namespace == namespace:
+            found.put(pod)
     return found
 
 

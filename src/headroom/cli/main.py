@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -100,16 +101,29 @@ def root(
 
 def main() -> None:
     """Run one command and exit."""
+    if sys.stdout is None:  # closed by whoever called us
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  for as long as we live
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal's alphabet lacks is no reason to fail
     try:
         code = _code()
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has enough of it, as in `headroom crds | head`.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         code = output.OK
+    except OSError as error:
+        _write_no_more()
+        output.say(f"headroom: writing the output: {error.strerror or error}; look at where it goes")
+        code = output.COULD_NOT_RUN
     except KeyboardInterrupt:
         code = output.INTERRUPTED
     sys.exit(code)
+
+
+def _write_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def program_name() -> str:
@@ -127,7 +141,7 @@ def _code() -> int:
         output.say(f"headroom: {error}")
         return output.COULD_NOT_RUN
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):
+        if isinstance(end.__context__, OSError):
             raise end.__context__ from None  # typer has made an exit code of 1 of it
         if end.__context__ is not None and isinstance(end.__context__.__context__, KeyboardInterrupt):
             return output.INTERRUPTED  # at a question, which typer takes for a no

@@ -117,7 +117,7 @@ def as_manifests(documents: Iterable[Any], form: Manifests) -> None:
 
 def is_terminal() -> bool:
     """Whether a person sees the output as it comes."""
-    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+    return sys.stdout.isatty() or os.environ.get("FORCE_COLOR", "") not in ("", "0")
 
 
 def width() -> int:
