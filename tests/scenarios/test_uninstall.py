@@ -148,11 +148,11 @@ async def test_what_the_policies_still_gate_for_a_moment_is_let_go_too(capsys: p
 
 
 @virtual
-async def test_of_very_many_pods_only_some_are_named_and_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_of_very_many_pods_only_some_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = await enforced(pods=510)
     await take_all(cluster.kube, SETTINGS, set(), crds=False)
     said = capsys.readouterr()
     assert said.out.count("from pod team-a/") == 20
     assert "removing what is ours from 492 more pods" in said.out
-    assert "500 of 518 done ..." in said.err
+    assert said.err == "", "how far it is, is for terminals"
     assert [each async for each in leftovers.marks(cluster.kube)] == []
