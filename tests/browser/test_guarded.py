@@ -65,7 +65,8 @@ def test_what_a_team_may_not_see_is_as_if_it_were_not_there(
 ) -> None:
     as_alice(context)
     page.goto(f"{guarded.url}/#/budgets/elsewhere/two")
-    expect(page.locator("#stale")).to_contain_text("no such page")
+    expect(page.locator("h1")).to_have_text("There is no budget elsewhere/two, or you may not see it")
+    expect(page.locator("main")).not_to_contain_text("Perhaps")
     complaints.clear()
 
 

@@ -158,8 +158,9 @@ def test_a_pod_on_its_way_out_does_not_finish() -> None:
     cluster = Cluster(case, {}, lambda at, do: events.append((at, do)))
     cluster.arrive(case.works[0])
     cluster.place()
-    cluster.start("team-a/train@" + str(NOON), NOON)
-    cluster.stop("team-a/train@" + str(NOON), "Evicted")
+    [uid] = cluster.living
+    cluster.start(uid, NOON)
+    cluster.stop(uid, "Evicted")
     cluster.make(case.works[0])
     for at, do in sorted(events, key=lambda each: int(each[0])):
         cluster.now = at
@@ -258,7 +259,7 @@ def test_a_change_replaces_adds_and_leaves_out() -> None:
     after = policy.changed(before, [a_budget("one", hours="7"), a_budget("three")], ["gwb/team-a/two"])
     assert sorted(ref.name for ref in after) == ["one", "three"]
     assert policy.differences(before, after) == [
-        "GPUWorkloadBudget/team-a/one is changed",
+        "GPUWorkloadBudget/team-a/one: quota.gpuHours 100 -> 7",
         "GPUWorkloadBudget/team-a/three is added",
         "GPUWorkloadBudget/team-a/two is left out",
     ]
@@ -320,3 +321,14 @@ def test_the_page_needs_nothing_else_and_runs_no_other_script() -> None:
     assert "http://" not in text.replace("http-equiv", "")
     assert "https://" not in text
     assert NO_PLOTS in page(compared(), Assets())
+
+
+def test_the_page_can_be_read_on_a_phone() -> None:
+    text = page(compared(), Assets("window.uPlot = function () {};", ".uplot {}"))
+    rows, cells = text.count('role="rowheader"'), text.count('<td role="cell" data-head="')
+    assert rows >= 18
+    assert text.count("<td") == cells, "every cell knows the head of its column"
+    assert 'data-head="Before"' in text
+    assert text.count('<div class="scroll" tabindex="0" role="region"') == text.count('<table role="table">')
+    assert "- \N{RIGHTWARDS ARROW} 8 h in 24 h" in text
+    assert " -> " not in text.partition("</main>")[0]

@@ -50,6 +50,16 @@ def test_openb_says_who_asked_for_what_and_when() -> None:
     assert [dict(node.labels).get(MODEL) for node in case.nodes] == [None, "T4"]
 
 
+def test_seconds_may_have_decimals_and_whole_numbers_a_point() -> None:
+    case = read(PODS.replace("0,7200,10", "0,7200.5,10").replace(",2,1000,", ",2.0,1e3,"))
+    assert case.works[0].length == 7190 * SECOND
+    assert dict(case.works[1].shape.requests)[GPU] == 2_000_000
+
+
+def test_namespaces_have_their_names_as_labels() -> None:
+    assert read().namespaces["default"].labels == (("kubernetes.io/metadata.name", "default"),)
+
+
 def test_the_columns_name_namespaces_and_teams() -> None:
     case = read(naming=Naming("qos-{qos}", "group", "g{num_gpu}"))
     assert {each.namespace for each in case.works} == {"qos-ls", "qos-be"}
@@ -115,6 +125,30 @@ def test_lengths_of_gavels_jobs_are_drawn_by_the_seed() -> None:
         (GAVEL, None, r"give lengths to draw from with --runtimes FILE"),
         ("a,b\n1,2\n", None, r"line 1 is not the head of a trace that is known here"),
         (PODS.splitlines()[0] + "\n", NODES, r"no pods stand in it"),
+        (PODS.replace(",1,460,", ",1.5,460,"), NODES, r"line 2, column num_gpu: must be a whole number, not '1.5'"),
+        (PODS.replace(",1,460,", ",99999,460,"), NODES, r"line 2, column num_gpu: .* to 10,000, not '99999'"),
+        (PODS.replace(",1,460,", ",1,1001,"), NODES, r"line 2, column gpu_milli: .* to 1,000, not '1001'"),
+        (PODS.replace(",1,460,", ",nan,460,"), NODES, r"line 2, column num_gpu: must be a number .* not 'nan'"),
+        (PODS.replace("0,7200,10", "0,1e15,10"), NODES, r"line 2, column deletion_time: .* to 10,000,000,000"),
+        (
+            PODS.replace("200,300,200", "200,400000000,200"),
+            NODES,
+            r"line 4, column deletion_time: makes the trace longer than 3,650 days",
+        ),
+        (
+            PODS.replace("a,4000", "a0,4000").replace("0,7200,10", "1700000000,1700000060,1700000000"),
+            NODES,
+            r"line 3, column creation_time: makes the trace longer than 3,650 days",
+        ),
+        (PODS, NODES.replace(",2,T4", ",999999999999999,T4"), r"line 3, column gpu: .* to 10,000"),
+        (
+            PODS,
+            NODES.replace("n-0,32000,65536", "n-0,32000,5000000"),
+            r"line 2, column memory_mib: .* to 4,194,304",
+        ),
+        (PHILLY.replace(",3,4", ",900000000,4"), None, r"line 4, column active: .* to 4, not '900000000'"),
+        (PHILLY.replace(",3,4", ",3,900000000"), None, r"line 4, column total: .* to 100,000"),
+        (PHILLY.replace("2017-10-03 00:02", "2217-10-03 00:02"), None, r"line 4, column time: makes the trace longer"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(pods: str, nodes: str | None, says: str) -> None:

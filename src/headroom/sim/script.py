@@ -117,7 +117,8 @@ class Scenario(Struct, frozen=True, kw_only=True):
         try:
             text = path.read_bytes()
         except OSError as error:
-            raise Misconfigured(f"reading {path}: {error.strerror or error}") from None
+            why = error.strerror or error
+            raise Misconfigured(f"reading {path}: {why}; check the path and its rights") from None
         return cls.of([each.value for each in texts.objects(str(path), text)], str(path))
 
     @classmethod

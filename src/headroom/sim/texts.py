@@ -18,7 +18,8 @@ from headroom.model.errors import Misconfigured
 LARGEST_BYTES: Final = 64 * 2**20
 DEEPEST: Final = 100
 MOST_FROM_ALIASES: Final = 100_000
-_WANTED: Final = "give Kubernetes manifests as YAML or JSON"
+WANTED: Final = "give Kubernetes manifests as YAML or JSON"
+"""What to do about a text that is something else."""
 
 _NO_YAML: Final = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError)
 """What the loader raises: odd tags such as `!!int ""` fail in odd ways."""
@@ -60,7 +61,7 @@ def objects(source: str, text: bytes, repeated: list[Repeated] | None = None) ->
     try:
         text.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Misconfigured(f"reading {source}: it is not UTF-8 text (byte {error.start}); {_WANTED}") from None
+        raise Misconfigured(f"reading {source}: it is not UTF-8 text (byte {error.start}); {WANTED}") from None
     for number, value in enumerate(_loaded(source, text, [] if repeated is None else repeated), start=1):
         yield from _flattened(source, number, value)
 
@@ -82,7 +83,7 @@ def _flattened(source: str, number: int, value: Any) -> Iterator[Found]:
     if value is None:
         return
     if not isinstance(value, dict):
-        raise Misconfigured(f"reading {source}: document {number} is no Kubernetes object; {_WANTED}")
+        raise Misconfigured(f"reading {source}: document {number} is no Kubernetes object; {WANTED}")
     items = value.get("items") if str(value.get("kind", "")).endswith("List") else None
     if not isinstance(items, list):
         yield Found(source, plain(value))
@@ -113,7 +114,7 @@ def _not_yaml(source: str, text: bytes, error: Exception) -> Misconfigured:
         )
     line = f" in line {mark.line + 1}" if mark is not None else ""
     why = " ".join(str(getattr(error, "problem", None) or error).split())[:200]
-    return Misconfigured(f"reading {source}: it is not YAML{line}: {why}; {_WANTED}")
+    return Misconfigured(f"reading {source}: it is not YAML{line}: {why}; {WANTED}")
 
 
 class _Keys:
@@ -166,7 +167,7 @@ def _refuse_bombs(source: str, text: bytes, keys: _Keys) -> None:
         size += added
         if len(open_) > DEEPEST:
             line = event.start_mark.line + 1
-            raise Misconfigured(f"reading {source}: line {line} is nested more than {DEEPEST} levels deep; {_WANTED}")
+            raise Misconfigured(f"reading {source}: line {line} is nested more than {DEEPEST} levels deep; {WANTED}")
         if from_aliases > MOST_FROM_ALIASES:
             line = event.start_mark.line + 1
             raise Misconfigured(

@@ -7,10 +7,12 @@ from typing import Final, Literal
 
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.enforcement import HARMLESS, EnteredStep, QueuedUnit
+from headroom.api.quantities import NANO
 from headroom.core.budgets.accounts import STOPPING, Account
 from headroom.core.budgets.counting import Verdict, was_exceeded
 from headroom.core.budgets.enforcing import Enforced
-from headroom.core.budgets.wording import gpus
+from headroom.core.budgets.numbers import short
+from headroom.core.budgets.wording import gpus, nano_of
 from headroom.model import conditions, times
 from headroom.model.actions import Action, EmitEvent
 
@@ -124,7 +126,7 @@ def _of_quota(account: Account, exceeded: Verdict, told: GPUWorkloadBudgetStatus
         return
     if exceeded.holds:
         top = told.top_pods[0] if told.top_pods else None
-        most = f" Most was used by {top.pod}: {top.gpu_hours} GPU-hours." if top else ""
+        most = f" Most was used by {top.pod}: {short(nano_of(top.gpu_hours), NANO)} GPU-hours." if top else ""
         yield _event(account, "Warning", "QuotaExceeded", f"{exceeded.message}{most}")
     else:
         yield _event(account, "Normal", "WithinBudget", exceeded.message)

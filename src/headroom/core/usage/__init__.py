@@ -11,6 +11,7 @@ from headroom.core.usage.coverage import (
     counts,
     keys_of,
     pods_matching,
+    rate_of,
     scope_of,
     selects,
 )
@@ -18,7 +19,7 @@ from headroom.core.usage.curves import Drawing, Drawn, Line, drawing, held
 from headroom.core.usage.finalizers import removals
 from headroom.core.usage.forecasts import Forecast, Run
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
-from headroom.core.usage.observing import Look, amounts_of
+from headroom.core.usage.observing import NAMESPACE_NAME, Look, amounts_of
 from headroom.core.usage.reckoning import (
     DOLLAR,
     GPU_HOUR,
@@ -36,6 +37,7 @@ __all__ = [
     "GPU_HOUR",
     "KIND",
     "MICRO",
+    "NAMESPACE_NAME",
     "Around",
     "Drawing",
     "Drawn",
@@ -61,6 +63,7 @@ __all__ = [
     "keys_of",
     "pods_matching",
     "quota_of",
+    "rate_of",
     "reckonings",
     "removals",
     "row_of",

@@ -15,7 +15,7 @@ from headroom.api.resources import LabelSelector
 from headroom.core.usage.observing import NAMESPACE_NAME, OF_NAMESPACE
 from headroom.core.usage.prices import ANY, WHOLE, usual_weight
 from headroom.model.facts import UNREADABLE, Amounts, Pairs
-from headroom.model.ordering import Group
+from headroom.model.usage import Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
 
@@ -139,7 +139,7 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
         known, found = 0, Counted({}, {})
     for number in range(known, len(table.groups)):
         group = table.groups[number]
-        if _covers(scope, group):
+        if _covers(scope, group.terms.cluster, group.terms.namespace, group.labels):
             rate, unreadable = counts(group.terms.amounts, scope.weights)
             if rate:
                 found.rates[number] = rate
@@ -149,14 +149,18 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
     return found
 
 
-def _covers(scope: Scope, group: Group) -> bool:
-    terms = group.terms
-    if scope.clusters and terms.cluster != scope.clusters:
+def rate_of(scope: Scope, row: Row) -> int:
+    """Millionths of a GPU that a scope counts of one row, outside any table; 0 where it does not cover it."""
+    return counts(row.amounts, scope.weights)[0] if _covers(scope, row.cluster, row.namespace, row.labels) else 0
+
+
+def _covers(scope: Scope, cluster: str, namespace: str, labels: Pairs) -> bool:
+    if scope.clusters and cluster != scope.clusters:
         return False
-    own, theirs = _parted(group.labels)
+    own, theirs = _parted(labels)
     if scope.namespace_selector is not None and theirs:
         return selects(scope.namespace_selector, theirs) and selects(scope.selector, own)
-    return terms.namespace in scope.namespaces and selects(scope.selector, own)
+    return namespace in scope.namespaces and selects(scope.selector, own)
 
 
 def _parted(labels: Pairs) -> tuple[Pairs, Pairs]:

@@ -7,6 +7,7 @@ waits for a budget, starts or is stopped was decided by the production plans.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any, Final
 
 from msgspec import structs
@@ -54,9 +55,11 @@ class Cluster:
         self._placer = Placer(case.nodes, {work.shape for work in case.works}, case.boundless)
         self._gatekeeper = Gatekeeper()
         self._tries: dict[int, int] = {}
+        self._number = count(1)
         self._rows: dict[tuple[str, Pairs, Any, str], Row] = {}
         self._open: dict[str, Row] = {}
         self._counted: dict[tuple[str, Pairs, Amounts], bool] = {}
+        """What budgets count, by namespace, labels and amounts of a row."""
         self.usage.extend(case.history)
 
     def world(self) -> World:
@@ -123,7 +126,8 @@ class Cluster:
         declared = durations.milliseconds(dict(work.annotations).get(marks.EXPECTED_DURATION, ""))
         deadlines = [each for each in (work.deadline, declared) if each is not None]
         return Pod(
-            uid=f"{work.namespace}/{name}@{work.arrives}",
+            # Names repeat: in records, and where the second try of one work is named like another.
+            uid=f"{work.namespace}/{name}#{next(self._number)}",
             namespace=work.namespace,
             name=name,
             resource_version="1",
@@ -137,13 +141,13 @@ class Cluster:
             grace_seconds=work.grace_seconds,
         )
 
-    def _concerns(self, pod: Pod) -> bool:
-        """Whether some budget counts such pods; like pods are judged once."""
-        kind = (pod.namespace, pod.labels, pod.shape.requests)
+    def _concerns(self, row: Row) -> bool:
+        """Whether some budget counts such rows; like rows are judged once."""
+        kind = (row.namespace, row.labels, row.amounts)
         if kind not in self._counted:
             world = self.world()
             scopes = [usage.scope_of(world, budget) for budget in usage.budgets_of(world)]
-            self._counted[kind] = any(rate_in(scope, *kind) for scope in scopes)
+            self._counted[kind] = any(usage.rate_of(scope, row) for scope in scopes)
         return self._counted[kind]
 
     # --- and run ----------------------------------------------------------------------------------------------------------
@@ -168,10 +172,9 @@ class Cluster:
             return
         pod = structs.replace(pod, phase="Running", started=at)
         self.pods.put(pod)
-        self.changed = self.changed or self._concerns(pod)
-        row = self._row(pod, life.work)
-        life.started, life.price = at, row.price
-        self._open[uid] = row
+        life.started, life.row = at, self._row(pod, life.work)
+        row = self._open[uid] = life.row
+        self.changed = self.changed or self._concerns(row)
         self.usage.put(row)
         self.usage.set_alive(uid, True)
         until = life.work.until if life.work.is_service else _end_of(at, life.work.length, pod.deadline)
@@ -211,10 +214,10 @@ class Cluster:
         life.ended, life.end = self.now, how
         self.urgent = self.urgent or how != FINISHED
         self._placer.forget(uid)
-        self.changed = self.changed or self._concerns(pod)
         self.pods.remove(uid)
         row = self._open.pop(uid, None)
         if row is not None:
+            self.changed = self.changed or self._concerns(row)
             self.usage.put(structs.replace(row, ended=max(self.now, row.start), evidence=Evidence.CONTAINER_FINISH))
             self.usage.set_alive(uid, False)
         if how == FINISHED:
@@ -234,8 +237,8 @@ class Cluster:
         self._later(at, lambda: self.end(uid, how))
 
     def _finish(self, work: Work) -> None:
-        left = self.of_owner[work.owner_key]
-        left.remove(work)
+        # By identity: another work may be equal to this one.
+        left = self.of_owner[work.owner_key] = [each for each in self.of_owner[work.owner_key] if each is not work]
         if not left:
             del self.of_owner[work.owner_key]
             self.workloads.pop(work.owner_key, None)
@@ -244,13 +247,6 @@ class Cluster:
 def note(pod: Pod, name: str) -> str:
     """One annotation of a pod; empty if it is not there."""
     return next((value for key, value in pod.annotations if key == name), "")
-
-
-def rate_in(scope: usage.Scope, namespace: str, labels: Pairs, requests: Amounts) -> int:
-    """Millionths of a GPU that a budget counts of such a pod."""
-    if namespace not in scope.namespaces or not usage.selects(scope.selector, labels):
-        return 0
-    return usage.counts(requests, scope.weights)[0]
 
 
 def _end_of(start: int, length: int | None, deadline: int | None) -> int | None:

@@ -67,6 +67,19 @@ def tables(found: Comparison) -> list[Table]:
     return out
 
 
+def unmatched(found: Comparison, remedy: str) -> list[str]:
+    """A sentence for each budget that counts no pod at all, on either side."""
+    before, after = ({each.budget: each for each in it.budgets} for it in (found.before, found.after))
+    said = []
+    for key in sorted(before.keys() | after.keys()):
+        sides = [("before", before.get(key)), ("after", after.get(key))]
+        idle = [name for name, each in sides if each is not None and not each.counts_pods]
+        when = f" {idle[0]} the change" if len(idle) == 1 and key in before and key in after else ""
+        if idle:
+            said.append(f"Budget {key} counts none of these pods{when}, so it does nothing: {remedy}.")
+    return said
+
+
 # --- words ----------------------------------------------------------------------------------------------------------------------
 
 

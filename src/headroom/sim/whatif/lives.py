@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from headroom.model.usage import Row
 from headroom.sim.whatif.work import Work
 
 FINISHED: Final = "Finished"
@@ -28,10 +29,16 @@ class Life(Struct, kw_only=True):
     """None if it goes on where the time is over."""
     end: str = ""
     """How it ended: Finished, Evicted or Suspended."""
-    price: int | None = None
+    row: Row | None = None
+    """What the ledger has of it, as of its start."""
     held_by: str = ""
     """The budget that made it wait, namespace/name."""
     released: int | None = None
+
+    @property
+    def price(self) -> int | None:
+        """What it costs an hour, in millionths of a dollar; None where nobody knows."""
+        return None if self.row is None else self.row.price
 
 
 class Log(Struct, kw_only=True):

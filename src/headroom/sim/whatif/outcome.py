@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,14 +13,16 @@ from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.model import times
 from headroom.model.decisions import Ref
+from headroom.model.facts import Amounts, Pairs
 from headroom.model.tables import NodeTable
+from headroom.model.usage import Row
 from headroom.model.world import World
-from headroom.sim.whatif.cluster import rate_in
 from headroom.sim.whatif.lives import EVICTED, FINISHED, SUSPENDED, Life, Log
 from headroom.sim.whatif.work import Case
 
 POINTS: Final = 400
 """A drawing has no more pixels that matter."""
+HAIR: Final = 1e-6
 Floats = NDArray[np.float64]
 
 
@@ -68,12 +70,14 @@ class OfBudget(Wire, frozen=True, kw_only=True):
     quota_gpu_hours: float | None
     quota_usd: float | None
     window_hours: int
+    counts_pods: bool
+    """Whether there was a pod at all that it counted, held or stopped."""
     gpu_hours: float
     """What it counts, in the whole time."""
     peak_share: float | None
-    """The most of its quota that was used at once, 1 being all of it."""
+    """The most of its quota that was used at once, 1 being all of it; of two quotas the one that was used more."""
     hours_over: float
-    """For how long its quota was used up."""
+    """For how long its quota was used up, or one of both."""
     held: int
     released: int
     evictions: int
@@ -88,7 +92,9 @@ class Lines(Wire, frozen=True, kw_only=True):
     gpus_held: list[float]
     waiting: list[float]
     budgets: dict[str, list[float]]
-    """What each budget's window held, in the unit of its quota."""
+    """What the window of each budget with a quota of GPU-hours held."""
+    budgets_usd: dict[str, list[float]]
+    """And of each with a quota of dollars, in dollars."""
 
 
 class Outcome(Wire, frozen=True, kw_only=True):
@@ -121,8 +127,9 @@ def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: Log) -> Outco
         done[action] = done.get(action, 0) + times_
     measured = _Measured(case, log)
     held = [life for life in log.lives if life.held_by]
-    moments = np.linspace(case.begin, case.end, POINTS + 1)
-    budgets, drawn = measured.budgets(resources, moments)
+    # A record without work has no length either.
+    moments = np.linspace(case.begin, max(case.end, case.begin + 1), POINTS + 1)
+    limited = measured.limited(resources)
     teams: dict[str, list[Life]] = {}
     for life in log.lives:
         teams.setdefault(case.team(life.work), []).append(life)
@@ -139,12 +146,17 @@ def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: Log) -> Outco
         switches=sum(done.get(each, 0) for each in ("WakeMachine", "SleepMachine", "ApplyNodePool")),
         actions=done,
         teams=[OfTeam(team=team, sums=measured.sums(lives)) for team, lives in sorted(teams.items())],
-        budgets=budgets,
+        budgets=[measured.of_budget(each) for each in limited],
         lines=Lines(
             moments=(moments / times.SECOND).round(1).tolist(),
             gpus_held=_means(measured.held, moments),
             waiting=_means(measured.waiting, moments),
-            budgets=drawn,
+            budgets={
+                each.key: _drawn(each.gpus, each.window, moments) for each in limited if each.gpu_limit is not None
+            },
+            budgets_usd={
+                each.key: _drawn(each.dollars, each.window, moments) for each in limited if each.usd_limit is not None
+            },
         ),
         passes=log.passes,
     )
@@ -243,10 +255,8 @@ class _Measured:
 
     # --- budgets ----------------------------------------------------------------------------------------------------------
 
-    def budgets(
-        self, resources: Mapping[Ref, AnyResource], moments: Floats
-    ) -> tuple[list[OfBudget], dict[str, list[float]]]:
-        """Every budget in numbers, and its line."""
+    def limited(self, resources: Mapping[Ref, AnyResource]) -> list[_Limited]:
+        """Every budget with what it counts."""
         case = self._case
         world = World(
             now=case.end,
@@ -256,39 +266,70 @@ class _Measured:
             nodes=NodeTable(),
             namespaces=case.namespaces,
         )
-        found, drawn = [], {}
+        found = []
         for budget in usage.budgets_of(world):
-            key = f"{budget.namespace}/{budget.name}"
-            scope, quota = usage.scope_of(world, budget), usage.quota_of(budget.spec)
-            is_money = quota.gpu_ms is None
-            steps = self._counted(scope, is_money=is_money)
-            most = quota.usd_ms if is_money else quota.gpu_ms
-            limit = None if most is None else most / usage.GPU_HOUR
-            window = budget.spec.quota.window_hours * times.HOUR
-            drawn[key] = [round(float(each), 3) for each in _in_window(steps, window, moments)]
-            found.append(self._of_budget(budget, self._counted(scope, is_money=False), (steps, limit, window)))
-        return found, drawn
+            scope = usage.scope_of(world, budget)
+            gpus, dollars = self._counted(scope)
+            limited = _Limited(budget, gpus, dollars)
+            limited.counts_pods = bool(len(gpus.at)) or any(usage.rate_of(scope, row) for row in self._never_begun())
+            found.append(limited)
+        return found
 
-    def _of_budget(self, budget: AnyResource, gpus: Steps, limited: tuple[Steps, float | None, int]) -> OfBudget:
-        case, key, quota = self._case, f"{budget.namespace}/{budget.name}", usage.quota_of(budget.spec)
-        steps, limit, window = limited
-        # The sum bends only where something begins or ends, or where the window leaves that behind.
-        turns = np.unique(np.concatenate([[case.begin, case.end], steps.at, steps.at + window]))
-        turns = turns[(turns >= case.begin) & (turns <= case.end)]
-        used = _in_window(steps, window, turns)
-        middle = (used[:-1] + used[1:]) / 2
-        over = middle >= limit if limit is not None else np.zeros(len(middle), np.bool_)
-        within = gpus.upto(np.array([case.begin, case.end], np.float64))
+    def _counted(self, scope: usage.Scope) -> tuple[Steps, Steps]:
+        """What a budget counts, history included: GPUs, and dollars an hour."""
+        begins, ends, gpus, prices = [], [], [], []
+        rates: dict[tuple[str, str, Pairs, Amounts], int] = {}
+        for row, end in self._rows():
+            kind = (row.cluster, row.namespace, row.labels, row.amounts)
+            if kind not in rates:
+                rates[kind] = usage.rate_of(scope, row)
+            if rates[kind]:
+                begins.append(float(row.start))
+                ends.append(float(end))
+                gpus.append(rates[kind] / usage.MICRO)
+                prices.append((row.price or 0) / usage.MICRO)
+        return Steps(begins, ends, gpus), Steps(begins, ends, prices)
+
+    def _rows(self) -> Iterator[tuple[Row, int]]:
+        """All that is in the ledger at the end, and when each of it ended."""
+        for life in self._log.lives:
+            if life.row is not None:
+                yield life.row, self._end(life)
+        for row in self._case.history:
+            yield row, row.seen_until if row.closed is None else row.closed
+
+    def _never_begun(self) -> Iterator[Row]:
+        """What the ledger would have of pods that only waited."""
+        for life in self._log.lives:
+            if life.row is None:
+                work, made = life.work, life.made
+                yield Row(
+                    cluster=self._case.cluster,
+                    uid=life.uid,
+                    start=made,
+                    earliest=made,
+                    seen_until=made,
+                    namespace=work.namespace,
+                    labels=work.labels,
+                    amounts=work.shape.requests,
+                )
+
+    def of_budget(self, limited: _Limited) -> OfBudget:
+        """One budget in numbers."""
+        case, key, quota = self._case, limited.key, limited.quota
+        within = limited.gpus.upto(np.array([case.begin, case.end], np.float64))
+        peak, over = limited.used_up(case.begin, case.end)
         held = [life for life in self._log.lives if life.held_by == key]
         done = self._log.done
         return OfBudget(
             budget=key,
             quota_gpu_hours=None if quota.gpu_ms is None else quota.gpu_ms / usage.GPU_HOUR,
             quota_usd=None if quota.usd_ms is None else quota.usd_ms / usage.DOLLAR,
-            window_hours=budget.spec.quota.window_hours,
+            window_hours=limited.window // times.HOUR,
+            counts_pods=limited.counts_pods,
             gpu_hours=float(within[1] - within[0]) / times.HOUR,
-            peak_share=None if not limit else float(used.max()) / limit,
-            hours_over=float((np.diff(turns) * over).sum()) / times.HOUR,
+            peak_share=peak,
+            hours_over=over / times.HOUR,
             held=len(held),
             released=sum(1 for life in held if life.released is not None),
             evictions=done["EvictPod", key],
@@ -296,24 +337,48 @@ class _Measured:
             pauses=done["PausePod", key],
         )
 
-    def _counted(self, scope: usage.Scope, *, is_money: bool) -> Steps:
-        """What a budget counts, history included: GPUs, or dollars an hour."""
-        begins, ends, sizes = [], [], []
-        for life in self._log.lives:
-            work = life.work
-            rate = rate_in(scope, work.namespace, work.labels, work.shape.requests) if life.started is not None else 0
-            if rate:
-                begins.append(float(life.started or 0))
-                ends.append(float(self._end(life)))
-                sizes.append(((life.price or 0) if is_money else rate) / usage.MICRO)
-        for row in self._case.history:
-            labels = tuple(pair for pair in row.labels if not pair[0].startswith("@"))
-            rate = rate_in(scope, row.namespace, labels, row.amounts)
-            if rate and (row.cluster == scope.clusters or not scope.clusters):
-                begins.append(float(row.start))
-                ends.append(float(row.closed or row.seen_until))
-                sizes.append(((row.price or 0) if is_money else rate) / usage.MICRO)
-        return Steps(begins, ends, sizes)
+
+class _Limited:
+    """A budget: what it counts over time, and how much of that its quotas allow."""
+
+    def __init__(self, budget: AnyResource, gpus: Steps, dollars: Steps) -> None:
+        self.key = f"{budget.namespace}/{budget.name}"
+        self.window = budget.spec.quota.window_hours * times.HOUR
+        self.quota = usage.quota_of(budget.spec)
+        self.gpus, self.dollars = gpus, dollars
+        self.counts_pods = False
+        self.gpu_limit = None if self.quota.gpu_ms is None else self.quota.gpu_ms / usage.GPU_HOUR
+        self.usd_limit = None if self.quota.usd_ms is None else self.quota.usd_ms / usage.DOLLAR
+
+    def used_up(self, begin: int, end: int) -> tuple[float | None, float]:
+        """The largest share of a quota that was used at once, and for how many milliseconds one was used up."""
+        pairs = [(self.gpus, self.gpu_limit), (self.dollars, self.usd_limit)]
+        limits = [(steps, limit) for steps, limit in pairs if limit is not None]
+        # The sums bend only where something begins or ends, or where the window leaves that behind.
+        bends = np.concatenate([self.gpus.at, self.gpus.at + self.window])
+        turns = np.unique(np.concatenate([[begin, end], bends[(bends > begin) & (bends < end)]]))
+        crossings = [_crossings(turns, _in_window(steps, self.window, turns) - limit) for steps, limit in limits]
+        turns = np.unique(np.concatenate([turns, *crossings]))
+        shares, over = [], np.zeros(len(turns) - 1, np.bool_)
+        for steps, limit in limits:
+            used = _in_window(steps, self.window, turns)
+            # Between two turns it is either used up all the time or never; a sum of floats may miss the quota by a hair.
+            over |= (used[:-1] + used[1:]) / 2 >= limit * (1 - HAIR)
+            shares += [float(used.max()) / limit] if limit else []
+        return max(shares, default=None), float((np.diff(turns) * over).sum())
+
+
+def _crossings(turns: Floats, gaps: Floats) -> Floats:
+    """Where a line through these points crosses nought."""
+    first, second = gaps[:-1], gaps[1:]
+    crosses = first * second < 0
+    parts = first[crosses] / (first[crosses] - second[crosses])
+    found: Floats = turns[:-1][crosses] + parts * np.diff(turns)[crosses]
+    return found
+
+
+def _drawn(steps: Steps, window: int, moments: Floats) -> list[float]:
+    return [round(float(each), 3) for each in _in_window(steps, window, moments)]
 
 
 def _in_window(steps: Steps, window: int, moments: Floats) -> Floats:

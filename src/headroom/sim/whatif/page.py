@@ -23,17 +23,29 @@ class Assets(NamedTuple):
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ground: #fff; --ink: #1b1f24; --soft: #5b6470; --rule: #d8dde3; --before: #6b7683; --after: #0b66c3;
-  --quota: #b42318; }
+  --quota: #b42318; --quota-before: #8a6100; }
 @media (prefers-color-scheme: dark) { :root { --ground: #14171b; --ink: #e8ebee; --soft: #a3acb7; --rule: #343b44; --before: #97a3b0;
-  --after: #66b2ff; --quota: #ff8a80; } }
+  --after: #66b2ff; --quota: #ff8a80; --quota-before: #e3b341; } }
 body { margin: 0 auto; padding: 1.5rem; max-width: 72rem; background: var(--ground); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2.5rem; } p, li { max-width: 48rem; }
+h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2.5rem; } h1, p, li { max-width: 48rem; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
 th, td { text-align: left; padding: .3rem 1rem .3rem 0; border-bottom: 1px solid var(--rule); white-space: nowrap; }
 thead th { color: var(--soft); font-weight: 600; font-size: .85rem; } tbody th { font-weight: 400; }
 .soft { color: var(--soft); } figure { margin: 1rem 0 2rem; } figcaption { font-weight: 600; } .plot { min-height: 240px; }
-.u-legend { font-size: .85rem; } .u-legend th { cursor: pointer; }
+.u-legend { font-size: .85rem; } .u-legend th { cursor: pointer; } .u-legend th, .u-legend td { border: 0; }
+/* A marker is a piece of its line. Before anybody points at a moment, the legend only names the lines. */
+.u-legend .u-marker { width: 1.8em; height: 0; border-width: 2px 0 0 !important; }
+.uplot:not(.pointed) .u-legend .u-value, .uplot:not(.pointed) .u-legend .u-series:first-child { display: none; }
+.uplot:not(.pointed) .u-legend th::after { content: none; }
+/* On a phone each row is a block: its name, and below it the cells, each under the head of its column. */
+@media (max-width: 44rem) {
+  body { padding: 1rem; } .scroll { overflow-x: visible; }
+  .scroll table, .scroll tbody { display: block; } .scroll thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden; }
+  .scroll tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(6rem, 1fr)); gap: .2rem .75rem; padding: .6rem 0; border-bottom: 1px solid var(--rule); }
+  .scroll th, .scroll td { padding: 0; border: 0; white-space: normal; overflow-wrap: anywhere; } .scroll tbody th { grid-column: 1 / -1; font-weight: 600; }
+  .scroll td::before { content: attr(data-head); display: block; color: var(--soft); font-size: .8rem; }
+}
 """
 
 _SCRIPT: Final = """
@@ -53,7 +65,9 @@ _SCRIPT: Final = """
         value: (_, number) => (number === null ? "" : number.toLocaleString("en", { maximumFractionDigits: 1 })),
       }));
       const options = {
-        width: Math.max(280, place.clientWidth), height: 260, legend: { live: true }, scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.05, 1)] } },
+        width: Math.max(280, place.clientWidth), height: 260, scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.05, 1)] } },
+        legend: { live: true, markers: { dash: (_, number) => (each.series[number - 1].dash ? "dashed" : "solid") } },
+        hooks: { setCursor: [(plot) => plot.root.classList.toggle("pointed", plot.cursor.idx !== null && plot.cursor.left >= 0)] },
         series: [{ label: "time (UTC)", value: (_, at) => (at === null ? "" : stamp(at).slice(0, 16).replace("T", " ")) }, ...series],
         axes: [{ ...axis, space: 90, values: (_, at) => at.map((each) => stamp(each).slice(5, each % 86400 ? 16 : 10).replace("T", " ")) }, axis], tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
       };
@@ -111,7 +125,7 @@ def summary(found: Comparison) -> str:
 
 
 def _plain(text: str) -> str:
-    return html.escape(text)
+    return html.escape(text.replace(" -> ", " \N{RIGHTWARDS ARROW} "))
 
 
 def _listed(title: str, lines: list[str]) -> str:
@@ -126,14 +140,20 @@ def _spoken(head: str) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{_plain(_spoken(each))}</th>' for each in table.columns)
-    rows = "".join(
-        f'<tr><th scope="row">{_plain(first)}</th>{"".join(f"<td>{_plain(each)}</td>" for each in rest)}</tr>'
-        for first, *rest in table.rows
-    )
+    # The roles are said: where a narrow page lays rows out as blocks, browsers forget that it is a table.
+    heads = [_plain(_spoken(each)) for each in table.columns]
+    head = "".join(f'<th scope="col" role="columnheader">{each}</th>' for each in heads)
+    rows = []
+    for first, *rest in table.rows:
+        cells = "".join(
+            f'<td role="cell" data-head="{name}">{_plain(each)}</td>'
+            for name, each in zip(heads[1:], rest, strict=True)
+        )
+        rows.append(f'<tr role="row"><th scope="row" role="rowheader">{_plain(first)}</th>{cells}</tr>')
     return (
         f'<h2>{table.title}</h2><div class="scroll" tabindex="0" role="region" aria-label="{table.title}">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f'<table role="table"><thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<tbody role="rowgroup">{"".join(rows)}</tbody></table></div>'
     )
 
 
@@ -147,23 +167,35 @@ def _figures(found: Comparison) -> tuple[str, dict[str, Any]]:
         ("GPUs held", _pair(before.lines.gpus_held, after.lines.gpus_held)),
         ("Pods that wait", _pair(before.lines.waiting, after.lines.waiting)),
     ]
-    told = {each.budget: each for each in (*before.budgets, *after.budgets)}
-    quotas = [{each.budget: each for each in it.budgets} for it in (before, after)]
-    for key in sorted(told):
-        unit = "GPU-hours" if told[key].quota_gpu_hours is not None else "dollars"
-        series = _pair(before.lines.budgets.get(key), after.lines.budgets.get(key))
-        limits = [each.get(key) for each in quotas]
-        for label, colour, limit in _distinct(
-            [None if each is None else each.quota_gpu_hours or each.quota_usd for each in limits]
-        ):
-            series.append(_line(label, colour, [limit] * len(before.lines.moments), dash=True))
-        plots.append((f"Budget {key}: {unit} in its window", series))
+    plots += _of_budgets(found)
     places, lines = [], []
     for number, (title, series) in enumerate(plots):
         name = f"plot-{number}"
         places.append(f'<figure><figcaption>{_plain(title)}</figcaption><div class="plot" id="{name}"></div></figure>')
         lines.append({"id": name, "series": series})
     return "\n".join(places), {"moments": before.lines.moments, "plots": lines}
+
+
+def _of_budgets(found: Comparison) -> list[tuple[str, list[dict[str, Any]]]]:
+    """A plot for each quota of each budget: what its window held, and the quota itself."""
+    before, after = found.before, found.after
+    quotas = [{each.budget: each for each in it.budgets} for it in (before, after)]
+    hours = (before.lines.budgets, after.lines.budgets)
+    dollars = (before.lines.budgets_usd, after.lines.budgets_usd)
+    plots = []
+    for key in sorted(quotas[0].keys() | quotas[1].keys()):
+        told = [each.get(key) for each in quotas]
+        limits = {
+            "GPU-hours": (hours, [None if each is None else each.quota_gpu_hours for each in told]),
+            "dollars": (dollars, [None if each is None else each.quota_usd for each in told]),
+        }
+        for unit, (lines, limit) in limits.items():
+            series = _pair(lines[0].get(key), lines[1].get(key))
+            for label, colour, value in _distinct(limit):
+                series.append(_line(label, colour, [value] * len(before.lines.moments), dash=True))
+            if series:
+                plots.append((f"Budget {key}: {unit} in its window", series))
+    return plots
 
 
 def _pair(before: list[float] | None, after: list[float] | None) -> list[dict[str, Any]]:
@@ -178,7 +210,7 @@ def _line(label: str, colour: str, values: list[float], *, dash: bool = False) -
 def _distinct(limits: list[float | None]) -> list[tuple[str, str, float]]:
     """The quotas to draw: one line if both are the same."""
     before, after = limits
-    named = [("quota before", "--before", before), ("quota after", "--quota", after)]
+    named = [("quota before", "--quota-before", before), ("quota after", "--quota", after)]
     if before == after:
         named = [("quota", "--quota", after)]
     return [(label, colour, limit) for label, colour, limit in named if limit is not None]

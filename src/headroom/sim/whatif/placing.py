@@ -41,8 +41,9 @@ class Placer:
             self._free[self._row[_PODS], column] = _BOUNDLESS
             for name, amount in node.allocatable:
                 if name in self._row:
-                    self._free[self._row[name], column] = amount
-        for name in boundless:
+                    self._free[self._row[name], column] = min(amount, _BOUNDLESS)
+        # What nobody asks for in this time, only before it, has no row.
+        for name in self._row.keys() & set(boundless):
             self._free[self._row[name]] = _BOUNDLESS
         self._cards = {name: Cards(self._free[self._row[name]]) for name in _shared(shapes) - set(boundless)}
         self._placed: dict[str, tuple[int, Shape, dict[str, tuple[int, int]]]] = {}

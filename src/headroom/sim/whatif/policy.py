@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
 
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.model.decisions import Ref
 from headroom.model.errors import Misconfigured
 from headroom.model.world import ref_of
+
+MOST_FIELDS: Final = 5
+NOT_SET: Final = "(not set)"
 
 
 def changed(
@@ -46,5 +52,26 @@ def differences(before: Mapping[Ref, AnyResource], after: Mapping[Ref, AnyResour
         elif ref not in after:
             found.append(f"{ref} is left out")
         elif before[ref].spec != after[ref].spec:
-            found.append(f"{ref} is changed")
+            found.append(f"{ref}: {_fields(before[ref].spec, after[ref].spec)}")
     return found
+
+
+def _fields(before: Any, after: Any) -> str:
+    """Which fields differ, each with its old and its new value; not too many."""
+    old, new = dict(_leaves(msgspec.to_builtins(before))), dict(_leaves(msgspec.to_builtins(after)))
+    names = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)]
+    told = [f"{name} {old.get(name, NOT_SET)} -> {new.get(name, NOT_SET)}" for name in names[:MOST_FIELDS]]
+    more = len(names) - MOST_FIELDS
+    return ", ".join(told) + (f" and {more} more" if more > 0 else "")
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value in a spec that is set, with its path such as enforcement.steps[0].at."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _leaves(each, f"{path}.{name}" if path else name)
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from _leaves(each, f"{path}[{number}]")
+    elif value is not None:
+        yield path, value

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
+from msgspec import structs
 
 from headroom.api import durations, marks
 from headroom.core import usage
@@ -60,7 +61,19 @@ def _ran(world: World) -> Iterator[Recorded]:
         start = found[0].start
         arrives = found[0].created if 0 < found[0].created <= start else start
         length = None if end is None else max(0, end - start)
-        yield Recorded(work=_work(last, pod, arrives, length), start=start, end=end)
+        ran = (world.as_of if end is None else end) - start
+        work = _believed(_work(last, pod, arrives, length), ran)
+        yield Recorded(work=work, start=start, end=end, rows=tuple(found))
+
+
+def _believed(work: Work, ran: int) -> Work:
+    """Work without the length that it declared, where it ran for longer: nothing stopped it then, and nothing shall now."""
+    declared = durations.milliseconds(dict(work.annotations).get(marks.EXPECTED_DURATION, ""))
+    if declared is None or ran <= declared:
+        return work
+    return structs.replace(
+        work, annotations=tuple(pair for pair in work.annotations if pair[0] != marks.EXPECTED_DURATION)
+    )
 
 
 def _work(row: Row, pod: Pod | None, arrives: int, length: int | None) -> Work:

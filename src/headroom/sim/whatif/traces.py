@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from headroom.model import times
 from headroom.model.errors import Misconfigured
-from headroom.model.facts import Namespace, Node, Pairs, Shape
-from headroom.sim.whatif.work import GPU, Case, Recorded, Work, cut, owner_of
+from headroom.model.facts import Node, Pairs, Shape
+from headroom.sim.whatif.work import GPU, LONGEST_DAYS, Case, Recorded, Work, cut, namespace_of, owner_of
 
 MICRO: Final = 1_000_000
 MIB: Final = 2**20
@@ -30,9 +30,17 @@ BEGIN: Final = 1_672_531_200_000
 """Where a trace counts from nought, it is taken to begin with 2023."""
 GPUS_OF_A_MACHINE: Final = 8
 LARGEST_UNPACKED: Final = 2**30
+MOST_GPUS: Final = 10_000
+MOST_CPU_MILLI: Final = 10**9
+MOST_MIB: Final = 2**22
+"""4 TiB: twice as much, in millionths of a byte, is more than the counters of free room hold."""
+MOST_MACHINES: Final = 100_000
+LATEST_S: Final = 10**10
+LONGEST_S: Final = LONGEST_DAYS * 86_400
 OPENB_PODS: Final = ("name", "num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time")
 OPENB_NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 PHILLY: Final = ("time", "active", "total")
+TOO_LONG: Final = f"makes the trace longer than {LONGEST_DAYS:,} days, which is the most that is played"
 _GAVEL_COLUMNS: Final = 7
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9-]+")
 _NOT_IN_A_VALUE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -107,7 +115,7 @@ def read(
     )
     case.nodes, case.team_label = machines, naming.team_label if naming.team else ""
     names = {each.work.namespace for each in records}
-    case.namespaces = {name: Namespace(name=name) for name in sorted(names | {case.own_namespace})}
+    case.namespaces = {name: namespace_of(name) for name in sorted(names | {case.own_namespace})}
     if not machines:
         case.notes.append("No machines are given, so there is always room; give them with --nodes.")
     return cut(case, records, days)
@@ -138,18 +146,32 @@ class Line(NamedTuple):
     number: int
     values: Mapping[str, str]
 
-    def integer(self, column: str, *, default: int | None = None) -> int:
-        """A whole number that is not negative; seconds may be written with decimals."""
+    def integer(self, column: str, most: int, *, default: int | None = None) -> int:
+        """A whole number within bounds."""
+        value = self._number(column, most, default)
+        if not value.is_integer():
+            raise self.wrong(column, f"must be a whole number, not {self._text(column)!r}")
+        return int(value)
+
+    def seconds(self, column: str, *, default: int | None = None) -> int:
+        """A moment or a length; decimals are left out."""
+        return int(self._number(column, LATEST_S, default))
+
+    def _number(self, column: str, most: int, default: int | None) -> float:
         text = (self.values.get(column) or "").strip()
         if not text and default is not None:
-            return default
+            return float(default)
         try:
-            value = int(float(text)) if "." in text or "e" in text.lower() else int(text)
-        except (ValueError, OverflowError):
-            value = -1
-        if not 0 <= value < 10**15:
-            raise self.wrong(column, f"must be a number that is not negative, not {text[:40]!r}")
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        # Written so that what is no number at all does not pass either.
+        if not 0 <= value <= most:
+            raise self.wrong(column, f"must be a number from 0 to {most:,}, not {self._text(column)!r}")
         return value
+
+    def _text(self, column: str) -> str:
+        return (self.values.get(column) or "").strip()[:40]
 
     def wrong(self, column: str, why: str) -> Misconfigured:
         """What is wrong, and where."""
@@ -178,8 +200,11 @@ def _table(source: str, text: str, wanted: tuple[str, ...]) -> Iterator[Line]:
 def _machines(source: str, text: str) -> list[Node]:
     found = []
     for line in _table(source, text, OPENB_NODES):
-        room = {"cpu": line.integer("cpu_milli") * 1000, "memory": line.integer("memory_mib") * MIB * MICRO}
-        room |= {GPU: line.integer("gpu", default=0) * MICRO}
+        room = {
+            "cpu": line.integer("cpu_milli", MOST_CPU_MILLI) * 1000,
+            "memory": line.integer("memory_mib", MOST_MIB) * MIB * MICRO,
+            GPU: line.integer("gpu", MOST_GPUS, default=0) * MICRO,
+        }
         model = label_value(line.values["model"])
         labels: Pairs = ((MODEL, model),) if model else ()
         amounts = tuple(sorted((name, amount) for name, amount in room.items() if amount))
@@ -190,11 +215,15 @@ def _machines(source: str, text: str) -> list[Node]:
 
 
 def _openb(source: str, text: str, naming: Naming) -> Iterator[Recorded]:
+    first, last = LATEST_S, 0
     for line in _table(source, text, OPENB_PODS):
-        arrives, end = line.integer("creation_time"), line.integer("deletion_time")
-        start = line.integer("scheduled_time", default=arrives)
+        arrives, end = line.seconds("creation_time"), line.seconds("deletion_time")
+        start = line.seconds("scheduled_time", default=arrives)
         if end < start:
             raise line.wrong("deletion_time", f"is {end}, before it was scheduled at {start}")
+        first, last = min(first, arrives), max(last, end)
+        if last - first > LONGEST_S:
+            raise line.wrong("deletion_time" if end == last else "creation_time", TOO_LONG)
         namespace, labels = naming.of(line.values, source)
         name = name_of(line.values["name"]) or f"pod-{line.number}"
         work = Work(
@@ -212,11 +241,11 @@ def _openb(source: str, text: str, naming: Naming) -> Iterator[Recorded]:
 
 
 def _openb_shape(line: Line) -> Shape:
-    cards, share = line.integer("num_gpu"), line.integer("gpu_milli", default=1000)
+    cards, share = line.integer("num_gpu", MOST_GPUS), line.integer("gpu_milli", 1000, default=1000)
     asked = {
         GPU: cards * share * 1000,
-        "cpu": line.integer("cpu_milli", default=0) * 1000,
-        "memory": line.integer("memory_mib", default=0) * MIB * MICRO,
+        "cpu": line.integer("cpu_milli", MOST_CPU_MILLI, default=0) * 1000,
+        "memory": line.integer("memory_mib", MOST_MIB, default=0) * MIB * MICRO,
     }
     models = [label_value(each) for each in (line.values.get("gpu_spec") or "").split("|") if each.strip()]
     requests = tuple(sorted((name, amount) for name, amount in asked.items() if amount))
@@ -236,15 +265,18 @@ def _philly(source: str, text: str, naming: Naming) -> tuple[list[Recorded], lis
     """Every busy machine is one pod that holds it whole; of those that go, the oldest goes first."""
     found: list[tuple[int, int | None]] = []
     busy: deque[int] = deque()
-    most, before = 0, -1
+    most, first, before = 0, -1, -1
     for line in _table(source, text, PHILLY):
         at = times.moment(line.values["time"].strip())
         if at is None or at <= before:
             raise line.wrong(
                 "time", f"must be a moment after that of the line before, not {line.values['time'][:40]!r}"
             )
-        before = at
-        active, most = line.integer("active"), max(most, line.integer("total"))
+        first, before = at if first < 0 else first, at
+        if at - first > LONGEST_S * times.SECOND:
+            raise line.wrong("time", TOO_LONG)
+        total = line.integer("total", MOST_MACHINES)
+        active, most = line.integer("active", total), max(most, total)
         while len(busy) > active:
             place = busy.popleft()
             found[place] = found[place][0], at
@@ -276,7 +308,9 @@ def _gavel(source: str, text: str, lengths: list[int], naming: Naming, seed: int
         if len(parts) < _GAVEL_COLUMNS:
             raise Misconfigured(f"reading {source}: line {number}, column {len(parts)}: the line ends before column 7")
         line = Line(source, number, {"type": parts[0], "arrival": parts[-2], "gpus": parts[-1]})
-        arrives, gpus = BEGIN + line.integer("arrival") * times.SECOND, line.integer("gpus")
+        arrives, gpus = BEGIN + line.seconds("arrival") * times.SECOND, line.integer("gpus", MOST_GPUS)
+        if arrives - BEGIN > LONGEST_S * times.SECOND:
+            raise line.wrong("arrival", TOO_LONG)
         namespace, labels = naming.of(line.values, source)
         name, length = f"job-{number:05d}", rng.choice(lengths) * times.SECOND
         work = Work(
@@ -293,8 +327,12 @@ def _gavel(source: str, text: str, lengths: list[int], naming: Naming, seed: int
 
 def _runtimes(source: str, text: str) -> list[int]:
     head = text.partition("\n")[0].strip()
-    found = [line.integer(head) for line in _table(source, text, (head,))]
-    lengths = [each for each in found if each > 0]
+    lengths = []
+    for line in _table(source, text, (head,)):
+        found = line.seconds(head)
+        if found > LONGEST_S:
+            raise line.wrong(head, f"is longer than {LONGEST_DAYS:,} days")
+        lengths += [found] if found else []
     if not lengths:
         raise Misconfigured(f"reading {source}: no lengths above 0 s stand in it")
     return lengths

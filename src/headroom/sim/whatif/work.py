@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import count
 from typing import Final
 
 from msgspec import Struct, field, structs
 
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
+from headroom.model import times
 from headroom.model.decisions import Ref
 from headroom.model.facts import Namespace, Node, Offer, Owner, Pairs, Price, Shape
 from headroom.model.usage import DAY, Evidence, Row
 from headroom.model.world import Caps
 
 GPU: Final = "nvidia.com/gpu"
+LONGEST_DAYS: Final = 3650
+"""No replay is longer."""
 JOBSET: Final = "jobset.sigs.k8s.io/jobset-name"
 SERVICES: Final = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet")
 """Owners whose pods are wanted until a moment, not for an amount of work."""
@@ -68,6 +72,8 @@ class Recorded(Struct, frozen=True, gc=False, kw_only=True):
     """None if it never began."""
     end: int | None
     """None if it still ran where the record ends."""
+    rows: tuple[Row, ...] = ()
+    """What the ledger has of it, where the record is one."""
 
 
 class Case(Struct, kw_only=True):
@@ -106,6 +112,11 @@ class Case(Struct, kw_only=True):
         return dict(work.labels).get(self.team_label, "(none)")
 
 
+def namespace_of(name: str, labels: Pairs = ()) -> Namespace:
+    """A namespace as the API server has it: its name is one of its labels."""
+    return Namespace(name=name, uid=name, labels=tuple(sorted((dict(labels) | {usage.NAMESPACE_NAME: name}).items())))
+
+
 def owner_of(kind: str, namespace: str, name: str) -> Owner:
     """An owner; its uid follows from its name."""
     return Owner(kind, name, f"{kind}/{namespace}/{name}")
@@ -116,17 +127,22 @@ def cut(case: Case, records: Iterable[Recorded], days: float | None) -> Case:
     found = sorted(records, key=lambda each: (each.work.arrives, each.work.namespace, each.work.name))
     first = min((each.work.arrives for each in found), default=case.end)
     case.begin = max(first, case.end - round(days * DAY)) if days is not None else first
-    if days is not None and case.end - first < days * DAY:
+    if not found:
+        case.notes.append(
+            f"The record has no work up to {times.text(case.end)}, so there is nothing to play; "
+            "a snapshot taken with --ledger-url has what the ledger keeps."
+        )
+    elif days is not None and case.end - first < days * DAY:
         case.notes.append(
             f"The record is shorter than {days:g} days; all of its {(case.end - first) / DAY:.1f} days are played."
         )
-    held = 0
+    held, number = 0, count(1)
     for each in found:
         work, end = each.work, case.end if each.end is None else each.end
         if each.start is not None:
             held += usage.gpus_in(work.shape.requests) * max(0, min(end, case.end) - max(each.start, case.begin))
         if each.start is not None and end <= case.begin:
-            case.history.append(_row(case.cluster, work, each.start, end))
+            case.history += each.rows or [_row(case.cluster, work, (each.start, end), next(number))]
         elif each.start is not None and each.start < case.begin:
             case.works.append(_replaced(work, began=each.start))
         elif work.arrives < case.end and end > case.begin:
@@ -139,10 +155,11 @@ def _replaced(work: Work, *, began: int | None = None, arrives: int | None = Non
     return structs.replace(work, began=began, arrives=work.arrives if arrives is None else arrives)
 
 
-def _row(cluster: str, work: Work, start: int, end: int) -> Row:
+def _row(cluster: str, work: Work, span: tuple[int, int], number: int) -> Row:
+    start, end = span
     return Row(
         cluster=cluster,
-        uid=f"{work.namespace}/{work.name}@{start}",
+        uid=f"{work.namespace}/{work.name}@{number}",
         start=start,
         earliest=start,
         seen_until=end,

@@ -78,6 +78,9 @@ def budget_row(resource: AnyResource, decision: Decision | None) -> Model:
             "exhaustedAt": status.forecast.exhausted_at if status.forecast else "",
             "recoversAt": status.forecast.recovers_at if status.forecast else "",
             "heldPods": status.held.pods if status.held else 0,
+            "nextStartsAt": min((each.starts_at for each in status.held.queue if each.starts_at), default="")
+            if status.held
+            else "",
             "reason": decision.reason if decision else "Waiting",
             "message": decision.message if decision else "Nothing has been decided yet.",
             "asOf": status.as_of,

@@ -1,13 +1,17 @@
 // A line chart over time: drawn by uPlot, readable by keyboard, screen reader and as a table of its numbers.
 //
-// A drawing is { t: [seconds], lines: [{ label, values, look, stepped }], marks: [{ t, kind, text }], unit, summary };
+// A drawing is { t: [seconds], lines: [{ label, values, look, stepped }], marks: [{ t, kind, label }], room: marks that the
+// axis leaves room for, unit, summary };
 // a look is used, ahead or limit, each with colours in the style sheet and a stroke of its own.
 
 import { announce, fill, h, show, text } from "./dom.js";
 import * as format from "./format.js";
+import { PlainTable } from "./table.js";
 
 const HEIGHT = 280;
 const MOST_ROWS = 200;
+const AXIS = 56;
+const LETTER = 7; // pixels, at the font of the marks
 const LOOKS = {
   used: { colour: "--chart-used", width: 2, fill: "--chart-fill" },
   ahead: { colour: "--chart-used", width: 2, dash: [6, 5] },
@@ -91,8 +95,8 @@ export class Chart {
       height: HEIGHT,
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
-      scales: { x: { time: true }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.08 : 1] } },
-      axes: [{ ...axis, size: 34, space: 70, values: TIMES }, { ...axis, size: 56, values: (_plot, ticks) => ticks.map(format.number) }],
+      scales: { x: { time: true, range: (_plot, from, to) => this._range(from, to) }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.08 : 1] } },
+      axes: [{ ...axis, size: 34, space: 70, values: TIMES }, { ...axis, size: AXIS, values: (_plot, ticks) => ticks.map((tick) => this._tick(tick)) }],
       series: [{}, ...this._drawing.lines.map((line) => this._line(line))],
       hooks: { draw: [(plot) => this._marks(plot)], setCursor: [(plot) => this._say(plot.cursor.idx)] },
     };
@@ -113,6 +117,14 @@ export class Chart {
     };
   }
 
+  _tick(value) {
+    return `${this._drawing.unit === "dollars" ? "$" : ""}${format.number(value)}`;
+  }
+
+  _range(from, to) {
+    return [from, roomFor(this._drawing.room ?? [], from, to, (this._canvas.clientWidth || 600) - AXIS)];
+  }
+
   /** Vertical lines with a word: now, when the quota is used up, when it holds again. */
   _marks(plot) {
     const { ctx, bbox } = plot;
@@ -122,7 +134,7 @@ export class Chart {
     ctx.fillStyle = ctx.strokeStyle = this._colours["--chart-mark"];
     ctx.lineWidth = ratio;
     ctx.setLineDash([3 * ratio, 3 * ratio]);
-    for (const mark of this._drawing.marks ?? []) {
+    for (const [row, mark] of (this._drawing.marks ?? []).entries()) {
       const x = plot.valToPos(mark.t, "x", true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.beginPath();
@@ -131,7 +143,6 @@ export class Chart {
       ctx.stroke();
       const isLeft = mark.kind === "now" || x + ctx.measureText(mark.label).width + 6 * ratio > bbox.left + bbox.width;
       ctx.textAlign = isLeft ? "right" : "left";
-      const row = mark.kind === "now" ? 0 : 1;
       ctx.fillText(mark.label, x + (isLeft ? -5 : 5) * ratio, bbox.top + bbox.height - (7 + 15 * row) * ratio);
     }
     ctx.restore();
@@ -142,8 +153,8 @@ export class Chart {
     const { t, lines, unit } = this._drawing;
     const values = lines
       .filter((line) => line.values[index] !== null && line.values[index] !== undefined)
-      .map((line) => `${line.label} ${format.number(line.values[index])}`);
-    return `${format.moment(t[index] * 1000)}: ${values.join(", ")} ${unit}`;
+      .map((line) => `${line.label} ${format.amount(line.values[index], unit)}`);
+    return `${format.moment(t[index] * 1000)}: ${values.join(", ")}${unit === "dollars" ? "" : ` ${unit}`}`;
   }
 
   _say(index) {
@@ -179,22 +190,30 @@ export class Chart {
     const { t, lines, unit } = this._drawing;
     const every = Math.ceil(t.length / MOST_ROWS);
     const kept = t.map((_moment, index) => index).filter((index) => index % every === 0 || index === t.length - 1);
-    const head = ["Time", ...lines.map((line) => line.label)].map((title) => h("th", { scope: "col", text: title }));
-    const rows = kept.map((index) =>
-      h(
-        "tr",
-        {},
-        h("th", { scope: "row", text: format.moment(t[index] * 1000) }),
-        lines.map((line) => h("td", { class: "figure", text: line.values[index] === null ? "" : format.number(line.values[index]) })),
-      ),
-    );
-    const caption = h("caption", { text: `${this._title}, in ${unit}` });
-    const table = h("table", { class: "plain" }, caption, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
+    const heads = ["Time", ...lines.map((line) => ({ title: line.label, figure: true }))];
+    const plain = new PlainTable(`${this._title}, in ${unit}`, heads, { away: false });
+    const value = (line, index) => (line.values[index] === null || line.values[index] === undefined ? "" : format.amount(line.values[index], unit));
+    plain.body.append(...kept.map((index) => plain.row([format.moment(t[index] * 1000), ...lines.map((line) => value(line, index))])));
+    const table = plain.node;
     const scroller = h("div", { class: "wide tall", tabindex: "0", role: "region", "aria-label": `${this._title}: the numbers` }, table);
     const shown = this._numbers.querySelector(".wide");
     if (!shown) this._numbers.append(scroller);
     else if (!shown.isEqualNode(scroller)) shown.replaceChildren(table);
   }
+}
+
+/**
+ * Where the time axis ends: later than what is drawn, where a mark's word has no room at its right and would cross the line
+ * of another mark at its left.
+ */
+export function roomFor(marks, from, to, width) {
+  const needed = marks.map((mark) => {
+    const part = Math.min((mark.label.length * LETTER + 12) / width, 0.5);
+    const length = part * (to - from);
+    const crosses = marks.some((other) => other !== mark && other.t <= mark.t && other.t > mark.t - length);
+    return mark.kind !== "now" && crosses && mark.t + length > to ? (mark.t - part * from) / (1 - part) : to;
+  });
+  return Math.max(to, ...needed);
 }
 
 /** Times on the axis: the day where it begins, hours and minutes otherwise. */

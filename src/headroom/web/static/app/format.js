@@ -7,30 +7,67 @@ const DAY = 24 * HOUR;
 
 const grouped = new Map();
 
-function rounded(value, digits) {
-  if (!grouped.has(digits)) grouped.set(digits, new Intl.NumberFormat("en", { maximumFractionDigits: digits }));
-  return grouped.get(digits).format(value);
+function rounded(value, digits, least = 0) {
+  const key = `${least}-${digits}`;
+  if (!grouped.has(key)) grouped.set(key, new Intl.NumberFormat("en", { minimumFractionDigits: least, maximumFractionDigits: digits }));
+  return grouped.get(key).format(value);
+}
+
+function digitsOf(value) {
+  const size = Math.abs(value);
+  return size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 3;
 }
 
 /** A number with as many digits as say something: 0.042, 8.31, 83.1, 831, 8,310. */
 export function number(text) {
   const value = Number(text);
   if (!Number.isFinite(value)) return String(text);
-  const size = Math.abs(value);
-  return rounded(value, size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 3);
+  return rounded(value, digitsOf(value));
 }
 
+/** The numbers of one column, all with as many digits as the largest of them needs. */
+export function column(texts) {
+  const values = texts.map(Number);
+  const digits = values.every(Number.isInteger) ? 0 : digitsOf(Math.max(...values.map(Math.abs)));
+  return values.map((value, index) => (Number.isFinite(value) ? rounded(value, digits, digits) : String(texts[index])));
+}
+
+/** Always with cents, so that amounts below each other can be compared. */
 export function dollars(text) {
   const value = Number(text);
-  if (!Number.isFinite(value)) return String(text);
-  return `$${Math.abs(value) >= 1000 ? rounded(value, 0) : value.toFixed(2)}`;
+  return Number.isFinite(value) ? money(value, 2) : String(text);
 }
 
-/** Of a share. What is not yet used up never reads as 100 %. */
+function money(value, digits) {
+  return `${value < 0 ? "-" : ""}$${rounded(Math.abs(value), digits, 2)}`;
+}
+
+/** One value in the unit of a chart. */
+export function amount(value, unit) {
+  return unit === "dollars" ? dollars(value) : number(value);
+}
+
+/** What was used, and the quota. Two amounts that differ never read the same: 239.96 of 240. */
+export function usedOf(used, quota, unit) {
+  const [one, other] = [Number(used), Number(quota)];
+  const words = [amount(used, unit), amount(quota, unit)];
+  for (let digits = 1; words[0] === words[1] && one !== other && digits <= 6; digits += 1) {
+    words[0] = unit === "dollars" ? money(one, digits + 2) : rounded(one, digits);
+  }
+  return words;
+}
+
+/** Of a share. What is not yet used up never reads as 100 %, and what is almost used up says by how little. */
 export function percent(value) {
   if (value === undefined) return "";
   if (value > 0 && value < 1) return "<1 %";
-  return `${value < 100 ? Math.min(Math.round(value), 99) : Math.round(value)} %`;
+  if (value <= 99 || value >= 100) return `${Math.round(value)} %`;
+  return `${Math.floor(value * 10) / 10} %`;
+}
+
+/** "95%" of a resource, written like every other share. */
+export function share(text) {
+  return String(text).replace(/\s*%$/, " %");
 }
 
 /** "1 pod", "3 pods". */

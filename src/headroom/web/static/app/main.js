@@ -7,6 +7,7 @@ import { Live } from "./store.js";
 import * as budget from "./pages/budget.js";
 import * as decisions from "./pages/decisions.js";
 import * as nodes from "./pages/nodes.js";
+import * as nowhere from "./pages/nowhere.js";
 import * as overview from "./pages/overview.js";
 import * as resources from "./pages/resources.js";
 
@@ -32,7 +33,7 @@ function parse(hash) {
   });
   const route = { hash, query: new URLSearchParams(asked), nav: first };
   if (first === "budgets" && rest.length === 2) return { ...route, page: budget, nav: "", namespace: rest[0], name: rest[1] };
-  return { ...route, page: rest.length ? undefined : PAGES[first] };
+  return { ...route, page: rest.length || !Object.hasOwn(PAGES, first) ? nowhere : PAGES[first] };
 }
 
 /** Puts what the reader typed or chose into the address, so that it can be kept, sent and come back to. */
@@ -62,19 +63,24 @@ function go() {
   main.replaceChildren();
   current = { route, view: null, live: null, scroll: back ? places.get(route.hash) : 0 };
   for (const link of document.querySelectorAll("nav a")) attribute(link, "aria-current", link.dataset.page === route.nav ? "page" : undefined);
-  if (!route.page) notFound(main);
-  else start(main, route);
-  document.title = `${route.page?.title(route) ?? "Not found"} · ${product}`;
+  start(main, route);
   if (!isFirst) main.querySelector("h1")?.focus({ preventScroll: true });
   window.scrollTo(0, current.scroll ?? 0);
 }
 
-function notFound(main) {
-  main.append(h("h1", { tabindex: "-1", text: "There is no such page" }), h("p", {}, "Go to the ", h("a", { href: "#/", text: "overview" }), "."));
+/** What was asked for is not there and was not shown before: says so, until it is made. */
+function missing(mine) {
+  mine.live.close();
+  mine.view.close();
+  at("main").replaceChildren();
+  start(at("main"), Object.assign(mine.route, { page: nowhere }));
+  at("main").querySelector("h1").focus({ preventScroll: true });
 }
 
 function start(main, route) {
   route.keep = (values, options) => keep(route, values, options);
+  route.again = go;
+  document.title = `${route.page.title(route)} · ${product}`;
   const page = h("div", { class: "page", "data-loading": true });
   main.append(page);
   current.view = route.page.mount(page, route);
@@ -132,6 +138,7 @@ let late;
 
 function stands(mine, { state, problem, since }) {
   if (mine !== current) return;
+  if (state === "gone" && !mine.live.model) return missing(mine);
   const live = at("live");
   attribute(live, "data-state", state);
   text(live, WORDS[state]);
@@ -144,7 +151,7 @@ function stands(mine, { state, problem, since }) {
   } else if (state === "broken") {
     const message = `No answer from the operator since ${format.clock(since)}. ${mine.live?.model ? "What you see is how it was then; it goes on by itself." : "Trying again."}`;
     late = setTimeout(() => banner(message), shown ? 0 : BANNER_MS);
-  } else banner(problem);
+  } else banner((state === "gone" && mine.route.page.gone?.(mine.route)) || problem);
 }
 
 function banner(message) {

@@ -73,6 +73,24 @@ export function budgetAddress(namespace, name) {
 /** What comes next for a budget: a few words and, where there is one, the moment. */
 export function next(budget) {
   if (budget.state === "Invalid" || budget.state === "Waiting") return [stateWord(budget.state), null];
+  const waits = budget.heldPods ? format.count(budget.heldPods, "pod waits", "pods wait") : "";
+  if (ACTS[budget.state]) return acting(budget, waits);
+  const [words, when] = pace(budget);
+  return [waits ? `${waits}; ${words}` : words, when];
+}
+
+/** What a budget that acts does meanwhile; when the quota is used up says nothing about it. */
+const ACTS = { Holding: "new pods wait", Pausing: "pods stay paused", Stopping: "pods are being stopped" };
+
+function acting(budget, waits) {
+  const doing = [budget.state === "Holding" ? "" : ACTS[budget.state], waits].filter(Boolean).join("; ") || ACTS[budget.state];
+  if (waits && budget.nextStartsAt) return [`${doing}; the next starts`, budget.nextStartsAt];
+  if (budget.recoversAt) return [`${doing}; below its quota again`, budget.recoversAt];
+  if (waits) return [`${doing}; when the next starts is not known yet`, null];
+  return [budget.percent >= 100 ? `${doing} while what runs goes on` : `${doing} until less is used`, null];
+}
+
+function pace(budget) {
   if (budget.recoversAt) return ["below its quota again", budget.recoversAt];
   if (budget.exhaustedAt) return ["used up", budget.exhaustedAt];
   if (budget.percent >= 100) return ["stays used up while what runs goes on", null];
@@ -81,8 +99,7 @@ export function next(budget) {
 
 export function setNext(node, budget) {
   const [words, when] = next(budget);
-  const waits = budget.heldPods ? `; ${format.count(budget.heldPods, "pod")} wait${budget.heldPods === 1 ? "s" : ""}` : "";
-  fill(node, words, when ? " " : null, when ? time(when, "ahead") : null, waits);
+  fill(node, words, when ? " " : null, when ? time(when, "ahead") : null);
 }
 
 /** "QuotaExceeded" for machines is "Quota exceeded" for people. */
@@ -103,14 +120,18 @@ export class Entries {
     this._named = named;
     this._list = h("ol", { class: "entries" });
     this._empty = h("p", { class: "empty" }, empty);
-    this.node = h("div", {}, this._list, this._empty);
+    this._count = h("p", { class: "quiet", role: "status", hidden: true });
+    this.node = h("div", {}, this._count, this._list, this._empty);
   }
 
-  draw(entries, most = Infinity) {
+  /** Shows the newest `most` of them, and says so where there are more: `all`, or as many as were given. */
+  draw(entries, most = Infinity, all = Object.keys(entries ?? {}).length) {
     const ids = Object.keys(entries ?? {}).sort((a, b) => (a.length - b.length || (a < b ? -1 : 1)) * -1);
     const rows = ids.slice(0, most).map((id) => entries[id]);
     const names = new Map(rows.map((row, number) => [row, ids[number]]));
     keyed(this._list, rows, (row) => names.get(row), () => this._make(), (node, row) => this._update(node, row));
+    text(this._count, `The newest ${format.number(rows.length)} of ${format.number(all)}.`);
+    show(this._count, rows.length > 0 && all > rows.length);
     show(this._list, rows.length > 0);
     show(this._empty, rows.length === 0);
     return rows.length;

@@ -91,8 +91,8 @@ export class Live {
   _gone(problem) {
     seen.delete(this.path);
     this._drop();
-    this._say("gone", problem);
     this._retry = setTimeout(() => this._open(), 5 * RETRY_MS); // It may be made anew.
+    this._say("gone", problem); // Last: whoever hears it may close this.
   }
 
   async _broken(source) {

@@ -82,7 +82,7 @@ export class Table {
     this._hide();
     const key = this._sort.replace(/^-/, "");
     const sign = this._sort.startsWith("-") ? -1 : 1;
-    const column = this._columns.find((each) => each.key === key) ?? this._columns[0];
+    const column = this._columns.find((each) => each.key === key && each.sort) ?? this._columns[0];
     const shown = this._matching()
       .map((row) => [column.sort(row), row])
       .sort(([a, one], [b, other]) => compare(a, b, sign) || compare(one.id, other.id))
@@ -119,6 +119,32 @@ export class Table {
 
   _update(node, row) {
     this._columns.forEach((column, number) => column.update(node.children[number], row));
+  }
+}
+
+/**
+ * A small table without tools, which becomes cards on a phone too: its cells say which column they are, and roles keep it a
+ * table for screen readers. A head is a title, or { title, figure: true } for a column of numbers.
+ */
+export class PlainTable {
+  constructor(caption, heads, { away = true } = {}) {
+    this._heads = heads.map((head) => (typeof head === "string" ? { title: head } : head));
+    this.body = h("tbody", { role: "rowgroup" });
+    const titles = this._heads.map(({ title, figure }) => h("th", { role: "columnheader", scope: "col", class: figure ? "figure" : undefined, text: title }));
+    const head = h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, titles));
+    this.node = h("table", { class: "plain cards", role: "table" }, h("caption", { class: away ? "away" : undefined, text: caption }), head, this.body);
+  }
+
+  /** A row; its first cell names it. */
+  row(cells = this._heads.map(() => "")) {
+    const [first, ...others] = cells;
+    const columns = this._heads.slice(1);
+    return h(
+      "tr",
+      { role: "row" },
+      h("th", { role: "rowheader", scope: "row" }, first),
+      others.map((cell, number) => h("td", { role: "cell", class: columns[number].figure ? "figure" : undefined, "data-title": columns[number].title }, cell)),
+    );
   }
 }
 

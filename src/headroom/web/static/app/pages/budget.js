@@ -4,9 +4,11 @@ import { Chart } from "../chart.js";
 import { announce, fill, h, prose, show, text, time } from "../dom.js";
 import * as format from "../format.js";
 import { badge, card, Entries, reasonWords, setBadge, setNext, STATES, stateWord, tile } from "../parts.js";
+import { PlainTable } from "../table.js";
 
 export const path = ({ namespace, name }) => `budgets/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
 export const title = ({ namespace, name }) => `${namespace}/${name}`;
+export const gone = ({ namespace, name }) => `The budget ${namespace}/${name} was deleted, or you may not see it any more. What you see is how it was.`;
 
 const ACTIONS = {
   AlertOnly: "Tell people",
@@ -17,6 +19,8 @@ const ACTIONS = {
 };
 const MOST_HISTORY = 25;
 const ANSWERS = { True: "yes", False: "no" };
+const STARTS = { NeverFits: "never: alone it exceeds the quota", Releasing: "now" };
+const OUTCOMES = { Stopped: "was stopped", Blocked: "would not go" };
 const MARKS = { now: "now", exhausted: "used up", recovers: "below quota" };
 
 export function mount(main, route) {
@@ -24,14 +28,15 @@ export function mount(main, route) {
   const state = badge();
   const heading = h("h1", { tabindex: "-1", text: `${namespace}/${name}` });
   const lead = h("p", { class: "lead" });
+  const still = h("p", { class: "quiet", id: "still", hidden: true });
   const problems = h("ul", { class: "notice bad", hidden: true });
   const tiles = h("dl", { class: "tiles" });
   const hours = new CurveCard("GPU-hours used in the window", "curve", "The sum over the rolling window at each moment: hours leave it as they grow older than the window.");
   const money = new CurveCard("Dollars spent in the window", "usd-curve", "The same sum in dollars, at the price of each hour.");
   const steps = h("ol", { class: "ladder" });
-  const ladder = card("What happens at which share", { id: "ladder", note: "The steps of this budget; those it has reached are marked." }, steps);
-  const top = tableCard("Who uses it", "top", "The pods that used most in the window.", ["Pod", "GPU-hours", "Dollars"], "No pod used anything in the window.");
-  const held = tableCard("Who waits", "waiting", "Held until the window frees enough hours; the first in line starts first.", ["Held", "GPUs", "Since", "Starts"], "Nobody waits for this budget.");
+  const ladder = card("What happens at which share", { id: "ladder", note: "The steps of this budget; those it has reached are marked. A step ends only some points below where it begins, so that it does not come and go." }, steps);
+  const top = tableCard("Who uses it", "top", "The pods that used most in the window.", ["Pod", { title: "GPU-hours", figure: true }, { title: "Dollars", figure: true }], "No pod used anything in the window.");
+  const held = tableCard("Who waits", "waiting", "Held until the window frees enough hours; the first in line starts first.", ["Held", { title: "GPUs", figure: true }, "Since", "Starts"], "Nobody waits for this budget.");
   const released = tableCard("Let go", "released", "Pods that waited and then were let start.", ["Pod", "When"], "");
   const stopped = tableCard("Stopped", "stopped", "What this budget stopped, newest first.", ["What", "How", "When", "Outcome"], "");
   const history = new Entries({ empty: "Nothing was decided about this budget in the last 7 days.", named: false });
@@ -41,6 +46,7 @@ export function mount(main, route) {
     h("p", { class: "crumbs" }, h("a", { href: "#/", text: "Overview" }), " / budgets"),
     h("div", { class: "title-row" }, heading, state),
     lead,
+    still,
     problems,
     tiles,
     h("div", { class: "pair even" }, hours.node, money.node),
@@ -57,6 +63,8 @@ export function mount(main, route) {
       if (before && before !== budget.state) announce(`${namespace}/${name}: ${stateWord(budget.state)}.`);
       before = budget.state;
       prose(lead, budget.message);
+      text(still, whyStill(budget));
+      show(still, still.textContent);
       fill(problems, (budget.problems ?? []).map((problem) => h("li", { text: problem })));
       show(problems, budget.problems?.length);
       fill(tiles, tilesOf(model));
@@ -64,7 +72,7 @@ export function mount(main, route) {
       money.draw(model.usdCurve, budget);
       fill(steps, (budget.ladder ?? []).map(step));
       show(ladder, budget.ladder?.length);
-      top.draw((model.topPods ?? []).map((pod) => [pod.pod, figure(pod.gpuHours), pod.usd ? format.dollars(pod.usd) : ""]));
+      top.draw(topRows(model.topPods ?? []));
       held.draw((model.held ?? []).map(heldRow), more(model));
       released.draw((model.released ?? []).map((pod) => [pod.pod, time(pod.at)]));
       stopped.draw(stoppedRows(model));
@@ -89,11 +97,12 @@ function tilesOf(model) {
   const window = budget.windowHours ? format.window(budget.windowHours) : "window";
   const found = [];
   const used = budget.quotaGpuHours ? (100 * Number(budget.consumedGpuHours)) / Number(budget.quotaGpuHours) : undefined;
-  const of = budget.quotaGpuHours ? `of ${format.number(budget.quotaGpuHours)} GPU-hours` : "GPU-hours";
-  found.push(tile(`Used in the last ${window}`, format.number(budget.consumedGpuHours ?? "0"), of, used, budget.tone));
+  const [hours, ofHours] = usedOf(budget.consumedGpuHours ?? "0", budget.quotaGpuHours, "GPU-hours");
+  found.push(tile(`Used in the last ${window}`, hours, `${ofHours} GPU-hours`.trim(), used, budget.tone));
   if (budget.consumedUsd) {
     const share = budget.quotaUsd ? (100 * Number(budget.consumedUsd)) / Number(budget.quotaUsd) : undefined;
-    found.push(tile("Spent", format.dollars(budget.consumedUsd), budget.quotaUsd ? `of ${format.dollars(budget.quotaUsd)}` : "no limit in dollars", share, budget.tone));
+    const [spent, ofMoney] = usedOf(budget.consumedUsd, budget.quotaUsd, "dollars");
+    found.push(tile("Spent", spent, ofMoney || "no limit in dollars", share, budget.tone));
   }
   const next = h("span");
   setNext(next, budget);
@@ -102,6 +111,23 @@ function tilesOf(model) {
   found.push(tile("GPUs now", format.number(budget.burnRateGpus ?? "0"), `held by ${format.count(budget.trackedPods ?? 0, "pod")}`));
   if (model.heldPods) found.push(tile("Waiting", format.number(model.heldPods), model.heldPods === 1 ? "pod" : "pods"));
   return found;
+}
+
+/** What was used, and "of" its quota where there is one. */
+function usedOf(used, quota, unit) {
+  if (quota === undefined || quota === "") return [format.amount(used, unit), ""];
+  const [words, limit] = format.usedOf(used, quota, unit);
+  return [words, `of ${limit}`];
+}
+
+/** Why a step still stands though less is used than where it begins; empty if none does. */
+function whyStill({ ladder, percent, tone }) {
+  if (tone !== "bad" && tone !== "warn") return "";
+  const standing = (ladder ?? []).filter((each) => each.since && each.endsBelow && percent < parseFloat(each.at) && percent >= parseFloat(each.endsBelow));
+  const last = standing.at(-1);
+  if (!last) return "";
+  const doing = ACTIONS[last.action]?.split(",")[0] ?? last.action;
+  return `${format.percent(percent)} is used. "${doing}" began at ${format.share(last.at)} and ends only below ${format.share(last.endsBelow)}, so that it does not come and go.`;
 }
 
 /** The window as a curve: what was used, what is to be expected, and the quota. */
@@ -128,25 +154,33 @@ class CurveCard {
     if (ahead.t.length) lines.push({ label: "forecast if everything goes on", values: future, look: "ahead" });
     if (curve.quota !== undefined) lines.push({ label: "quota", values: t.map(() => curve.quota), look: "limit" });
     const about = (mark) => mark.kind === "now" || curve.quota !== undefined; // without a quota there is nothing to reach
-    const marks = (curve.marks ?? []).filter(about).map((mark) => ({ ...mark, label: MARKS[mark.kind] ?? mark.kind }));
+    const named = (curve.marks ?? []).map((mark) => ({ ...mark, label: MARKS[mark.kind] ?? mark.kind }));
+    const marks = named.filter(about);
     const texts = marks.filter((mark) => mark.kind !== "now").map((mark) => `${MARKS[mark.kind] ?? mark.kind} ${format.moment(mark.t * 1000)}`);
-    const quota = curve.quota === undefined ? "" : ` of ${format.number(curve.quota)}`;
-    const summary = `Now ${format.number(curve.used.at(-1) ?? 0)}${quota} ${curve.unit}${texts.length ? `; ${texts.join("; ")}` : ""}.`;
-    this._chart.draw({ t, lines, marks, unit: curve.unit, summary });
+    const now = usedOf(curve.used.at(-1) ?? 0, curve.quota, curve.unit).join(" ").trim();
+    const summary = `Now ${now}${curve.unit === "dollars" ? "" : ` ${curve.unit}`}${texts.length ? `; ${texts.join("; ")}` : ""}.`;
+    this._chart.draw({ t, lines, marks, room: named, unit: curve.unit, summary }); // the axes of both charts end alike
   }
 }
 
 // --- lists -------------------------------------------------------------------------------------------------------------
 
-function step({ at, action, since }) {
-  const entered = since ? h("span", { class: "badge", "data-tone": "warn" }, "reached ", time(since)) : h("span", { class: "quiet", text: "not reached" });
-  return h("li", { class: since ? "entered" : undefined }, h("strong", { text: at }), h("span", {}, h("b", { text: ACTIONS[action] ?? action }), h("span", { class: "quiet", text: ACTIONS[action] ? ` (${action})` : "" })), entered);
+function step({ at, action, since, endsBelow }) {
+  const ends = since && endsBelow ? h("span", { class: "quiet", text: `ends below ${format.share(endsBelow)}` }) : null;
+  const entered = since ? [h("span", { class: "badge", "data-tone": "warn" }, "reached ", time(since)), " ", ends] : h("span", { class: "quiet", text: "not reached" });
+  const words = h("span", {}, h("b", { text: ACTIONS[action] ?? action }), h("span", { class: "quiet", text: ACTIONS[action] ? ` (${action})` : "" }));
+  return h("li", { class: since ? "entered" : undefined }, h("strong", { text: format.share(at) }), words, h("span", { class: "reached" }, entered));
 }
 
 function heldRow(unit) {
   const pods = unit.pods > 1 ? `${unit.unit} (${unit.pods} pods)` : unit.unit;
-  const starts = unit.startsAt ? time(unit.startsAt, "ahead") : unit.state || "not known yet";
+  const starts = unit.startsAt ? time(unit.startsAt, "ahead") : STARTS[unit.state] ?? "not known yet";
   return [pods, figure(unit.gpus), unit.since ? time(unit.since) : "", starts];
+}
+
+function topRows(pods) {
+  const hours = format.column(pods.map((pod) => pod.gpuHours));
+  return pods.map((pod, number) => [pod.pod, h("span", { title: pod.gpuHours, text: hours[number] }), pod.usd ? format.dollars(pod.usd) : ""]);
 }
 
 function more(model) {
@@ -156,22 +190,20 @@ function more(model) {
 
 function stoppedRows(model) {
   const chosen = model.victim ? [{ ...model.victim, outcome: "chosen, not gone yet" }] : [];
-  return [...chosen, ...(model.stopped ?? [])].map((each) => [each.unit, each.action, each.at ? time(each.at) : "", each.outcome ?? ""]);
+  return [...chosen, ...(model.stopped ?? [])].map((each) => [each.unit, each.action, each.at ? time(each.at) : "", OUTCOMES[each.outcome] ?? each.outcome ?? ""]);
 }
 
 /** A card with a small table; with no sentence for its being empty, it is not shown then. */
 function tableCard(name, id, note, heads, empty) {
-  const body = h("tbody");
-  const columns = heads.map((title) => h("th", { scope: "col", text: title }));
-  const table = h("table", { class: "plain" }, h("caption", { class: "away", text: name }), h("thead", {}, h("tr", {}, columns)), body);
-  const wide = h("div", { class: "wide", role: "region", tabindex: "0", "aria-label": name }, table);
+  const table = new PlainTable(name, heads);
+  const wide = h("div", { class: "wide", role: "region", tabindex: "0", "aria-label": name }, table.node);
   const nothing = h("p", { class: "empty", text: empty });
   const rest = h("p", { class: "quiet" });
   const node = card(name, { id, note }, wide, nothing, rest);
   return {
     node,
     draw(rows, left = "") {
-      fill(body, rows.map(([first, ...others]) => h("tr", {}, h("th", { scope: "row" }, first), others.map((cell) => h("td", {}, cell)))));
+      fill(table.body, rows.map((cells) => table.row(cells)));
       show(wide, rows.length);
       show(nothing, !rows.length);
       show(node, rows.length || empty);

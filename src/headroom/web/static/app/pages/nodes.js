@@ -3,6 +3,7 @@
 import { attribute, fill, h, keyed, show, text, time } from "../dom.js";
 import * as format from "../format.js";
 import { badge, budgetAddress, card, setBadge } from "../parts.js";
+import { PlainTable } from "../table.js";
 
 export const path = () => "nodes";
 export const title = () => "Nodes";
@@ -26,7 +27,7 @@ export function mount(main, route) {
   const search = h("input", { type: "search", placeholder: "Filter by node, type, zone, pod or budget", "aria-label": "Filter nodes", value: route.query.get("q") ?? "", spellcheck: "false", autocomplete: "off" });
   const choices = Object.entries(KINDS).map(([key, [label]]) => h("option", { value: key, text: label }));
   const kind = h("select", { "aria-label": "Which nodes" }, choices);
-  kind.value = route.query.get("show") in KINDS ? route.query.get("show") : "all";
+  kind.value = Object.hasOwn(KINDS, route.query.get("show") ?? "") ? route.query.get("show") : "all";
   const tools = h("div", { class: "tools" }, search, kind, status);
   const waiting = new Waiting();
   const legend = h("ul", { class: "holders", "aria-label": "GPUs held, by budget" });
@@ -86,8 +87,26 @@ function headline(model) {
   const nodes = Object.values(model.nodes ?? {});
   const ready = nodes.filter((node) => node.ready).length;
   const free = nodes.reduce((sum, node) => sum + (node.ready && !node.cordoned ? Number(node.free) : 0), 0);
-  const waits = model.waitingCount ? ` ${format.count(model.waitingCount, "pod waits", "pods wait")} for one.` : "";
-  return `${ready} of ${format.count(nodes.length, "node")} are ready, with ${format.count(free, "GPU")} free.${waits}`;
+  return `${ready} of ${format.count(nodes.length, "node")} are ready, with ${format.count(free, "GPU")} free. ${whoWaits(model)}`.trim();
+}
+
+const REASONS = [
+  [/^held by (a )?budget/, "held by a budget"],
+  [/^gated by /, "held by somebody else's gate"],
+  [/./, "for room on a node"],
+];
+
+/** Who waits, and for what: free GPUs help only those that wait for room. */
+function whoWaits({ waiting, waitingCount }) {
+  const pods = waiting ?? [];
+  const all = waitingCount ?? pods.length;
+  if (!all) return "";
+  const of = (pod) => REASONS.find(([pattern]) => pattern.test(pod.why ?? "?"))[1];
+  const found = REASONS.map(([, words]) => [pods.filter((pod) => of(pod) === words).length, words]).filter(([count]) => count);
+  const begun = format.count(all, "pod waits", "pods wait");
+  if (all > pods.length) return `${begun}.`; // of the others it is not known here why
+  const amount = (count) => (count < all ? `${count} ` : count > 1 ? "all " : "");
+  return `${begun}: ${found.map(([count, words]) => `${amount(count)}${words}`).join(", ")}.`;
 }
 
 // --- one node ----------------------------------------------------------------------------------------------------------
@@ -174,17 +193,15 @@ function holderItem([budget, gpus]) {
 
 class Waiting {
   constructor() {
-    this._body = h("tbody");
+    this._table = new PlainTable("Pods that wait", ["Pod", { title: "GPUs", figure: true }, "Since", "Why"]);
     this._rest = h("p", { class: "quiet" });
-    const heads = ["Pod", "GPUs", "Since", "Why"].map((title) => h("th", { scope: "col", text: title }));
-    const table = h("table", { class: "plain" }, h("caption", { class: "away", text: "Pods that wait" }), h("thead", {}, h("tr", {}, heads)), this._body);
-    const wide = h("div", { class: "wide short", role: "region", tabindex: "0", "aria-label": "Pods that wait" }, table);
+    const wide = h("div", { class: "wide short", role: "region", tabindex: "0", "aria-label": "Pods that wait" }, this._table.node);
     this.node = card("Pods that wait", { id: "waiting", note: "They have no node yet, and this is why." }, wide, this._rest);
   }
 
   draw(model) {
     const pods = model.waiting ?? [];
-    keyed(this._body, pods, (pod) => pod.pod ?? pod, () => h("tr", {}, h("th", { scope: "row" }), h("td"), h("td"), h("td")), (row, pod) => {
+    keyed(this._table.body, pods, (pod) => pod.pod ?? pod, () => this._table.row(), (row, pod) => {
       const [who, gpus, since, why] = row.children;
       text(who, pod.pod ?? "a pod of another team");
       text(gpus, format.number(pod.gpus));

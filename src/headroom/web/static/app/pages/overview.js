@@ -37,7 +37,7 @@ export function mount(main, route) {
       table.rows(rows);
       show(first, rows.length === 0);
       show(budgets, rows.length > 0);
-      entries.draw(model.decisions, MOST_DECISIONS);
+      entries.draw(model.decisions, MOST_DECISIONS, model.decidedInHour);
       told.hear(rows);
     },
     close: () => chart.close(),
@@ -49,7 +49,7 @@ export function mount(main, route) {
 function headline(model, rows) {
   const said = [];
   if (model.fleet) {
-    said.push(`${format.number(model.fleet.held)} of ${format.number(model.fleet.gpus)} GPUs are held${model.fleet.waiting ? `, ${format.count(model.fleet.waiting, "pod")} wait${model.fleet.waiting === 1 ? "s" : ""}` : ""}.`);
+    said.push(`${format.number(model.fleet.held)} of ${format.number(model.fleet.gpus)} GPUs are held${waits(model.fleet)}.`);
   } else if (model.viewer?.namespaces) {
     said.push(`You see what is in ${format.listed(model.viewer.namespaces)}.`);
   }
@@ -58,9 +58,17 @@ function headline(model, rows) {
   if (bad.length) said.push(`${format.count(bad.length, "budget needs", "budgets need")} a look: ${format.listed(bad)}.`);
   else if (warn.length) said.push(`${format.count(warn.length, "budget comes", "budgets come")} near the quota: ${format.listed(warn)}.`);
   else if (rows.length) said.push("All budgets are within their quotas.");
-  const soonest = rows.filter((row) => row.exhaustedAt).sort((a, b) => (a.exhaustedAt < b.exhaustedAt ? -1 : 1))[0];
+  const soonest = rows.filter((row) => row.exhaustedAt && row.tone !== "bad").sort((a, b) => (a.exhaustedAt < b.exhaustedAt ? -1 : 1))[0];
   const begun = `${said.join(" ")} `;
   return soonest ? [begun, `Next to be used up: ${soonest.id} `, time(soonest.exhaustedAt, "ahead"), "."] : [begun];
+}
+
+/** Those that a budget holds wait for hours, not for a node. */
+function waits({ waiting, heldPods }) {
+  if (!waiting) return "";
+  const said = `, ${format.count(waiting, "pod waits", "pods wait")}`;
+  if (!heldPods) return `${said} for room`;
+  return heldPods < waiting ? `${said} (${heldPods} of them held by budgets)` : `${said}, held by ${waiting === 1 ? "a budget" : "budgets"}`;
 }
 
 function tilesOf(model, rows) {
@@ -117,7 +125,7 @@ function firstSteps() {
 // --- the table ---------------------------------------------------------------------------------------------------------
 
 function share(used, quota, unit) {
-  return quota ? `${unit(used ?? "0")} of ${unit(quota)}` : used ? unit(used) : "";
+  return quota ? format.usedOf(used ?? "0", quota, unit).join(" of ") : used ? format.amount(used, unit) : "";
 }
 
 function meter(cell, percent, words, exact, tone) {
@@ -156,9 +164,9 @@ function nextCell(cell, row) {
 
 function budgetTable(route) {
   const amount = (cell, row) =>
-    meter(cell, part(row.consumedGpuHours, row.quotaGpuHours), share(row.consumedGpuHours, row.quotaGpuHours, format.number), row.consumedGpuHours, row.tone);
+    meter(cell, part(row.consumedGpuHours, row.quotaGpuHours), share(row.consumedGpuHours, row.quotaGpuHours, "GPU-hours"), row.consumedGpuHours, row.tone);
   const money = (cell, row) =>
-    meter(cell, part(row.consumedUsd, row.quotaUsd), share(row.consumedUsd, row.quotaUsd, format.dollars), row.consumedUsd, row.tone);
+    meter(cell, part(row.consumedUsd, row.quotaUsd), share(row.consumedUsd, row.quotaUsd, "dollars"), row.consumedUsd, row.tone);
   return new Table({
     caption: "budgets",
     what: "budgets",

@@ -17,7 +17,7 @@ export function mount(main, route) {
       { key: "name", title: "Name", lead: true, sort: (row) => row.id, update: (cell, row) => text(cell, row.namespace ? `${row.namespace}/${row.name}` : row.name) },
       { key: "kind", title: "Kind", sort: (row) => row.kind, update: (cell, row) => text(cell, row.kind) },
       { key: "ready", title: "Ready", sort: (row) => row.ready, update: readyCell },
-      { key: "message", title: "What is known", update: (cell, row) => text(cell, row.message ?? row.reason) },
+      { key: "message", title: "What that means", update: (cell, row) => text(cell, row.message ?? row.reason) },
     ],
     words: (row) => `${row.id} ${row.reason ?? ""} ${row.message ?? ""}`,
     sort: "name",

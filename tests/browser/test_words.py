@@ -1,0 +1,201 @@
+"""What a page says is never at odds with itself: numbers beside each other, states and what comes next, and what is not there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from headroom.model.times import HOUR, MINUTE, text
+from tests.browser.chromium import opened
+from tests.browser.served import Served
+from tests.browser.told import Model, told
+from tests.browser.worlds import a_fleet
+from tests.builders import NOON
+
+BUDGET = "budgets/team-a/one"
+ALMOST = {"consumedGpuHours": "239.963", "quotaGpuHours": "240", "percent": 99.9, "exhaustedAt": text(NOON + 3 * HOUR)}
+HOLDS = ALMOST | {"state": "Holding", "tone": "bad"}
+STARTS = text(NOON + 14 * MINUTE + 1000)  # time goes on while the page is drawn
+
+
+def js(page: Page, module: str, call: str) -> Any:
+    """What a function of one of the modules answers."""
+    return page.evaluate(f"import('./static/app/{module}.js').then(module => module.{call})")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("percent(99.97)", "99.9 %"),
+        ("percent(99)", "99 %"),
+        ("percent(98.6)", "99 %"),
+        ("percent(100)", "100 %"),
+        ("percent(0.3)", "<1 %"),
+        ("share('95%')", "95 %"),
+        ("usedOf('239.963', '240', 'GPU-hours')", ["239.96", "240"]),
+        ("usedOf('239.9996', '240', 'GPU-hours')", ["239.9996", "240"]),
+        ("usedOf('240.000', '240', 'GPU-hours')", ["240", "240"]),
+        ("usedOf('240.03', '240', 'GPU-hours')", ["240.03", "240"]),
+        ("usedOf('522.05', '2400', 'dollars')", ["$522.05", "$2,400.00"]),
+        ("usedOf('2399.998', '2400', 'dollars')", ["$2,399.998", "$2,400.00"]),
+        ("column(['40.93', '24', '9.5'])", ["40.93", "24.00", "9.50"]),
+        ("column(['8', '24'])", ["8", "24"]),
+    ],
+)
+def test_numbers_beside_each_other_do_not_contradict(page: Page, fleet: Served, call: str, said: Any) -> None:
+    opened(page, fleet.url)
+    assert js(page, "format", call) == said
+
+
+@pytest.mark.parametrize(
+    ("row", "comes"),
+    [
+        (HOLDS | {"heldPods": 2, "nextStartsAt": STARTS}, "2 pods wait; the next starts in 14 min"),
+        (HOLDS | {"heldPods": 1}, "1 pod waits; when the next starts is not known yet"),
+        (HOLDS | {"heldPods": 0}, "new pods wait until less is used"),
+        (HOLDS | {"heldPods": 0, "recoversAt": STARTS}, "new pods wait; below its quota again in 14 min"),
+        (ALMOST | {"state": "Pausing", "tone": "bad", "recoversAt": STARTS}, "pods stay paused; below its quota again"),
+        (
+            ALMOST | {"state": "Stopping", "tone": "bad", "percent": 101},
+            "pods are being stopped while what runs goes on",
+        ),
+        (ALMOST | {"state": "Alerting", "tone": "warn"}, "used up in"),
+    ],
+)
+def test_what_comes_next_fits_the_state(page: Page, fleet: Served, row: Model, comes: str) -> None:
+    told(page, fleet, "overview", lambda model: model["budgets"]["team-a/one"].update({"heldPods": 0} | row))
+    opened(page, fleet.url)
+    shown = page.get_by_role("row").filter(has_text="team-a/one")
+    expect(shown.locator("td[data-title='What comes next']")).to_contain_text(comes)
+    if row["state"] != "Alerting":
+        expect(shown.locator("td[data-title='What comes next']")).not_to_contain_text("used up")
+
+
+def test_a_budget_that_is_almost_used_up_says_by_how_little(page: Page, fleet: Served) -> None:
+    told(page, fleet, "overview", lambda model: model["budgets"]["team-a/one"].update(HOLDS))
+    opened(page, fleet.url)
+    row = page.get_by_role("row").filter(has_text="team-a/one")
+    expect(row.locator("td[data-title=Used]")).to_have_text("99.9 %")
+    expect(row.locator("td[data-title=GPU-hours] .amount")).to_have_text("239.96 of 240")
+
+
+def test_a_step_that_still_stands_below_its_beginning_says_why(page: Page, fleet: Served) -> None:
+    since = text(NOON - HOUR)
+    ladder = [{"at": "100%", "action": "Hold", "since": since, "endsBelow": "95%"}, {"at": "120%", "action": "Evict"}]
+    told(page, fleet, BUDGET, lambda model: model["budget"].update(HOLDS | {"ladder": ladder}))
+    opened(page, fleet.url, f"#/{BUDGET}")
+    expect(page.locator("#still")).to_contain_text(
+        '99.9 % is used. "Let new pods wait" began at 100 % and ends only below 95 %'
+    )
+    expect(page.locator(".ladder li").first).to_contain_text(re.compile(r"reached 1 h ago\s+ends below 95 %"))
+    expect(page.locator(".ladder li").last).to_contain_text("not reached")
+    expect(page.locator(".tile").first).to_contain_text("239.96of 240 GPU-hours")
+
+
+def test_where_no_step_still_stands_nothing_is_explained(page: Page, fleet: Served) -> None:
+    opened(page, fleet.url, f"#/{BUDGET}")
+    expect(page.locator("#still")).to_be_hidden()
+
+
+def test_a_start_that_is_not_known_is_not_a_state(page: Page, fleet: Served) -> None:
+    unit = {"unit": "Job/lab/x", "gpus": "8", "pods": 1, "state": "Reserved"}
+    waiting = [
+        unit,
+        unit | {"unit": "Job/lab/y", "startsAt": STARTS},
+        unit | {"unit": "Job/lab/z", "state": "NeverFits"},
+    ]
+    told(page, fleet, BUDGET, lambda model: model.update({"held": waiting, "heldUnits": 3, "heldPods": 3}))
+    opened(page, fleet.url, f"#/{BUDGET}")
+    starts = page.locator("#waiting td[data-title=Starts]")
+    expect(starts).to_have_text(["not known yet", "in 14 min", "never: alone it exceeds the quota"])
+
+
+def test_what_was_stopped_may_run_again(page: Page, fleet: Served) -> None:
+    stopped = {"unit": "Job/lab/x", "action": "Evict", "at": text(NOON - HOUR), "outcome": "Stopped"}
+    told(page, fleet, BUDGET, lambda model: model.update({"stopped": [stopped, stopped | {"outcome": "Blocked"}]}))
+    opened(page, fleet.url, f"#/{BUDGET}")
+    expect(page.locator("#stopped td[data-title=Outcome]")).to_have_text(["was stopped", "would not go"])
+
+
+def test_pods_that_a_budget_holds_do_not_wait_for_a_node(page: Page, fleet: Served) -> None:
+    opened(page, fleet.url, "#/nodes")
+    expect(page.locator(".lead")).to_contain_text("2 pods wait: 1 held by a budget, 1 for room on a node.")
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        (["held by budget lab/x"] * 5, "5 pods wait: all held by a budget."),
+        (["held by a budget"], "1 pod waits: held by a budget."),
+        (
+            ["gated by x.io/y", "waits for the scheduler"],
+            "2 pods wait: 1 held by somebody else's gate, 1 for room on a node.",
+        ),
+    ],
+)
+def test_who_waits_for_what(page: Page, fleet: Served, why: list[str], said: str) -> None:
+    pods = [{"pod": f"lab/{number}", "gpus": "1", "why": each, "budgets": []} for number, each in enumerate(why)]
+    told(page, fleet, "nodes", lambda model: model.update({"waiting": pods, "waitingCount": len(pods)}))
+    opened(page, fleet.url, "#/nodes")
+    expect(page.locator(".lead")).to_contain_text(f"free. {said}")
+
+
+def test_a_list_that_is_cut_says_of_how_many(page: Page, fleet: Served) -> None:
+    told(page, fleet, "overview", lambda model: model.update({"decidedInHour": 7}))
+    opened(page, fleet.url)
+    expect(page.locator("#decided [role=status]")).to_have_text("The newest 4 of 7.")
+    expect(page.locator("#decided .entry")).to_have_count(4)
+
+
+def test_a_list_that_is_whole_says_nothing(page: Page, fleet: Served) -> None:
+    opened(page, fleet.url, f"#/{BUDGET}")
+    expect(page.locator("#history .entry")).to_have_count(1)
+    expect(page.locator("#history [role=status]")).to_be_hidden()
+
+
+# --- what is not there --------------------------------------------------------------------------------------------------
+
+
+def test_a_budget_that_is_not_there_leads_to_those_that_are(page: Page, fleet: Served) -> None:
+    page.goto(f"{fleet.url}/#/budgets/team-a/oen")
+    expect(page.locator("h1")).to_have_text("There is no budget team-a/oen, or you may not see it")
+    expect(page.locator("h1")).to_be_focused()
+    expect(page).to_have_title("Not found · Headroom")
+    expect(page.locator("#live")).to_have_text("Live")
+    expect(page.locator("#stale")).to_be_hidden()
+    expect(page.locator("main .badge")).to_have_count(0)
+    expect(page.get_by_role("link", name="overview", exact=True)).to_be_visible()
+    page.get_by_role("link", name="team-a/one").click()
+    expect(page.locator(".title-row .badge")).to_have_text("Alert")
+
+
+def test_nothing_like_it_is_offered_where_nothing_is_like_it(page: Page, fleet: Served) -> None:
+    page.goto(f"{fleet.url}/#/budgets/quite/different")
+    expect(page.locator("#live")).to_have_text("Live")
+    expect(page.locator("main")).not_to_contain_text("Perhaps")
+
+
+def test_a_budget_that_is_made_while_somebody_waits_for_it_appears(page: Page, serve: Callable[..., Served]) -> None:
+    served = serve(a_fleet(without="one"))
+    page.goto(f"{served.url}/#/{BUDGET}")
+    expect(page.locator("h1")).to_contain_text("There is no budget team-a/one")
+    expect(page.locator("#live")).to_have_text("Live")
+    served.become(a_fleet())
+    expect(page.locator("h1")).to_have_text("team-a/one")
+    expect(page.locator(".tiles")).to_be_visible()
+
+
+def test_a_wrong_address_after_one_is_live(page: Page, fleet: Served) -> None:
+    opened(page, fleet.url, f"#/{BUDGET}")
+    fleet.become(a_fleet(without="one"))
+    expect(page.locator("#live")).to_have_text("Gone")
+    page.evaluate("location.hash = '#/nonsense'")
+    expect(page.locator("h1")).to_have_text("There is no such page")
+    expect(page.locator("#live")).to_have_text("Live")
+    expect(page.locator("#stale")).to_be_hidden()
+    fleet.become(a_fleet(without="one", now=NOON + MINUTE))
+    expect(page.locator("#clock")).to_have_text(re.compile(r":01:\d\d$"))
