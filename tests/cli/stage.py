@@ -13,7 +13,7 @@ from headroom.adapters.ledger import open_ledger
 from headroom.cli import planning
 from headroom.model.decisions import status_wire
 from headroom.model.history import Entry
-from headroom.model.times import moment
+from headroom.model.times import HOUR, moment
 from headroom.model.usage import Heartbeat
 from headroom.sim import documents, texts
 from tests.adapters.ledger.rows import CLUSTER, TODAY, row
@@ -77,8 +77,8 @@ def fill(folder: Path) -> None:
 
     async def ledger() -> None:
         made = open_ledger(str(folder / "ledger.db"))
-        rows = [row(number, ended=TODAY + number, evidence=3) for number in range(1, 4)]
-        await made.write(rows, Heartbeat(cluster=CLUSTER, complete_until=TODAY))
+        rows = [row(number, ended=TODAY + number * HOUR, evidence=3) for number in range(1, 4)]
+        await made.write(rows, Heartbeat(cluster=CLUSTER, complete_until=TODAY + 4 * HOUR))
         said = {"reason": "QuotaReached", "message": "48.000 of 47.5 GPU-hours used in the last 24 h."}
         resource = "GPUWorkloadBudget/lab/team-a"
         await made.note([Entry(cluster=CLUSTER, at=NOON_MS - 60_000, resource=resource, actions="[]", **said)])

@@ -218,3 +218,9 @@ def test_what_comes_to_nothing_is_told(headroom: Headroom, text: str, says: str)
 def test_json_is_one_list(headroom: Headroom) -> None:
     made = json.loads(headroom("convert", "-", "-o", "json", stdin=samples.SPOTPOOL.encode()).out)
     assert (made["kind"], [each["kind"] for each in made["items"]]) == ("List", ["Secret", "Spotpool"])
+
+
+def test_prose_is_told_what_can_be_converted(headroom: Headroom) -> None:
+    done = headroom("convert", "-", stdin=b"Dear reader, this is no manifest.\n")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith("give manifests as YAML or JSON, chart values, an .env file, or a `docker run` line\n")

@@ -195,3 +195,39 @@ def test_a_wrong_scenario_is_one_sentence(headroom: Headroom, tmp_path: Path, te
     assert done.code == 2
     assert done.err.startswith("headroom: ")
     assert done.err.count("\n") == 1
+
+
+def test_a_snapshot_is_something_to_try_the_other_commands_on(headroom: Headroom, tmp_path: Path) -> None:
+    world, change = tmp_path / "world.json", tmp_path / "change.yaml"
+    command = [*DEMO, "--for", "4", "--port", str(free_ports(1)[0]), "--snapshot", str(world)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith(f"bytes to {world}; `headroom status --from {world}` shows it\n")
+    status = json.loads(headroom("status", "--from", world, "-o", "json").out)
+    assert status["fleet"]["gpus"] == "320"
+    used = {each["name"]: each for each in status["budgets"]}
+    assert used["vision"]["percent"] > 50, "the day before is in its ledger"
+    forecast = json.loads(headroom("forecast", "--from", world, "-o", "json").out)
+    assert {each["name"]: each["percent"] for each in forecast["budgets"]} == {
+        name: each["percent"] for name, each in used.items()
+    }
+    assert headroom("replay", world).code == 0
+    assert headroom("explain", "gwb/vision/vision", "--from", world).out.startswith("GPUWorkloadBudget/vision/vision\n")
+    change.write_text(SCENARIO.partition("---\n")[2].replace("team-a", "vision").replace("lab", "vision"))
+    said = headroom("simulate", "--from", world, "--change", change, "-o", "json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert found["work"] > 1000
+    assert found["changes"][0].startswith("GPUWorkloadBudget/vision/vision: ")
+    assert found["recordedGpuHours"] > 1000
+
+
+def test_a_snapshot_without_a_folder_is_told_at_once(headroom: Headroom, tmp_path: Path) -> None:
+    done = headroom("demo", "--snapshot", tmp_path / "no" / "world.json", "--port", free_ports(1)[0])
+    assert (done.code, done.out) == (2, "")
+    assert "there is no such folder" in done.err
+
+
+def test_a_scenario_that_is_not_there_says_what_to_do(headroom: Headroom) -> None:
+    done = headroom("demo", "--scenario", "nofile", "--port", free_ports(1)[0])
+    assert done.err == "headroom: reading nofile: No such file or directory; check the path and its rights\n"

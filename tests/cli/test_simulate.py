@@ -37,7 +37,7 @@ data: {book: '- {pricePerHour: "8"}'}
 """
 GOLDEN = """\
 openb, pods.csv: 40 pods on 2 nodes, 2.0 days from 2023-01-01 to 2023-01-02, played twice: before the change and after it.
-Changed: GPUWorkloadBudget/default/research is changed.
+Changed: GPUWorkloadBudget/default/research: quota.gpuHours 100 -> 10, enforcement.action AlertOnly -> Hold.
 
 Everything
                                       BEFORE  AFTER   DIFFERENCE
@@ -111,7 +111,9 @@ def test_programs_get_data(headroom: Headroom, files: Path, form: str) -> None:
     done = headroom(*asked(files, "-o", form))
     found = json.loads(done.out) if form == "json" else yaml.safe_load(done.out)
     assert found["work"] == 40
-    assert found["changes"] == ["GPUWorkloadBudget/default/research is changed"]
+    assert found["changes"] == [
+        "GPUWorkloadBudget/default/research: quota.gpuHours 100 -> 10, enforcement.action AlertOnly -> Hold"
+    ]
     assert found["before"]["total"]["gpuHours"] == pytest.approx(80, abs=0.01)
     assert found["before"]["total"]["usd"] == pytest.approx(80, abs=0.01)
     assert found["after"]["held"] > 0
@@ -197,6 +199,35 @@ def test_machines_may_be_what_is_changed(headroom: Headroom, files: Path) -> Non
     assert found["before"]["total"]["waits"]["longest"] > found["after"]["total"]["waits"]["longest"] == 0
 
 
+NAMESPACE = """apiVersion: v1
+kind: Namespace
+metadata: {name: default, labels: {org: lab}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: default}
+---
+"""
+WIDE = """apiVersion: headroom.dev/v1alpha1
+kind: GPUWorkloadBudget
+metadata: {name: wide, namespace: headroom-system}
+spec:
+  namespaceSelector: {matchLabels: {org: lab}}
+  selector: {matchLabels: {team: BE}}
+  quota: {gpuHours: "10", windowHours: 24}
+  enforcement: {action: Hold}
+"""
+
+
+def test_namespaces_are_played_and_what_is_not_is_said(headroom: Headroom, files: Path) -> None:
+    (files / "change.yaml").write_text(NAMESPACE + WIDE)
+    done = headroom(*asked(files, "-o", "json"))
+    assert done.err == "passed over 1 Pod: a replay takes its work and all outside the cluster from the record\n"
+    found = json.loads(done.out)
+    assert "1 namespaces are added or changed" in found["changes"]
+    assert found["after"]["held"] > 0
+
+
 SCENARIO = """apiVersion: sim.headroom.dev/v1
 kind: Scenario
 metadata: {name: small}
@@ -233,6 +264,9 @@ def test_a_scenario_is_played_on_the_full_simulator(headroom: Headroom, tmp_path
         (("--trace", "{}/pods.csv", "--team-label", "team"), "naming teams: give the label and what it says"),
         (("--trace", "{}/pods.csv", "--without", "gwb/a/b"), "leaving out gwb/a/b: there is no such resource"),
         (("--trace", "{}/nodes.csv"), "line 1 is not the head of a trace that is known here"),
+        (("--trace", "{}/pods.csv", "--days", "inf"), "reading --days: it must be from 0.01 to 3,650, not inf"),
+        (("--trace", "{}/pods.csv", "--policy", "-", "--change", "-"), "it can be read once only; give - once"),
+        (("--trace", "-", "--nodes", "-"), "it can be read once only; give - once"),
         (("{}/base.yaml",), "it must hold exactly one document of kind Scenario, not 0"),
     ],
 )
@@ -249,7 +283,33 @@ def test_a_wrong_policy_is_said_with_its_line(headroom: Headroom, files: Path) -
     (files / "change.yaml").write_text(BUDGET % ("-5", "Hold"))
     done = headroom(*asked(files))
     assert (done.code, done.out) == (1, "")
-    assert f"{files / 'change.yaml'}:6: spec.quota.gpuHours" in done.err
+    assert f"{files / 'change.yaml'}:6: GPUWorkloadBudget/default/research: spec.quota.gpuHours" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ((BUDGET % ("10", "Hold")).replace("team: BE", "team: XX"), " after the change"),
+        ((BUDGET % ("10", "Hold")).replace("namespace: default", "namespace: lab"), ""),
+    ],
+    ids=["another label", "another namespace"],
+)
+def test_a_budget_that_counts_nothing_is_named(headroom: Headroom, files: Path, text: str, when: str) -> None:
+    (files / "change.yaml").write_text(text)
+    said = headroom(*asked(files)).out
+    name = "lab/research" if "lab" in text else "default/research"
+    assert f"Note: Budget {name} counts none of these pods{when}, so it does nothing: give the trace's pods" in said
+    assert "--namespace" in said
+    assert "--team-label" in said
+
+
+def test_many_changes_are_told_in_part(headroom: Headroom, files: Path) -> None:
+    ladder = "{steps: [{at: 50%, action: AlertOnly}, {at: 90%, action: Hold}, {at: 100%, action: Evict}]}"
+    (files / "change.yaml").write_text((BUDGET % ("10", "X")).replace("{action: X}", ladder))
+    said = headroom(*asked(files)).out.splitlines()[1]
+    assert "quota.gpuHours 100 -> 10, enforcement.action AlertOnly -> (not set), " in said
+    assert "enforcement.steps[0].at (not set) -> 50%" in said
+    assert said.endswith(" and 3 more.")
 
 
 def test_ctrl_c_prints_nothing_half(files: Path) -> None:

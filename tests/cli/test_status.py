@@ -17,7 +17,7 @@ from headroom.runtime.clock import RealClock
 from headroom.sim.rights import Right
 from tests.cli.conftest import Headroom
 from tests.cli.served import Served
-from tests.cli.stage import FLEET, LEASE, NOON, NOON_MS, fill, fleet_behind_a_port
+from tests.cli.stage import FLEET, LEASE, NOON, NOON_MS, ROOT, fill, fleet_behind_a_port
 from tests.cli.test_behaviour import ENVIRONMENT, PROGRAM
 
 TENANT = (Right(verbs=("*",), resources=("pods", "gpuworkloadbudgets"), namespaces=("lab",)),)
@@ -76,6 +76,67 @@ def test_a_snapshot_tells_the_same_as_its_cluster_did(headroom: Headroom, fleet:
     live = json.loads(headroom("status", "--kubeconfig", fleet.kubeconfig(), "-o", "json").out)
     assert found["fleet"] == live["fleet"]
     assert [each["name"] for each in found["budgets"]] == [each["name"] for each in live["budgets"]]
+
+
+EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.yaml"))
+DUBIOUS = ROOT / "tests" / "cli" / "dubious.yaml"
+
+
+def test_both_round_alike(headroom: Headroom) -> None:
+    given = ("-f", ROOT / "docs" / "examples" / "budget-used-up.yaml", "--now", NOON, "-o", "json")
+    shares = [json.loads(headroom(word, *given).out)["budgets"][0]["percent"] for word in ("status", "forecast")]
+    assert shares == [101.0, 101.0], "48 of 47.5 are 101.05 %"
+
+
+@pytest.mark.parametrize("command", ["status", "forecast"])
+def test_a_shell_may_make_many_words_of_the_files(headroom: Headroom, command: str) -> None:
+    done = headroom(command, "-f", *EXAMPLES, "--now", NOON)
+    assert (done.code, done.err) == (0, "")
+    assert all(name in done.out for name in ("lab/team-a", "team-b/team-b", "headroom-system/research"))
+
+
+def test_a_forecast_takes_a_budget_beside_files(headroom: Headroom) -> None:
+    done = headroom("forecast", "lab/team-a", "-f", *EXAMPLES, "--now", NOON)
+    assert done.out.startswith("lab/team-a: 48.000 of 47.5 GPU-hours used")
+    refused = headroom("forecast", "lab/team-a", "lab/team-b", *OFFLINE)
+    assert (refused.code, refused.out) == (2, "")
+    assert "one budget at most" in refused.err
+
+
+def test_a_forecast_names_what_is_wrong(headroom: Headroom, tmp_path: Path) -> None:
+    done = headroom("forecast", "-f", DUBIOUS, "--now", NOON)
+    assert done.code == 1
+    assert done.out.startswith("GPUWorkloadBudget/lab/both: spec.enforcement.action must be left out")
+    assert "lab/hasty" in done.out, "what is right is told all the same"
+    found = json.loads(headroom("forecast", "-f", DUBIOUS, "--now", NOON, "-o", "json").out)
+    assert [each["resource"]["name"] for each in found["problems"]] == ["both", "neither"]
+    wrong = 'apiVersion: headroom.dev/v1alpha1\nkind: GPUWorkloadBudget\nmetadata: {name: a, namespace: lab}\nspec: {quota: {gpuHours: "-1"}}\n'
+    (tmp_path / "bad.yaml").write_text(wrong)
+    alone = headroom("forecast", "-f", tmp_path / "bad.yaml")
+    assert alone.code == 1
+    assert alone.out.startswith("GPUWorkloadBudget/lab/a: spec.")
+    assert alone.out.endswith("There is no valid budget.\n")
+    row = next(line for line in headroom("status", "-f", tmp_path / "bad.yaml").out.splitlines() if "lab/a" in line)
+    assert row.count("spec.") == 1
+    assert row.endswith(" more")
+
+
+def test_the_status_of_something_wrong_says_how_much(headroom: Headroom) -> None:
+    done = headroom("status", "-f", DUBIOUS, "--now", NOON)
+    assert done.code == 1
+    assert done.err.endswith("2 problems in what was given: `headroom check` names each, with its line\n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("visoin", "There is no budget in namespace visoin (did you mean vision?).\n"),
+        ("zzz", "There is no budget in namespace zzz; known are lab, vision.\n"),
+    ],
+)
+def test_a_namespace_that_is_not_there(headroom: Headroom, asked: str, says: str) -> None:
+    done = headroom("status", "-n", asked, *OFFLINE)
+    assert (done.code, done.out.endswith(says)) == (0, True), done.out
 
 
 def test_only_the_fullest_fit_a_screen(headroom: Headroom, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,9 +87,9 @@ def workload(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Make pods that sleep: the first at once, then one every 1/rate seconds.
+    """Make pods that sleep, one after the other.
 
-    They are named PREFIX0000, PREFIX0001 and so on, and stay until they are deleted. On KWOK nodes nothing sleeps, so with --kwok
+    The first is made at once, then one every 1/rate seconds. They are named PREFIX0000, PREFIX0001 and so on, and stay until they are deleted. On KWOK nodes nothing sleeps, so with --kwok
     each pod carries the annotation pod-complete.stage.kwok.x-k8s.io/delay, and a stage of KWOK must heed it.
 
     Example: headroom bench workload --count 50 --rate 10 --runtime 1m
@@ -133,9 +133,9 @@ def report(
     label: Annotated[str, typer.Option(metavar="TEXT", help="What to call this run.")] = "",
     form: Output = Form.table,
 ) -> None:
-    """Compare what a budget counted with what the workload should have used.
+    """Compare what a budget counted with what was used.
 
-    The expected figure is a schedule: every pod counts from the moment it was to be made. The ratio is not cut off at 1.
+    What the workload should have used is a schedule: every pod counts from the moment it was to be made. The ratio is not cut off at 1.
 
     Example: kubectl get gwb team-a -o json | headroom bench report --count 50 --rate 10 --elapsed 45s --status-json -
     """

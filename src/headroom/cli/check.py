@@ -65,9 +65,9 @@ def _show(
         if source not in with_ours:
             output.line(f"nothing of Headroom in {source}")
     for complaint in wrong:
-        output.line(_spoken(complaint), hang=2)
+        output.line(manifests.spoken(complaint), hang=2)
     for complaint in dubious:
-        output.line(_spoken(complaint, "warning: "), hang=2)
+        output.line(manifests.spoken(complaint, "warning: "), hang=2)
     among = f" in {output.counted(len(found.ours), 'resource')}" if found.ours else ""
     warned = f" and {output.counted(len(dubious), 'warning')}" if dubious else ""
     if wrong:
@@ -81,12 +81,6 @@ def passed_over(found: Documents) -> dict[str, int]:
     """What is not ours: `plan` reads pods and nodes, and here they mean nothing either."""
     read_by_plan = {"v1/Pod": len(found.pods), "v1/Node": len(found.nodes)}
     return found.ignored | {kind: count for kind, count in read_by_plan.items() if count}
-
-
-def _spoken(complaint: manifests.Complaint, kind: str = "") -> str:
-    named = "/".join(part for part in complaint.resource.values() if part)
-    words = [f"{complaint.source}:{complaint.line}:", f"{named}:" if named else "", kind, complaint.field]
-    return " ".join(word.strip() for word in (*words, complaint.message) if word)
 
 
 def _wire(

@@ -15,6 +15,7 @@ import typer
 
 from headroom.cli import machines, manifests, output
 from headroom.cli.options import ManifestForm, Manifests
+from headroom.model.errors import Misconfigured
 
 Json = Any
 
@@ -33,6 +34,7 @@ _OLD_ANNOTATIONS: Final = {
 # kubectl's copy of the last manifest would carry the plain-text keys along.
 _DROPPED_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
 _SET_BY_SERVER: Final = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+_WANTED: Final = "give manifests as YAML or JSON, chart values, an .env file, or a `docker run` line"
 _PLACE_OF_KEYS: Final = "credentialsSecretRef"
 
 
@@ -80,7 +82,12 @@ class Conversion:
             self._take_machines(source, machines.in_environment(machines.variables(words)))
             return
         repeated: list[texts.Repeated] = []
-        for found in texts.objects(source, text, repeated):
+        try:
+            objects = list(texts.objects(source, text, repeated))
+        except Misconfigured as error:
+            # Other commands take manifests alone, and say so.
+            raise Misconfigured(str(error).replace(texts.WANTED, _WANTED)) from None
+        for found in objects:
             self._take_document(source, found.value)
         for each in repeated:
             self._warn(

@@ -18,18 +18,24 @@ def demo(
         Path | None, typer.Option(metavar="FILE", help="Play this scenario instead of the built-in fleet.")
     ] = None,
     seconds: Annotated[float | None, typer.Option("--for", min=0, metavar="SECONDS", help="End after so long.")] = None,
+    snapshot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what is known when it ends, as `headroom snapshot` does.")
+    ] = None,
 ) -> None:
     """Run Headroom on an embedded simulated cluster.
 
     The loop, the client and the dashboard are those of `headroom run`; only the API server and the fleet are simulated. It
     prints the dashboard's address, a line for what happens to a budget, and how the fleet is doing now and then. It goes on
     until Ctrl-C ends it. With --scenario it ends with the scenario, says how many of its expectations held, and the exit
-    code is 1 if something was not as expected.
+    code is 1 if something was not as expected. With --snapshot the fleet is there for other commands afterwards: `status`,
+    `forecast`, `explain` and `simulate` with --from FILE, and `replay FILE`.
 
     Example: headroom demo --speed 120
+
+    Example: headroom demo --for 60 --snapshot world.json && headroom status --from world.json
     """
     from headroom.cli import demonstration
     from headroom.sim.pacing import run_paced
 
-    wishes = demonstration.Wishes(speed, seed, port, scenario, seconds)
+    wishes = demonstration.Wishes(speed, seed, port, scenario, seconds, snapshot)
     raise typer.Exit(run_paced(lambda: demonstration.show(wishes)))

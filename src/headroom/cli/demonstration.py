@@ -16,7 +16,9 @@ from headroom.cli import output
 from headroom.cli.storyteller import Teller
 from headroom.model import times
 from headroom.model.decisions import Decision
+from headroom.model.errors import Misconfigured
 from headroom.model.ports import Clock
+from headroom.model.world import save
 from headroom.sim.fleet import arrivals, fleet
 from headroom.sim.operators import SimulatedProcess
 from headroom.sim.pacing import PacedClock
@@ -45,10 +47,13 @@ class Wishes(NamedTuple):
     port: int
     scenario: Path | None
     seconds: float | None
+    snapshot: Path | None
 
 
 async def show(wishes: Wishes) -> int:
     """Run the demo until somebody ends it; the exit code."""
+    if wishes.snapshot is not None and not wishes.snapshot.absolute().parent.is_dir():
+        raise Misconfigured(f"writing {wishes.snapshot}: there is no such folder; make it first, or give another file")
     ends = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -62,7 +67,10 @@ async def show(wishes: Wishes) -> int:
     talking = asyncio.create_task(stage.talk(wishes, ends))
     talking.add_done_callback(lambda task: ends.set() if not task.cancelled() else None)
     await ends.wait()
+    saved = stage.saved() if wishes.snapshot is not None else b""
     await stage.close(playing, talking)
+    if wishes.snapshot is not None:
+        _write(wishes.snapshot, saved)
     if not wishes.scenario:
         return output.OK
     output.line(_verdict(stage.simulation))
@@ -71,6 +79,17 @@ async def show(wishes: Wishes) -> int:
 
 def _built_in(seed: int) -> Scenario:
     return Scenario.of(fleet(seed, hours=0), "the built-in fleet")
+
+
+def _write(file: Path, saved: bytes) -> None:
+    if not saved:
+        output.say(f"nothing was written to {file}: the demo ended before its fleet was there")
+        return
+    try:
+        file.write_bytes(saved + b"\n")
+    except OSError as error:
+        raise Misconfigured(f"writing {file}: {error.strerror or error}; give another file") from error
+    output.say(f"wrote {len(saved) + 1:,} bytes to {file}; `headroom status --from {file}` shows it")
 
 
 def _said(failure: str) -> None:
@@ -171,6 +190,11 @@ class Stage:
         managed = self._clock.managed()
         self._managed = managed if managed < SLOWER * wished else wished
         return f"; this machine manages {managed:.0f} times" if managed < SLOWER * wished else ""
+
+    def saved(self) -> bytes:
+        """What the operator knows now, with the usage of its ledger; nothing if it has not seen the fleet yet."""
+        world = self._showing.view.world() if self._showing is not None else None
+        return save(world) if world is not None and world.complete and world.ledger.loaded else b""
 
     async def close(self, playing: asyncio.Task[Any], talking: asyncio.Task[None]) -> None:
         """End everything in good order. Raises what ended the demo, if it was a failure."""

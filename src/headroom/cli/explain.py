@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, ca
 
 import typer
 
-from headroom.cli.options import Context, Form, Kubeconfig, Namespace, Now, Output
+from headroom.cli.options import Context, Form, From, Kubeconfig, MoreFiles, Namespace, Now, Output
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -30,9 +30,11 @@ def explain(
             metavar="KIND/[NAMESPACE/]NAME", help="A resource of ours, or a pod, job or jobset; short names do."
         ),
     ],
+    paths: MoreFiles = None,
     files: Annotated[
         list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Look into manifests, not a cluster.")
     ] = None,
+    snapshot: From = None,
     now: Now = "",
     form: Output = Form.table,
     kubeconfig: Kubeconfig = None,
@@ -52,8 +54,9 @@ def explain(
     from headroom.cli import explain_pods, live, nearby, output, worlds
 
     asked = _asked(what)
-    if files:
-        told = _explained(worlds.given(files, None, now), asked, in_files=True)
+    named = [*(files or ()), *(paths or ())]
+    if named or snapshot:
+        told = _explained(worlds.given(named, snapshot, now).world, asked, in_files=True)
     else:
         settings = live.settings_of(kubeconfig, context, namespace)
 

@@ -47,6 +47,9 @@ def glance(world: World, decisions: Mapping[Ref, Decision] | None = None, namesp
         found["uncovered"] = {"gpuHours": amount(sums.gpu_ms, usage.GPU_HOUR), "burnRateGpus": decimal(sums.burn)}
     found["budgets"] = [_budget(world.resources[ref], known.get(ref)) for ref in refs if ref.kind == usage.KIND]
     found["others"] = [_other(ref, world.resources[ref], known.get(ref)) for ref in refs if ref.kind != usage.KIND]
+    if namespace and not found["budgets"]:
+        spaces = {ref.namespace for ref in world.resources if ref.namespace} | set(world.namespaces)
+        found |= {"namespace": namespace, "otherNamespaces": [] if namespace in spaces else sorted(spaces)}
     return found
 
 
@@ -89,6 +92,8 @@ def _budget(resource: AnyResource, decision: Decision | None) -> dict[str, Any]:
     from headroom.web.pages.parts import budget_row
 
     row = budget_row(resource, decision)
+    if resource.problems:
+        row["problems"] = [{"field": each.field, "message": each.message} for each in resource.problems]
     if decision is None and resource.spec is not None:
         row["message"] = " ".join(_written(resource.status))
     return row

@@ -29,10 +29,18 @@ _NO_LEDGER: Final = (
 )
 
 
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[NAMESPACE/]NAME|FILE",
+        help="One budget, with its curve; manifests, as with --file.",
+        show_default=False,
+    ),
+]
+
+
 def forecast(
-    budget: Annotated[
-        str | None, typer.Argument(metavar="[NAMESPACE/]NAME", help="One budget, with its curve.", show_default=False)
-    ] = None,
+    words: Words = None,
     plus: Annotated[
         str, typer.Option(metavar="GPUSxDURATION", help="And if so much more began now, such as 8x4h?")
     ] = "",
@@ -51,31 +59,49 @@ def forecast(
 
     What runs is taken to go on, or to end when it says it does: by activeDeadlineSeconds or headroom.dev/expected-duration. Of one
     budget the curve is drawn. With --plus it says whether so many GPUs would fit if they began now and ran for so long, and if not,
-    when they could start.
+    when they could start. Exit code 1 if something in the files is wrong.
 
     Example: headroom forecast
 
     Example: headroom forecast lab/team-a --plus 8x4h -f docs/examples/budget-used-up.yaml --now 2026-11-15T12:00:00Z
     """
-    from headroom.cli import live, worlds
+    from headroom.cli import live, planning, worlds
 
     more = _more(plus)
+    budget, named = _parted(words or [], files or [])
     unread: tuple[str, ...] = ()
-    if files or snapshot:
-        world = worlds.given(files, snapshot, now)
+    if is_given := bool(named or snapshot):
+        world, problems = worlds.given(named, snapshot, now)
     else:
-        world, unread = _read(live.settings_of(kubeconfig, context, namespace), budget or "")
-    told = [Told(world, each, more) for each in _chosen(world, budget or "", in_files=bool(files or snapshot))]
+        world, unread = _read(live.settings_of(kubeconfig, context, namespace), budget)
+        problems = planning.problems_of(world)
+    told = [Told(world, each, more) for each in _chosen(world, budget, in_files=is_given)]
     if form.is_data:
-        shown = {"at": _text(world.now), "budgets": [each.wire(budget is not None, hours) for each in told]}
-        output.as_data(shown | {"unread": list(unread)}, form)
-        return
-    if budget is None:
-        _show_all(world, told, plus)
-    else:
+        shown = {"at": _text(world.now), "budgets": [each.wire(bool(budget), hours) for each in told]}
+        output.as_data(shown | {"problems": planning.wire(problems), "unread": list(unread)}, form)
+    elif budget:
         _show_one(told[0], plus, hours)
-    if unread:
+    else:
+        planning.show_problems(problems)
+        _show_all(world, told, plus)
+    if unread and not form.is_data:
         output.say(f"not looked at, for lack of rights: {', '.join(unread)}")
+    if problems and is_given:
+        raise typer.Exit(output.PROBLEMS)
+
+
+def _parted(words: list[str], files: list[Path]) -> tuple[str, list[Path]]:
+    """The budget that is named, if one is, and all files: a shell makes many words of `-f *.yaml`."""
+    named = [word for word in words if not _is_manifest(word)]
+    if len(named) > 1:
+        raise Misconfigured(
+            f"reading the arguments: {' and '.join(named)} are no manifests, and one budget at most can be named"
+        )
+    return next(iter(named), ""), [*files, *(Path(word) for word in words if _is_manifest(word))]
+
+
+def _is_manifest(word: str) -> bool:
+    return word.endswith((".yaml", ".yml", ".json")) and Path(word).is_file()
 
 
 def _read(settings: Settings, budget: str) -> tuple[World, tuple[str, ...]]:
@@ -162,8 +188,8 @@ class Told:
 
     @property
     def percent(self) -> float:
-        """How much is used, of the quota that is used most."""
-        return max(100 * each.used / max(each.course.quota or 1, 1) for each in self.quotas)
+        """How much is used, of the quota that is used most; rounded down, for what is not used up must not read as 100."""
+        return max(each.used * 1000 // max(each.course.quota or 1, 1) for each in self.quotas) / 10
 
     def wire(self, with_curve: bool, hours: int | None) -> dict[str, Any]:
         """The form for programs; what is not known is left out."""
@@ -175,7 +201,7 @@ class Told:
             "name": self.budget.name,
             "asOf": _text(now.as_of),
             "windowHours": self.budget.spec.quota.window_hours,
-            "percent": round(self.percent, 1),
+            "percent": self.percent,
             "burnRateGpus": decimal(now.burn),
             "exhaustedAt": _text(self.alone.exhausted_at),
             "recoversAt": _text(self.alone.recovers_at),
@@ -296,4 +322,4 @@ def _chart(quota: Quota, until: int) -> Iterator[tuple[str, str, str, str]]:
         line = output.bar(100 * total / scale, CHART_CELLS)
         mark = min(CHART_CELLS - 1, round(limit * CHART_CELLS / scale))
         drawn = line if scale == limit else f"{line[:mark]}|{line[mark + 1 :]}"
-        yield _text(moment), f"{total / quota.whole:.3f}", f"{100 * total / limit:.0f}%", drawn
+        yield _text(moment), f"{total / quota.whole:.3f}", f"{100 * total // limit:.0f}%", drawn

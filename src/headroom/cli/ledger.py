@@ -39,7 +39,9 @@ Url = Annotated[
 
 @app.command()
 def info(ledger_url: Url = None, output_form: Output = Form.table) -> None:
-    """Say how much is in the ledger, from when to when, and how fresh each cluster's view is.
+    """Say how much is in the ledger, and how fresh it is.
+
+    It tells from when to when it reaches, and up to when each cluster's view is complete.
 
     Example: headroom ledger info --ledger-url sqlite:///var/lib/headroom/ledger.db
     """
@@ -71,7 +73,9 @@ def info(ledger_url: Url = None, output_form: Output = Form.table) -> None:
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Must not exist.")], ledger_url: Url = None
 ) -> None:
-    """Copy the whole ledger into one SQLite file, while the operator goes on.
+    """Copy the whole ledger into one SQLite file.
+
+    The operator goes on meanwhile.
 
     Example: headroom ledger backup --ledger-url sqlite:///var/lib/headroom/ledger.db monday.db
     """
@@ -102,7 +106,9 @@ def copy(
     source: Annotated[str, typer.Option("--from", metavar="URL", help="The ledger to read; it may be in use.")],
     target: Annotated[str, typer.Option("--to", metavar="URL", help="The ledger to merge into.")],
 ) -> None:
-    """Merge one ledger into another, of the same kind or the other kind.
+    """Merge one ledger into another.
+
+    They may be of the same kind or not.
 
     Example: headroom ledger copy --from sqlite:///var/lib/headroom/ledger.db --to postgresql://headroom@db/usage
     """
@@ -116,9 +122,9 @@ def migrate(
     ] = None,
     ledger_url: Url = None,
 ) -> None:
-    """Bring the tables to a version: the newest by default, an older one before going back to an older Headroom.
+    """Bring the tables to another version.
 
-    Usage rows survive both ways. Version 1 has no history, so going there forgets it.
+    It is the newest by default; an older one before going back to an older Headroom. Usage rows survive both ways. Version 1 has no history, so going there forgets it.
 
     Example: headroom ledger migrate --ledger-url postgresql://headroom@db/usage --to-version 1
     """
@@ -170,7 +176,9 @@ def history(
 def prune(
     before: Annotated[str, typer.Option(metavar="TIME", help="Such as 2026-01-31T00:00:00Z.")], ledger_url: Url = None
 ) -> None:
-    """Forget usage that ended, and history that was written, before a moment. The operator does this by itself.
+    """Forget what was over before a moment.
+
+    That is usage that ended, and history that was written, before it. The operator does this by itself.
 
     Example: headroom ledger prune --ledger-url postgresql://headroom@db/usage --before 2026-01-31T00:00:00Z
     """

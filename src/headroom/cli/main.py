@@ -105,7 +105,8 @@ def main() -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  for as long as we live
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a name that the terminal's alphabet lacks is no reason to fail
+            # A name that the terminal's alphabet lacks is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = _code()
         sys.stdout.flush()

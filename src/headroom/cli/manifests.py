@@ -60,6 +60,13 @@ class Complaint(NamedTuple):
     message: str
 
 
+def spoken(complaint: Complaint, kind: str = "") -> str:
+    """A complaint as people read it: FILE:LINE: KIND/NAME: FIELD MESSAGE."""
+    named = "/".join(part for part in complaint.resource.values() if part)
+    words = [f"{complaint.source}:{complaint.line}:", f"{named}:" if named else "", kind, complaint.field]
+    return " ".join(word.strip() for word in (*words, complaint.message) if word)
+
+
 def complaints(found: Documents, texts: Sequence[Text]) -> list[Complaint]:
     """All that is wrong with what was read from these texts: text by text, from top to bottom."""
     from headroom.api.kinds import KINDS

@@ -32,6 +32,9 @@ class Manifests(StrEnum):
 Files = Annotated[
     list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Manifests, repeatable; - is stdin.")
 ]
+MoreFiles = Annotated[
+    list[Path] | None, typer.Argument(metavar="FILE", help="Manifests, as with --file.", show_default=False)
+]
 Output = Annotated[Form, typer.Option("--output", "-o", help="A table for people, json or yaml for programs.")]
 ManifestForm = Annotated[Manifests, typer.Option("--output", "-o", help="yaml, or json as one List.")]
 Now = Annotated[
@@ -49,5 +52,7 @@ Namespace = Annotated[
 ]
 From = Annotated[
     Path | None,
-    typer.Option("--from", metavar="FILE", help="Look into what `headroom snapshot` wrote; - is stdin."),
+    typer.Option(
+        "--from", metavar="FILE", help="Look into what `headroom snapshot` or `demo --snapshot` wrote; - is stdin."
+    ),
 ]

@@ -18,24 +18,19 @@ def plan(
     form: Output = Form.table,
     cluster_id: Annotated[str, typer.Option(metavar="ID", help="The cluster's id on cloud objects.")] = "default",
 ) -> None:
-    """Decide once on manifests and print what would be done. No cluster is needed.
+    """Decide once on manifests and print what would be done.
 
     The files hold Headroom's resources, what `kubectl get pods,nodes -A -o yaml` prints, and facts from outside as
-    documents of group sim.headroom.dev/v1. They are taken for the complete view. Exit code 1 if a resource is invalid.
+    documents of group sim.headroom.dev/v1. They are taken for the complete view; no cluster is needed. Exit code 1 if a resource is invalid.
 
     Example: headroom plan docs/examples/budget-used-up.yaml --now 2026-11-15T12:00:00Z
     """
-    from headroom.cli import manifests, passing, planning, worlds
-    from headroom.sim import documents
+    from headroom.cli import planning, worlds
 
-    given = [*(paths or ()), *(files or ())]
-    if not given:
+    named = [*(paths or ()), *(files or ())]
+    if not named:
         raise Misconfigured("reading manifests: none are given; write `headroom plan FILE`, - being standard input")
-    texts = manifests.read(given)
-    found = documents.read(texts)
-    passing.say(found.ignored)
-    complaints = manifests.complaints(found, texts)
-    problems = [(each.resource, each.field, each.message) for each in complaints]
-    result = planning.planned(found.world(worlds.moment(now), cluster_id), problems)
+    given = worlds.documents_of(named, worlds.moment(now), cluster_id)
+    result = planning.planned(given.world, given.problems)
     planning.show(result, form)
     raise typer.Exit(planning.exit_code(result))

@@ -51,19 +51,36 @@ def planned(world: World, problems: Problems | None = None) -> Result:
     from headroom.model import times
 
     if problems is None:
-        problems = [
-            (_named(ref), problem.field, problem.message)
-            for ref in sorted(world.resources)
-            for problem in world.resources[ref].problems
-        ]
+        problems = problems_of(world)
     found = decisions(world) + (chores(world) if world.complete else [])
     result = Result(
         now=times.text(world.now),
-        problems=[{"resource": what, "field": field, "message": why} for what, field, why in problems],
+        problems=wire(problems),
         decisions=[decision.wire() for decision in found],
     )
     result.warnings = {str(decision.resource): decision.warnings() for decision in found}
     return result
+
+
+def problems_of(world: World) -> Problems:
+    """All that is wrong with the resources of a world."""
+    return [
+        (_named(ref), problem.field, problem.message)
+        for ref in sorted(world.resources)
+        for problem in world.resources[ref].problems
+    ]
+
+
+def wire(problems: Problems) -> list[dict[str, Any]]:
+    """Problems as programs read them."""
+    return [{"resource": what, "field": field, "message": why} for what, field, why in problems]
+
+
+def show_problems(problems: Problems) -> None:
+    """Problems as people read them, a line each."""
+    for what, field, why in problems:
+        named = _spoken(what)
+        output.line(" ".join(word for word in (f"{named}:" if named else "", field, why) if word))
 
 
 def show(result: Result, form: Form) -> None:
@@ -71,10 +88,7 @@ def show(result: Result, form: Form) -> None:
     if form.is_data:
         output.as_data(result, form)
         return
-    for each in result["problems"]:
-        named = _spoken(each["resource"])
-        words = (f"{named}:" if named else "", each["field"], each["message"])
-        output.line(" ".join(word for word in words if word))
+    show_problems([(each["resource"], each["field"], each["message"]) for each in result["problems"]])
     if result["decisions"]:
         output.line(f"Decided for {result['now']}:")
         rows = [_row(each, result.warnings) for each in result["decisions"]]

@@ -14,7 +14,9 @@ def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `headroom snapshot` wrote; - is standard input.")],
     form: Output = Form.table,
 ) -> None:
-    """Decide once on a saved world and print what would be done. No cluster is needed.
+    """Decide once on a saved world and print what would be done.
+
+    No cluster is needed.
 
     Example: headroom replay world.json -o json
     """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
+from headroom.cli.manifests import refuse_twice
 from headroom.cli.options import Form, Output
 from headroom.model.errors import Misconfigured
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 UPLOT: Final = "HEADROOM_UPLOT"
 """Where uPlot lies, should it not be where npm put it."""
+_REMEDIES: Final = {
+    True: "give the trace's pods its namespace with --namespace, and a label that its selector asks for with --team-label",
+    False: "look at its namespace and its spec.selector",
+}
+"""What to do about a budget that counts nothing, for a trace and for a snapshot."""
 
 
 class _Source(NamedTuple):
@@ -85,9 +91,9 @@ def simulate(
     html: Html = None,
     form: Output = Form.table,
 ) -> None:
-    """Play recorded work again under two policies and print what differs. No cluster is needed.
+    """Play recorded work again under two policies.
 
-    The decisions are those of the operator itself; time jumps from event to event. A snapshot's ledger says who ran what and
+    It prints what differs, and needs no cluster. The decisions are those of the operator itself; time jumps from event to event. A snapshot's ledger says who ran what and
     when; a trace is recognised by what stands in it. With a SCENARIO the full simulator plays it instead, and the exit code is 1 if
     something was not as it expects.
 
@@ -102,9 +108,11 @@ def simulate(
         raise Misconfigured(f"choosing what to play: give one of SCENARIO, --from and --trace, not {what}")
     if scenario is not None:
         raise typer.Exit(_play(scenario, seed, form))
+    refuse_twice([each for each in (*source, *(policy or ()), *(change or ())) if each is not None])
     naming = _naming(trace is not None, namespace, team_label)
     case = _case(source, naming, days, seed or 0)
-    found = _compared(case, _Wishes(policy or (), change or (), without or (), _milliseconds(every)))
+    wishes = _Wishes(policy or (), change or (), without or (), _milliseconds(every), trace is not None)
+    found = _compared(case, wishes)
     if html is not None:
         _write(html, found)
     _show(found, form)
@@ -127,7 +135,10 @@ def _naming(is_trace: bool, namespace: str, team_label: str) -> Naming:
 def _case(source: _Source, naming: Naming, days: float | None, seed: int) -> Case:
     from headroom.cli import manifests, worlds
     from headroom.sim.whatif import recorded, traces
+    from headroom.sim.whatif.work import LONGEST_DAYS
 
+    if days is not None and not 0.01 <= days <= LONGEST_DAYS:
+        raise Misconfigured(f"reading --days: it must be from 0.01 to {LONGEST_DAYS:,}, not {days:g}")
     if source.snapshot is not None:
         for name, path in (("--nodes", source.nodes), ("--runtimes", source.runtimes)):
             if path is not None:
@@ -144,31 +155,18 @@ def _documents(files: Sequence[Path]) -> Documents:
     """What stands in some files of policies; what is wrong with it is printed, and ends the command."""
     from headroom.cli import manifests, output, passing
     from headroom.sim import documents
+    from headroom.sim.whatif import beside
 
     texts = manifests.read(files)
     found = documents.read(texts)
     passing.say(found.ignored)
+    passing.say(beside.passed_over(found), "a replay takes its work and all outside the cluster from the record")
     complaints = manifests.complaints(found, texts)
     for each in complaints:
-        words = (f"{each.source}:{each.line}:", each.field, each.message)
-        output.say(" ".join(word for word in words if word))
+        output.say(manifests.spoken(each))
     if complaints:
         raise typer.Exit(output.PROBLEMS)
     return found
-
-
-def _with(case: Case, found: Documents) -> Case:
-    """A case with the prices and the machines that stand beside policies."""
-    from msgspec import structs
-
-    if found.prices:
-        # What a new price book says counts for all, also for what had a price in the record.
-        works = [structs.replace(work, price=None) for work in case.works]
-        case = structs.replace(case, prices=tuple(found.prices), works=works)
-    if found.nodes:
-        named = {node.name: node for node in (*case.nodes, *found.nodes)}
-        case = structs.replace(case, nodes=list(named.values()))
-    return case
 
 
 class _Wishes(NamedTuple):
@@ -178,17 +176,18 @@ class _Wishes(NamedTuple):
     change: Sequence[Path]
     without: Sequence[str]
     every: int | None
+    is_trace: bool
 
 
 def _compared(case: Case, wishes: _Wishes) -> Comparison:
     from headroom.cli import progress
-    from headroom.sim.whatif import policy, replay
-    from headroom.sim.whatif.comparing import Comparison
+    from headroom.sim.whatif import beside, policy, replay
+    from headroom.sim.whatif.comparing import Comparison, unmatched
     from headroom.sim.whatif.outcome import outcome
 
     base, change = _documents(wishes.policy), _documents(wishes.change)
-    case = _with(case, base)
-    changed_case = _with(case, change)
+    case = beside.put_over(case, base)
+    changed_case = beside.put_over(case, change)
     before = policy.changed(case.resources, base.resources, ())
     after = policy.changed(before, change.resources, wishes.without)
     changes = policy.differences(before, after)
@@ -196,6 +195,8 @@ def _compared(case: Case, wishes: _Wishes) -> Comparison:
         changes.append("the price book is changed")
     if change.nodes:
         changes.append(f"{len(change.nodes)} machines are added or changed")
+    if change.namespaces:
+        changes.append(f"{len(change.namespaces)} namespaces are added or changed")
     if not changes:
         case.notes.append("Nothing is changed, so both are the same; give --change or --without.")
     every = replay.pace_of(case) if wishes.every is None else wishes.every
@@ -205,7 +206,9 @@ def _compared(case: Case, wishes: _Wishes) -> Comparison:
             shown = _Shown(told, _days(case), number)
             log = replay.replay(played, resources, every=every, progress=shown)
             outcomes.append(outcome(played, resources, log))
-    return Comparison(case=case, changes=changes, every=every, before=outcomes[0], after=outcomes[1])
+    found = Comparison(case=case, changes=changes, every=every, before=outcomes[0], after=outcomes[1])
+    case.notes.extend(unmatched(found, _REMEDIES[wishes.is_trace]))
+    return found
 
 
 class _Shown:

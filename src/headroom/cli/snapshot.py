@@ -17,7 +17,9 @@ def snapshot(
     file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; else stdout.")] = None,
     ledger_url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Take in what the ledger has of pods that are gone; else HEADROOM_LEDGER_URL."),
+        typer.Option(
+            metavar="URL", help="Take in what the ledger has of pods that are gone; else HEADROOM_LEDGER_URL."
+        ),
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,

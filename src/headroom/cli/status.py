@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from headroom.cli import output
-from headroom.cli.options import Context, Form, From, Kubeconfig, Namespace, Now, Output
+from headroom.cli.options import Context, Form, From, Kubeconfig, MoreFiles, Namespace, Now, Output
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
+    from headroom.cli.worlds import Given
     from headroom.runtime.settings import Settings
 
 MOST_BUDGETS: Final = 20
@@ -29,6 +30,7 @@ _CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 
 
 def status(
+    paths: MoreFiles = None,
     files: Annotated[
         list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Look into manifests, not a cluster.")
     ] = None,
@@ -48,7 +50,7 @@ def status(
     """Show the whole fleet on one screen.
 
     It says who leads, what is held and free, what waits, and how each budget stands. In a cluster the numbers are those that the operator has written down; it reads with your own rights, and says what you may not
-    see. With files or a snapshot everything is decided anew.
+    see. With files or a snapshot everything is decided anew, and the exit code is 1 if something in them is wrong.
 
     Example: headroom status
 
@@ -56,11 +58,13 @@ def status(
     """
     from headroom.cli import live, worlds
 
-    if files or snapshot:
+    named = [*(files or ()), *(paths or ())]
+    if named or snapshot:
         if watch:
             raise Misconfigured("reading the flags: --watch is for a cluster; leave it out with --file and --from")
-        _show(_decided(worlds.given(files, snapshot, now), only), form, everything)
-        return
+        given = worlds.given(named, snapshot, now)
+        _show(_decided(given, only), form, everything)
+        raise typer.Exit(_judged(given, in_files=bool(named)))
     settings = live.settings_of(kubeconfig, context, namespace)
 
     async def work(kube: Kube) -> None:
@@ -75,12 +79,23 @@ def status(
     live.with_cluster(settings, work)
 
 
-def _decided(world: Any, only: str) -> dict[str, Any]:
+def _decided(given: Given, only: str) -> dict[str, Any]:
     """What is decided on a world that was given."""
     from headroom.cli import fleet, planning
 
+    world = given.world
     found = fleet.glance(world, {each.resource: each for each in planning.decisions(world)}, only)
-    return found | {"killSwitch": {"seen": True, "stopped": world.stopped}, "unread": []}
+    switch = {"seen": True, "stopped": world.stopped}
+    return found | {"killSwitch": switch, "problems": planning.wire(given.problems), "unread": []}
+
+
+def _judged(given: Given, *, in_files: bool) -> int:
+    """The exit code; what is wrong with what was given is counted."""
+    if not given.problems:
+        return output.OK
+    remedy = "`headroom check` names each, with its line" if in_files else "`headroom replay` names each"
+    output.say(f"{output.counted(len(given.problems), 'problem')} in what was given: {remedy}")
+    return output.PROBLEMS
 
 
 async def _written(kube: Kube, settings: Settings, only: str) -> dict[str, Any]:
@@ -167,10 +182,7 @@ def _show_budgets(found: dict[str, Any], everything: bool) -> None:
     rows = sorted(found["budgets"], key=lambda each: (-each.get("percent", 0), each["namespace"], each["name"]))
     output.line()
     if not rows:
-        blind = any(each.startswith("gpuworkloadbudgets") for each in found["unread"])
-        output.line(
-            "No budget may be seen." if blind else "There is no budget; docs/examples shows how one is written."
-        )
+        output.line(_no_budget(found))
         return
     most = len(rows) if everything or not output.is_terminal() else MOST_BUDGETS
     at = times.moment(found["at"]) or 0
@@ -189,6 +201,19 @@ def _show_budgets(found: dict[str, Any], everything: bool) -> None:
     output.as_table(("BUDGET", "USED", "", "QUOTA", "GPUS", "STATE", "WHAT COMES"), table)
     if len(rows) > most:
         output.line(f"and {output.counted(len(rows) - most, 'budget')} more, less used; --all lists them")
+
+
+def _no_budget(found: dict[str, Any]) -> str:
+    from headroom.cli.explain import offered
+
+    if any(each.startswith("gpuworkloadbudgets") for each in found["unread"]):
+        return "No budget may be seen."
+    if "namespace" not in found:
+        return "There is no budget; docs/examples shows how one is written."
+    others = found["otherNamespaces"]
+    near = offered(found["namespace"], {each: each for each in others})
+    known = f"; known are {', '.join(others[:MOST_OTHERS])}" if others and not near else ""
+    return f"There is no budget in namespace {found['namespace']}{near}{known}."
 
 
 def _of_quota(row: dict[str, Any]) -> str:
@@ -214,7 +239,11 @@ def outlook(row: dict[str, Any], at: int) -> str:
         moment = times.moment(row.get(key))
         if moment is not None:
             return f"{words} in {output.spoken(max(0, moment - at))}{held}" if moment > at else f"{words} now{held}"
-    if row["state"] in ("Waiting", "Invalid"):
+    if row["state"] == "Invalid":
+        first, *others = row["problems"]
+        more = f"; and {output.counted(len(others), 'problem')} more" if others else ""
+        return f"{first['field']} {first['message']}{more}"
+    if row["state"] == "Waiting":
         return str(row["message"])
     if row.get("percent", 0) >= 100:
         return f"does not fall{held}"

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
+    from headroom.cli.planning import Problems
     from headroom.model.world import World
-    from headroom.sim.documents import Documents
 
 
-def given(files: list[Path] | None, snapshot: Path | None, now: str) -> World:
+class Given(NamedTuple):
+    """A world that somebody gave us, and what is wrong with it."""
+
+    world: World
+    problems: Problems
+
+
+def given(files: list[Path] | None, snapshot: Path | None, now: str) -> Given:
     """The world of some manifests, or of a snapshot. Raises `Misconfigured` if both are given, or neither can be read."""
+    from headroom.cli import planning
+
     if files and snapshot is not None:
         raise Misconfigured("reading the flags: --file and --from exclude one another; give one of them")
     if snapshot is None:
-        return documents_of(files or []).world(moment(now))
+        return documents_of(files or [], moment(now))
     if now:
         raise Misconfigured("reading the flags: a snapshot has a moment of its own; leave --now out")
-    return saved(snapshot)
+    world = saved(snapshot)
+    return Given(world, planning.problems_of(world))
 
 
 def saved(file: Path) -> World:
@@ -39,14 +49,16 @@ def saved(file: Path) -> World:
         ) from error
 
 
-def documents_of(files: list[Path]) -> Documents:
+def documents_of(files: list[Path], now: int, cluster: str = "default") -> Given:
     """What stands in some files; what means nothing here is said."""
     from headroom.cli import manifests, passing
     from headroom.sim import documents
 
-    found = documents.read(manifests.read(files))
+    texts = manifests.read(files)
+    found = documents.read(texts)
     passing.say(found.ignored)
-    return found
+    complaints = manifests.complaints(found, texts)
+    return Given(found.world(now, cluster), [(each.resource, each.field, each.message) for each in complaints])
 
 
 def moment(text: str) -> int:
