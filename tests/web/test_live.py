@@ -175,16 +175,22 @@ async def test_a_stream_ends_when_nobody_can_say_what_may_be_seen() -> None:
     assert found == ["state"]
 
 
-async def test_a_page_is_made_once_for_all_who_look_at_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, counted = Made(a_world(1)), list[Scope]()
-    app = main_app(made.showing(), None)
+def counting(made: Made) -> tuple[web.Application, list[Scope]]:
+    """An app, and for whom its first page was made so far."""
+    app, counted = main_app(made.showing(), None), list[Scope]()
     page = app[server.PAGES].overview
 
-    def counting(view: View, scope: Scope) -> Model | None:
+    def overview(view: View, scope: Scope) -> Model | None:
         counted.append(scope)
         return page(view, scope)
 
-    app[server.PAGES].overview = counting
+    app[server.PAGES].overview = overview
+    return app, counted
+
+
+async def test_a_page_is_made_once_for_all_who_look_at_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Made(a_world(1))
+    app, counted = counting(made)
     monkeypatch.setattr(live, "SILENCE_SECONDS", 60.0)
     async with served(app) as client, asyncio.timeout(20):
         for _ in range(5):
@@ -201,15 +207,8 @@ async def test_a_page_is_made_once_for_all_who_look_at_the_same(monkeypatch: pyt
 
 
 async def test_parameters_that_mean_nothing_make_no_page_anew() -> None:
-    made, counted = Made(a_world(1)), list[Scope]()
-    app = main_app(made.showing(), None)
-    page = app[server.PAGES].overview
-
-    def counting(view: View, scope: Scope) -> Model | None:
-        counted.append(scope)
-        return page(view, scope)
-
-    app[server.PAGES].overview = counting
+    made = Made(a_world(1))
+    app, counted = counting(made)
     async with served(app) as client, asyncio.timeout(20):
         for number in range(5):
             async with client.get(f"/api/overview?x={number}") as reply:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from headroom.model import facts
 from headroom.sim import seen as as_fact
@@ -124,7 +125,7 @@ class Scheduler:
         if not all(pair in node.labels for pair in pod.shape.node_selector):
             return "node(s) didn't match Pod's node affinity/selector"
         for taint in node.taints:
-            if taint.effect in _REPELS and not _tolerates(pod, taint):
+            if taint.effect in _REPELS and not tolerates(json.loads(pod.shape.tolerations or "[]"), taint):
                 return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
         free, used = dict(node.allocatable), self._used.get(node.name, {})
         for name, amount in pod.shape.requests:
@@ -151,8 +152,9 @@ class Scheduler:
             self._server.do("PATCH", POD.url(*record.key, "status"), patch, actor=self._actor)
 
 
-def _tolerates(pod: facts.Pod, taint: facts.Taint) -> bool:
-    for each in json.loads(pod.shape.tolerations or "[]"):
+def tolerates(tolerations: Iterable[Mapping[str, Any]], taint: facts.Taint) -> bool:
+    """Whether a pod with these tolerations may go where the taint is."""
+    for each in tolerations:
         if each.get("effect") not in (None, "", taint.effect):
             continue
         if each.get("operator", "Equal") == "Exists":

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from headroom.api.resources import LabelSelector, SelectorRequirement
 from headroom.core import usage
-from headroom.model.facts import Node, Shape, Taint
+from headroom.model.facts import Node, Shape
+from headroom.sim.scheduler import tolerates
 
 WHOLE: Final = 1_000_000
 ANYWHERE: Final = "anywhere"
@@ -223,7 +224,7 @@ class Wishes:
         """Whether a node is one of them."""
         if node.unschedulable or not node.ready or not self._selector <= set(node.labels):
             return False
-        if any(taint.effect in _REPELS and not _tolerates(self._tolerations, taint) for taint in node.taints):
+        if any(taint.effect in _REPELS and not tolerates(self._tolerations, taint) for taint in node.taints):
             return False
         return self._terms is None or any(_holds(term, node) for term in self._terms)
 
@@ -235,15 +236,3 @@ def _holds(term: Mapping[str, Any], node: Node) -> bool:
         for each in asked
     )
     return usage.selects(LabelSelector(match_expressions=parts), node.labels)
-
-
-def _tolerates(tolerations: list[dict[str, Any]], taint: Taint) -> bool:
-    for each in tolerations:
-        if each.get("effect") not in (None, "", taint.effect):
-            continue
-        if each.get("operator", "Equal") == "Exists":
-            if each.get("key") in (None, "", taint.key):
-                return True
-        elif each.get("key") == taint.key and each.get("value", "") == taint.value:
-            return True
-    return False
