@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import ssl
 import stat
@@ -203,3 +204,20 @@ def test_what_a_browser_was_to_open_is_gone_with_the_command(opened: Opened) -> 
     assert any(opened.home.iterdir())
     opened.end()
     assert not any(opened.home.iterdir())
+
+
+GOLDEN = """\
+The dashboard is at http://127.0.0.1:PORT/?key=KEY
+It works once, for one browser; open it yourself if none shows it. Ctrl-C ends the dashboard.
+"""
+
+
+def test_it_says_where_it_is_and_ctrl_c_ends_it(to: list[str]) -> None:
+    command = [sys.executable, "-m", "headroom", *to]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = process.stdout.readline() + process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest, err = process.communicate(timeout=20)
+    said = re.sub(r"1:\d+/", "1:PORT/", re.sub(r"key=[\w-]+", "key=KEY", lines))
+    assert (process.returncode, said, rest, err) == (0, GOLDEN, "", "")

@@ -97,7 +97,8 @@ def test_it_shows_a_fleet_at_work_and_ends_at_ctrl_c() -> None:
     [port] = free_ports(1)
     with demo("--port", port) as (process, url):
         found = until(url, lambda page: page["fleet"]["running"] and page["operator"]["leading"])
-        assert (found["title"], found["speed"]) == ("Headroom demo", 60)
+        assert found["title"] == "Headroom demo"
+        assert 0 < found["speed"] <= 60, "less on a machine that cannot keep up"
         assert (found["fleet"]["gpus"], found["fleet"]["nodes"]) == ("320", 40)
         assert len(found["budgets"]) == 5
         assert {each["kind"] for each in found["others"].values()} == {
