@@ -174,6 +174,8 @@ class Person:
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
+        # aiohttp does not wait for the farewell of TLS; without it a socket may outlive the test's loop.
+        await asyncio.sleep(0.25)
 
 
 async def json_of(client: aiohttp.ClientSession, path: str) -> tuple[int, Any]:

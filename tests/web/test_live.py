@@ -19,7 +19,7 @@ from msgspec import structs
 from headroom.model.errors import Unavailable
 from headroom.model.times import HOUR, MINUTE
 from headroom.web import live, server
-from headroom.web.pages import Model
+from headroom.web.pages import Model, overview
 from headroom.web.patching import patch
 from headroom.web.scope import ACCESS, Scope
 from headroom.web.server import main_app
@@ -189,6 +189,7 @@ def counting(made: Made) -> tuple[web.Application, list[Scope]]:
 
 
 async def test_a_page_is_made_once_for_all_who_look_at_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "MOVING_SECONDS", 0.0)
     made = Made(a_world(1))
     app, counted = counting(made)
     monkeypatch.setattr(live, "SILENCE_SECONDS", 60.0)

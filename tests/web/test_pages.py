@@ -136,6 +136,27 @@ def test_a_budget_is_told_in_numbers_and_in_words(made: Made) -> None:
     assert "consumedUsd" not in row, "nobody asked for dollars, and none are known"
 
 
+def test_news_is_shown_at_once_and_moving_numbers_at_a_readable_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = [100.0]
+    monkeypatch.setattr("headroom.web.pages.overview.time.monotonic", lambda: moment[0])
+    world = a_used_world(a_budget(hours="10"), pods=[running("p", HOUR)])
+    made, page = Made(world), Pages().overview
+
+    def row(at: float) -> tuple[str, str]:
+        moment[0] = at
+        found = page(made.view(), LAB)
+        assert found is not None
+        shown: Model = found["budgets"]["team-a/one"]
+        return shown["consumedGpuHours"], shown["burnRateGpus"]
+
+    assert row(100.0) == ("1", "1")
+    made.become(structs.replace(world, now=NOON + 36 * SECOND))
+    assert row(100.3) == ("1", "1"), "only time has passed"
+    assert row(103.0) == ("1.01", "1")
+    made.become(a_used_world(a_budget(hours="10"), pods=[running("p", HOUR), running("q", HOUR)]))
+    assert row(103.1) == ("2", "2")
+
+
 def test_other_kinds_are_listed_with_their_verdict(made: Made) -> None:
     other = whole(Pages().overview, made.view(), EVERYTHING)["others"]["PowerPool/basement"]
     assert (other["kind"], other["name"], other["ready"]) == ("PowerPool", "basement", "True")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 import numpy as np
@@ -27,12 +28,19 @@ SLOW_SECONDS: Final = 2.0
 """What is worked out over the whole fleet is not worked out more often than this, whoever looks."""
 
 
+MOVING_SECONDS: Final = 2.0
+MOVING: Final = frozenset({"asOf", "consumedGpuHours", "consumedUsd", "message", "percent"})
+"""What moves by itself while a budget is used; that it reached something is told by its state."""
+
+
 class Overview:
     """Makes the page; what only the whole fleet tells is remembered for a moment."""
 
     def __init__(self) -> None:
         self._uncovered: Paced[Model] = Paced(SLOW_SECONDS)
         self._gpus: Paced[Model] = Paced(SLOW_SECONDS)
+        self._rows: dict[Ref, tuple[float, Model]] = {}
+        """The budgets as they were last shown, each with when its numbers are due again."""
 
     def model(self, view: View, scope: Scope) -> Model:
         """The page without its frame."""
@@ -53,11 +61,27 @@ class Overview:
         return model
 
     def _budgets(self, view: View, world: World, scope: Scope) -> Model:
-        return {
-            f"{ref.namespace}/{ref.name}": parts.budget_row(each, view.loop.decisions.get(ref))
-            for ref, each in world.of_kind(usage.KIND)
-            if scope.sees(ref.namespace)
-        }
+        now, shown = time.monotonic(), {}
+        for ref, each in world.of_kind(usage.KIND):
+            if scope.sees(ref.namespace):
+                fresh = parts.budget_row(each, view.loop.decisions.get(ref))
+                shown[f"{ref.namespace}/{ref.name}"] = self._paced(ref, fresh, now)
+        for ref in self._rows.keys() - world.resources.keys():
+            del self._rows[ref]
+        return shown
+
+    def _paced(self, ref: Ref, fresh: Model, now: float) -> Model:
+        """A row as it is shown: news at once, numbers that only move with time at a readable pace, not all in one moment."""
+        due, known = self._rows.get(ref, (0.0, fresh))
+        if now < due and _substance(fresh) == _substance(known):
+            return known
+        spread = hash(ref) % 16 / 16 if ref not in self._rows else 1.0
+        self._rows[ref] = (now + MOVING_SECONDS * (0.5 + spread / 2), fresh)
+        return fresh
+
+
+def _substance(row: Model) -> Model:
+    return {name: value for name, value in row.items() if name not in MOVING}
 
 
 def _others(view: View, world: World, scope: Scope) -> Model:

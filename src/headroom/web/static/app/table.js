@@ -2,6 +2,8 @@
 
 import { attribute, h, keyed, show, text } from "./dom.js";
 
+const SCREENFUL = 60;
+
 /**
  * A column is { key, title, sort(row), update(cell, row), numeric?, lead?, shown(rows)? }; the lead column names the row.
  * `restore` is { q, sort } of the address; `kept({ q, sort })` is told when the reader changes them.
@@ -78,6 +80,22 @@ export class Table {
     });
   }
 
+  /** Of a long list only what a screen holds is made at first; the rest follows once that can be seen. */
+  _begin(rows) {
+    if (this._whole || rows.length <= SCREENFUL) {
+      this._whole ||= rows.length > 0;
+      return rows;
+    }
+    requestAnimationFrame(() =>
+      setTimeout(() => {
+        if (this._whole) return;
+        this._whole = true;
+        this._draw();
+      }),
+    );
+    return rows.slice(0, SCREENFUL);
+  }
+
   _draw() {
     this._hide();
     const key = this._sort.replace(/^-/, "");
@@ -87,7 +105,7 @@ export class Table {
       .map((row) => [column.sort(row), row])
       .sort(([a, one], [b, other]) => compare(a, b, sign) || compare(one.id, other.id))
       .map(([, row]) => row);
-    keyed(this._body, shown, (row) => row.id, () => this._make(), (node, row) => this._update(node, row));
+    keyed(this._body, this._begin(shown), (row) => row.id, () => this._make(), (node, row) => this._update(node, row));
     for (const [name, head] of this._heads) attribute(head, "aria-sort", name !== key ? undefined : sign < 0 ? "descending" : "ascending");
     if (this._choice.value !== key) this._choice.value = key;
     const all = this._rows.length;
