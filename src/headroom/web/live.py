@@ -17,7 +17,7 @@ from headroom.web.patching import patch
 from headroom.web.scope import ACCESS, Access, Scope
 from headroom.web.view import Showing, View
 
-PAUSE_SECONDS: Final = 0.25
+PAUSE_SECONDS: Final = 0.1
 """Between two messages of a stream: faster than this nobody reads."""
 SILENCE_SECONDS: Final = 1.0
 """Time passes on a page even if nothing is decided, and another operator may have taken over."""

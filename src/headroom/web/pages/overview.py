@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from headroom.api import marks
+from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.model import conditions
-from headroom.model.decisions import Ref
+from headroom.model.decisions import Decision, Ref
 from headroom.model.facts import Pod
 from headroom.model.tables import ABSENT, PHASES, PodTable
 from headroom.model.times import HOUR, SECOND
@@ -33,14 +34,24 @@ MOVING: Final = frozenset({"asOf", "consumedGpuHours", "consumedUsd", "message",
 """What moves by itself while a budget is used; that it reached something is told by its state."""
 
 
+class Row(NamedTuple):
+    """A budget as it was last shown."""
+
+    of: tuple[AnyResource, Decision | None]
+    """What it was made from."""
+    due: float
+    """When its numbers are to move again."""
+    row: Model
+
+
 class Overview:
     """Makes the page; what only the whole fleet tells is remembered for a moment."""
 
     def __init__(self) -> None:
+        self._fleet = Fleet()
         self._uncovered: Paced[Model] = Paced(SLOW_SECONDS)
         self._gpus: Paced[Model] = Paced(SLOW_SECONDS)
-        self._rows: dict[Ref, tuple[float, Model]] = {}
-        """The budgets as they were last shown, each with when its numbers are due again."""
+        self._rows: dict[Ref, Row] = {}
 
     def model(self, view: View, scope: Scope) -> Model:
         """The page without its frame."""
@@ -53,7 +64,7 @@ class Overview:
             "decidedInHour": len(found),
         }
         if scope.everything:
-            fleet = fleet_of(world)
+            fleet = self._fleet.of(world)
             model["fleet"] = fleet
             if world.ledger.loaded:
                 model["uncovered"] = self._uncovered.get(view, lambda: _uncovered(world))
@@ -64,19 +75,21 @@ class Overview:
         now, shown = time.monotonic(), {}
         for ref, each in world.of_kind(usage.KIND):
             if scope.sees(ref.namespace):
-                fresh = parts.budget_row(each, view.loop.decisions.get(ref))
-                shown[f"{ref.namespace}/{ref.name}"] = self._paced(ref, fresh, now)
+                shown[f"{ref.namespace}/{ref.name}"] = self._row(ref, (each, view.loop.decisions.get(ref)), now)
         for ref in self._rows.keys() - world.resources.keys():
             del self._rows[ref]
         return shown
 
-    def _paced(self, ref: Ref, fresh: Model, now: float) -> Model:
+    def _row(self, ref: Ref, of: tuple[AnyResource, Decision | None], now: float) -> Model:
         """A row as it is shown: news at once, numbers that only move with time at a readable pace, not all in one moment."""
-        due, known = self._rows.get(ref, (0.0, fresh))
-        if now < due and _substance(fresh) == _substance(known):
-            return known
-        spread = hash(ref) % 16 / 16 if ref not in self._rows else 1.0
-        self._rows[ref] = (now + MOVING_SECONDS * (0.5 + spread / 2), fresh)
+        known = self._rows.get(ref)
+        if known is not None and known.of[0] is of[0] and known.of[1] is of[1]:
+            return known.row
+        fresh = parts.budget_row(*of)
+        if known is not None and now < known.due and _substance(fresh) == _substance(known.row):
+            return known.row
+        spread = hash(ref) % 16 / 16 if known is None else 1.0
+        self._rows[ref] = Row(of, now + MOVING_SECONDS * (0.5 + spread / 2), fresh)
         return fresh
 
 
@@ -103,6 +116,21 @@ def _other(view: View, ref: Ref) -> Model:
         "reason": decision.reason if decision else "Waiting",
         "message": decision.message if decision else "Nothing has been decided yet.",
     }
+
+
+class Fleet:
+    """The fleet in a few numbers, worked out again only when pods or nodes changed."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[object, ...] = ()
+        self._known: dict[str, Any] = {}
+
+    def of(self, world: World) -> dict[str, Any]:
+        """The numbers of this world."""
+        seen = (world.pods, world.pods.generation, world.nodes, world.nodes.generation, len(world.claims))
+        if seen != self._seen:
+            self._seen, self._known = seen, fleet_of(world)
+        return self._known
 
 
 def fleet_of(world: World) -> dict[str, Any]:
