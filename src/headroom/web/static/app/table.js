@@ -3,6 +3,7 @@
 import { attribute, h, keyed, show, text } from "./dom.js";
 
 const SCREENFUL = 60;
+let hasBegun = false; // Later tables are made whole, so that going back finds the same place.
 
 /**
  * A column is { key, title, sort(row), update(cell, row), numeric?, lead?, shown(rows)? }; the lead column names the row.
@@ -82,14 +83,10 @@ export class Table {
 
   /** Of a long list only what a screen holds is made at first; the rest follows once that can be seen. */
   _begin(rows) {
-    if (this._whole || rows.length <= SCREENFUL) {
-      this._whole ||= rows.length > 0;
-      return rows;
-    }
+    if (hasBegun || rows.length <= SCREENFUL) return rows;
     requestAnimationFrame(() =>
       setTimeout(() => {
-        if (this._whole) return;
-        this._whole = true;
+        hasBegun = true;
         this._draw();
       }),
     );
