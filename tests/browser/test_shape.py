@@ -92,8 +92,8 @@ def test_charts_beside_each_other_begin_and_end_on_the_same_lines(page: Page, fl
 def test_the_numbers_of_a_chart_of_dollars_are_dollars(page: Page, fleet: Served) -> None:
     opened(page, fleet.url, f"#/{BUDGET}")
     page.locator("#usd-curve summary").click()
+    page.wait_for_selector("#usd-curve tbody td[data-title=used]")
     cells = page.locator("#usd-curve tbody td[data-title=used]").all_inner_texts()
-    assert cells
     assert [each for each in cells if each and not each.startswith("$")] == []
     expect(page.locator("#usd-curve .plot")).to_have_attribute(
         "aria-label", re.compile(r"Now \$[\d.,]+ of \$500\.00\.")
