@@ -28,7 +28,6 @@ class Made:
         self.bell, self.ticks, self.why = Bell(), 1, list[str]()
         self.journal = Journal(MemoryLedger())
         self.decisions: dict[Ref, Decision] = {}
-        self.decided_at: dict[Ref, int] = {}
         self.leads = True
         self.become(world)
 
@@ -37,7 +36,6 @@ class Made:
         self._world = world
         self.decisions = {each.resource: each for plan in PLANS for each in plan.decide(world, EVERYTHING)}
         for decision in self.decisions.values():
-            self.decided_at[decision.resource] = world.now
             self.journal.decided(decision, world.now, world.cluster)
         self.bell.ring()
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+# What goes wrong while a line is typed must not be written across it, so the scripts drop our standard error.
 _BASH: Final = """\
 # bash completion for headroom: source it, or put it into /etc/bash_completion.d
 _headroom() {

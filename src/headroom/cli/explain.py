@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, cast
 
 import typer
 
-from headroom.cli.options import Context, Form, From, Kubeconfig, MoreFiles, Namespace, Now, Output
+from headroom.cli.options import Context, FilesInstead, Form, From, Kubeconfig, MoreFiles, Namespace, Now, Output
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -31,9 +30,7 @@ def explain(
         ),
     ],
     paths: MoreFiles = None,
-    files: Annotated[
-        list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Look into manifests, not a cluster.")
-    ] = None,
+    files: FilesInstead = None,
     snapshot: From = None,
     now: Now = "",
     form: Output = Form.table,

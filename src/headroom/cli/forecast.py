@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from headroom.cli import output
-from headroom.cli.options import Context, Form, From, Kubeconfig, Namespace, Now, Output
+from headroom.cli.options import Context, FilesInstead, Form, From, Kubeconfig, Namespace, Now, Output
 from headroom.model.errors import Misconfigured, Refused
 
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ def forecast(
         str, typer.Option(metavar="GPUSxDURATION", help="And if so much more began now, such as 8x4h?")
     ] = "",
     hours: Annotated[int | None, typer.Option(min=1, max=24 * 366, help="How far the curve looks ahead.")] = None,
-    files: Annotated[
-        list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Look into manifests, not a cluster.")
-    ] = None,
+    files: FilesInstead = None,
     snapshot: From = None,
     now: Now = "",
     form: Output = Form.table,

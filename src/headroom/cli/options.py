@@ -32,6 +32,9 @@ class Manifests(StrEnum):
 Files = Annotated[
     list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Manifests, repeatable; - is stdin.")
 ]
+FilesInstead = Annotated[
+    list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Look into manifests, not a cluster.")
+]
 MoreFiles = Annotated[
     list[Path] | None, typer.Argument(metavar="FILE", help="Manifests, as with --file.", show_default=False)
 ]

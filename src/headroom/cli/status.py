@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from headroom.cli import output
-from headroom.cli.options import Context, Form, From, Kubeconfig, MoreFiles, Namespace, Now, Output
+from headroom.cli.options import Context, FilesInstead, Form, From, Kubeconfig, MoreFiles, Namespace, Now, Output
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -31,9 +30,7 @@ _CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 
 def status(
     paths: MoreFiles = None,
-    files: Annotated[
-        list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Look into manifests, not a cluster.")
-    ] = None,
+    files: FilesInstead = None,
     snapshot: From = None,
     only: Annotated[
         str, typer.Option("--only", "-n", metavar="NAMESPACE", help="Show one team's namespace, not the whole fleet.")

@@ -91,8 +91,6 @@ class Loop:
         """Told of every decision that differs from the one before, while this process may act."""
         self.decisions: dict[Ref, Decision] = {}
         """The newest decision on every resource."""
-        self.decided_at: dict[Ref, int] = {}
-        """When each of them last changed."""
         self.ticks = 0
         self.bell = Bell()
         """Rung after every tick in which something was decided."""
@@ -208,7 +206,6 @@ class Loop:
         for ref in [ref for ref in state.look_at if ref not in world.resources]:
             del state.look_at[ref]
             self.decisions.pop(ref, None)
-            self.decided_at.pop(ref, None)
             self._writer.forget(ref)
             self._finalizing.forget(ref)
 
@@ -250,7 +247,6 @@ class Loop:
         before = self.decisions.get(decision.resource)
         self.decisions[decision.resource] = decision
         if before is None or is_news(before, decision):
-            self.decided_at[decision.resource] = now
             if self._gate.may_act():
                 self.noted(decision, now)
             self._log.info(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -148,8 +147,7 @@ class Streams:
         """End all streams."""
         for task in list(self._open):
             task.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.gather(*self._open, return_exceptions=True)
 
 
 async def _write(response: web.StreamResponse, data: bytes) -> None:

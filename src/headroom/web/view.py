@@ -36,7 +36,6 @@ class Deciding(Protocol):
     """The loop, as far as it is shown."""
 
     decisions: dict[Ref, Decision]
-    decided_at: dict[Ref, int]
     ticks: int
     bell: Bell
 
