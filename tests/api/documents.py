@@ -31,9 +31,12 @@ def put(document: Any, path: str, value: Any) -> Any:
     *before, last = [name or int(index or 0) for name, index in _STEP.findall(path)]
     place = changed
     for step in before:
+        if isinstance(place, dict) and place.get(step) is None and isinstance(step, str):
+            place[step] = {}  # a part that FULL has not, as it excludes another one
         place = place[step]
     if value == LEFT_OUT:
-        del place[last]
+        if not isinstance(place, dict) or last in place:
+            del place[last]
     else:
         place[last] = value
     return changed

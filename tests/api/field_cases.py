@@ -21,6 +21,7 @@ from tests.api.cases import (
     whole,
     word,
 )
+from tests.api.power_cases import POOL, POOL_FIELDS
 
 
 def _request() -> dict[str, Any]:
@@ -28,13 +29,6 @@ def _request() -> dict[str, Any]:
     rates = {"ulMbps": 5, "dlMbps": 7}
     return {"podUid": "u-1", "podName": "trainer", "namespace": "team", "linkLocal": True, "bandwidth": rates}
 
-
-_MACHINE = {
-    "name": "gpu-worker-1",
-    "gpuCount": 4,
-    "scaleUpEndpoint": "http://power-api/gpu-worker-1/start",
-    "scaleDownEndpoint": "http://power-api/gpu-worker-1/stop",
-}
 
 FULL: dict[str, dict[str, Any]] = {
     "GPUWorkloadBudget": BUDGET,
@@ -58,15 +52,7 @@ FULL: dict[str, dict[str, Any]] = {
             "secretKey": "",
         },
     ),
-    "PowerPool": manifest(
-        "PowerPool",
-        "rack",
-        {
-            "paused": False,
-            "machines": [_MACHINE, {**_MACHINE, "name": "gpu-worker-2", "gpuCount": 8}],
-            "policy": {"idleSeconds": 300, "bootTimeoutSeconds": 600, "minOn": 1},
-        },
-    ),
+    "PowerPool": POOL,
     "Bandwidth": manifest(
         "Bandwidth",
         "node-1",
@@ -109,31 +95,6 @@ FULL: dict[str, dict[str, Any]] = {
 _TAGS = Cases(
     valid=({"Name": "ä" * 256}, {"k" * 128: ""}, {}, None),
     invalid=({"": "x"}, {"k" * 129: "x"}, {"a": "x" * 257}, {"a": 1}, ["a"], "a", {f"k{i}": "x" for i in range(51)}),
-)
-_ENDPOINT = Cases(
-    valid=(
-        "http://power-api/start",
-        "https://power.example.com:8443/v1?machine=1&x=%20",
-        "http://10.0.0.7",
-        "http://[fd00::1]:80/x",
-        "https://a" + "/b" * 1000,
-    ),
-    invalid=(
-        "",
-        "power-api/start",
-        "ftp://a/b",
-        "HTTP://a/b",
-        "http://",
-        "http:///b",
-        "http://user:password@a/b",
-        "http://a b/c",
-        "http://a/b c",
-        "http://a/ä",
-        "http://a/b\n",
-        "http://a:123456/",
-        "http://a" + "/b" * 1024,
-        *NOT_TEXT,
-    ),
 )
 
 
@@ -200,33 +161,7 @@ FIELDS: dict[str, dict[str, Cases]] = {
         "spec.secretId": Cases(valid=("", None, LEFT_OUT), invalid=("AKID", " ", "a" * 257, *NOT_TEXT)),
         "spec.secretKey": Cases(valid=("", None, LEFT_OUT), invalid=("key", "0", "ä" * 300, *NOT_TEXT)),
     },
-    "PowerPool": {
-        "spec.paused": BOOL,
-        "spec.machines": Cases(
-            valid=([_MACHINE], [{**_MACHINE, "name": f"m{i}"} for i in range(512)]),
-            invalid=(
-                [],
-                None,
-                LEFT_OUT,
-                [_MACHINE, _MACHINE],
-                [{**_MACHINE, "name": f"m{i}"} for i in range(513)],
-                [{**_MACHINE, "redfish": {}}],
-                [None],
-                {"gpu-worker-1": _MACHINE},
-                "gpu-worker-1",
-            ),
-        ),
-        "spec.machines[].name": object_name("gpu-worker-1"),
-        "spec.machines[].gpuCount": whole(1, 1024),
-        "spec.machines[].scaleUpEndpoint": _ENDPOINT,
-        "spec.machines[].scaleDownEndpoint": _ENDPOINT,
-        "spec.policy.idleSeconds": whole(0, 7 * 86400),
-        "spec.policy.bootTimeoutSeconds": whole(1, 86400),
-        "spec.policy.minOn": Cases(
-            valid=(0, 2, None, LEFT_OUT),
-            invalid=(3, -1, 10001, "1", True, [], 2**63, *map(number, ("1.0", "1.5", "1e400"))),
-        ),
-    },
+    "PowerPool": POOL_FIELDS,
     "Bandwidth": {
         "spec.paused": BOOL,
         "spec.node": Cases(

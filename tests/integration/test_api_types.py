@@ -15,7 +15,7 @@ from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus, TopPod
 from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, Stopped, Victim
 from headroom.api.kinds import KINDS
 from headroom.api.offers import LeftoverNodePoolStatus
-from headroom.api.power import MachineStatus, PowerPoolStatus
+from headroom.api.power_status import MachineStatus, PowerPoolStatus
 from headroom.api.resources import Condition, Status
 from headroom.api.spot_pools import PoolInstance, SpotpoolStatus
 from tests.api.cases import At

@@ -2,62 +2,220 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from headroom.api.resources import AGE_COLUMN, READY_COLUMN, ApiType, Column, Kind, Spec, Status, object_name
-from headroom.api.schema import Rule, extra
+from headroom.api.power_status import PowerPoolStatus
+from headroom.api.resources import (
+    AGE_COLUMN,
+    LONGEST_QUALIFIED_NAME,
+    QUALIFIED_NAME,
+    READY_COLUMN,
+    ApiType,
+    Column,
+    Kind,
+    LabelKey,
+    Labels,
+    LabelValue,
+    Spec,
+    object_name,
+)
+from headroom.api.schema import Rule, extra, quantity
+from headroom.api.switches import Endpoint, Redfish, WakeOnLan, Webhook
 
-Endpoint = Annotated[
+MOST_MACHINES: Final = 512
+DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_TIME: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9]$"
+
+MachineName = Annotated[
     str,
-    Meta(
-        min_length=1,
-        max_length=2048,
-        pattern=(r"^https?://([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?][!-~]*)?$"),
-        extra=extra(
-            hint="an http or https address without user name or spaces, such as http://power-api/worker-1/start"
-        ),
+    object_name(
+        "The name of the node that the machine becomes.", hint="a node name: lower-case letters, digits, '-' and '.'"
     ),
 ]
+Watts = Annotated[int, Meta(ge=0, le=100_000)]
+Some = Annotated[int, Meta(ge=1, le=MOST_MACHINES)]
+Amount = Annotated[str | int, quantity("An amount of the resource.")]
 
 
-class Machine(ApiType, frozen=True, kw_only=True):
+class NodeTaint(ApiType, frozen=True, kw_only=True):
+    """A taint that the node will have."""
+
+    key: Annotated[LabelKey, Meta(description="The taint's key.")]
+    value: Annotated[LabelValue, Meta(description="Its value.")] = ""
+    effect: Annotated[Literal["NoSchedule", "PreferNoSchedule", "NoExecute"], Meta(description="What it does.")]
+
+
+class Hardware(ApiType, frozen=True, kw_only=True):
+    """What the node will be like. A node that is still known to the cluster speaks for itself."""
+
+    resources: Annotated[
+        dict[str, Amount],
+        Meta(max_length=16, description="What the node will offer pods beside GPUs; what is not given is no limit."),
+    ] = {}
+    labels: Annotated[Labels, Meta(description="Labels that the node will have.")] = {}
+    taints: Annotated[tuple[NodeTaint, ...], Meta(max_length=16, description="Taints that the node will have.")] = ()
+    idle_watts: Annotated[Watts | None, Meta(description="What the machine draws while it is on and idle.")] = None
+    busy_watts: Annotated[Watts | None, Meta(description="What the machine draws while pods use its GPUs.")] = None
+
+
+class Machine(Hardware, frozen=True, kw_only=True):
     """One machine and how it is switched."""
 
-    name: Annotated[
+    name: MachineName
+    gpu_count: Annotated[int, Meta(ge=1, le=1024, description="GPUs in the machine.")]
+    scale_up_endpoint: Annotated[Endpoint | None, Meta(description="Called with POST to switch the machine on.")] = None
+    scale_down_endpoint: Annotated[Endpoint | None, Meta(description="Called with POST to switch the machine off.")] = (
+        None
+    )
+    status_endpoint: Annotated[
+        Endpoint | None, Meta(description="Answers a GET with whether the machine is on or off.")
+    ] = None
+    redfish: Annotated[Redfish | None, Meta(description="The machine's BMC, which switches it on and off.")] = None
+    wake_on_lan: Annotated[
+        WakeOnLan | None, Meta(description="Wakes the machine; scaleDownEndpoint lets it sleep.")
+    ] = None
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="(has(self.scaleUpEndpoint) ? 1 : 0) + (has(self.redfish) ? 1 : 0) + (has(self.wakeOnLan) ? 1 : 0) == 1",
+            message="must have exactly one way to wake it: scaleUpEndpoint, redfish or wakeOnLan",
+            holds=lambda it: sum(key in it for key in ("scaleUpEndpoint", "redfish", "wakeOnLan")) == 1,
+        ),
+        Rule(
+            cel="has(self.scaleDownEndpoint) != has(self.redfish)",
+            message="must have exactly one way to let it sleep: scaleDownEndpoint or redfish",
+            holds=lambda it: ("scaleDownEndpoint" in it) != ("redfish" in it),
+        ),
+        Rule(
+            cel="!(has(self.scaleUpEndpoint) && has(self.scaleDownEndpoint) && self.scaleUpEndpoint == self.scaleDownEndpoint)",
+            message="must differ from scaleUpEndpoint",
+            field="scaleDownEndpoint",
+            holds=lambda it: "scaleUpEndpoint" not in it or it["scaleUpEndpoint"] != it.get("scaleDownEndpoint"),
+        ),
+    )
+
+
+class KeepOn(ApiType, frozen=True, kw_only=True):
+    """A time of the week in which machines are kept on, such as office hours."""
+
+    days: Annotated[
+        tuple[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"], ...],
+        Meta(max_length=7, description="On which days it begins; none given: every day."),
+    ] = ()
+    begin: Annotated[
         str,
-        object_name(
-            "The name of the node that the machine becomes.",
-            hint="a node name: lower-case letters, digits, '-' and '.'",
+        Meta(
+            max_length=5,
+            pattern=_TIME,
+            description="When it begins.",
+            extra=extra(hint="a time of the day such as 08:00"),
         ),
     ]
-    gpu_count: Annotated[int, Meta(ge=1, le=1024, description="GPUs in the machine.")]
-    scale_up_endpoint: Annotated[Endpoint, Meta(description="Called with POST to switch the machine on.")]
-    scale_down_endpoint: Annotated[Endpoint, Meta(description="Called with POST to switch the machine off.")]
+    end: Annotated[
+        str,
+        Meta(
+            max_length=5,
+            pattern=_TIME,
+            description="When it ends; one before begin is on the next day.",
+            extra=extra(hint="a time of the day such as 18:30"),
+        ),
+    ]
+    time_zone: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            pattern=r"^[A-Za-z][-A-Za-z0-9_+/]*$",
+            description="Where the clock hangs.",
+            extra=extra(hint="a time zone such as Europe/Berlin"),
+        ),
+    ] = "UTC"
+    min_on: Annotated[Some | None, Meta(description="Machines that stay on; not given: all of them.")] = None
 
 
 class PowerPolicy(ApiType, frozen=True, kw_only=True):
     """When machines may change state."""
 
     idle_seconds: Annotated[int, Meta(ge=0, le=7 * 86400, description="Idle time before a machine sleeps.")] = 600
-    boot_timeout_seconds: Annotated[int, Meta(ge=1, le=86400, description="How long a boot may take.")] = 900
+    boot_timeout_seconds: Annotated[
+        int, Meta(ge=1, le=86400, description="How long a boot, and a shutdown, may take.")
+    ] = 900
     min_on: Annotated[int, Meta(ge=0, le=10000, description="Machines that always stay on.")] = 0
+    min_on_seconds: Annotated[
+        int, Meta(ge=0, le=7 * 86400, description="How long a machine that was woken stays on at least.")
+    ] = 0
+    min_off_seconds: Annotated[
+        int, Meta(ge=0, le=7 * 86400, description="How long a machine that was sent to sleep stays off at least.")
+    ] = 60
+    toggles_per_hour: Annotated[
+        int, Meta(ge=1, le=120, description="How often one machine is switched in an hour at most.")
+    ] = 6
+    max_concurrent_wakes: Annotated[
+        Some | None, Meta(description="Machines that boot at a time; not given: any number.")
+    ] = None
+    max_concurrent_sleeps: Annotated[
+        Some | None,
+        Meta(description="Machines that go to sleep at a time; not given: a fifth, at least 1."),
+    ] = None
+    protected_machines: Annotated[
+        tuple[MachineName, ...], Meta(max_length=MOST_MACHINES, description="Machines that are never sent to sleep.")
+    ] = ()
+    keep_on: Annotated[
+        tuple[KeepOn, ...], Meta(max_length=16, description="Times of the week in which machines are kept on.")
+    ] = ()
+    prefer: Annotated[Literal["FewestGPUs", "FewestWatts"], Meta(description="What waking should cost least of.")] = (
+        "FewestGPUs"
+    )
+    drain: Annotated[
+        Literal["Never", "NonGpuPods"],
+        Meta(
+            description=(
+                "Never: any pod but those of DaemonSets keeps a machine on. NonGpuPods: pods without GPUs that a "
+                "controller would make anew are evicted, as their disruption budgets allow."
+            )
+        ),
+    ] = "Never"
+    priority_floor: Annotated[
+        int, Meta(ge=-(2**31), le=2**31 - 1, description="Pods of a lower priority wake nothing.")
+    ] = -10
+    share_with_karpenter: Annotated[
+        bool, Meta(description="True: machines wake also for pods that a Karpenter NodePool could serve.")
+    ] = False
+    wake_for_exhausted_budgets: Annotated[
+        bool, Meta(description="True: machines wake also for pods whose budget is used up.")
+    ] = False
 
 
 class PowerPoolSpec(Spec, frozen=True, kw_only=True):
-    """The machines of the pool and when they may change state."""
+    """The machines of the pool, how they are switched, and when they may change state."""
 
     machines: Annotated[
         tuple[Machine, ...],
         Meta(
             min_length=1,
-            max_length=512,
+            max_length=MOST_MACHINES,
             description="The machines, each with the calls that switch it on and off.",
             extra=extra(map_key="name"),
         ),
     ]
+    template: Annotated[Hardware, Meta(description="What all machines share; a machine's own word counts first.")] = (
+        Hardware()
+    )
+    webhook: Annotated[Webhook, Meta(description="How the endpoints are called.")] = Webhook()
     policy: Annotated[PowerPolicy, Meta(description="When machines may change state.")] = PowerPolicy()
+    gpu_resource_name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=LONGEST_QUALIFIED_NAME,
+            pattern=QUALIFIED_NAME,
+            description="The resource by which pods ask for the GPUs of these machines.",
+            extra=extra(hint="a resource name such as nvidia.com/gpu"),
+        ),
+    ] = "nvidia.com/gpu"
+    order: Annotated[
+        int, Meta(ge=-1000, le=1000, description="Pools are asked for machines in this order, then by name.")
+    ] = 0
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="self.policy.minOn <= self.machines.size()",
@@ -67,22 +225,6 @@ class PowerPoolSpec(Spec, frozen=True, kw_only=True):
             holds=lambda it: bool(it["policy"]["minOn"] <= len(it["machines"])),
         ),
     )
-
-
-class MachineStatus(ApiType, frozen=True, kw_only=True):
-    """What one machine is doing."""
-
-    name: Annotated[str, Meta(description="The machine's name.")]
-    state: Annotated[str, Meta(description="What the machine is doing.")] = "Unknown"
-    since: Annotated[str, Meta(description="Since when.")] = ""
-
-
-class PowerPoolStatus(Status, frozen=True, kw_only=True):
-    """The machines' states."""
-
-    machines: Annotated[
-        tuple[MachineStatus, ...], Meta(description="What each machine is doing.", extra=extra(map_key="name"))
-    ] = ()
 
 
 class PowerPool:
@@ -96,8 +238,12 @@ class PowerPool:
         spec=PowerPoolSpec,
         status=PowerPoolStatus,
         columns=(
-            Column("Idle", ".spec.policy.idleSeconds", "integer"),
-            Column("MinOn", ".spec.policy.minOn", "integer"),
+            Column("On", ".status.on", "integer"),
+            Column("Off", ".status.off", "integer"),
+            Column("Changing", ".status.changing", "integer"),
+            Column("Failed", ".status.failed", "integer"),
+            Column("Idle", ".spec.policy.idleSeconds", "integer", wide=True),
+            Column("MinOn", ".spec.policy.minOn", "integer", wide=True),
             READY_COLUMN,
             AGE_COLUMN,
         ),

@@ -39,6 +39,8 @@ class Shape(Struct, frozen=True, gc=False, kw_only=True):
     """The pod's tolerations as their JSON text; empty for none."""
     scheduler: str = "default-scheduler"
     host_network: bool = False
+    spread: str = ""
+    """The pod's topology spread constraints that forbid (DoNotSchedule) as their JSON text; Headroom does not model them."""
 
 
 class Pod(Struct, frozen=True, gc=False, kw_only=True):
@@ -75,6 +77,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     claims: tuple[str, ...] = ()
     """Names of the ResourceClaims through which devices are allocated."""
     nominated_node: str = ""
+    nominated_since: int | None = None
+    """Since when; preemption is under way there."""
     unschedulable_since: int | None = None
     unschedulable_message: str = ""
 
@@ -104,6 +108,8 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     unschedulable: bool = False
     ready: bool = False
     ready_since: int | None = None
+    unready_since: int | None = None
+    """Since when it is not ready; None while it is, or if nobody said."""
     created: int = 0
     deleting: int | None = None
     provider_id: str = ""
@@ -243,6 +249,57 @@ class Machine(Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     power: Literal["On", "Off", "Unknown"] = "Unknown"
     since: int | None = None
+
+
+class Call(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The last call to a machine's switch that this process made, and what came of it."""
+
+    machine: str
+    command: Literal["Wake", "Sleep"]
+    at: int
+    """When it was sent."""
+    outcome: Literal["Accepted", "Failed", "Unknown"]
+    """Failed: surely nothing will come of it. Unknown: no answer came, so only the machine itself can tell."""
+    message: str = ""
+
+
+class Requirement(Struct, frozen=True, gc=False, kw_only=True):
+    """One condition of a Karpenter NodePool or NodeClaim on the labels of its nodes."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodePool(Struct, frozen=True, gc=False, kw_only=True):
+    """A Karpenter NodePool: nodes that Karpenter would make."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    labels: Pairs = ()
+    """That its nodes have, from its template."""
+    taints: tuple[Taint, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+    limits: Amounts = ()
+    ready: bool = True
+    """False only where Karpenter says that it is not."""
+
+
+class NodeClaim(Struct, frozen=True, gc=False, kw_only=True):
+    """A Karpenter NodeClaim: a node that is on its way, until it is registered."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    created: int = 0
+    labels: Pairs = ()
+    """Its own, and those that its requirements with one value promise."""
+    taints: tuple[Taint, ...] = ()
+    allocatable: Amounts = ()
+    """What the node will offer; what was asked for, while Karpenter does not know better."""
+    registered: bool = False
+    deleting: int | None = None
 
 
 class Usage(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Final, Protocol
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.model.actions import Action
-from headroom.model.facts import Pod
+from headroom.model.facts import Call, Machine, Pod
 from headroom.model.history import Entry
 from headroom.model.usage import Heartbeat, Row
 from headroom.model.usage_table import UsageTable
@@ -102,6 +102,32 @@ class Ledger(Protocol):
 
     async def close(self) -> None:
         """Let go of files and connections."""
+        ...
+
+
+class Switches(Protocol):
+    """Whoever switches machines on and off, and knows what their power is. Raises `Refused` or `Unavailable`, nothing else."""
+
+    @property
+    def machines(self) -> Mapping[str, Machine]:
+        """What is known of the power of machines, by name; only of those that can be asked."""
+        ...
+
+    @property
+    def calls(self) -> Mapping[str, Call]:
+        """The last call to each machine's switch that this process made, by machine."""
+        ...
+
+    async def wake(self, pool: AnyResource, machine: str) -> None:
+        """Tell a machine of a PowerPool to switch on; returns once that was accepted."""
+        ...
+
+    async def sleep(self, pool: AnyResource, machine: str) -> None:
+        """Tell it to switch off; whoever calls has made sure that nothing runs there."""
+        ...
+
+    def refused(self, machine: str, command: Literal["Wake", "Sleep"], why: str) -> None:
+        """Note that a call was not made at all; in `calls` it stands as one that failed."""
         ...
 
 

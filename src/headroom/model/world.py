@@ -97,6 +97,11 @@ class World(Struct, frozen=True, kw_only=True):
     instances: Mapping[str, facts.Instance] = {}
     offers: Mapping[str, facts.Offer] = {}
     machines: Mapping[str, facts.Machine] = {}
+    calls: Mapping[str, facts.Call] = {}
+    """The last call to each machine's switch, by machine; only those of this process."""
+    node_pools: Mapping[str, facts.NodePool] = {}
+    """Karpenter's, by name."""
+    node_claims: Mapping[str, facts.NodeClaim] = {}
     namespaces: Mapping[str, facts.Namespace] = {}
     claims: Mapping[str, facts.Claim] = {}
     """ResourceClaims with devices, by namespace/name."""
@@ -144,6 +149,9 @@ class _Saved(Struct, kw_only=True):
     offers: list[facts.Offer]
     machines: list[facts.Machine]
     settled: str = ""
+    calls: list[facts.Call] = []
+    node_pools: list[facts.NodePool] = []
+    node_claims: list[facts.NodeClaim] = []
     own_namespace: str = "headroom-system"
     namespaces: list[facts.Namespace] = []
     claims: list[facts.Claim] = []
@@ -175,6 +183,9 @@ def save(world: World) -> bytes:
         instances=list(world.instances.values()),
         offers=list(world.offers.values()),
         machines=list(world.machines.values()),
+        calls=list(world.calls.values()),
+        node_pools=sorted(world.node_pools.values(), key=lambda each: each.name),
+        node_claims=sorted(world.node_claims.values(), key=lambda each: each.name),
         settled="" if world.settled is None else times.text(world.settled),
         own_namespace=world.own_namespace,
         namespaces=sorted(world.namespaces.values(), key=lambda each: each.name),
@@ -222,6 +233,9 @@ def load(text: bytes) -> World:
         instances={each.name: each for each in saved.instances},
         offers={each.name: each for each in saved.offers},
         machines={each.name: each for each in saved.machines},
+        calls={each.machine: each for each in saved.calls},
+        node_pools={each.name: each for each in saved.node_pools},
+        node_claims={each.name: each for each in saved.node_claims},
         settled=times.moment(saved.settled),
         own_namespace=saved.own_namespace,
         namespaces={each.name: each for each in saved.namespaces},

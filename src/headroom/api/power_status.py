@@ -1,0 +1,73 @@
+"""What Headroom writes of a PowerPool: its machines' states, what it waits for, and the energy they took and saved."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final, Literal
+
+from msgspec import Meta
+
+from headroom.api.resources import ApiType, Status
+from headroom.api.schema import extra
+
+State = Literal["Off", "Booting", "On", "Draining", "Sleeping", "Unknown", "Failed"]
+STATES: Final[tuple[State, ...]] = ("Off", "Booting", "On", "Draining", "Sleeping", "Unknown", "Failed")
+
+
+class MachineStatus(ApiType, frozen=True, kw_only=True):
+    """What one machine is doing, and what must be remembered of it."""
+
+    name: Annotated[str, Meta(description="The machine's name.")]
+    state: Annotated[State, Meta(description="What the machine is doing.")] = "Unknown"
+    since: Annotated[str, Meta(description="Since when.")] = ""
+    reason: Annotated[str, Meta(max_length=1024, description="Why, where that is not plain.")] = ""
+    idle_since: Annotated[str, Meta(description="Since when no pod keeps it on; empty while one does.")] = ""
+    woken_at: Annotated[str, Meta(description="When it was last told to wake.")] = ""
+    slept_at: Annotated[str, Meta(description="When it was last told to sleep.")] = ""
+    failures: Annotated[int, Meta(description="How often in a row it did not do what it was told.")] = 0
+    retry_after: Annotated[str, Meta(description="Before when it is not told again.")] = ""
+    toggles: Annotated[tuple[str, ...], Meta(max_length=240, description="When it was switched in the last hour.")] = ()
+
+
+class Energy(ApiType, frozen=True, kw_only=True):
+    """Energy by the watts that the machines are said to draw."""
+
+    used_kwh: Annotated[str, Meta(description="What the machines took, in kWh.")] = "0"
+    saved_kwh: Annotated[str, Meta(description="What machines that were off would have taken idle, in kWh.")] = "0"
+    as_of: Annotated[str, Meta(description="Up to when.")] = ""
+
+
+class Unserved(ApiType, frozen=True, kw_only=True):
+    """Pods that wait and for which no machine of this pool is woken."""
+
+    pod: Annotated[str, Meta(description="One of them, namespace/name.")]
+    pods: Annotated[int, Meta(description="How many there are.")] = 1
+    reason: Annotated[str, Meta(max_length=128, description="Why, as one word.")] = ""
+    message: Annotated[str, Meta(max_length=2048, description="Why, as a sentence.")] = ""
+
+
+class Trial(ApiType, frozen=True, kw_only=True):
+    """One machine that was woken for pods whose needs Headroom does not understand wholly."""
+
+    shape: Annotated[str, Meta(description="What the pods have in common, as a digest.")]
+    machine: Annotated[str, Meta(description="The machine.")]
+    at: Annotated[str, Meta(description="When it was woken.")]
+
+
+class PowerPoolStatus(Status, frozen=True, kw_only=True):
+    """The machines' states."""
+
+    machines: Annotated[
+        tuple[MachineStatus, ...], Meta(description="What each machine is doing.", extra=extra(map_key="name"))
+    ] = ()
+    on: Annotated[int | None, Meta(description="Machines that are on.")] = None
+    off: Annotated[int | None, Meta(description="Machines that are off.")] = None
+    changing: Annotated[int | None, Meta(description="Machines that boot, drain or go to sleep.")] = None
+    failed: Annotated[int | None, Meta(description="Machines that did not do what they were told.")] = None
+    energy: Annotated[Energy | None, Meta(description="Energy taken and saved, where watts are known.")] = None
+    unserved: Annotated[
+        tuple[Unserved, ...], Meta(max_length=10, description="Pods that no machine is woken for, and why.")
+    ] = ()
+    trials: Annotated[
+        tuple[Trial, ...], Meta(max_length=64, description="Machines woken on trial.", extra=extra(map_key="shape"))
+    ] = ()
+    moving: ClassVar[frozenset[str]] = frozenset({"energy"})
