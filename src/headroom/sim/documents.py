@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct, field, structs
 
 from headroom.adapters import prices
-from headroom.adapters.kube import operator_kinds, parse, paths, raw, values, workloads
+from headroom.adapters.kube import karpenter, operator_kinds, parse, paths, raw, values, workloads
 from headroom.adapters.kube.claims import claim_of
 from headroom.adapters.kube.operator_kinds import Index
 from headroom.adapters.kube.sinks import PRICES, SETTINGS, is_stopped
@@ -24,9 +24,12 @@ from headroom.model.facts import (
     Machine,
     Namespace,
     Node,
+    NodeClaim,
+    NodePool,
     Offer,
     Pod,
     Price,
+    Shape,
     Usage,
     Workload,
 )
@@ -37,6 +40,7 @@ from headroom.sim.texts import Repeated, objects
 
 SIM_GROUP: Final = "sim.headroom.dev/v1"
 SCENARIO: Final = "Scenario"
+DEFAULT_SCHEDULER: Final = Shape().scheduler
 OWN_NAMESPACE: Final = "headroom-system"
 """Where the operator would run."""
 
@@ -71,6 +75,8 @@ class Documents(Struct, kw_only=True):
     machines: list[Machine] = field(default_factory=list)
     namespaces: list[Namespace] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
+    node_pools: list[NodePool] = field(default_factory=list)
+    node_claims: list[NodeClaim] = field(default_factory=list)
     prices: list[Price] = field(default_factory=list)
     index: Index | None = None
     holds: list[Hold] = field(default_factory=list)
@@ -89,7 +95,7 @@ class Documents(Struct, kw_only=True):
         """The World that these documents are the complete view of."""
         pods, nodes = PodTable(), NodeTable()
         for pod in self.pods:
-            pods.put(pod)
+            pods.put(_seen_by_scheduler(pod, now))
         for node in self.nodes:
             nodes.put(node)
         world = World(
@@ -102,6 +108,8 @@ class Documents(Struct, kw_only=True):
             instances={each.name: each for each in self.instances},
             offers={each.name: each for each in self.offers},
             machines={each.name: each for each in self.machines},
+            node_pools={each.name: each for each in self.node_pools},
+            node_claims={each.name: each for each in self.node_claims},
             namespaces={each.name: each for each in self.namespaces},
             claims={each.key: each for each in self.claims if each.devices},
             prices=tuple(self.prices),
@@ -112,6 +120,14 @@ class Documents(Struct, kw_only=True):
         )
         rows = [row for each in self.usage if (row := row_of(each, cluster)) is not None]
         return structs.replace(world, usage=table_of(world, rows))
+
+
+def _seen_by_scheduler(pod: Pod, now: int) -> Pod:
+    """A manifest that people write says nothing of scheduling; in a cluster kube-scheduler would have looked at it by now."""
+    waits = not pod.node and not pod.gates and pod.phase == "Pending" and pod.deleting is None
+    if not waits or pod.unschedulable_since is not None or pod.shape.scheduler != DEFAULT_SCHEDULER:
+        return pod
+    return structs.replace(pod, unschedulable_since=now, nominated_since=now if pod.nominated_node else None)
 
 
 def read(texts: Iterable[tuple[str, bytes]]) -> Documents:
@@ -211,6 +227,12 @@ def _take_known(out: Documents, value: dict[str, Any], place: Place) -> bool:
         case "resource.k8s.io/v1", "ResourceClaim":
             out.claims.append(claim_of(raw.fitted(value, raw.ResourceClaim)))
             _note(out, Ref("ResourceClaim", out.claims[-1].namespace, out.claims[-1].name), place)
+        case "karpenter.sh/v1", "NodePool":
+            out.node_pools.append(karpenter.node_pool_of(raw.fitted(value, karpenter.NodePoolWire)))
+            _note(out, Ref("NodePool", "", out.node_pools[-1].name), place)
+        case "karpenter.sh/v1", "NodeClaim":
+            out.node_claims.append(karpenter.node_claim_of(raw.fitted(value, karpenter.NodeClaimWire)))
+            _note(out, Ref("NodeClaim", "", out.node_claims[-1].name), place)
         case "v1", "ConfigMap":
             return _take_settings(out, parse.settings_of(raw.fitted(value, raw.ConfigMap)), place)
         case _:

@@ -107,5 +107,10 @@ def _amounts(nanos: Mapping[str, int]) -> facts.Amounts:
 
 def offered(status: raw.NodeStatus) -> facts.Amounts:
     """What a node has to give to pods; without `allocatable` all it has, as the API server fills it in."""
-    given = _nanos(status.capacity or {} if status.allocatable is None else status.allocatable)
-    return _amounts({name: amount for name, amount in given.items() if amount < _UNREADABLE_NANO})
+    return given(status.capacity if status.allocatable is None else status.allocatable)
+
+
+def given(quantities: Mapping[str, Any] | None) -> facts.Amounts:
+    """What is there; an amount that nobody can read is not."""
+    read = _nanos(quantities or {})
+    return _amounts({name: amount for name, amount in read.items() if amount < _UNREADABLE_NANO})

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from headroom.adapters.kube import disruptions, operator_kinds, parse, raw, workloads
+from headroom.adapters.kube import disruptions, karpenter, operator_kinds, parse, raw, workloads
 from headroom.adapters.kube.admission import Policy, policy_of
 from headroom.adapters.kube.claims import claim_of
 from headroom.adapters.kube.operator_kinds import Index
@@ -168,6 +168,16 @@ def job_sets() -> FactDecoder[raw.JobSet, facts.Workload]:
 def kueue_workloads() -> FactDecoder[raw.Workload, facts.Workload]:
     """Reads Workloads of Kueue."""
     return _of(raw.Workload, workloads.workload_of)
+
+
+def node_pools() -> FactDecoder[karpenter.NodePoolWire, facts.NodePool]:
+    """Reads NodePools of Karpenter."""
+    return _of(karpenter.NodePoolWire, karpenter.node_pool_of)
+
+
+def node_claims() -> FactDecoder[karpenter.NodeClaimWire, facts.NodeClaim]:
+    """Reads NodeClaims of Karpenter."""
+    return _of(karpenter.NodeClaimWire, karpenter.node_claim_of)
 
 
 def disruption_budgets() -> FactDecoder[disruptions.Wire, disruptions.Disruption]:

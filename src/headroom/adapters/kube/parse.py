@@ -88,6 +88,7 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
         finalizers=values.ours(meta.finalizers),
         claims=_claims(spec, status),
         nominated_node=status.nominated_node_name or "",
+        nominated_since=since if status.nominated_node_name else None,
         unschedulable_since=since,
         unschedulable_message=message,
     )
@@ -101,7 +102,20 @@ def _shape(spec: raw.PodSpec) -> facts.Shape:
         tolerations=_tolerations(bytes(spec.tolerations)),
         scheduler=values.one(spec.scheduler_name or "default-scheduler"),
         host_network=bool(spec.host_network),
+        spread=_spread(bytes(spec.topology_spread_constraints)),
     )
+
+
+def _spread(json: bytes) -> str:
+    """The constraints that forbid; the others only prefer."""
+    if json in values.NULL:
+        return ""
+    try:
+        given = msgspec.json.decode(json, type=list[dict[str, Any]])
+    except msgspec.DecodeError:
+        return ""
+    kept = [each for each in given if each.get("whenUnsatisfiable") != "ScheduleAnyway"]
+    return msgspec.json.encode(kept).decode() if kept else ""
 
 
 def _text(json: bytes) -> str:
@@ -222,7 +236,8 @@ def node_of(wire: raw.Node) -> facts.Node:
     """The node as a fact."""
     meta, spec, status = wire.metadata or _META, wire.spec or _NO_NODE_SPEC, wire.status or _NO_NODE_STATUS
     name = meta.name or ""
-    ready = next((each for each in status.conditions or () if each.type == "Ready" and each.status == "True"), None)
+    ready = next((each for each in status.conditions or () if each.type == "Ready"), None)
+    is_ready, turned = (ready.status == "True", values.moment(ready.last_transition_time)) if ready else (False, None)
     return facts.Node(
         name=name,
         uid=meta.uid or name,
@@ -231,8 +246,9 @@ def node_of(wire: raw.Node) -> facts.Node:
         annotations=values.kept_annotations(meta.annotations),
         taints=tuple(facts.Taint(t.key or "", t.value or "", t.effect or "") for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
-        ready=ready is not None,
-        ready_since=values.moment(ready.last_transition_time) if ready else None,
+        ready=is_ready,
+        ready_since=turned if is_ready else None,
+        unready_since=None if is_ready else turned,
         created=values.moment(meta.creation_timestamp) or 0,
         deleting=values.moment(meta.deletion_timestamp),
         provider_id=spec.provider_id or "",

@@ -97,6 +97,11 @@ def lease(namespace: str, name: str) -> str:
     return of("coordination.k8s.io", "v1", "leases", namespace, name)
 
 
+def karpenter(plural: str) -> str:
+    """All NodePools or NodeClaims of Karpenter."""
+    return of("karpenter.sh", "v1", plural)
+
+
 def claims() -> str:
     """All ResourceClaims."""
     return of("resource.k8s.io", "v1", "resourceclaims")

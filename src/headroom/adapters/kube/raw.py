@@ -80,6 +80,7 @@ class PodSpec(Part):
     node_selector: Raw = NOTHING
     affinity: Raw = NOTHING
     tolerations: Raw = NOTHING
+    topology_spread_constraints: Raw = NOTHING
     scheduler_name: str | None = None
     host_network: bool | None = None
     priority: int | None = None

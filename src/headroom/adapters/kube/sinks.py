@@ -21,7 +21,7 @@ from headroom.adapters.kube.parse import Settings
 from headroom.api.budget_index import INDEX_NAME
 from headroom.api.kinds import AnyResource
 from headroom.model.decisions import Ref
-from headroom.model.facts import Claim, Hold, Namespace, Node, Pod, Price, Workload
+from headroom.model.facts import Claim, Hold, Namespace, Node, NodeClaim, NodePool, Pod, Price, Workload
 from headroom.model.ports import PodObserver
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import ref_of
@@ -53,14 +53,20 @@ def is_older(found: Versioned, known: Versioned) -> bool:
     return found.uid == known.uid and new.isdecimal() and old.isdecimal() and int(new) < int(old)
 
 
-Named = TypeVar("Named", Namespace, Claim, Index, Hold, Workload, Policy)
+Named = TypeVar("Named", Namespace, Claim, Index, Hold, NodeClaim, NodePool, Workload, Policy)
 
 
 class PodSink:
     """Keeps the table of pods, and lets no `observer` miss what happens to one, however short it lives."""
 
-    def __init__(self, table: PodTable, changes: Subscriptions, observer: PodObserver | None = None) -> None:
-        self._table, self._changes, self._observer = table, changes, observer
+    def __init__(
+        self,
+        table: PodTable,
+        changes: Subscriptions,
+        observer: PodObserver | None = None,
+        now: Callable[[], int] | None = None,
+    ) -> None:
+        self._table, self._changes, self._observer, self._now = table, changes, observer, now
         self._held: dict[str, str] = {}
 
     def key(self, fact: Pod) -> str:
@@ -76,6 +82,8 @@ class PodSink:
         before = self._table.get(fact.uid)
         if before is not None and not listed and is_older(fact, before):
             return
+        if fact.nominated_node and self._now is not None:
+            structs.force_setattr(fact, "nominated_since", self._nominated_since(before, fact, self._now()))
         unbound = before is not None and fact.uid in self._table.unbound
         if self._table.put(fact):
             unbound = unbound or fact.uid in self._table.unbound
@@ -87,6 +95,11 @@ class PodSink:
             self._changes.pod(fact.uid, unbound=unbound, nodes=nodes)
             if self._observer is not None:
                 self._observer.pod(fact)
+
+    def _nominated_since(self, before: Pod | None, fact: Pod, now: int) -> int:
+        """The object does not say since when, so it is since we first saw it."""
+        known = before.nominated_since if before and before.nominated_node == fact.nominated_node else None
+        return now if known is None else known
 
     def again(self, uid: str) -> None:
         """Something that belongs to a pod has changed: whoever looks at pods looks at this one again."""
@@ -288,6 +301,16 @@ def holds(changes: Subscriptions) -> FactSink[Hold]:
 def workloads(changes: Subscriptions, facts: dict[str, Workload]) -> FactSink[Workload]:
     """Keeps the owners of one kind among all `facts`."""
     return FactSink(lambda fact: fact.key, lambda _before, _after: changes.outside("workloads"), facts=facts)
+
+
+def node_pools(changes: Subscriptions) -> FactSink[NodePool]:
+    """Keeps Karpenter's NodePools."""
+    return FactSink(lambda fact: fact.name, lambda _before, _after: changes.outside("karpenter"))
+
+
+def node_claims(changes: Subscriptions) -> FactSink[NodeClaim]:
+    """Keeps Karpenter's NodeClaims."""
+    return FactSink(lambda fact: fact.name, lambda _before, _after: changes.outside("karpenter"))
 
 
 def policies(changes: Subscriptions) -> FactSink[Policy]:

@@ -12,7 +12,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from headroom.adapters.kube import admission, decode, parse, paths, raw, sinks
+from headroom.adapters.kube import admission, decode, karpenter, parse, paths, raw, sinks
 from headroom.adapters.kube.budget_holds import HoldOf
 from headroom.adapters.kube.budget_index import IndexOf
 from headroom.adapters.kube.changes import Subscriptions
@@ -81,12 +81,13 @@ class KubePort:
         self._settings, self._prices = SettingsSink(self._changes), PriceSink(self._changes)
         self._sinks = {kind: ResourceSink(kind, self._resources, self._changes) for kind in KINDS}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._pod_sink = PodSink(self._pods, self._changes, recording)
+        self._pod_sink = PodSink(self._pods, self._changes, recording, clock.now)
         self._namespaces = sinks.namespaces(self._changes)
         self._claims = sinks.claims(self._changes, self._pod_sink)
         self._indexes, self._holds = sinks.indexes(self._changes), sinks.holds(self._changes)
         self._workloads: dict[str, Workload] = {}
         self._workloads_view: Mapping[str, Workload] = MappingProxyType(self._workloads)
+        self._node_pools, self._node_claims = sinks.node_pools(self._changes), sinks.node_claims(self._changes)
         self._policies = {plural: sinks.policies(self._changes) for plural in admission.KINDS}
         self._effects = Effects(
             kube, events, clock=clock, view=self, index_of=index_of, hold_of=hold_of, told=self._told
@@ -106,6 +107,7 @@ class KubePort:
         for each in (self._settings, self._prices):
             self._reflect(paths.configmaps(self._namespace), decode.settings(), each, name=each.NAME)
         self._watch_owners()
+        self._watch_karpenter()
         for plural, policies in self._policies.items():
             # Who may not read them can do all else.
             more: dict[str, Any] = {"dispensable": True, "turned": partial(self._changes.outside, "policies")}
@@ -116,6 +118,13 @@ class KubePort:
         for kind, decoder in (("Job", decode.jobs()), ("JobSet", decode.job_sets())):
             self._watch_owner(kind, decoder, labels=marks.SUSPENDED)
         self._watch_owner("Workload", decode.kueue_workloads())
+
+    def _watch_karpenter(self) -> None:
+        """Who may not read them, or has no Karpenter, can do all else."""
+        turned = partial(self._changes.outside, "karpenter")
+        pools, claims = (paths.karpenter(plural) for plural in karpenter.KINDS.values())
+        self._reflect(pools, decode.node_pools(), self._node_pools, dispensable=True, turned=turned)
+        self._reflect(claims, decode.node_claims(), self._node_claims, dispensable=True, turned=turned)
 
     def _watch_owner(self, kind: str, decoder: Decoder[Workload], labels: str = "") -> None:
         sink = sinks.workloads(self._changes, self._workloads)
@@ -253,6 +262,8 @@ class KubePort:
             resources=self._resources_view,
             pods=self._pods,
             nodes=self._nodes,
+            node_pools=self._node_pools.facts,
+            node_claims=self._node_claims.facts,
             namespaces=self._namespaces.facts,
             claims=self._claims.facts,
             prices=self._book,

@@ -1,0 +1,180 @@
+"""What demand needs of pods, nodes and Karpenter's objects, as it is read and as the world shows it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from headroom.adapters.kube import karpenter, parse, raw
+from headroom.model.facts import Requirement, Taint
+from headroom.model.times import moment
+from headroom.sim import documents
+from tests.adapters.simulated import Cluster, virtual
+
+NOW = "2026-11-15T12:00:00Z"
+EARLIER = "2026-11-15T11:00:00Z"
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "lastTransitionTime": EARLIER,
+    "message": "0/3 nodes are available",
+}
+
+
+def a_pod(status: Any = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": "lab", "name": "a"},
+        "spec": {"containers": [{"name": "c"}]} | spec,
+        "status": status or {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (None, ""),
+        ([], ""),
+        ([{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}], ""),
+        ([{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}], '[{"maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]'),
+        ("nonsense", ""),
+        ([3], ""),
+    ],
+)
+def test_only_a_spread_that_forbids_is_kept(given: Any, kept: str) -> None:
+    assert parse.pod(a_pod(topologySpreadConstraints=given)).shape.spread == kept
+
+
+@pytest.mark.parametrize(
+    ("status", "ready", "unready"), [("True", NOW, None), ("False", None, NOW), ("Unknown", None, NOW)]
+)
+def test_since_when_a_node_is_ready_or_not(status: str, ready: str | None, unready: str | None) -> None:
+    turned = {"type": "Ready", "status": status, "lastTransitionTime": NOW}
+    node = parse.node({"metadata": {"name": "n"}, "status": {"conditions": [turned]}})
+    assert (node.ready, node.ready_since, node.unready_since) == (
+        status == "True",
+        ready and moment(ready),
+        unready and moment(unready),
+    )
+
+
+def test_a_node_of_which_nobody_said_anything_is_not_ready() -> None:
+    node = parse.node({"metadata": {"name": "n"}})
+    assert (node.ready, node.ready_since, node.unready_since) == (False, None, None)
+
+
+POOL = {
+    "apiVersion": "karpenter.sh/v1",
+    "kind": "NodePool",
+    "metadata": {"name": "spot", "uid": "p"},
+    "spec": {
+        "limits": {"nvidia.com/gpu": 16, "cpu": "1k"},
+        "template": {
+            "metadata": {"labels": {"team": "ml"}},
+            "spec": {
+                "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}],
+                "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}],
+            },
+        },
+    },
+}
+CLAIM = {
+    "apiVersion": "karpenter.sh/v1",
+    "kind": "NodeClaim",
+    "metadata": {"name": "spot-1", "labels": {"karpenter.sh/nodepool": "spot"}, "creationTimestamp": EARLIER},
+    "spec": {
+        "requirements": [
+            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]},
+            {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["g5.xlarge", "g6.xlarge"]},
+        ],
+        "resources": {"requests": {"cpu": "4", "nvidia.com/gpu": "1"}},
+    },
+}
+
+
+def test_a_node_pool() -> None:
+    found = karpenter.node_pool_of(raw.fitted(POOL, karpenter.NodePoolWire))
+    assert (found.name, found.uid, found.ready) == ("spot", "p", True)
+    assert found.labels == (("team", "ml"),)
+    assert found.taints == (Taint("gpu", "yes", "NoSchedule"),)
+    assert found.requirements == (Requirement(key="karpenter.sh/capacity-type", operator="In", values=("spot",)),)
+    assert dict(found.limits) == {"nvidia.com/gpu": 16_000_000, "cpu": 1_000_000_000}
+    unready = POOL | {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    assert not karpenter.node_pool_of(raw.fitted(unready, karpenter.NodePoolWire)).ready
+
+
+def test_a_node_claim_promises_what_was_asked_for_until_karpenter_knows_better() -> None:
+    found = karpenter.node_claim_of(raw.fitted(CLAIM, karpenter.NodeClaimWire))
+    assert dict(found.labels) == {"karpenter.sh/nodepool": "spot", "topology.kubernetes.io/zone": "a"}
+    assert dict(found.allocatable) == {"cpu": 4_000_000, "nvidia.com/gpu": 1_000_000}
+    assert not found.registered
+    known = {"allocatable": {"cpu": "3920m"}, "conditions": [{"type": "Registered", "status": "True"}]}
+    later = karpenter.node_claim_of(raw.fitted(CLAIM | {"status": known}, karpenter.NodeClaimWire))
+    assert (dict(later.allocatable), later.registered) == ({"cpu": 3_920_000}, True)
+
+
+@pytest.mark.parametrize("odd", [{}, {"spec": 3}, {"spec": {"template": []}}, {"metadata": {"name": 7}}, [], None])
+def test_odd_objects_of_karpenter_never_raise(odd: Any) -> None:
+    karpenter.node_pool_of(raw.fitted(odd, karpenter.NodePoolWire))
+    karpenter.node_claim_of(raw.fitted(odd, karpenter.NodeClaimWire))
+
+
+@virtual
+async def test_the_world_shows_what_karpenter_has() -> None:
+    async with Cluster() as cluster:
+        cluster.server.put(POOL)
+        cluster.server.put(CLAIM)
+        await cluster.settle()
+        world = cluster.port.world(cluster.clock.now())
+        assert list(world.node_pools) == ["spot"]
+        assert list(world.node_claims) == ["spot-1"]
+
+
+@virtual
+async def test_a_nomination_counts_from_when_it_was_first_seen() -> None:
+    async with Cluster() as cluster:
+        cluster.pod("a")
+        await cluster.settle()
+
+        async def nominated(node: str) -> int | None:
+            status = {"nominatedNodeName": node, "conditions": [UNSCHEDULABLE]}
+            cluster.server.do("PATCH", "/api/v1/namespaces/team-a/pods/a/status", {"status": status})
+            await cluster.settle(30)
+            (pod,) = cluster.port.world(cluster.clock.now()).pods
+            return pod.nominated_since
+
+        first = await nominated("n1")
+        assert first is not None
+        assert first > (moment(EARLIER) or 0)
+        assert await nominated("n1") == first
+        assert (await nominated("n2") or 0) > first
+
+
+def in_a_world(pod: dict[str, Any]) -> Any:
+    now = moment(NOW)
+    assert now is not None
+    return next(iter(documents.read([("a", json.dumps(pod).encode())]).world(now).pods))
+
+
+def test_a_manifest_counts_as_seen_by_the_scheduler() -> None:
+    assert in_a_world(a_pod()).unschedulable_since == moment(NOW)
+    assert in_a_world(a_pod({"conditions": [UNSCHEDULABLE]})).unschedulable_since == moment(EARLIER)
+    for other in (
+        {"schedulerName": "volcano"},
+        {"nodeName": "n1"},
+        {"schedulingGates": [{"name": "g"}]},
+    ):
+        assert in_a_world(a_pod(**other)).unschedulable_since is None
+    assert in_a_world(a_pod({"phase": "Succeeded"})).unschedulable_since is None
+
+
+def test_a_nomination_in_a_manifest_is_as_old_as_the_verdict() -> None:
+    old = in_a_world(a_pod({"conditions": [UNSCHEDULABLE], "nominatedNodeName": "n1"}))
+    assert old.nominated_since == moment(EARLIER)
+    assert in_a_world(a_pod({"nominatedNodeName": "n1"})).nominated_since == moment(NOW)
+    assert structs.asdict(in_a_world(a_pod()))["nominated_since"] is None
