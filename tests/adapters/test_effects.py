@@ -227,8 +227,6 @@ def test_a_pod_is_found_by_name() -> None:
 
 NOT_YET = [
     actions.LaunchInstance(pool="p", slot=0, token="t", instance_type="i", zone="z"),
-    actions.WakeMachine(pool="p", machine="m"),
-    actions.DrainNode(node="n1"),
     actions.SetNodeResources(node="n1"),
     actions.DeleteNodePool(node_pool="x"),
 ]

@@ -12,6 +12,7 @@ from headroom.adapters.kube.config import ClientConfig
 from headroom.cli import output
 from headroom.cli.serving import Process
 from headroom.core import PLANS
+from headroom.model.errors import Misconfigured
 from headroom.runtime.logs import Silent
 from headroom.runtime.settings import Settings
 from headroom.runtime.surroundings import Surroundings
@@ -63,3 +64,11 @@ async def test_a_task_beside_the_loop_that_ends_by_a_mistake_is_logged_and_the_o
     process._ends.set()
     assert await asyncio.wait_for(running, 20) == output.OK
     assert len(log.errors) == 1, "what is ended with the operator is no mistake"
+
+
+async def test_a_list_of_addresses_that_cannot_be_read_is_a_mistake_of_today() -> None:
+    settings = Settings(identity="me", elect_leader=False, allow_egress="https://fine.example,power_api")
+    clock = SimClock(NOON)
+    kube = Kube(ApiServer(clock, random.Random(1)).transport("operator"), clock)
+    with pytest.raises(Misconfigured, match=r"--allow-egress \(HEADROOM_ALLOW_EGRESS\): 'power_api'"):
+        Process(settings, Surroundings(clock=clock), kube, CONFIG, PLANS)

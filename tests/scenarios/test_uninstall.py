@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headroom.adapters.kube import paths
 from headroom.adapters.kube.leases import KubeLeases
 from headroom.api.kinds import DEFINITIONS
 from headroom.api.policies import policies
@@ -19,6 +20,7 @@ from headroom.runtime.settings import Settings
 from tests.adapters import owners
 from tests.adapters.doing import do, on
 from tests.adapters.simulated import Cluster, virtual
+from tests.builders import a_resource
 
 SETTINGS = Settings(identity="me")
 
@@ -155,4 +157,22 @@ async def test_of_very_many_pods_only_some_are_named(capsys: pytest.CaptureFixtu
     assert said.out.count("from pod team-a/") == 20
     assert "removing what is ours from 492 more pods" in said.out
     assert said.err == "", "how far it is, is for terminals"
+    assert [each async for each in leftovers.marks(cluster.kube)] == []
+
+
+@virtual
+async def test_nodes_that_we_cordoned_take_pods_again_and_those_of_others_do_not() -> None:
+    cluster = Cluster()
+    pool = a_resource("PowerPool")
+    for name in ("asleep", "lifted-by-hand"):
+        cluster.node(name)
+        await do(cluster, actions.CordonNode(node=name), pool)
+    cluster.server.do("PATCH", paths.node("lifted-by-hand"), {"spec": {"unschedulable": None}})
+    cluster.node("theirs", unschedulable=True)
+    found = [each.what async for each in leftovers.marks(cluster.kube)]
+    assert found == ["our cordon of node asleep", "our cordon of node lifted-by-hand"]
+    assert await take_all(cluster.kube, SETTINGS, set(), crds=False) == 2
+    nodes = {name: cluster.stored("Node", "", name) for name in ("asleep", "lifted-by-hand", "theirs")}
+    assert [name for name, node in nodes.items() if node["spec"].get("unschedulable")] == ["theirs"]
+    assert not any("headroom.dev" in str(node["metadata"].get("annotations")) for node in nodes.values())
     assert [each async for each in leftovers.marks(cluster.kube)] == []

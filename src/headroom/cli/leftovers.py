@@ -22,7 +22,7 @@ class Leftover(NamedTuple):
     what: str
     path: str
     undo: str = "delete"
-    """How: delete, finalizers, pod, or the kind of an owner that goes on."""
+    """How: delete, finalizers, pod, node, or the kind of an owner that goes on."""
     namespace: str = ""
     name: str = ""
 
@@ -48,6 +48,8 @@ async def marks(kube: Kube) -> AsyncIterator[Leftover]:
         yield pod
     async for owner in _owners(kube):
         yield owner
+    async for node in _nodes(kube):
+        yield node
     async for resource in _resources(kube):
         yield resource
 
@@ -71,6 +73,14 @@ async def _owners(kube: Kube) -> AsyncIterator[Leftover]:
             what = f"our {'suspension of' if owner.suspended_by else 'mark on'} {kind} {owner.namespace}/{owner.name}"
             path = paths.owner(kind, owner.namespace, owner.name)
             yield Leftover(what, path, kind, owner.namespace, owner.name)
+
+
+async def _nodes(kube: Kube) -> AsyncIterator[Leftover]:
+    from headroom.adapters.kube import decode, paths, taking_back
+
+    async for node in _listed(kube, paths.nodes(), decode.nodes()):
+        if taking_back.is_cordoned(node):
+            yield Leftover(f"our cordon of node {node.name}", paths.node(node.name), "node", name=node.name)
 
 
 async def _resources(kube: Kube) -> AsyncIterator[Leftover]:
@@ -162,6 +172,8 @@ async def _remove(kube: Kube, thing: Leftover) -> None:
     try:
         if thing.undo == "pod":
             await taking_back.from_pod(kube, thing.namespace, thing.name)
+        elif thing.undo == "node":
+            await taking_back.from_node(kube, thing.name)
         elif thing.undo == "finalizers":
             await changing.remove_finalizers(kube, thing.path)
         elif thing.undo == "delete":

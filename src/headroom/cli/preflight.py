@@ -82,7 +82,7 @@ def _spoken(missing: list[Need]) -> str:
 
 def needs(settings: Settings) -> list[Need]:
     """Every right that the operator uses; a dry run needs to read only."""
-    from headroom.adapters.kube import admission
+    from headroom.adapters.kube import admission, karpenter
     from headroom.adapters.kube.paths import OWNERS
     from headroom.adapters.kube.reviews import Need
     from headroom.api.budget_hold import BudgetHold
@@ -95,6 +95,7 @@ def needs(settings: Settings) -> list[Need]:
     seen = [("pods", ""), ("nodes", ""), ("namespaces", ""), ("resourceclaims", "resource.k8s.io"), *owners]
     seen += [(plural, GROUP) for plural in (*plurals, *others)]
     seen += [(plural, "admissionregistration.k8s.io") for plural in admission.KINDS]
+    seen += [(plural, "karpenter.sh") for plural in karpenter.KINDS.values()]
     found = [Need(verb, plural, group) for plural, group in seen for verb in ("list", "watch")]
     found += [Need(verb, "configmaps", namespace=own) for verb in ("list", "watch")]
     if not settings.cluster_id:
@@ -105,6 +106,8 @@ def needs(settings: Settings) -> list[Need]:
     found += [Need(verb, plural, GROUP) for plural in others for verb in ("create", "update")]
     found += [Need(verb, BudgetHold.kind.plural, GROUP) for verb in ("delete", "release")]
     found += [Need(verb, plural, group) for plural, group in (("pods", ""), *owners) for verb in ("get", "patch")]
+    found += [Need(verb, "nodes") for verb in ("get", "patch")]
+    found.append(Need("get", "secrets", namespace=own))
     found += [Need("create", "pods/eviction"), Need("list", "poddisruptionbudgets", "policy")]
     found += [Need(verb, "events") for verb in ("get", "create", "patch")]
     if settings.elect_leader:

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from headroom.adapters.egress import Guard, entries
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.client_authority import ClientAuthority
 from headroom.adapters.kube.config import ClientConfig
@@ -17,7 +18,9 @@ from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.http import HttpTransport
 from headroom.adapters.kube.leases import KubeLeases
 from headroom.adapters.kube.reviews import Reviews
+from headroom.adapters.kube.secrets import Secrets
 from headroom.adapters.kube.store import KubePort
+from headroom.adapters.power import Power
 from headroom.cli import ledgers, live, output, planning, preflight, price_book
 from headroom.cli.options import Form
 from headroom.core import PLANS
@@ -97,6 +100,10 @@ class Process:
         if settings.price_book:
             price_book.read(settings.price_book)  # one that is not there at all is a mistake of today
         self._leader = self._candidate() if settings.elect_leader else None
+        self._guard = Guard(entries(settings.allow_egress), api_server=config.server)
+        self._power = Power(
+            self._guard, Secrets(kube, settings.namespace), around.clock, around.rng, unread=self._power_unread
+        )
         self._ledger = ledgers.of(settings)
         self._recorder = Recorder(self._ledger, around, may_lead=(self._leader or Always()).may_act)
         self._port = KubePort(
@@ -110,10 +117,12 @@ class Process:
             index_of=index_of,
             hold_of=hold_of,
             caps=live.caps(settings),
+            switches=self._power,
             # Blind for ever, we must not keep the lease: another replica sees.
             on_failure=self._fail,
         )
         self._recorder.connect(self._port)
+        self._power.connect(self._port, (self._leader or Always()).may_act)
         self._operator = Operator(self._port, self._leader or Always(), settings, around, plans)
         self._operator.loop.noted = self._recorder.decided
         self._port.enforced = around.metrics.enforced
@@ -128,7 +137,8 @@ class Process:
         for task in running:
             task.add_done_callback(self._ended)
         prices = price_book.follow(self._settings.price_book, self._port, self._around.clock, self._around.log)
-        beside = [*map(asyncio.create_task, (self._settle(), self._follow_leader(), prices)), *self._aside]
+        others = (self._settle(), self._follow_leader(), self._power.run(), prices)
+        beside = [*map(asyncio.create_task, others), *self._aside]
         for task in beside:
             task.add_done_callback(self._told)
         tasks = [*running, *beside]
@@ -155,8 +165,12 @@ class Process:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._servers.close()
+        self._guard.close()
         await self._port.stop()
         await self._ledger.close()
+
+    def _power_unread(self, machine: str, why: str) -> None:
+        self._around.log.warning("the power of a machine cannot be read", machine=machine, why=why)
 
     async def _settle(self) -> None:
         """Once the first view is complete, keep what will live for long out of the cyclic collector's way."""

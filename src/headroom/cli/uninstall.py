@@ -36,7 +36,7 @@ def uninstall(
 ) -> None:
     """Remove what Headroom left in a cluster.
 
-    These are its policies, its holds, its gates, annotations and finalizers on pods, its BudgetIndex, its ConfigMap and its Lease; what it has suspended goes on. With --crds also its kinds. Remove the operator's Deployment first, or it puts things back; while one leads, this refuses. May be repeated.
+    These are its policies, its holds, its gates, annotations and finalizers on pods, its BudgetIndex, its ConfigMap and its Lease; what it has suspended goes on, and nodes that it cordoned take pods again. With --crds also its kinds. Remove the operator's Deployment first, or it puts things back; while one leads, this refuses. May be repeated.
 
     Example: headroom uninstall --crds
     """

@@ -66,6 +66,12 @@ class Settings(Struct, frozen=True, kw_only=True):
             extra={HIDDEN: True},
         ),
     ] = ""
+    allow_egress: Annotated[
+        str,
+        Meta(
+            description="Where calls that resources ask for may go, such as https://power-api.example.com,wol://10.0.7.255; empty: nowhere."
+        ),
+    ] = ""
     price_book: Annotated[
         str, Meta(description="File with prices of nodes, beside the ConfigMap headroom-prices; empty: none.")
     ] = ""

@@ -20,6 +20,7 @@ from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.effects_nodes import NodeEffects
 from headroom.adapters.kube.effects_owners import OwnerEffects
 from headroom.adapters.kube.effects_pods import PodEffects
+from headroom.adapters.kube.effects_power import PowerEffects
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.gangs import Gangs
 from headroom.adapters.kube.telling import Telling, Told, View
@@ -31,7 +32,7 @@ from headroom.model import actions, conditions, facts
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref
 from headroom.model.errors import Refused
-from headroom.model.ports import Clock
+from headroom.model.ports import Clock, Switches
 from headroom.model.tables import PodTable
 from headroom.model.world import ref_of
 
@@ -41,7 +42,7 @@ Handler = Callable[[Any, AnyResource], Awaitable[None]]
 class Effects:
     """Does what a decision asks for, one action at a time."""
 
-    def __init__(  # noqa: PLR0913  two things to connect, time, the view, and three that the core and the metrics lend
+    def __init__(  # noqa: PLR0913  three things to connect, time, the view, and three that the core and the metrics lend
         self,
         kube: Kube,
         events: Events,
@@ -50,6 +51,7 @@ class Effects:
         view: View,
         index_of: IndexOf | None = None,
         hold_of: HoldOf | None = None,
+        switches: Switches | None = None,
         told: Told = lambda _reason, _resource: None,
     ) -> None:
         """`index_of` and `hold_of` say what should stand in the objects that our policies read; `told` hears what was done."""
@@ -57,7 +59,8 @@ class Effects:
         self._index_of, self._hold_of = index_of, hold_of
         telling, self._told = Telling(events, clock, view, told), told
         pods = PodEffects(kube, clock, telling, Gangs(kube, clock, view))
-        nodes, owners = NodeEffects(kube), OwnerEffects(kube, clock, telling)
+        nodes, owners = NodeEffects(kube, clock, view), OwnerEffects(kube, clock, telling)
+        power = PowerEffects(kube, events, clock, view, switches)
         self._handlers: dict[type[Action], Handler] = {
             actions.EvictPod: pods.evict,
             actions.PausePod: pods.pause,
@@ -66,6 +69,9 @@ class Effects:
             actions.TouchPod: pods.touch,
             actions.CordonNode: nodes.cordon,
             actions.UncordonNode: nodes.uncordon,
+            actions.DrainNode: power.drain,
+            actions.WakeMachine: power.wake,
+            actions.SleepMachine: power.sleep,
             actions.TaintNode: nodes.taint,
             actions.UntaintNode: nodes.untaint,
             actions.SuspendOwner: owners.suspend,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from headroom.adapters.kube import paths, raw
 from headroom.adapters.kube.changing import Outcome, Patch, annotated, change, notes
 from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.telling import CHORES, View
 from headroom.adapters.kube.values import OURS
+from headroom.api import marks
 from headroom.api.kinds import AnyResource
+from headroom.api.power import PowerPool, PowerPoolSpec
 from headroom.model import actions, facts
+from headroom.model.decisions import Ref
 from headroom.model.errors import Refused
+from headroom.model.ports import Clock
 from headroom.model.world import ref_of
-
-CORDONED_BY: Final = f"{OURS}cordoned-by"
 
 
 class _TaintList(raw.Part):
@@ -32,8 +35,8 @@ class _Tainted(raw.Object):
 class NodeEffects:
     """Changes nodes."""
 
-    def __init__(self, kube: Kube) -> None:
-        self._kube = kube
+    def __init__(self, kube: Kube, clock: Clock, view: View) -> None:
+        self._kube, self._clock, self._view = kube, clock, view
 
     async def cordon(self, action: actions.CordonNode, resource: AnyResource) -> None:
         """Let no new pod onto it."""
@@ -41,7 +44,7 @@ class NodeEffects:
         def cordoned(node: raw.Node) -> Patch | None:
             if node.spec and node.spec.unschedulable:
                 return None  # ours already, or somebody else's, which is not ours to undo later
-            return annotated({CORDONED_BY: str(ref_of(resource))}) | {"spec": {"unschedulable": True}}
+            return annotated({marks.CORDONED_BY: str(ref_of(resource))}) | {"spec": {"unschedulable": True}}
 
         outcome, _ = await change(self._kube, paths.node(action.node), raw.Node, cordoned)
         if outcome is Outcome.GONE:
@@ -51,13 +54,25 @@ class NodeEffects:
         """Let pods onto it again, if it was us who kept them away."""
 
         def uncordoned(node: raw.Node) -> Patch | None:
-            by, cordoned = notes(node).get(CORDONED_BY), bool(node.spec and node.spec.unschedulable)
-            ours = by == str(ref_of(resource))
+            by, cordoned = notes(node).get(marks.CORDONED_BY), bool(node.spec and node.spec.unschedulable)
+            orphan = resource.kind == CHORES and self._is_orphan(by or "", action.node)
+            ours = orphan or by == str(ref_of(resource))
             if cordoned and not ours:
                 raise Refused(f"uncordoning node {action.node}: it was {by or 'not Headroom'} that cordoned it")
-            return annotated({CORDONED_BY: None}) | {"spec": {"unschedulable": None}} if ours else None
+            return annotated({marks.CORDONED_BY: None}) | {"spec": {"unschedulable": None}} if ours else None
 
         await change(self._kube, paths.node(action.node), raw.Node, uncordoned)
+
+    def _is_orphan(self, by: str, node: str) -> bool:
+        """Whether the pool that cordoned a node is gone, or no longer has that machine."""
+        kind, _, name = by.partition("/")
+        if kind != PowerPool.kind.name:
+            return False
+        pool = self._view.world(self._clock.now()).resources.get(Ref(kind, "", name))
+        if pool is None:
+            return True
+        # Of a pool that cannot be read nobody knows what it has.
+        return isinstance(pool.spec, PowerPoolSpec) and all(each.name != node for each in pool.spec.machines)
 
     async def taint(self, action: actions.TaintNode, _resource: AnyResource) -> None:
         """Set a taint; one of ours with another value is replaced."""

@@ -22,7 +22,8 @@ TOUCHED_AT: Final = f"{OURS}touched-at"
 MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a pod that only shows what a kubelet runs by itself."""
 SYSTEM: Final = "kube-system"
-_ENDED: Final = ("Succeeded", "Failed")
+ENDED: Final = ("Succeeded", "Failed")
+"""The phases of a pod of which nothing runs any more."""
 
 
 class PodEffects:
@@ -131,7 +132,7 @@ def released(pod: raw.Pod, at: str) -> Patch | None:
 def untouchable(pod: raw.Pod) -> str:
     """Why a pod is not evicted, whatever any budget says; empty if it may be."""
     found = meta(pod)
-    if pod.status and pod.status.phase in _ENDED:
+    if pod.status and pod.status.phase in ENDED:
         return "it has ended already"
     if found.namespace == SYSTEM:
         return "it belongs to the cluster itself"

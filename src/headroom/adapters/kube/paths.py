@@ -87,6 +87,11 @@ def configmap(namespace: str, name: str) -> str:
     return of("", "v1", "configmaps", namespace, name)
 
 
+def secret(namespace: str, name: str) -> str:
+    """One Secret."""
+    return of("", "v1", "secrets", namespace, name)
+
+
 def leases(namespace: str) -> str:
     """The Leases of a namespace."""
     return of("coordination.k8s.io", "v1", "leases", namespace)

@@ -29,7 +29,7 @@ from headroom.model.actions import Action
 from headroom.model.decisions import Ref, status_wire
 from headroom.model.errors import HeadroomError
 from headroom.model.facts import Pod, Price, Workload
-from headroom.model.ports import SETTLE_MS, Clock, Recording
+from headroom.model.ports import SETTLE_MS, Clock, Recording, Switches
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import Caps, Changes, LedgerState, World, ref_of
@@ -45,7 +45,7 @@ _CAPS: Final = Caps()
 class KubePort:
     """A real cluster, or a simulated API server, as the loop's port."""
 
-    def __init__(  # noqa: PLR0913  two things to connect, time and chance, three settings, and four that wait for news
+    def __init__(  # noqa: PLR0913  three things to connect, time and chance, three settings, and four that wait for news
         self,
         kube: Kube,
         events: Events,
@@ -59,14 +59,16 @@ class KubePort:
         index_of: IndexOf | None = None,
         hold_of: HoldOf | None = None,
         caps: Caps = _CAPS,
+        switches: Switches | None = None,
     ) -> None:
         """`on_failure` is told of a watch that ended by a mistake of ours: the view will never be complete again.
 
         `recording` keeps the usage and hears of everything that happens to pods; `index_of` and `hold_of` say what the BudgetIndex
-        and a budget's BudgetHold should be.
+        and a budget's BudgetHold should be. `switches` wakes machines; without it none is, and nothing is known of their power.
         """
         self._kube, self._clock, self._rng, self._cluster = kube, clock, rng, cluster
         self._namespace, self._on_failure, self._recording, self._caps = namespace, on_failure, recording, caps
+        self._switches = switches
         self.enforced: Callable[[str, AnyResource], None] = lambda _reason, _resource: None
         """Told of what was really done for a resource, as one word."""
         self._no_usage = UsageTable()
@@ -89,9 +91,8 @@ class KubePort:
         self._workloads_view: Mapping[str, Workload] = MappingProxyType(self._workloads)
         self._node_pools, self._node_claims = sinks.node_pools(self._changes), sinks.node_claims(self._changes)
         self._policies = {plural: sinks.policies(self._changes) for plural in admission.KINDS}
-        self._effects = Effects(
-            kube, events, clock=clock, view=self, index_of=index_of, hold_of=hold_of, told=self._told
-        )
+        lent: dict[str, Any] = {"index_of": index_of, "hold_of": hold_of, "switches": switches, "told": self._told}
+        self._effects = Effects(kube, events, clock=clock, view=self, **lent)
         self._reflectors: dict[str, Reflector[Any]] = {}
         self._watch_all()
 
@@ -251,7 +252,7 @@ class KubePort:
 
     def world(self, now: int) -> World:
         """The view at this instant; good until the next `await`."""
-        recording, index = self._recording, self._indexes.facts.get(INDEX_NAME)
+        recording, index, switches = self._recording, self._indexes.facts.get(INDEX_NAME), self._switches
         return World(
             now=now,
             settled=self.settled(now),
@@ -262,6 +263,8 @@ class KubePort:
             resources=self._resources_view,
             pods=self._pods,
             nodes=self._nodes,
+            machines=switches.machines if switches else {},
+            calls=switches.calls if switches else {},
             node_pools=self._node_pools.facts,
             node_claims=self._node_claims.facts,
             namespaces=self._namespaces.facts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headroom.adapters.kube import paths, raw
-from headroom.adapters.kube.changing import Patch, change, meta, notes
+from headroom.adapters.kube.changing import Patch, annotated, change, meta, notes
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.effects_owners import Owner, unmarked
 from headroom.adapters.kube.effects_pods import TOUCHED_AT
@@ -56,3 +56,21 @@ def _without_ours(pod: raw.Pod) -> Patch | None:
 async def from_owner(kube: Kube, kind: str, namespace: str, name: str) -> None:
     """What Headroom suspended goes on, and what it let go loses the mark of it."""
     await change(kube, paths.owner(kind, namespace, name), Owner, lambda owner: unmarked(kind, owner))
+
+
+def is_cordoned(node: facts.Node) -> bool:
+    """Whether it was Headroom that cordoned a node."""
+    return any(name == marks.CORDONED_BY for name, _ in node.annotations)
+
+
+async def from_node(kube: Kube, name: str) -> None:
+    """The cordon goes if it is ours. One that somebody set without our mark is theirs."""
+
+    def uncordoned(node: raw.Node) -> Patch | None:
+        return (
+            annotated({marks.CORDONED_BY: None}) | {"spec": {"unschedulable": None}}
+            if marks.CORDONED_BY in notes(node)
+            else None
+        )
+
+    await change(kube, paths.node(name), raw.Node, uncordoned)

@@ -1,0 +1,23 @@
+"""The egress guard: every call to an address that stands in a resource goes through here, and only where an administrator allows it.
+
+`entries` is the administrator's list, `targets` reads an address strictly, `networks` knows the numbers that are never called by
+accident, and `guard` looks a name up once, checks every number it has, and connects to exactly those.
+"""
+
+from headroom.adapters.egress.entries import SETTING, Entry, entries
+from headroom.adapters.egress.guard import LARGEST_ANSWER, Answer, Guard, NoAnswer, NotSent, Request
+from headroom.adapters.egress.targets import Target, target_of
+
+__all__ = [
+    "LARGEST_ANSWER",
+    "SETTING",
+    "Answer",
+    "Entry",
+    "Guard",
+    "NoAnswer",
+    "NotSent",
+    "Request",
+    "Target",
+    "entries",
+    "target_of",
+]

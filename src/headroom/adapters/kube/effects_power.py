@@ -1,0 +1,183 @@
+"""What is done to machines: woken, emptied and sent to sleep.
+
+Nothing is switched off on the word of a view: just before, the node must be cordoned by the very pool that asks, and a list that the
+API server answers from its storage must show that no pod is left there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final, Literal
+
+from headroom.adapters.kube import errors, parse, paths, raw
+from headroom.adapters.kube.changing import meta, notes, read
+from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.effects_pods import ENDED, MIRROR, untouchable
+from headroom.adapters.kube.events import Events
+from headroom.adapters.kube.telling import View
+from headroom.adapters.power import status_of
+from headroom.api import marks
+from headroom.api.kinds import AnyResource
+from headroom.api.power import PowerPoolSpec
+from headroom.core.usage import gpus_in
+from headroom.model import actions
+from headroom.model.errors import HeadroomError, Refused, Unavailable
+from headroom.model.ports import Clock, Switches
+from headroom.model.world import World, ref_of
+
+Command = Literal["Wake", "Sleep"]
+INTENT: Final = {"Wake": "Booting", "Sleep": "Sleeping"}
+"""What the pool's status says of a machine before a command is sent to it."""
+
+
+class _Pods(raw.Part):
+    metadata: raw.ListMeta | None = None
+    items: list[raw.Pod] | None = None
+
+
+class PowerEffects:
+    """Switches machines, and evicts what may be evicted from them."""
+
+    def __init__(self, kube: Kube, events: Events, clock: Clock, view: View, switches: Switches | None) -> None:
+        self._kube, self._events, self._clock, self._view, self._switches = kube, events, clock, view, switches
+
+    async def wake(self, action: actions.WakeMachine, resource: AnyResource) -> None:
+        """Switch it on."""
+        await self._switch("Wake", action, resource)
+
+    async def sleep(self, action: actions.SleepMachine, resource: AnyResource) -> None:
+        """Switch it off, if nothing runs there and nothing can come."""
+        await self._switch("Sleep", action, resource)
+
+    async def _switch(self, command: Command, action: actions.OnMachine, resource: AnyResource) -> None:
+        if self._switches is None:
+            raise Refused(f"switching machine {action.machine}: nobody switches machines here")
+        try:
+            pool = self._pool(command, action, resource)
+            if command == "Sleep":
+                await self._look(action.machine, pool)
+        except (HeadroomError, asyncio.CancelledError) as problem:
+            # The plan waits for what comes of the command that its status speaks of: nothing will.
+            why = str(problem).removeprefix(f"{_doing(command, action.machine)}: ")
+            self._switches.refused(action.machine, command, why or "there was no time to look at its node")
+            raise
+        await (self._switches.wake if command == "Wake" else self._switches.sleep)(pool, action.machine)
+
+    def _pool(self, command: Command, action: actions.OnMachine, resource: AnyResource) -> AnyResource:
+        """The pool as it stands now, with the intent in its status. Raises `Refused` if it wants something else by now."""
+        doing = _doing(command, action.machine)
+        pool = self._world().resources.get(ref_of(resource))
+        if resource.kind != "PowerPool" or resource.name != action.pool:
+            raise Refused(f"{doing}: {ref_of(resource)} does not speak for pool {action.pool}")
+        if pool is None or pool.uid != resource.uid or pool.deleting:
+            raise Refused(f"{doing}: PowerPool {action.pool} is gone")
+        if not isinstance(pool.spec, PowerPoolSpec):
+            raise Refused(f"{doing}: PowerPool {action.pool} cannot be read")
+        if pool.spec.paused:
+            raise Refused(f"{doing}: PowerPool {action.pool} is paused")
+        if all(each.name != action.machine for each in pool.spec.machines):
+            raise Refused(f"{doing}: PowerPool {action.pool} has no such machine")
+        known = status_of(pool, action.machine)
+        if known is None or known.state != INTENT[command]:
+            state = known.state if known else "Unknown"
+            raise Refused(f"{doing}: it is {state} by now, not {INTENT[command]}")
+        return pool
+
+    async def _look(self, machine: str, pool: AnyResource) -> None:
+        """Raise `Refused` unless the machine's node is cordoned for this pool and empty."""
+        doing = _doing("Sleep", machine)
+        node = await read(self._kube, paths.node(machine), raw.Node)
+        if node is not None:
+            _check_cordon(doing, node, pool)
+        # Also where the node is not ready, or gone: its pods may run on behind a broken network.
+        left = [pod for pod in await self._pods(machine) if keeps_on(pod)]
+        if left:
+            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+            raise Refused(f"{doing}: pod {_key(left[0])} is there{more}")
+
+    async def drain(self, action: actions.DrainNode, resource: AnyResource) -> None:
+        """Evict what a controller makes anew elsewhere, all of it or none; disruption budgets have the last word on each pod."""
+        doing = f"draining node {action.node}"
+        node = await read(self._kube, paths.node(action.node), raw.Node)
+        if node is None:
+            raise Refused(f"{doing}: it is gone")
+        _check_cordon(doing, node, resource)
+        pods = [pod for pod in await self._pods(action.node) if keeps_on(pod)]
+        for pod in pods:
+            if why := self._stays(pod, resource):
+                raise Refused(f"{doing}: pod {_key(pod)} stays: {why}")
+        blocked = []
+        for pod in pods:
+            try:
+                await self._evict(pod, action.node, resource)
+            except errors.DisruptionBlocked:
+                blocked.append(_key(pod))
+        if blocked:
+            more = f" and {len(blocked) - 1} more" if len(blocked) > 1 else ""
+            raise Unavailable(f"{doing}: a disruption budget does not let pod {blocked[0]}{more} go now")
+
+    def _stays(self, pod: raw.Pod, resource: AnyResource) -> str:
+        """Why a pod must not be evicted to let a machine sleep; empty if it may be."""
+        fact, own = parse.pod_of(pod), self._world().own_namespace
+        gpus = resource.spec.gpu_resource_name if isinstance(resource.spec, PowerPoolSpec) else ""
+        if why := untouchable(pod):
+            return why
+        if fact.namespace == own:
+            return "it is in Headroom's own namespace"
+        if dict(fact.shape.requests).get(gpus) or gpus_in(fact.shape.requests) or fact.claims:
+            return "it has GPUs or other devices"
+        return "" if fact.owner else "no controller would make it anew"
+
+    async def _evict(self, pod: raw.Pod, node: str, resource: AnyResource) -> None:
+        found = meta(pod)
+        if found.deletion_timestamp:
+            return
+        namespace, name = found.namespace or "", found.name or ""
+        with suppress(errors.NotFound):  # gone is as good as evicted
+            await self._kube.evict(namespace, name, uid=found.uid or "", resource_version=found.resource_version or "")
+            reference = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": found.uid}
+            with suppress(HeadroomError):  # the effect stands whoever hears of it
+                message = (
+                    f"PowerPool {resource.name} lets machine {node} sleep; its controller makes the pod anew elsewhere."
+                )
+                await self._events.emit(reference, "Normal", "Drained", message)
+
+    async def _pods(self, node: str) -> list[raw.Pod]:
+        """All pods bound to a node. Without a resource version the API server answers from its storage, not from a cache."""
+        found: list[raw.Pod] = []
+        async for body in self._kube.pages(paths.pods(), query={"fieldSelector": f"spec.nodeName={node}"}):
+            page = raw.read(body, _Pods)
+            if page.metadata is None or not page.metadata.resource_version or page.items is None:
+                raise Unavailable(
+                    f"listing the pods on node {node}: the API server answered with something that is no list"
+                )
+            found += page.items
+        return found
+
+    def _world(self) -> World:
+        return self._view.world(self._clock.now())
+
+
+def keeps_on(pod: raw.Pod) -> bool:
+    """Whether a pod keeps its machine on: any but finished ones, and those that the node itself or a DaemonSet brings."""
+    if pod.status and pod.status.phase in ENDED:
+        return False
+    owners = [each.kind for each in meta(pod).owner_references or () if each.controller]
+    return MIRROR not in notes(pod) and not {"DaemonSet", "Node"}.intersection(owners)
+
+
+def _check_cordon(doing: str, node: raw.Node, pool: AnyResource) -> None:
+    by = notes(node).get(marks.CORDONED_BY, "")
+    if not (node.spec and node.spec.unschedulable):
+        raise Refused(f"{doing}: its node is not cordoned")
+    if by != str(ref_of(pool)):
+        raise Refused(f"{doing}: its node was cordoned by {by or 'somebody else'}")
+
+
+def _doing(command: Command, machine: str) -> str:
+    return f"waking machine {machine}" if command == "Wake" else f"letting machine {machine} sleep"
+
+
+def _key(pod: raw.Pod) -> str:
+    return f"{meta(pod).namespace}/{meta(pod).name}"

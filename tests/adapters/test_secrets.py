@@ -1,0 +1,59 @@
+"""Secrets are read from one namespace only, when they are needed, and nothing of them is told."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from headroom.adapters.kube import paths
+from headroom.adapters.kube.secrets import Secrets
+from headroom.model.errors import HeadroomError, Refused, Unavailable
+from headroom.sim import faults as wrong
+from tests.adapters.simulated import Cluster, virtual
+
+CANARY = "canary-7f3a"
+
+
+def put(cluster: Cluster, namespace: str, name: str, **data: Any) -> None:
+    cluster.server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+    metadata = {"name": name, "namespace": namespace}
+    cluster.server.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded})
+
+
+@virtual
+async def test_the_values_of_a_secret_of_our_own_namespace() -> None:
+    cluster = Cluster()
+    put(cluster, "headroom-system", "bmc", username=b"admin", password=CANARY.encode())
+    put(cluster, "team-a", "theirs", token=CANARY.encode())
+    secrets = Secrets(cluster.kube, "headroom-system")
+    assert await secrets.read("bmc") == {"username": "admin", "password": CANARY}
+    for name in ("theirs", "../team-a/theirs", "../../team-a/secrets/theirs"):
+        with pytest.raises(Refused):
+            await secrets.read(name)
+
+
+@virtual
+async def test_what_cannot_be_read_is_told_without_what_it_holds() -> None:
+    cluster = Cluster()
+    put(cluster, "headroom-system", "odd", token=b"\xff\xfe" + CANARY.encode())
+    secrets = Secrets(cluster.kube, "headroom-system")
+    with pytest.raises(Refused, match="reading Secret headroom-system/odd: not all of its values are text") as caught:
+        await secrets.read("odd")
+    assert CANARY not in repr(caught.value) + repr(caught.value.__cause__)
+    put(cluster, "headroom-system", "fine", token=CANARY.encode())
+    cluster.transport._faults.add(wrong.Slow(path="*/secrets/*", ms=10_000))
+    with pytest.raises(Unavailable, match="reading Secret headroom-system/fine: no answer within 2 s"):
+        await secrets.read("fine")
+
+
+@virtual
+async def test_we_may_lack_the_right() -> None:
+    cluster = Cluster()
+    put(cluster, "headroom-system", "fine", token=CANARY.encode())
+    cluster.transport._faults.add(wrong.Refusal(path="*/secrets/*", status=403, reason="Forbidden"))
+    with pytest.raises(HeadroomError, match="reading secrets headroom-system/fine"):
+        await Secrets(cluster.kube, "headroom-system").read("fine")
+    assert paths.secret("a/b", "..") == "/api/v1/namespaces/a%2Fb/secrets/%2E%2E"
