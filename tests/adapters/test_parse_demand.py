@@ -113,9 +113,16 @@ def test_a_node_claim_promises_what_was_asked_for_until_karpenter_knows_better()
     assert dict(found.labels) == {"karpenter.sh/nodepool": "spot", "topology.kubernetes.io/zone": "a"}
     assert dict(found.allocatable) == {"cpu": 4_000_000, "nvidia.com/gpu": 1_000_000}
     assert not found.registered
-    known = {"allocatable": {"cpu": "3920m"}, "conditions": [{"type": "Registered", "status": "True"}]}
-    later = karpenter.node_claim_of(raw.fitted(CLAIM | {"status": known}, karpenter.NodeClaimWire))
-    assert (dict(later.allocatable), later.registered) == ({"cpu": 3_920_000}, True)
+    registered = {"type": "Registered", "status": "True"}
+
+    def with_conditions(*more: dict[str, str]) -> Any:
+        status = {"allocatable": {"cpu": "3920m"}, "conditions": [registered, *more]}
+        return karpenter.node_claim_of(raw.fitted(CLAIM | {"status": status}, karpenter.NodeClaimWire))
+
+    assert (dict(with_conditions().allocatable), with_conditions().registered) == ({"cpu": 3_920_000}, True)
+    # Its GPUs are not there before it is initialized.
+    assert not with_conditions({"type": "Initialized", "status": "Unknown"}).registered
+    assert with_conditions({"type": "Initialized", "status": "True"}).registered
 
 
 @pytest.mark.parametrize("odd", [{}, {"spec": 3}, {"spec": {"template": []}}, {"metadata": {"name": 7}}, [], None])
@@ -178,3 +185,21 @@ def test_a_nomination_in_a_manifest_is_as_old_as_the_verdict() -> None:
     assert old.nominated_since == moment(EARLIER)
     assert in_a_world(a_pod({"nominatedNodeName": "n1"})).nominated_since == moment(NOW)
     assert structs.asdict(in_a_world(a_pod()))["nominated_since"] is None
+
+
+@virtual
+async def test_what_a_deleted_pod_held_is_remembered_for_a_while() -> None:
+    async with Cluster() as cluster:
+        cluster.pod("a", node="n1")
+        cluster.pod("b")
+        await cluster.settle()
+        for name in ("a", "b"):
+            cluster.server.do("DELETE", f"/api/v1/namespaces/team-a/pods/{name}", {"gracePeriodSeconds": 0})
+        await cluster.settle()
+        pods = cluster.port.world(cluster.clock.now()).pods
+        assert [(node, dict(held)) for _, node, held in pods.departed] == [("n1", {"nvidia.com/gpu": 1_000_000})]
+        cluster.pod("c", node="n2")
+        await cluster.settle(300)
+        cluster.server.do("DELETE", "/api/v1/namespaces/team-a/pods/c", {"gracePeriodSeconds": 0})
+        await cluster.settle()
+        assert [node for _, node, _ in pods.departed] == ["n2"]

@@ -253,7 +253,7 @@ _POLICY: dict[str, Cases] = {
     "spec.policy.keepOn[].end": _TIME,
     "spec.policy.keepOn[].timeZone": Cases(
         valid=("UTC", "Europe/Berlin", "Etc/GMT+1", None),
-        invalid=("", "../etc/passwd", "/UTC", "Europe Berlin", "a" * 65, *NOT_TEXT),
+        invalid=("", "../etc/passwd", "/UTC", "Europe Berlin", "Mars/Olympus", "Europe", "a" * 65, *NOT_TEXT),
     ),
     "spec.policy.keepOn[].minOn": _optional(whole(1, 512)),
     "spec.policy.prefer": _choice("FewestGPUs", "FewestWatts"),

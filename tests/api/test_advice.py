@@ -62,3 +62,63 @@ def test_a_namespace_selector_counts_in_one_place_only() -> None:
 
 def test_other_kinds_have_none() -> None:
     assert advice(a_resource("Spotpool")) == []
+
+
+# --- power pools --------------------------------------------------------------------------------------------------------------
+
+WEBHOOK = {"name": "w1", "gpuCount": 4, "scaleUpEndpoint": "https://a/up", "scaleDownEndpoint": "https://a/down"}
+PLAIN = WEBHOOK | {"scaleDownEndpoint": "http://a/down"}
+BMC = {"name": "w2", "gpuCount": 8, "redfish": {"address": "https://bmc", "credentialsSecretRef": {"name": "bmc"}}}
+TOKEN = {"tokenSecretRef": {"name": "power"}}
+SECRET = {"headers": [{"name": "X-Team", "value": "a"}, {"name": "X-Key", "secretKeyRef": {"name": "power"}}]}
+
+
+def bmc(**more: Any) -> dict[str, Any]:
+    return BMC | {"redfish": BMC["redfish"] | more}  # type: ignore[operator]  # a mapping
+
+
+def of_pool(*machines: dict[str, Any], **spec: Any) -> list[str]:
+    resource = a_resource("PowerPool", machines=list(machines) or [WEBHOOK, BMC], **spec)
+    assert resource.problems == ()
+    return [f"{each.field} {each.message}" for each in advice(resource)]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"webhook": TOKEN | SECRET},
+        {"policy": {"minOn": 1, "protectedMachines": ["w1"]}},
+        {"policy": {"prefer": "FewestWatts"}, "template": {"idleWatts": 100}},
+        {"policy": {"idleSeconds": 60, "bootTimeoutSeconds": 300}},
+        {"policy": {"keepOn": [{"begin": "08:00", "end": "18:00"}]}},
+    ],
+)
+def test_a_sound_pool_needs_no_advice(spec: dict[str, Any]) -> None:
+    assert of_pool(**spec) == []
+
+
+@pytest.mark.parametrize(
+    ("machines", "spec", "field", "says"),
+    [
+        (
+            [],
+            {"policy": {"idleSeconds": 59, "bootTimeoutSeconds": 300}},
+            "spec.policy.idleSeconds",
+            "is 59, less than a fifth",
+        ),
+        ([], {"policy": {"minOn": 2}}, "spec.policy.minOn", "none of them ever sleeps"),
+        ([], {"policy": {"protectedMachines": ["w1", "w2"]}}, "spec.policy.protectedMachines", "has every machine"),
+        ([], {"policy": {"protectedMachines": ["w9"]}}, "spec.policy.protectedMachines", "does not have: w9"),
+        ([WEBHOOK], {"policy": {"prefer": "FewestWatts"}}, "spec.machines[0]", "has no watts"),
+        ([PLAIN], {"webhook": TOKEN}, "spec.webhook.tokenSecretRef", "in the clear, since http://a/down is http"),
+        ([PLAIN], {"webhook": SECRET}, "spec.webhook.headers[1].secretKeyRef", "in the clear"),
+        ([WEBHOOK, bmc(insecure=True)], {}, "spec.machines[1].redfish.insecure", "certificateAuthority instead"),
+        ([bmc(address="http://bmc")], {}, "spec.machines[0].redfish.address", "password is sent in the clear"),
+        ([], {"policy": {"keepOn": [{"begin": "08:00", "end": "08:00"}]}}, "spec.policy.keepOn[0]", "ever sleeps"),
+    ],
+)
+def test_a_dubious_pool_is_told(machines: list[dict[str, Any]], spec: dict[str, Any], field: str, says: str) -> None:
+    [found] = of_pool(*machines, **spec)
+    assert found.startswith(f"{field} ")
+    assert says in found

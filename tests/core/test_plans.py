@@ -46,7 +46,7 @@ def test_a_valid_resource_is_ready_and_says_what_it_does_not_do_yet(plan: Plan) 
     ready = find(decision.status.conditions, "Ready")
     assert ready is not None
     assert (ready.status, ready.reason, ready.observed_generation) == ("True", "Reconciled", 1)
-    assert decision.message.endswith("yet.") == (plan.name != "budgets")
+    assert decision.message.endswith("yet.") == (plan.name not in ("budgets", "power"))
     assert decision.actions == ()
 
 

@@ -9,11 +9,22 @@ from collections.abc import Callable
 import pytest
 from msgspec import structs
 
-from headroom.model.actions import Action, ApplyNodePool, EmitEvent, EvictPod, PausePod
+from headroom.model.actions import (
+    Action,
+    ApplyNodePool,
+    CordonNode,
+    EmitEvent,
+    EvictPod,
+    PausePod,
+    SleepMachine,
+    UncordonNode,
+    WakeMachine,
+)
 from headroom.model.conditions import find
 from headroom.model.decisions import Decision
 from headroom.model.errors import Refused, Unavailable
 from headroom.model.plans import standing
+from headroom.runtime import writes
 from headroom.runtime.attempts import REPEAT_AFTER_SECONDS
 from headroom.runtime.surroundings import Surroundings
 from headroom.runtime.writes import WriteBudget, Writer, batches
@@ -172,3 +183,79 @@ def test_what_rests_on_nothing_is_done_side_by_side_and_the_rest_in_order() -> N
     pauses = tuple(PausePod(pod=f"a/{n}", uid=str(n)) for n in range(10))
     evictions = tuple(EvictPod(pod=f"a/{n}", uid=str(n), resource_version="1", grace_seconds=1) for n in range(2))
     assert [len(each) for each in batches((*evictions, *pauses, *evictions))] == [1, 1, 8, 2, 1, 1]
+
+
+# --- commands to machines -----------------------------------------------------------------------------------------------------
+
+WAKES = tuple(WakeMachine(pool="one", machine=f"w{number}") for number in range(200))
+
+
+def test_machines_and_their_nodes_are_switched_side_by_side() -> None:
+    nodes = (CordonNode(node="a"), CordonNode(node="b"), UncordonNode(node="c"))
+    sleep = SleepMachine(pool="one", machine="w0")
+    assert [len(each) for each in batches((*WAKES, *nodes, sleep))] == [64, 64, 64, 8, 2, 1, 1]
+
+
+def switched(desk: Desk) -> int:
+    return sum(what == "action" and isinstance(action, WakeMachine) for what, action in desk.port.done)
+
+
+async def waking(desk: Desk) -> None:
+    """A decision whose status is written and of whose commands a few are given."""
+    desk.submit(*WAKES)
+    await desk.work(lambda: switched(desk) >= 5)
+    assert 5 <= switched(desk) < len(WAKES)
+
+
+async def test_commands_are_given_although_the_next_decision_does_not_repeat_them(desk: Desk) -> None:
+    await waking(desk)
+    newer(desk)
+    await desk.work()
+    assert switched(desk) == len(WAKES)
+
+
+@pytest.mark.parametrize("what_happens", [gone, halted, paused, lost])
+async def test_but_none_begins_once_nothing_may_be_done(desk: Desk, what_happens: Callable[[Desk], None]) -> None:
+    await waking(desk)
+    before = switched(desk)
+    what_happens(desk)
+    await desk.work()
+    assert switched(desk) == before
+
+
+async def test_a_command_that_failed_is_left_to_the_plan(desk: Desk) -> None:
+    desk.submit()
+    await desk.work()
+    desk.port.fails = [Unavailable("waking machine w0: no answer")]
+    desk.submit(WAKES[0])
+    await desk.work()
+    for _ in range(20):
+        desk.clock.seconds += 30
+        desk.submit()
+        await desk.work()
+    assert switched(desk) == 0
+    assert find(desk.port.resources[a_ref()].status.conditions, "Degraded") is None, "the plan tells what came of it"
+
+
+async def test_a_new_command_is_not_taken_for_the_one_before(desk: Desk) -> None:
+    for _ in range(2):
+        desk.submit(WAKES[0])
+        await desk.work()
+        desk.submit()
+        await desk.work()
+    assert switched(desk) == 2
+
+
+async def test_a_switch_may_take_longer_than_anything_else(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes, "EFFECT_SECONDS", 0.001)
+    done: list[Action] = []
+
+    async def slowly(action: Action, resource: object) -> None:
+        await asyncio.sleep(0.1)
+        done.append(action)
+
+    monkeypatch.setattr(desk.port, "perform", slowly)
+    desk.submit(WAKES[0], CordonNode(node="w0"))
+    await desk.work(lambda: False)
+    await asyncio.wait(desk.writer._busy.values())
+    assert done == [WAKES[0]]

@@ -8,17 +8,23 @@ from typing import Final
 from headroom.api.budgets import GPUWorkloadBudgetSpec
 from headroom.api.enforcement import HARMLESS, Step, percent
 from headroom.api.kinds import AnyResource
+from headroom.api.power import Machine, PowerPoolSpec
 from headroom.api.schema import Problem
 
 STOPPING: Final = ("Suspend", "Evict")
 OPERATORS_NAMESPACE: Final = "headroom-system"
+BOOT_SHARE: Final = 5
+"""Idle for less than this part of what a boot may take, a machine is hardly off before it is needed again."""
 
 
 def advice(resource: AnyResource) -> list[Problem]:
     """Everything that is dubious about a valid resource, in the order of its fields."""
-    if not isinstance(resource.spec, GPUWorkloadBudgetSpec):
-        return []
-    return [*_namespaces(resource), *_ladder(resource.spec)]
+    match resource.spec:
+        case GPUWorkloadBudgetSpec() as budget:
+            return [*_namespaces(resource), *_ladder(budget)]
+        case PowerPoolSpec() as pool:
+            return [*_machines(pool), *_secrets(pool), *_policy(pool)]
+    return []
 
 
 def _namespaces(budget: AnyResource) -> Iterator[Problem]:
@@ -52,3 +58,68 @@ def _step(steps: tuple[Step, ...], step: Step) -> Iterator[str]:
         yield "AlertOnly above a step that stops pods warns nobody in time; put it below"
     if step.action != HARMLESS and any(each.action == step.action for each in below):
         yield f"{step.action} stands at a lower step already, so this one changes nothing; leave one of them out"
+
+
+# --- power pools --------------------------------------------------------------------------------------------------------------
+
+
+def _machines(spec: PowerPoolSpec) -> Iterator[Problem]:
+    for number, machine in enumerate(spec.machines):
+        where, redfish = f"spec.machines[{number}]", machine.redfish
+        if redfish is not None and redfish.insecure:
+            yield Problem(
+                f"{where}.redfish.insecure",
+                "is true, so whoever stands between is shown the BMC's password; give certificateAuthority instead",
+            )
+        if redfish is not None and redfish.credentials_secret_ref and redfish.address.startswith("http://"):
+            yield Problem(f"{where}.redfish.address", "is http, so the BMC's password is sent in the clear; use https")
+        if spec.policy.prefer == "FewestWatts" and _watts(spec, machine) is None:
+            yield Problem(where, "has no watts, which prefer: FewestWatts compares; give idleWatts or busyWatts")
+
+
+def _watts(spec: PowerPoolSpec, machine: Machine) -> int | None:
+    given = (machine.busy_watts, spec.template.busy_watts, machine.idle_watts, spec.template.idle_watts)
+    return next((each for each in given if each is not None), None)
+
+
+def _secrets(spec: PowerPoolSpec) -> Iterator[Problem]:
+    """Secrets that everybody on the way could read."""
+    webhook = spec.webhook
+    called = [
+        each
+        for machine in spec.machines
+        for each in (machine.scale_up_endpoint, machine.scale_down_endpoint, machine.status_endpoint)
+        if each is not None and each.startswith("http://")
+    ]
+    says = f"is sent in the clear, since {called[0]} is http; use https" if called else ""
+    if says and webhook.token_secret_ref is not None:
+        yield Problem("spec.webhook.tokenSecretRef", says)
+    for number, header in enumerate(webhook.headers):
+        if says and header.secret_key_ref is not None:
+            yield Problem(f"spec.webhook.headers[{number}].secretKeyRef", says)
+
+
+def _policy(spec: PowerPoolSpec) -> Iterator[Problem]:
+    policy, names = spec.policy, {each.name for each in spec.machines}
+    if policy.idle_seconds * BOOT_SHARE < policy.boot_timeout_seconds:
+        yield Problem(
+            "spec.policy.idleSeconds",
+            f"is {policy.idle_seconds}, less than a fifth of bootTimeoutSeconds, so machines are hardly off before they are "
+            "woken again; 600 suits most",
+        )
+    if policy.min_on == len(names):
+        yield Problem("spec.policy.minOn", "is the number of machines, so none of them ever sleeps")
+    unknown = sorted(set(policy.protected_machines) - names)
+    if unknown:
+        yield Problem("spec.policy.protectedMachines", f"names machines that the pool does not have: {_few(unknown)}")
+    elif names <= set(policy.protected_machines):
+        yield Problem("spec.policy.protectedMachines", "has every machine, so none of them ever sleeps")
+    for number, window in enumerate(policy.keep_on):
+        if window.begin == window.end and not window.days and window.min_on is None:
+            yield Problem(
+                f"spec.policy.keepOn[{number}]", "is every day from begin to begin, so no machine ever sleeps"
+            )
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final, Literal
+from zoneinfo import ZoneInfo
 
 from msgspec import Meta
 
@@ -27,6 +28,21 @@ from headroom.api.switches import Endpoint, Redfish, WakeOnLan, Webhook
 MOST_MACHINES: Final = 512
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _TIME: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9]$"
+
+
+def zone_of(name: str) -> ZoneInfo | None:
+    """The time zone of that name; None if there is none."""
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, LookupError):  # what is not there, and what is no name at all
+        return None
+
+
+KNOWN_ZONE: Final = Rule(
+    cel="timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",
+    message="must be a time zone that is known, such as Europe/Berlin",
+    holds=lambda name: zone_of(name) is not None,
+)
 
 MachineName = Annotated[
     str,
@@ -127,7 +143,7 @@ class KeepOn(ApiType, frozen=True, kw_only=True):
             max_length=64,
             pattern=r"^[A-Za-z][-A-Za-z0-9_+/]*$",
             description="Where the clock hangs.",
-            extra=extra(hint="a time zone such as Europe/Berlin"),
+            extra=extra(KNOWN_ZONE, hint="a time zone such as Europe/Berlin"),
         ),
     ] = "UTC"
     min_on: Annotated[Some | None, Meta(description="Machines that stay on; not given: all of them.")] = None

@@ -10,7 +10,7 @@ from msgspec import Struct
 from headroom.api.resources import Status
 from headroom.model.actions import Action
 
-_VERDICTS: Final = ("Ready", "QuotaExceeded", "Holding")
+_VERDICTS: Final = ("Ready", "QuotaExceeded", "Holding", "Unserved")
 """Conditions whose news the message of a decision has already."""
 
 

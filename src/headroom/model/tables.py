@@ -7,6 +7,7 @@ once, never each pod. `generation` grows with every change that a plan could not
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterator, KeysView
 from typing import Final, Generic, TypeVar
 
@@ -14,7 +15,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from headroom.model.facts import Node, Pod, Shape
+from headroom.model.facts import Amounts, Node, Pod, Shape
 
 Value = TypeVar("Value", bound=Hashable)
 Ints = NDArray[np.int64]
@@ -25,6 +26,8 @@ ABSENT: Final = -1
 
 _EMPTY: Final[frozenset[str]] = frozenset()
 _ENDED: Final = ("Succeeded", "Failed")
+DEPARTED_MS: Final = 120_000
+"""So long it is remembered who left a node."""
 
 
 class Numbering(Generic[Value]):
@@ -138,6 +141,8 @@ class PodTable:
         """Uids of pods with a finalizer of ours."""
         self.limited: set[str] = set()
         """Uids of pods that are known to end: by a deadline, or since they are being deleted."""
+        self.departed: deque[tuple[int, str, Amounts]] = deque()
+        """Pods that were deleted lately while they held something: when, from which node, what. Only who heard of it knows."""
         self._rows: dict[str, int] = {}
         self._pods: list[Pod | None] = []
         self._free: list[int] = []
@@ -207,6 +212,13 @@ class PodTable:
             column[row] = ABSENT
         self._free.append(row)
         return True
+
+    def note_departure(self, pod: Pod, now: int) -> None:
+        """A pod was deleted: what it held is free from now on."""
+        while self.departed and self.departed[0][0] <= now - DEPARTED_MS:
+            self.departed.popleft()
+        if pod.node and pod.phase not in _ENDED:
+            self.departed.append((now, pod.node, pod.shape.requests))
 
     def _grow(self) -> int:
         row = len(self._pods)

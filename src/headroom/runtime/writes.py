@@ -20,11 +20,15 @@ from headroom.model import conditions
 from headroom.model.actions import (
     Action,
     ApplyBudgetHold,
+    CordonNode,
     EmitEvent,
     PausePod,
     ResumeOwner,
     ResumePod,
+    SleepMachine,
     SuspendOwner,
+    UncordonNode,
+    WakeMachine,
 )
 from headroom.model.decisions import Decision, Ref, status_wire
 from headroom.model.errors import HeadroomError, Refused, Unavailable
@@ -42,11 +46,19 @@ REFUSED_BACKOFF_SECONDS: Final = 10.0
 EVENT_RETRIES_SECONDS: Final = (1.0, 4.0, 15.0)
 EFFECT_SECONDS: Final = 4.0
 """Less than the leader's margin: an effect that began under our lease ends under it."""
+SWITCH_SECONDS: Final = 12.0
+"""A machine's switch is outside, and slow. The right to act is asked for as a call begins; one that ends late does no harm, since its
+intent stands in the status, where whoever leads by then finds it and does not send it again."""
 AT_ONCE: Final = 8
+SWITCHED_AT_ONCE: Final = 64
+"""Hundreds of machines may be woken together, and each call only waits."""
 SOON_SECONDS: Final = 2.0
 SEEN_SOON: Final = (ApplyBudgetHold,)
 """What is in view a moment later: where it is not, somebody took it away."""
-SIDE_BY_SIDE: Final = (PausePod, ResumeOwner, ResumePod, SuspendOwner)
+SWITCHING: Final = (WakeMachine, SleepMachine)
+"""Commands that stand in one decision only, the one whose status says that they were given. They are carried out although the next
+decision does not ask for them, and never a second time for the same one: what comes of them, the plan decides."""
+SIDE_BY_SIDE: Final = (PausePod, ResumeOwner, ResumePod, SuspendOwner, CordonNode, UncordonNode, *SWITCHING)
 """Of which there may be hundreds for one resource, in no order, and none of which rests on another."""
 
 
@@ -116,8 +128,15 @@ def batches(actions: tuple[Action, ...]) -> Iterator[list[Action]]:
     """The actions in their order; those that may be done side by side in groups, all others one by one."""
     for kind, group in groupby(actions, type):
         every = list(group)
-        size = AT_ONCE if kind in SIDE_BY_SIDE else 1
+        size = SWITCHED_AT_ONCE if kind in SWITCHING else AT_ONCE if kind in SIDE_BY_SIDE else 1
         yield from (every[place : place + size] for place in range(0, len(every), size))
+
+
+def _pause_after(action: Action | None) -> float | None:
+    """How long what was done is not done again; None for as long as usual."""
+    if isinstance(action, SWITCHING):
+        return 0.0  # asked for again, it is a new command
+    return SOON_SECONDS if isinstance(action, SEEN_SOON) else None
 
 
 class Writer:
@@ -142,6 +161,8 @@ class Writer:
         self._busy: dict[Ref, asyncio.Task[None]] = {}
         self._wanted: dict[Ref, frozenset[bytes]] = {}
         """What the newest decision on each resource asks for; whatever is not in it any more is not begun."""
+        self._quiet: set[Ref] = set()
+        """Those for which nothing but the status is written now."""
         self._written_at: dict[Ref, float] = {}
         self._later: dict[Ref, float] = {}
         """When to ask again about a resource of which something could not be written yet."""
@@ -156,6 +177,7 @@ class Writer:
         ref = decision.resource
         keys = {key_of(action): action for action in decision.actions} if effects else {}
         self._wanted[ref] = wanted = frozenset(keys)
+        (self._quiet.discard if effects else self._quiet.add)(ref)
         if not self._gate.may_act():
             return
         self._attempts.keep_only(ref, wanted)
@@ -181,6 +203,7 @@ class Writer:
         """The resource is gone, and so is all we remember of it."""
         for memory in (self._waiting, self._wanted, self._written_at, self._later):
             memory.pop(ref, None)
+        self._quiet.discard(ref)
         self._attempts.forget(ref)
 
     def knows(self, ref: Ref) -> bool:
@@ -257,6 +280,8 @@ class Writer:
         """Asked before each action, since much may have been decided since the one before."""
         if self._stopping or self.halted or not self._gate.may_act():
             return False
+        if isinstance(action, SWITCHING):
+            return ref in self._wanted and ref not in self._quiet
         # An event tells of a turn; once the status shows the turn, no decision asks for it again.
         return isinstance(action, EmitEvent) or key_of(action) in self._wanted.get(ref, ())
 
@@ -291,11 +316,12 @@ class Writer:
     async def _attempt(self, ref: Ref, action: Action | None, effect: Awaitable[None]) -> str:
         """Wait for one effect and remember how it went."""
         what, key = (type(action).__name__, key_of(action)) if action else ("status", STATUS)
+        limit = SWITCH_SECONDS if isinstance(action, SWITCHING) else EFFECT_SECONDS
         try:
-            async with asyncio.timeout(EFFECT_SECONDS):
+            async with asyncio.timeout(limit):
                 await effect
         except (HeadroomError, TimeoutError) as error:
-            why = str(error) or f"no answer within {EFFECT_SECONDS:g} s"
+            why = str(error) or f"no answer within {limit:g} s"
             first = REFUSED_BACKOFF_SECONDS if isinstance(error, Refused) else FIRST_BACKOFF_SECONDS
             self._attempts.failed(ref, key, first, why)
             self._log.warning("effect failed", effect=what, resource=str(ref), why=why)
@@ -304,7 +330,7 @@ class Writer:
             self._attempts.failed(ref, key, REFUSED_BACKOFF_SECONDS, f"{type(error).__name__}: {error}")
             self._log.exception("effect raised: this is a bug", effect=what, resource=str(ref))
             return "bug"
-        self._attempts.succeeded(ref, key, SOON_SECONDS if isinstance(action, SEEN_SOON) else None)
+        self._attempts.succeeded(ref, key, _pause_after(action))
         return "done"
 
     def _is_time(self, ref: Ref, urgency: Urgency) -> bool:

@@ -90,7 +90,8 @@ def node_claim_of(wire: NodeClaimWire) -> facts.NodeClaim:
         labels=tuple(sorted((promised | dict(values.pairs(meta.labels))).items())),
         taints=_taints(spec.taints),
         allocatable=amounts.given(status.allocatable or status.capacity or wanted),
-        registered=_condition(status, "Registered") == "True",
+        # Its GPUs show only once it is initialized; between the two nobody else would count them.
+        registered=_condition(status, "Registered") == "True" and _condition(status, "Initialized") in ("", "True"),
         deleting=values.moment(meta.deletion_timestamp),
     )
 

@@ -120,6 +120,8 @@ class PodSink:
         if before is not None:
             unbound = key in self._table.unbound
             self._table.remove(key)
+            if self._now is not None:
+                self._table.note_departure(last or before, self._now())
             if before.finalizers:
                 self._let_go(before)
             self._changes.pod(key, unbound=unbound, nodes=(before.node,) if before.node else ())

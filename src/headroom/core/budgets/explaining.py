@@ -17,11 +17,12 @@ from headroom.api.quantities import NANO
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.ladder import exit_share
-from headroom.core.budgets.units import ENDED, JOBSET, SYSTEM, is_alive, is_protected, note, owner_of, unit_of
+from headroom.core.budgets.units import ENDED, SYSTEM, is_alive, is_protected, note, owner_of, unit_of
 from headroom.core.budgets.wording import amounts, counted_by, gpus, nano_of, share, spoken, used
 from headroom.model import times
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pod, Workload
+from headroom.model.gangs import JOBSET
 from headroom.model.world import World, ref_of
 
 OWNERS: Final = ("Job", "JobSet", "Workload")

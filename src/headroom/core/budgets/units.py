@@ -9,17 +9,10 @@ import numpy as np
 
 from headroom.api import marks
 from headroom.model.facts import Pod, Workload
+from headroom.model.gangs import JOBSET, SYSTEM_OWNERS, gang_of
 from headroom.model.tables import PHASES
 from headroom.model.world import World
 
-JOBSET: Final = "jobset.sigs.k8s.io/jobset-name"
-GROUPS: Final = (
-    "scheduling.x-k8s.io/pod-group",
-    "pod-group.scheduling.sigs.k8s.io",
-    "kueue.x-k8s.io/pod-group-name",
-)
-VOLCANO: Final = "scheduling.k8s.io/group-name"
-SYSTEM_OWNERS: Final = ("DaemonSet", "Node")
 SINGLE: Final = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Node")
 """Controllers whose pods do without one another."""
 SUSPENDABLE: Final = ("Job", "JobSet")
@@ -34,14 +27,8 @@ def note(pod: Pod, name: str) -> str:
 
 def unit_of(pod: Pod) -> str:
     """What a pod starts and stops with, as Kind/namespace/name: its JobSet, its pod group, its Job or other owner, or itself."""
-    labels = dict(pod.labels)
-    if pod.owner is not None and pod.owner.kind in SYSTEM_OWNERS:
-        return f"Pod/{pod.key}"  # whatever its labels say, it is nobody's rank
-    if name := labels.get(JOBSET):
-        return f"JobSet/{pod.namespace}/{name}"
-    group = next((labels[key] for key in GROUPS if labels.get(key)), "") or note(pod, VOLCANO)
-    if group:
-        return f"PodGroup/{pod.namespace}/{group}"
+    if gang := gang_of(pod):
+        return gang
     if pod.owner is not None and pod.owner.kind not in SINGLE:
         return f"{pod.owner.kind}/{pod.namespace}/{pod.owner.name}"
     return f"Pod/{pod.key}"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headroom.model.facts import Amounts, Pairs, Shape, Taint
+from headroom.model.times import MINUTE
+
+VERDICT_MS: Final = MINUTE
+"""kube-scheduler tries again within seconds what it could not place; what it refuses for so long, it means."""
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class Part(Struct, frozen=True, gc=False, kw_only=True):
     """Waiting pods that are alike."""
 
     shape: Shape
@@ -17,21 +21,27 @@ class Part(Struct, frozen=True, kw_only=True):
     """Names the shape for as long as it means the same, also after a restart."""
     pods: tuple[str, ...]
     """Their uids, the oldest first, then by name."""
+    names: tuple[str, ...]
+    """Their names as namespace/name, in the same order."""
 
     @property
     def count(self) -> int:
         """How many they are."""
         return len(self.pods)
 
+    def without(self, served: int) -> Part:
+        """What is left once the first of them have a place."""
+        return structs.replace(self, pods=self.pods[served:], names=self.names[served:])
 
-class Unit(Struct, frozen=True, kw_only=True):
+
+class Unit(Struct, frozen=True, gc=False, kw_only=True):
     """What is served together: all or none of a gang, or any number of equal pods of one priority."""
 
     gang: str = ""
     """Kind/namespace/name of the gang; empty where each pod does without the others."""
     priority: int
     oldest: int
-    """When the oldest of them was created."""
+    """When the oldest of them was created; it stands when that one has a place, so that the others keep their age."""
     first: str
     """One of them, the oldest, as namespace/name."""
     parts: tuple[Part, ...]
@@ -42,8 +52,18 @@ class Unit(Struct, frozen=True, kw_only=True):
         """How many pods they are."""
         return sum(part.count for part in self.parts)
 
+    @property
+    def turn(self) -> tuple[int, int, str]:
+        """Whose turn it is: by priority, then age, then name."""
+        return -self.priority, self.oldest, self.first
 
-class LeftOut(Struct, frozen=True, kw_only=True):
+    def without(self, served: int) -> Unit:
+        """What is left of a unit that is no gang once some of its pods have a place."""
+        rest = self.parts[0].without(served)
+        return structs.replace(self, parts=(rest,), first=rest.names[0])
+
+
+class LeftOut(Struct, frozen=True, gc=False, kw_only=True):
     """Why a pod that waits needs no machine."""
 
     reason: str
@@ -57,11 +77,15 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     units: tuple[Unit, ...] = ()
     """By priority, then age, then name."""
+    exhausted: tuple[Unit, ...] = ()
+    """Those whose budget is used up, in the same order. They take any place that is free, but nothing is opened for them."""
     left_out: dict[str, LeftOut] = {}
-    """By uid."""
+    """By uid; pods of `exhausted` are here too."""
+    turns_at: int | None = None
+    """When the clock alone makes a difference next; None if it does not."""
 
 
-class Room(Struct, frozen=True, kw_only=True):
+class Room(Struct, frozen=True, gc=False, kw_only=True):
     """Something that can hold pods: a node, or one to come."""
 
     name: str
@@ -72,9 +96,11 @@ class Room(Struct, frozen=True, kw_only=True):
     free: Amounts = ()
     """What is left of it. A resource that is not named here is not there, unless `partly_known`."""
     partly_known: bool = False
-    """Only what `free` names is limited: of a machine that is off often nothing but its GPUs is known."""
+    """Only GPUs and what `free` names are limited: of a machine that is off often nothing but its GPUs is known."""
     ready_since: int | None = None
-    """Of a node that is there."""
+    """Of a node that is there: since when kube-scheduler could have used it as it is."""
+    freed: tuple[tuple[int, Amounts], ...] = ()
+    """What of it became free in the last minute, and when, as far as that shows: kube-scheduler may not have tried it yet."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -98,9 +124,11 @@ class Placed(Struct, frozen=True, kw_only=True):
     """What found no place, in the same order; a unit that is no gang may be here with fewer pods."""
     verdicts: dict[str, Verdict] = {}
     """Shapes, by digest, that kube-scheduler judges differently."""
+    turns_at: int | None = None
+    """When the clock alone may make a difference next, since kube-scheduler has had time to look; None if it cannot."""
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
+class Candidate(Struct, frozen=True, gc=False, kw_only=True):
     """A room that could be opened, and what that costs."""
 
     room: Room

@@ -1,24 +1,12 @@
-"""Power: which machines to wake for pending pods and which idle ones to let sleep.
+"""Power: machines wake for pods that wait and sleep when they are idle.
 
-So far it only validates its resource and says so; the decisions come with the capability itself.
+`gathering` and `states` say what each machine is doing, `idling` since when nobody uses it, `schedule` how many must be on. `serving`
+says who waits and where they go, `waking` what is woken for the rest, `unserved` why nothing is, `sleeping` what goes to sleep.
+`energy` counts, `telling` and `explaining` put it into words, `plan` decides.
 """
 
-from __future__ import annotations
+from headroom.core.power.explaining import Explained, explained, served
+from headroom.core.power.members import KIND
+from headroom.core.power.plan import PLAN, chores, decide
 
-from collections.abc import Iterator
-
-from headroom.model.decisions import Decision
-from headroom.model.plans import Plan, affected, standing
-from headroom.model.world import Changes, World
-
-KIND = "PowerPool"
-SAYS = "The pool is valid; this version of Headroom neither wakes machines nor lets them sleep yet."
-
-
-def decide(world: World, changes: Changes) -> Iterator[Decision]:
-    """One decision for each resource that may need a new one."""
-    for ref, resource in affected(world, KIND, changes):
-        yield standing(world, ref, resource, SAYS)
-
-
-PLAN = Plan(name="power", kind=KIND, wakes_on=frozenset({KIND}), at_most_every_ms=1000, decide=decide)
+__all__ = ["KIND", "PLAN", "Explained", "chores", "decide", "explained", "served"]

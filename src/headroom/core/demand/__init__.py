@@ -1,0 +1,47 @@
+"""Demand: which waiting pods really need a machine. One model for every capability that makes capacity.
+
+`wanted` says who waits, `rooms` what there is, `place` who fits where and who is left, `choose` what to open for them.
+"""
+
+from __future__ import annotations
+
+from headroom.core.demand.choosing import choose, impossible
+from headroom.core.demand.existing import reopened, returning, rooms
+from headroom.core.demand.fitting import why_not
+from headroom.core.demand.karpenter import served_by_karpenter
+from headroom.core.demand.placing import place
+from headroom.core.demand.units import (
+    Candidate,
+    Chosen,
+    LeftOut,
+    Part,
+    Placed,
+    Room,
+    Unit,
+    Verdict,
+    Wanted,
+)
+from headroom.core.demand.waiting import digest_of, gpu_resources, wanted
+
+__all__ = [
+    "Candidate",
+    "Chosen",
+    "LeftOut",
+    "Part",
+    "Placed",
+    "Room",
+    "Unit",
+    "Verdict",
+    "Wanted",
+    "choose",
+    "digest_of",
+    "gpu_resources",
+    "impossible",
+    "place",
+    "reopened",
+    "returning",
+    "rooms",
+    "served_by_karpenter",
+    "wanted",
+    "why_not",
+]

@@ -1,0 +1,53 @@
+"""Which waiting pods belong to a budget that is used up."""
+
+from __future__ import annotations
+
+from headroom.api.kinds import AnyResource
+from headroom.core import usage
+from headroom.core.usage import Ledgered, Scope
+from headroom.model import conditions
+from headroom.model.facts import Amounts, Pairs, Pod
+from headroom.model.times import HOUR
+from headroom.model.world import World
+
+
+class Exhausted:
+    """The budgets that are used up; like pods are judged once."""
+
+    def __init__(self, world: World) -> None:
+        self._scopes: list[tuple[str, Scope]] = [
+            (f"{each.namespace}/{each.name}", usage.scope_of(world, each))
+            for each in usage.budgets_of(world)
+            if _is_exhausted(world, each)
+        ]
+        self._known: dict[tuple[str, Pairs, Amounts, bool], str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._scopes)
+
+    def budget_of(self, pod: Pod) -> str:
+        """The first by name of those that count a pod, as namespace/name; empty for none."""
+        key = (pod.namespace, pod.labels, pod.shape.requests, bool(pod.claims))
+        if key not in self._known:
+            self._known[key] = next((name for name, scope in self._scopes if _counts(scope, *key)), "")
+        return self._known[key]
+
+
+def _counts(scope: Scope, namespace: str, labels: Pairs, requests: Amounts, has_claims: bool) -> bool:
+    if namespace not in scope.namespaces or not usage.selects(scope.selector, labels):
+        return False
+    # What a claim will get is known only once it has it; the budget counts that it will get something.
+    return has_claims or usage.counts(requests, scope.weights)[0] > 0
+
+
+def _is_exhausted(world: World, budget: AnyResource) -> bool:
+    if budget.spec.paused or budget.deleting:
+        return False
+    if budget.status.conditions:
+        return conditions.holds(budget.status.conditions, "QuotaExceeded")
+    if not world.ledger.loaded:
+        return False
+    # Nobody has judged it yet: it is new, or it comes from a file.
+    usage.arrange(world, usage.budgets_of(world))
+    rows = Ledgered(world, usage.scope_of(world, budget), budget.spec.quota.window_hours * HOUR)
+    return bool(rows.reckoned(usage.quota_of(budget.spec)).exceeded)

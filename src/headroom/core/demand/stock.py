@@ -1,0 +1,225 @@
+"""Rooms side by side as numbers, so that one question about a shape is asked of all of them at once.
+
+Amounts are 64-bit integers in a unit of their own for each resource, chosen so that nothing overflows: what pods ask for is rounded up
+and what rooms have is rounded down. The unit is far below a byte or a thousandth of a CPU for any machine that exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headroom.core.demand.fitting import PODS, WHOLE, is_gpu
+from headroom.core.demand.units import Part, Room
+from headroom.core.demand.wishes import refusal, wishes_of
+from headroom.model.facts import Amounts, Shape
+from headroom.model.tables import Ints
+
+Bools = NDArray[np.bool_]
+
+ENDLESS: Final = 2**62
+"""Stands for what a room does not limit."""
+_SUMS: Final = 2**60
+"""No sum of what pods ask for comes near to this."""
+
+
+class Units(NamedTuple):
+    """How many millionths one step of each resource is, and beyond how many steps a request is more than any room has."""
+
+    steps: dict[str, int]
+    most: int
+
+
+def units_of(most_of: dict[str, int], pods: int) -> Units:
+    """Units in which `pods` requests can be added up; `most_of` is the most that a room has of each resource."""
+    most, steps = _SUMS // (pods + 1), {}
+    for name, amount in most_of.items():
+        step = 1
+        while amount // step > most:
+            step *= 10
+        steps[name] = step
+    return Units(steps, most)
+
+
+def asked(amount: int, step: int, most: int) -> int:
+    """What a pod asks for in steps, rounded up; where it is more than any room has, just that."""
+    return min(-(-amount // step), most + 1)
+
+
+class Holding(NamedTuple):
+    """How many pods of a part a room takes."""
+
+    room: int
+    many: int
+
+
+class Stock:
+    """Rooms, by name, and what is free in them."""
+
+    def __init__(self, rooms: Iterable[Room], parts: Sequence[Part]) -> None:
+        self.rooms = sorted(rooms, key=lambda room: room.name)
+        self.names = sorted({PODS} | {name for part in parts for name, amount in part.shape.requests if amount})
+        self._row = {name: row for row, name in enumerate(self.names)}
+        self.gpu_rows = [row for row, name in enumerate(self.names) if is_gpu(name)]
+        self.free, self._units = self._counted(sum(part.count for part in parts))
+        # What is there at once is taken before what is only coming.
+        self._later = np.array([room.source != "Node" for room in self.rooms], np.bool_)
+        self._asks: dict[str, Ints] = {}
+        self._asked_rows: dict[str, list[tuple[int, int]]] = {}
+        self._allowed: dict[str, Bools] = {}
+        self._profiles: dict[tuple[frozenset[str], bool], tuple[Ints, list[int]]] = {}
+        self._numbers: dict[str, Ints] = {}
+
+    def _counted(self, pods: int) -> tuple[Ints, Units]:
+        kinds: dict[tuple[Amounts, bool], int] = {}
+        kind = [kinds.setdefault((room.free, room.partly_known), len(kinds)) for room in self.rooms]
+        most = dict.fromkeys(self.names, 0)
+        for free, _ in kinds:
+            for name, amount in free:
+                if name in most and amount > most[name]:
+                    most[name] = amount
+        units = units_of(most, pods)
+        table = np.zeros((len(self.names), len(kinds)), np.int64)
+        table[self._row[PODS]] = ENDLESS
+        for number, (free, partly_known) in enumerate(kinds):
+            if partly_known:
+                table[[not is_gpu(name) for name in self.names], number] = ENDLESS
+            for name, amount in free:
+                if name in self._row:
+                    table[self._row[name], number] = max(0, amount) // units.steps[name]
+        return np.ascontiguousarray(table[:, kind]), units
+
+    # --- shapes -----------------------------------------------------------------------------------------------------------
+
+    def ask(self, part: Part) -> Ints:
+        """What one pod takes of each resource."""
+        known = self._asks.get(part.digest)
+        if known is None:
+            known = self._asks[part.digest] = self.steps_of(part.shape.requests)
+        return known
+
+    def steps_of(self, requests: Amounts) -> Ints:
+        """What a pod with these requests takes of each resource."""
+        wanted, units = {**dict(requests), PODS: WHOLE}, self._units
+        return np.array([asked(wanted.get(name, 0), units.steps[name], units.most) for name in self.names], np.int64)
+
+    def gpus(self, part: Part) -> int:
+        """How many GPUs one pod takes, in steps."""
+        return int(self.ask(part)[self.gpu_rows].sum())
+
+    def allowed(self, part: Part) -> Bools:
+        """Into which rooms pods may go as far as labels and taints say."""
+        known = self._allowed.get(part.digest)
+        if known is None:
+            known = self._allowed[part.digest] = self._judged(part.shape)
+        return known
+
+    def _judged(self, shape: Shape) -> Bools:
+        wishes = wishes_of(shape)
+        if wishes.problem or not self.rooms:
+            return np.zeros(len(self.rooms), np.bool_)
+        kind, firsts = self._profile(wishes.keys, wishes.by_name)
+        # Rooms that no such pod can tell apart are judged once.
+        return np.array([not refusal(wishes, self.rooms[first]) for first in firsts], np.bool_)[kind]
+
+    def _profile(self, keys: frozenset[str], by_name: bool) -> tuple[Ints, list[int]]:
+        """Rooms numbered by what they say under some labels and by their taints, and the first room of each number."""
+        known = self._profiles.get((keys, by_name))
+        if known is None:
+            kind = _numbered([room.taints for room in self.rooms])
+            for key in sorted(keys):
+                kind = _together(kind, self._values(key))
+            if by_name:
+                kind = np.arange(len(self.rooms))  # whatever else they have in common
+            known = self._profiles[keys, by_name] = kind, np.unique(kind, return_index=True)[1].tolist()
+        return known
+
+    def _values(self, key: str) -> Ints:
+        """Rooms numbered by what they say under one label."""
+        known = self._numbers.get(key)
+        if known is None:
+            known = self._numbers[key] = _numbered([labels.get(key) for labels in self._labels])
+        return known
+
+    @cached_property
+    def _labels(self) -> list[dict[str, str]]:
+        return [dict(room.labels) for room in self.rooms]
+
+    def fits(self, part: Part, within: Bools | None = None) -> Ints:
+        """The rooms into which one pod fits as they are now."""
+        allowed = self.allowed(part)
+        rooms = np.flatnonzero(allowed if within is None else allowed & within)
+        for row, ask in self._asking(part):
+            rooms = rooms[self.free[row, rooms] >= ask]
+        return rooms
+
+    def _asking(self, part: Part) -> list[tuple[int, int]]:
+        """The rows of which a pod takes something, GPUs first: few rooms have some left."""
+        known = self._asked_rows.get(part.digest)
+        if known is None:
+            asks = self.ask(part).tolist()
+            rows = sorted((row for row, ask in enumerate(asks) if ask), key=lambda row: (row not in self.gpu_rows, row))
+            known = self._asked_rows[part.digest] = [(row, asks[row]) for row in rows]
+        return known
+
+    # --- taking -----------------------------------------------------------------------------------------------------------
+
+    def left(self, rooms: Ints) -> Ints:
+        """How many GPUs are left in some rooms."""
+        total = np.zeros(len(rooms), np.int64)
+        for row in self.gpu_rows:
+            total += self.free[row, rooms]
+        return total
+
+    def holds(self, part: Part, rooms: Ints) -> Ints:
+        """How many pods each of some rooms holds."""
+        found = np.full(len(rooms), ENDLESS, np.int64)
+        for row, ask in self._asking(part):
+            np.minimum(found, self.free[row, rooms] // ask, out=found)
+        return found
+
+    def fill(self, part: Part, count: int, within: Bools | None = None) -> list[Holding]:
+        """Take room for up to so many pods, the fullest room first; since like pods keep it the fullest, each is filled up."""
+        rooms = self.fits(part, within) if count else np.empty(0, np.int64)
+        if not len(rooms):
+            return []
+        rooms = rooms[np.lexsort((self.left(rooms), self._later[rooms]))]
+        room_for = np.minimum(self.holds(part, rooms), count)
+        before = np.cumsum(room_for) - room_for
+        taken = np.minimum(room_for, count - before)[before < count]
+        rooms = rooms[: len(taken)]
+        self.free[:, rooms] -= self.ask(part)[:, None] * taken
+        return [Holding(*each) for each in zip(rooms.tolist(), taken.tolist(), strict=True)]
+
+    def take(self, part: Part, held: Iterable[Holding]) -> None:
+        """Put pods into rooms."""
+        ask = self.ask(part)
+        for room, many in held:
+            self.free[:, room] -= ask * many
+
+    def give_back(self, part: Part, held: Iterable[Holding]) -> None:
+        """Undo that."""
+        self.take(part, [Holding(room, -many) for room, many in held])
+
+
+def _numbered(values: Iterable[Hashable]) -> Ints:
+    """Equal values get equal numbers, from 0 on."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int64)
+
+
+def _together(first: Ints, second: Ints) -> Ints:
+    """Equal numbers, from 0 on, where both are equal."""
+    return np.unique(first * (1 + second.max(initial=0)) + second, return_inverse=True)[1].astype(np.int64)
+
+
+def dealt(pods: Sequence[str], held: Iterable[Holding]) -> Iterator[tuple[int, Sequence[str]]]:
+    """Which pods go into which room, one after the other."""
+    done = 0
+    for room, many in held:
+        yield room, pods[done : done + many]
+        done += many

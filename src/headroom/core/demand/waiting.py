@@ -1,0 +1,205 @@
+"""Who waits for a place and really needs one, who is left out and why, and what must be served as one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import structs
+
+from headroom.core.demand.exhausted import Exhausted
+from headroom.core.demand.units import LeftOut, Part, Unit, Wanted
+from headroom.model.facts import Pod, Shape
+from headroom.model.gangs import SYSTEM_OWNERS, gang_of
+from headroom.model.times import MINUTE, SECOND
+from headroom.model.world import World
+
+NOMINATED_MS: Final = 5 * MINUTE
+"""For so long a nomination is believed: preemption takes no longer than pods take to end."""
+FORMING_MS: Final = 5 * SECOND
+"""A gang whose newest pod is younger than this may still be growing,"""
+FORMED_MS: Final = MINUTE
+"""but not one that has waited for so long: a new pod of it stands for one that failed."""
+USUAL_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
+_OURS: Final = "default-scheduler"
+_PLAIN: Final = Shape()
+_UNHEARD: Final = ("Gated", "NotYetSeen", "OtherScheduler")
+"""Why a gang whose pod is left out cannot be judged as a whole yet."""
+
+
+def gpu_resources(world: World) -> frozenset[str]:
+    """The resources by which pods ask for GPUs: the usual ones, and those that pools name."""
+    named = {each.spec.gpu_resource_name for _, each in world.of_kind("PowerPool") if each.spec is not None}
+    return frozenset({*USUAL_GPUS, *named})
+
+
+@lru_cache(maxsize=8192)
+def digest_of(shape: Shape) -> str:
+    """A name for a shape that is the same in every process. What is left at its default does not enter it."""
+    told = {name: value for name, value in structs.asdict(shape).items() if value != getattr(_PLAIN, name)}
+    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:12]
+
+
+def wanted(world: World) -> Wanted:
+    """Everything that waits for a place, the most urgent first."""
+    look, get = _Look(world), world.pods.get
+    for uid in world.pods.unbound:
+        pod = get(uid)
+        if pod is not None and pod.phase == "Pending" and pod.deleting is None:
+            look.at(pod)
+    look.judge_gangs()
+    return Wanted(
+        units=_in_turn(look.counted),
+        exhausted=_in_turn(look.exhausted),
+        left_out=dict(sorted(look.left_out.items())),
+        turns_at=min(look.turns, default=None),
+    )
+
+
+class _Gang(NamedTuple):
+    """The pods of a gang that have no node."""
+
+    pods: list[Pod]
+    """Those that count."""
+    unheard: list[tuple[str, LeftOut]]
+    """Those that keep the others from counting, by name."""
+
+
+class _Look:
+    """Looks at one pod after the other, then at the gangs."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.counted: dict[object, list[Pod]] = {}
+        """By gang, or by the shape's identity and the priority."""
+        self.exhausted: dict[object, list[Pod]] = {}
+        self.left_out: dict[str, LeftOut] = {}
+        self.turns: list[int] = []
+        self._gangs: dict[str, _Gang] = {}
+        self._budgets = Exhausted(world)
+        self._gpus = gpu_resources(world)
+        self._no_gpu = LeftOut(reason="NoGpu", message=f"It asks for no GPU ({', '.join(sorted(self._gpus))}).")
+        self._asking: dict[int, bool] = {}
+        """Whether pods of a shape ask for GPUs, by the shape's identity."""
+
+    def at(self, pod: Pod) -> None:
+        """Sort one pod in."""
+        why, gang = self._why_not(pod), gang_of(pod)
+        if why is not None:
+            self.left_out[pod.uid] = why
+            if gang and why.reason in _UNHEARD:
+                self._gang(gang).unheard.append((pod.key, why))
+        elif gang:
+            self._gang(gang).pods.append(pod)
+        else:
+            # The table has each shape once, so that equal shapes are one object; to hash one takes longer than all the rest.
+            self._count([pod], (id(pod.shape), pod.priority))
+
+    def _gang(self, name: str) -> _Gang:
+        return self._gangs.setdefault(name, _Gang([], []))
+
+    def _count(self, pods: Sequence[Pod], key: object) -> None:
+        budget = min(filter(None, map(self._budgets.budget_of, pods)), default="") if self._budgets else ""
+        (self.exhausted if budget else self.counted).setdefault(key, []).extend(pods)
+        if budget:
+            why = LeftOut(reason="BudgetExhausted", message=f"Its budget {budget} is used up.")
+            self.left_out |= {pod.uid: why for pod in pods}
+
+    def judge_gangs(self) -> None:
+        """All pods of a gang count, or none."""
+        for name, gang in sorted(self._gangs.items()):
+            why = self._incomplete(name, gang) if gang.pods else ""
+            if why:
+                left_out = LeftOut(reason="GangIncomplete", message=why)
+                self.left_out |= {pod.uid: left_out for pod in gang.pods}
+            elif gang.pods:
+                self._count(gang.pods, name)
+
+    def _incomplete(self, name: str, gang: _Gang) -> str:
+        if gang.unheard:
+            pod, why = min(gang.unheard, key=lambda each: each[0])
+            return f"Its gang {name} is not complete, since {pod} waits for something else: {why.message}"
+        ages = [pod.created for pod in gang.pods]
+        grown = min(max(ages) + FORMING_MS, min(ages) + FORMED_MS)
+        if grown <= self.world.now:
+            return ""
+        self.turns.append(grown)
+        return f"Its gang {name} may still be growing: its newest pod is not {FORMING_MS // SECOND} s old."
+
+    def _why_not(self, pod: Pod) -> LeftOut | None:
+        if pod.gates:
+            gates = "a scheduling gate" if len(pod.gates) == 1 else "scheduling gates"
+            return LeftOut(reason="Gated", message=f"It is held by {gates} ({', '.join(pod.gates)}).")
+        if pod.owner is not None and pod.owner.kind in SYSTEM_OWNERS:
+            return LeftOut(
+                reason="DaemonSet", message=f"Its {pod.owner.kind} makes it for a node that is there already."
+            )
+        if not self._asks(pod.shape):
+            return self._no_gpu
+        if pod.unschedulable_since is None:
+            if pod.shape.scheduler == _OURS:
+                return LeftOut(reason="NotYetSeen", message="kube-scheduler has not said yet that it finds no place.")
+            says = f"Its scheduler, {pod.shape.scheduler}, has not said that it finds no place."
+            return LeftOut(reason="OtherScheduler", message=says)
+        return self._nominated(pod) if pod.nominated_node else None
+
+    def _asks(self, shape: Shape) -> bool:
+        known = self._asking.get(id(shape))
+        if known is None:
+            known = self._asking[id(shape)] = any(amount > 0 and name in self._gpus for name, amount in shape.requests)
+        return known
+
+    def _nominated(self, pod: Pod) -> LeftOut | None:
+        until = nominated_until(self.world, pod)
+        if until is None:
+            return None
+        self.turns.append(until)
+        return LeftOut(reason="Nominated", message=f"Room is being made for it on {pod.nominated_node} by preemption.")
+
+
+def nominated_until(world: World, pod: Pod) -> int | None:
+    """Until when a pod without a node counts as having one, since others are making room for it; None if it does not."""
+    node = world.nodes.get(pod.nominated_node) if pod.nominated_node else None
+    if node is None or not node.ready or node.deleting is not None:
+        return None
+    since = pod.nominated_since if pod.nominated_since is not None else pod.unschedulable_since
+    until = (world.now if since is None else since) + NOMINATED_MS
+    return until if until > world.now else None
+
+
+# --- units ----------------------------------------------------------------------------------------------------------------------
+
+
+def _in_turn(groups: dict[object, list[Pod]]) -> tuple[Unit, ...]:
+    units = [_unit(key if isinstance(key, str) else "", pods) for key, pods in groups.items()]
+    return tuple(sorted(units, key=lambda unit: unit.turn))
+
+
+def _unit(gang: str, pods: list[Pod]) -> Unit:
+    alike: dict[Shape, list[Pod]] = {}
+    if gang:
+        for pod in pods:
+            alike.setdefault(pod.shape, []).append(pod)
+    else:
+        alike[pods[0].shape] = pods
+    aged = {shape: sorted([(pod.created, pod.key, pod.uid) for pod in each]) for shape, each in alike.items()}
+    oldest, first, _ = min(each[0] for each in aged.values())
+    return Unit(
+        gang=gang,
+        priority=max([pod.priority for pod in pods]),
+        oldest=oldest,
+        first=first,
+        parts=tuple(sorted((_part(shape, each) for shape, each in aged.items()), key=lambda part: part.digest)),
+    )
+
+
+def _part(shape: Shape, aged: list[tuple[int, str, str]]) -> Part:
+    return Part(
+        shape=shape,
+        digest=digest_of(shape),
+        pods=tuple([uid for _, _, uid in aged]),
+        names=tuple([name for _, name, _ in aged]),
+    )

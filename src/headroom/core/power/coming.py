@@ -1,0 +1,76 @@
+"""The rooms that machines are, or will be once they are on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import structs
+
+from headroom.api.power import Hardware, Machine
+from headroom.api.quantities import Invalid, nano
+from headroom.core import demand
+from headroom.core.demand import Room
+from headroom.core.power.members import UNIT, Member, Pool
+from headroom.model.facts import Amounts, Node, Pairs, Taint
+from headroom.model.world import World
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+_USUAL: Final = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
+_PASSING: Final = "node.kubernetes.io/"
+"""How taints begin that say how a node is, and go with it."""
+_MICRO: Final = 1000
+"""Billionths in a millionth."""
+
+
+def room_of(world: World, pool: Pool, it: Member) -> Room:
+    """What a machine will offer once it is on: as its node showed it if there is one, else as the pool says."""
+    is_starting = it.state == "Booting" and it.is_up and it.gpus_shown < it.gpus
+    if it.node is None or not it.gpus_shown or is_starting:
+        return _promised(pool, it.spec)
+    return demand.returning(world, it.node)
+
+
+def emptied(pool: Pool, it: Member) -> Room:
+    """What a machine offers with nothing at all on it."""
+    if it.node is None or not it.gpus_shown:
+        return _promised(pool, it.spec)
+    taints = tuple(each for each in it.node.taints if not each.key.startswith(_PASSING))
+    return Room(name=it.name, source="Machine", labels=it.node.labels, taints=taints, free=it.node.allocatable)
+
+
+def renamed(room: Room, name: str) -> Room:
+    """A machine that is like another one but for its name."""
+    labels = tuple((key, name if key == HOSTNAME else value) for key, value in room.labels)
+    return structs.replace(room, name=name, labels=labels)
+
+
+def _promised(pool: Pool, machine: Machine) -> Room:
+    template = pool.spec.template
+    return Room(
+        name=machine.name,
+        source="Machine",
+        labels=_labels(template, machine),
+        taints=tuple(Taint(each.key, each.value, each.effect) for each in machine.taints or template.taints),
+        free=_amounts(pool, machine),
+        partly_known=True,
+    )
+
+
+def _labels(template: Hardware, machine: Machine) -> Pairs:
+    return tuple(sorted({**_USUAL, **template.labels, **machine.labels, HOSTNAME: machine.name}.items()))
+
+
+def _amounts(pool: Pool, machine: Machine) -> Amounts:
+    found = {pool.spec.gpu_resource_name: machine.gpu_count * UNIT}
+    for name, text in {**pool.spec.template.resources, **machine.resources}.items():
+        amount = nano(text)
+        # What nobody can read is not there: no machine is woken because of it.
+        found.setdefault(name, 0 if isinstance(amount, Invalid) else max(0, amount) // _MICRO)
+    return tuple(sorted(found.items()))
+
+
+def gpus_shown(node: Node | None, resource: str) -> int:
+    """Whole GPUs that a node offers."""
+    if node is None:
+        return 0
+    return next((amount // UNIT for name, amount in node.allocatable if name == resource), 0)

@@ -1,0 +1,61 @@
+"""Energy by the watts that machines are said to draw: whole milliwatt-hours, so that nothing is lost by rounding.
+
+A watt over 3.6 seconds is exactly a milliwatt-hour, so what is counted moves on a grid of 3.6 seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headroom.api.power import Hardware, Machine
+from headroom.api.power_status import Energy, MachineStatus
+from headroom.api.quantities import Invalid, nano
+from headroom.core.power.members import Pool, told, when
+
+GRID_MS: Final = 3600
+KWH: Final = 1_000_000
+"""Milliwatt-hours."""
+_RUNNING: Final = ("Booting", "Draining", "Sleeping")
+
+
+def watts(machine: Machine, template: Hardware) -> tuple[int | None, int | None]:
+    """What a machine draws idle and busy; None where nobody said."""
+    idle = template.idle_watts if machine.idle_watts is None else machine.idle_watts
+    busy = template.busy_watts if machine.busy_watts is None else machine.busy_watts
+    return idle, idle if busy is None else busy
+
+
+def counted(pool: Pool) -> Energy | None:
+    """The energy up to now: each machine by what it was doing since the last count."""
+    spec, now, before = pool.spec, pool.now, pool.before.energy
+    known = {each.name: watts(each, spec.template) for each in spec.machines}
+    if all(idle is None and busy is None for idle, busy in known.values()):
+        return None
+    used, saved = (_milliwatt_hours(before.used_kwh), _milliwatt_hours(before.saved_kwh)) if before else (0, 0)
+    since = when(before.as_of, now) if before else None
+    since = now - now % GRID_MS if since is None else since
+    steps = (now - since) // GRID_MS
+    if steps:
+        for each in pool.before.machines:
+            takes, spares = _share(each, *known.get(each.name, (None, None)))
+            used, saved = used + takes * steps, saved + spares * steps
+    return Energy(used_kwh=_kwh(used), saved_kwh=_kwh(saved), as_of=told(since + steps * GRID_MS))
+
+
+def _share(machine: MachineStatus, idle: int | None, busy: int | None) -> tuple[int, int]:
+    """Watts that a machine takes, and watts that it would take idle and does not."""
+    if machine.state == "Off":
+        return 0, idle or 0
+    if machine.state == "On" and not machine.idle_since:
+        return busy or 0, 0
+    return (idle or 0, 0) if machine.state == "On" or machine.state in _RUNNING else (0, 0)
+
+
+def _milliwatt_hours(text: str) -> int:
+    amount = nano(text)
+    return 0 if isinstance(amount, Invalid) or amount < 0 else amount // 1000
+
+
+def _kwh(milliwatt_hours: int) -> str:
+    whole, rest = divmod(milliwatt_hours, KWH)
+    return f"{whole}.{rest:06d}".rstrip("0").rstrip(".")

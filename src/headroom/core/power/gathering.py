@@ -1,0 +1,89 @@
+"""The pools in the order in which they are asked, each with its machines as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from headroom.api import marks
+from headroom.api.kinds import AnyResource
+from headroom.core.power import idling, schedule, states
+from headroom.core.power.coming import gpus_shown
+from headroom.core.power.members import KIND, Member, Pool, cordon_of, remember
+from headroom.model.actions import Action, UncordonNode
+from headroom.model.decisions import Ref
+from headroom.model.world import World
+
+PREFIX: Final = f"{KIND}/"
+
+
+def pools_of(world: World) -> list[Pool]:
+    """Every pool that can be read. A machine that two of them name belongs to the first."""
+    readable = [(ref, each) for ref, each in world.of_kind(KIND) if each.spec is not None]
+    owners: dict[str, str] = {}
+    return [
+        _pool(world, ref, each, owners)
+        for ref, each in sorted(readable, key=lambda pair: (pair[1].spec.order, pair[0].name))
+    ]
+
+
+def _pool(world: World, ref: Ref, resource: AnyResource, owners: dict[str, str]) -> Pool:
+    spec, now = resource.spec, world.now
+    pool = Pool(ref=ref, resource=resource, spec=spec, now=now)
+    pool.halted = _halted(world, pool)
+    known = {each.name: each for each in resource.status.machines}
+    seen: set[str] = set()
+    for machine in spec.machines:
+        owner = owners.setdefault(machine.name, ref.name)
+        if owner != ref.name:
+            pool.elsewhere[machine.name] = owner
+        elif machine.name not in seen:
+            seen.add(machine.name)
+            node = world.nodes.get(machine.name)
+            member = Member(
+                spec=machine,
+                name=machine.name,
+                before=known.get(machine.name),
+                node=node,
+                power=world.machines.get(machine.name),
+                call=world.calls.get(machine.name),
+                cordon=cordon_of(node, ref),
+                gpus_shown=gpus_shown(node, spec.gpu_resource_name),
+            )
+            remember(member, now)
+            states.observe(member, now, pool.boot_ms)
+            idling.measure(world, pool, member)
+            pool.members.append(member)
+    pool.floor, pool.floor_turns_at = schedule.floor_of(spec.policy, len(pool.members), now)
+    return pool
+
+
+def _halted(world: World, pool: Pool) -> str:
+    if world.stopped:
+        return "Stopped"
+    if pool.spec.paused:
+        return "Paused"
+    return "Deleting" if pool.resource.deleting else ""
+
+
+def machines_of(pools: list[Pool]) -> dict[str, tuple[Pool, Member]]:
+    """Every machine under its name."""
+    return {each.name: (pool, each) for pool in pools for each in pool.members}
+
+
+def left_over(world: World) -> Iterator[Action]:
+    """Nodes that a pool cordoned which is gone, or no longer has the machine."""
+    for node in world.nodes:
+        if not node.annotations:
+            continue
+        by = dict(node.annotations).get(marks.CORDONED_BY, "")
+        if by.startswith(PREFIX) and _is_orphan(world.resources, by.removeprefix(PREFIX), node.name):
+            yield UncordonNode(node=node.name)
+
+
+def _is_orphan(resources: Mapping[Ref, AnyResource], pool: str, machine: str) -> bool:
+    owner = resources.get(Ref(KIND, "", pool))
+    if owner is None:
+        return True
+    # Of a pool that cannot be read nobody knows what it has.
+    return owner.spec is not None and all(each.name != machine for each in owner.spec.machines)

@@ -1,0 +1,101 @@
+"""Since when a machine is idle: no pod on its node keeps it on."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from headroom.api import marks
+from headroom.core.power.members import Member, Pool
+from headroom.model import times
+from headroom.model.facts import Node, Pod
+from headroom.model.world import World
+
+ENDED: Final = ("Succeeded", "Failed")
+ITS_OWN: Final = ("DaemonSet", "Node")
+"""Owners of pods that run wherever a node is: those of DaemonSets, and mirrors of static pods."""
+SYSTEM: Final = "kube-system"
+CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+NOT_PROTECTED: Final = ("", "false", "no")
+MAKERS: Final = ("nvidia.com/", "amd.com/")
+"""How resources begin that are GPUs or parts of one."""
+LATELY_MS: Final = 2 * times.MINUTE
+"""The end of a pod that is older says nothing of one that is gone since."""
+
+
+class Lodging(NamedTuple):
+    """What is on a machine."""
+
+    busy: bool
+    """A pod keeps it on."""
+    evictable: tuple[str, ...] = ()
+    """Uids of pods that would, if the pool did not have them evicted."""
+    ended: int | None = None
+    """When the last of those ended that are over and still in view."""
+
+
+def look(world: World, pool: Pool, node: str) -> Lodging:
+    """What is on a node. A busy one is known by its first pod, so this costs little for a full fleet."""
+    evictable: list[str] = []
+    ended: int | None = None
+    for uid in world.pods.by_node[node]:
+        pod = world.pods.get(uid)
+        if pod is None:
+            continue
+        if pod.phase in ENDED:
+            if pod.ended is not None and (ended is None or pod.ended > ended):
+                ended = pod.ended
+        elif pod.owner is None or pod.owner.kind not in ITS_OWN:
+            if not _may_be_evicted(world, pool, pod):
+                return Lodging(busy=True)
+            evictable.append(uid)
+    return Lodging(False, tuple(sorted(evictable)), ended)
+
+
+def _may_be_evicted(world: World, pool: Pool, pod: Pod) -> bool:
+    if pool.policy.drain == "Never" or pod.owner is None or pod.claims:
+        return False
+    if pod.namespace in (SYSTEM, world.own_namespace) or is_marked(pod):
+        return False
+    gpus = pool.spec.gpu_resource_name
+    return not any(name == gpus or name.startswith(MAKERS) for name, _ in pod.shape.requests)
+
+
+def is_marked(thing: Pod | Node) -> bool:
+    """Whether an administrator said that Headroom leaves it alone."""
+    word = next((value for key, value in thing.annotations if key == marks.PROTECTED), "")
+    return word.lower() not in NOT_PROTECTED
+
+
+def is_protected(pool: Pool, it: Member) -> bool:
+    """Whether a machine is never sent to sleep."""
+    if it.name in pool.policy.protected_machines:
+        return True
+    if it.node is None:
+        return False
+    return is_marked(it.node) or any(key in CONTROL_PLANE for key, _ in it.node.labels)
+
+
+def measure(world: World, pool: Pool, it: Member) -> None:
+    """Say since when a machine that is on is idle."""
+    if it.state not in ("On", "Draining"):
+        it.idle_since = None
+        return
+    lodging = look(world, pool, it.name)
+    it.lodgers = lodging.evictable
+    it.idle_since = None if lodging.busy else _idle_since(it, lodging, world.now)
+
+
+def _idle_since(it: Member, lodging: Lodging, now: int) -> int:
+    remembered = it.idle_since
+    if it.was in ("On", "Draining") and remembered is None:
+        # It was busy when it was last looked at: until when, only the end of a pod can tell.
+        is_told = lodging.ended is not None and now - LATELY_MS <= lodging.ended <= now
+        remembered = lodging.ended if is_told else now
+    known = (
+        remembered,
+        lodging.ended,
+        it.node.ready_since if it.node is not None else None,
+        it.power.since if it.power is not None and it.power_is == "On" else None,
+    )
+    # Clocks of kubelets may run ahead.
+    return max((min(each, now) for each in known if each is not None), default=now)

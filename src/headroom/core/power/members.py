@@ -1,0 +1,236 @@
+"""Pools and their machines in one round: what is known of each machine, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from functools import lru_cache
+from typing import Final, Literal
+
+from msgspec import Struct, field
+
+from headroom.api import marks
+from headroom.api.kinds import AnyResource
+from headroom.api.power import Machine, PowerPolicy, PowerPoolSpec
+from headroom.api.power_status import MachineStatus, PowerPoolStatus, State, Trial, Unserved
+from headroom.model import times
+from headroom.model.actions import Action
+from headroom.model.decisions import Ref
+from headroom.model.facts import Call, Node
+from headroom.model.facts import Machine as Power
+
+KIND: Final = "PowerPool"
+UNIT: Final = 1_000_000
+"""Amounts are told in millionths."""
+CHANGING: Final = ("Booting", "Draining", "Sleeping")
+LONGEST_REASON: Final = 1024
+LONGEST_RETRY_MS: Final = 24 * times.HOUR
+
+_moment: Final = lru_cache(maxsize=65536)(times.moment)
+_text: Final = lru_cache(maxsize=65536)(times.text)
+
+
+class Cordon(Enum):
+    """Who keeps new pods away from a node."""
+
+    NOBODY = 0
+    OURS = 1
+    LIFTED = 2
+    """We did, and somebody let them in again by hand."""
+    FOREIGN = 3
+
+
+class News(Struct, frozen=True):
+    """A turn of a machine, to be told as an event."""
+
+    kind: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+class Member(Struct, kw_only=True, eq=False):
+    """One machine of a pool."""
+
+    spec: Machine
+    name: str
+    """Of the machine, and of its node."""
+    before: MachineStatus | None
+    """What is remembered of it; None at first sight."""
+    node: Node | None
+    power: Power | None
+    """What its status endpoint or BMC says."""
+    call: Call | None
+    cordon: Cordon
+    gpus_shown: int
+    """GPUs that its node offers now."""
+    state: State = "Unknown"
+    since: int = 0
+    reason: str = ""
+    idle_since: int | None = None
+    woken_at: int | None = None
+    slept_at: int | None = None
+    failures: int = 0
+    retry_after: int | None = None
+    toggles: tuple[int, ...] = ()
+    """When it was switched in the hour before it was last switched."""
+    lodgers: tuple[str, ...] = ()
+    """Pods on it that keep it on unless they are evicted, which its pool allows."""
+    news: list[News] = field(default_factory=list)
+    due: list[Action] = field(default_factory=list)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in it."""
+        return self.spec.gpu_count
+
+    @property
+    def was(self) -> State | None:
+        """Its remembered state."""
+        return self.before.state if self.before else None
+
+    @property
+    def is_up(self) -> bool:
+        """Its node says that it is ready."""
+        return self.node is not None and self.node.ready
+
+    @property
+    def power_is(self) -> str:
+        """On or Off, where somebody knows; else empty."""
+        return self.power.power if self.power is not None and self.power.power != "Unknown" else ""
+
+    def failed_call(self, command: str, since: int | None) -> Call | None:
+        """The call for what it was told then, if nothing will come of it."""
+        call = self.call
+        if call is None or call.command != command or call.outcome != "Failed" or call.at < (since or 0):
+            return None
+        return call
+
+    def become(self, state: State, now: int, reason: str = "") -> None:
+        """Turn, or stay as it is with another reason."""
+        if state != self.state:
+            self.state, self.since = state, now
+        self.reason = reason[:LONGEST_REASON]
+
+    def tell(self, reason: str, message: str, *, warns: bool = False) -> None:
+        """An event about a turn; what is seen for the first time has not turned."""
+        self.news.append(News("Warning" if warns else "Normal", reason, f"{self.name} {message}"))
+
+    def lately(self, now: int) -> tuple[int, ...]:
+        """When it was switched in the last hour."""
+        return tuple(each for each in self.toggles if each > now - times.HOUR)
+
+    def switch(self, now: int) -> None:
+        """It is told to wake or to sleep."""
+        self.toggles = (*self.lately(now), now)
+
+    def put_off(self, now: int, pause: int) -> None:
+        """It did not do what it was told: once more, but not before a pause."""
+        self.failures += 1
+        self.retry_after = now + pause
+
+    def status(self) -> MachineStatus:
+        """What is remembered of it from now on."""
+        return MachineStatus(
+            name=self.name,
+            state=self.state,
+            since=_text(self.since),
+            reason=self.reason,
+            idle_since=told(self.idle_since),
+            woken_at=told(self.woken_at),
+            slept_at=told(self.slept_at),
+            failures=self.failures,
+            retry_after=told(self.retry_after),
+            toggles=tuple(map(_text, self.toggles)),
+        )
+
+
+class Pool(Struct, kw_only=True, eq=False):
+    """One pool."""
+
+    ref: Ref
+    resource: AnyResource
+    spec: PowerPoolSpec
+    now: int
+    members: list[Member] = field(default_factory=list)
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    """Machines that it names and that belong to another pool, with that pool's name."""
+    halted: str = ""
+    """Why nothing may turn here, as one word; empty if it may."""
+    floor: int = 0
+    """Machines that stay on now."""
+    floor_turns_at: int | None = None
+    braked: str = ""
+    """Why nothing goes to sleep, as a sentence."""
+    brake_ends_at: int | None = None
+    shared: set[str] = field(default_factory=set)
+    """NodePools of Karpenter's that could serve pods which wait."""
+    wants: bool = False
+    """Pods wait, or too few machines are on, and more would be woken if they could be."""
+    unserved: list[Unserved] = field(default_factory=list)
+    """The first of them."""
+    unserved_pods: int = 0
+    trials: list[Trial] = field(default_factory=list)
+    due: list[Action] = field(default_factory=list)
+    """What is due for no machine of its own."""
+
+    @property
+    def policy(self) -> PowerPolicy:
+        """When machines may turn."""
+        return self.spec.policy
+
+    @property
+    def before(self) -> PowerPoolStatus:
+        """The status as it stands."""
+        status: PowerPoolStatus = self.resource.status
+        return status
+
+    @property
+    def boot_ms(self) -> int:
+        """How long a boot, and a shutdown, may take."""
+        return self.policy.boot_timeout_seconds * times.SECOND
+
+    def are(self, *states: State) -> list[Member]:
+        """The machines in one of these states."""
+        return [each for each in self.members if each.state in states]
+
+    def actions(self) -> Iterator[Action]:
+        """What is due, in the order of the machines."""
+        yield from self.due
+        for each in self.members:
+            yield from each.due
+
+
+def when(text: str, now: int) -> int | None:
+    """A moment that was written down. None of them lies ahead: a clock that was turned back must not make anything wait for it."""
+    moment = _moment(text) if text else None
+    return None if moment is None else min(moment, now)
+
+
+def told(moment: int | None) -> str:
+    """A moment as it is written down."""
+    return "" if moment is None else _text(moment)
+
+
+def remember(member: Member, now: int) -> None:
+    """Take up what is remembered of a machine."""
+    before = member.before
+    if before is None:
+        member.since = now
+        return
+    member.state, member.reason, member.failures = before.state, before.reason, before.failures
+    member.since = when(before.since, now) or 0
+    member.idle_since = when(before.idle_since, now)
+    member.woken_at, member.slept_at = when(before.woken_at, now), when(before.slept_at, now)
+    retry = _moment(before.retry_after) if before.retry_after else None
+    member.retry_after = None if retry is None else min(retry, now + LONGEST_RETRY_MS)
+    member.toggles = tuple(each for text in before.toggles if (each := when(text, now)) is not None)
+
+
+def cordon_of(node: Node | None, ref: Ref) -> Cordon:
+    """Who keeps new pods away from a node, as the pool sees it."""
+    if node is None or not (node.unschedulable or node.annotations):
+        return Cordon.NOBODY
+    is_ours = (marks.CORDONED_BY, str(ref)) in node.annotations
+    if node.unschedulable:
+        return Cordon.OURS if is_ours else Cordon.FOREIGN
+    return Cordon.LIFTED if is_ours else Cordon.NOBODY

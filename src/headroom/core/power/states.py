@@ -1,0 +1,228 @@
+"""What each machine is doing, by its node, its power, and what it was last told. What is observed wins over what is remembered."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headroom.core.power.members import Cordon, Member, told
+from headroom.model import times
+
+HEARTBEAT_MS: Final = 5 * times.MINUTE
+"""For so long a node may call itself ready that is off, and for so long one that is not may still come back by itself."""
+BACK_AFTER_MS: Final = 30 * times.SECOND
+"""A node that became ready so long after its machine was sent to sleep was off in between; nearer than that, clocks may differ."""
+FIRST_CALL_PAUSE_MS: Final = 30 * times.SECOND
+LONGEST_CALL_PAUSE_MS: Final = times.HOUR
+LONGEST_BOOT_PAUSE_MS: Final = 24 * times.HOUR
+ABORT_MS: Final = 5 * times.MINUTE
+"""A machine that is not empty so long after it was cordoned is let go again."""
+CORDONING: Final = "It is being cordoned."
+MOST_DOUBLINGS: Final = 20
+
+
+def observe(it: Member, now: int, boot_ms: int) -> None:
+    """Say what a machine is doing now."""
+    if it.is_up:
+        _observe_up(it, now, boot_ms)
+    elif it.was == "Booting":
+        _observe_booting(it, now, boot_ms)
+    elif it.was == "Sleeping":
+        _observe_going_down(it, now, boot_ms)
+    elif it.was == "Failed":
+        if it.power_is == "Off" and (it.slept_at or 0) > (it.woken_at or 0):
+            _off(it, now)  # late, but it did what it was told
+    else:
+        _observe_down(it, now)
+
+
+def doubled(first: int, times_failed: int, longest: int) -> int:
+    """A pause that doubles with each failure."""
+    return min(longest, first << min(max(times_failed, 0), MOST_DOUBLINGS))
+
+
+def call_pause(failures: int) -> int:
+    """After a call that was not accepted, for the so-manieth time."""
+    return doubled(FIRST_CALL_PAUSE_MS, failures - 1, LONGEST_CALL_PAUSE_MS)
+
+
+def boot_pause(failures: int, boot_ms: int) -> int:
+    """After a machine that did not do what it was told in time; the first time it may be told again at once."""
+    return 0 if failures <= 1 else doubled(boot_ms, failures - 2, LONGEST_BOOT_PAUSE_MS)
+
+
+def is_joining(it: Member, now: int, boot_ms: int) -> bool:
+    """Whether somebody switched it on and its node will most likely come."""
+    return it.state == "Unknown" and not it.is_up and it.power_is == "On" and may_still_join_until(it, boot_ms) > now
+
+
+def may_still_join_until(it: Member, boot_ms: int) -> int:
+    """Before when nobody should try to wake a machine of which too little is known."""
+    if it.power_is == "On":
+        since = it.power.since if it.power is not None and it.power.since is not None else it.since
+        return since + boot_ms
+    unready = it.node.unready_since if it.node is not None else None
+    return (it.since if unready is None else unready) + HEARTBEAT_MS
+
+
+# --- its node is ready ----------------------------------------------------------------------------------------------------------
+
+
+def _observe_up(it: Member, now: int, boot_ms: int) -> None:
+    if _is_dark(it, now):
+        if it.was != "Sleeping":
+            _unknown(it, now, "Its power is off, and its node has not noticed yet.")
+    elif it.was == "Sleeping":
+        _observe_still_up(it, now, boot_ms)
+    elif it.was == "Draining":
+        _observe_draining(it, now)
+    elif it.was == "Booting" and it.gpus_shown < it.gpus and now < (it.woken_at or it.since) + boot_ms:
+        it.become("Booting", now, f"Its node is Ready and shows {it.gpus_shown} of {it.gpus} GPUs so far.")
+    else:
+        _on(it, now, boot_ms)
+
+
+def _is_dark(it: Member, now: int) -> bool:
+    """Its power went off after its node became ready: only the heartbeat is late. A node that goes on for long is on."""
+    if it.power is None or it.power.power != "Off" or it.power.since is None or it.node is None:
+        return False
+    # Within the second in which the node became ready, of which only the second is known, its power was still on its way.
+    return it.power.since >= (it.node.ready_since or 0) + times.SECOND and now - it.power.since < HEARTBEAT_MS
+
+
+def _observe_still_up(it: Member, now: int, boot_ms: int) -> None:
+    sent = it.slept_at if it.slept_at is not None else it.since
+    call = it.failed_call("Sleep", sent)
+    ready_since = it.node.ready_since if it.node is not None else None
+    if call is not None:
+        it.put_off(now, call_pause(it.failures + 1))
+        _stay_on(it, now, f"it could not be sent to sleep: {call.message or 'the call failed'}", warns=True)
+    elif ready_since is not None and ready_since >= sent + BACK_AFTER_MS:
+        it.retry_after = None
+        it.become("On", now)
+        it.tell("MachineOn", "is on again; it was not Headroom that woke it.")
+    elif now - sent >= boot_ms:
+        it.put_off(now, max(times.MINUTE, boot_pause(it.failures + 1, boot_ms)))
+        _stay_on(it, now, f"it was told to sleep at {told(sent)} and is still Ready", warns=True)
+
+
+def _observe_draining(it: Member, now: int) -> None:
+    if it.cordon is Cordon.LIFTED:
+        it.retry_after = now + ABORT_MS
+        _stay_on(it, now, "somebody uncordoned its node")
+    elif it.cordon is Cordon.FOREIGN:
+        _stay_on(it, now, "somebody else cordoned its node")
+    elif it.cordon is Cordon.OURS and it.reason == CORDONING:
+        # Settling begins only now that no new pod can come.
+        it.since, it.reason = now, ""
+
+
+def _stay_on(it: Member, now: int, why: str, *, warns: bool = False) -> None:
+    it.become("On", now, f"It stays on: {why}.")
+    it.tell("MachineOn", f"stays on: {why}.", warns=warns)
+
+
+def stay_on(it: Member, now: int, why: str) -> None:
+    """Do not let it sleep after all."""
+    _stay_on(it, now, why)
+
+
+def _on(it: Member, now: int, boot_ms: int) -> None:
+    was, short = it.was, _short(it)
+    if was == "On":
+        # Why it did not go to sleep is worth knowing until it is tried again.
+        it.reason = short or (it.reason if it.retry_after is not None and it.retry_after > now else "")
+        return
+    woken = it.woken_at
+    it.become("On", now, short)
+    if was is None:
+        it.since = min(now, it.node.ready_since) if it.node is not None and it.node.ready_since is not None else now
+        return
+    if short and was == "Booting":
+        it.put_off(now, boot_pause(it.failures + 1, boot_ms))
+        it.tell("MachineOn", f"is on, but {short[0].lower()}{short[1:]}", warns=True)
+        return
+    it.failures, it.retry_after = 0, None
+    if was == "Booting" and woken is not None:
+        it.tell("MachineOn", f"is on, {max(0, now - woken) // times.SECOND} s after it was told to wake.")
+    elif was in ("Failed", "Unknown"):
+        it.tell("MachineOn", "is on after all.")
+    else:
+        it.tell("MachineOn", "is on; it was not Headroom that woke it.")
+
+
+def _short(it: Member) -> str:
+    if it.gpus_shown >= it.gpus:
+        return ""
+    return f"Its node shows {it.gpus_shown} of {it.gpus} GPUs."
+
+
+# --- its node is not ready, or not there ----------------------------------------------------------------------------------------
+
+
+def _observe_booting(it: Member, now: int, boot_ms: int) -> None:
+    sent = it.woken_at if it.woken_at is not None else it.since
+    call = it.failed_call("Wake", sent)
+    if call is not None:
+        it.put_off(now, call_pause(it.failures + 1))
+        _fail(it, now, f"It could not be woken: {call.message or 'the call failed'}")
+    elif now - sent >= boot_ms:
+        it.put_off(now, boot_pause(it.failures + 1, boot_ms))
+        _fail(it, now, f"It was told to wake at {told(sent)} and was not Ready {boot_ms // times.SECOND} s later.")
+
+
+def _observe_going_down(it: Member, now: int, boot_ms: int) -> None:
+    sent = it.slept_at if it.slept_at is not None else it.since
+    call = it.failed_call("Sleep", sent)
+    if it.power_is != "On":
+        _off(it, now)
+    elif call is not None:
+        it.put_off(now, call_pause(it.failures + 1))
+        _fail(it, now, f"It could not be sent to sleep: {call.message or 'the call failed'}")
+    elif now - sent >= boot_ms:
+        it.put_off(now, boot_pause(it.failures + 1, boot_ms))
+        _fail(it, now, f"It was told to sleep at {told(sent)} and its power is still on.")
+
+
+def _observe_down(it: Member, now: int) -> None:
+    if it.power_is == "Off":
+        _off(it, now)
+    elif it.power_is == "On":
+        _unknown(it, now, "It is on, and its node is not Ready.")
+    elif it.node is None or it.was == "Off":
+        _off(it, now)
+    else:
+        _unknown(it, now, "Its node is not Ready.")
+
+
+def _off(it: Member, now: int) -> None:
+    was = it.was
+    it.become("Off", now)
+    if was is None:
+        it.since = _went_off(it, now)
+    elif was in ("Sleeping", "Failed"):
+        if it.node is None or it.gpus_shown >= it.gpus:
+            # What it was last told it did; only one that came up short of GPUs would do so again.
+            it.failures, it.retry_after = 0, None
+        it.tell("MachineOff", "is off.")
+    elif was != "Off":
+        it.tell("MachineOff", "is off; it was not Headroom that switched it off.")
+
+
+def _went_off(it: Member, now: int) -> int:
+    """As well as it can be known at first sight."""
+    seen = it.power.since if it.power is not None and it.power_is == "Off" else None
+    if seen is None and it.node is not None:
+        seen = it.node.unready_since
+    return now if seen is None else min(now, seen)
+
+
+def _unknown(it: Member, now: int, reason: str) -> None:
+    is_new = it.was not in (None, "Unknown")
+    it.become("Unknown", now, reason)
+    if is_new:
+        it.tell("MachineUnknown", f"does not answer: {reason[0].lower()}{reason[1:]}", warns=True)
+
+
+def _fail(it: Member, now: int, reason: str) -> None:
+    it.become("Failed", now, reason)
+    it.tell("MachineFailed", f"failed: {reason[0].lower()}{reason[1:]}", warns=True)

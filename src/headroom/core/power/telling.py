@@ -1,0 +1,202 @@
+"""What people are told of a pool: its conditions, its events, and the sentences of the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from headroom.api.resources import Condition
+from headroom.core.power.members import Member, Pool, told
+from headroom.core.power.serving import Service
+from headroom.core.power.sleeping import awake
+from headroom.core.power.unserved import HALTED
+from headroom.core.power.wording import few, for_pods, how_many, machines, of_machines, of_pods, small
+from headroom.model import conditions
+from headroom.model.actions import Action, EmitEvent
+
+ON_TRIAL: Final = "on trial"
+
+
+class Said(NamedTuple):
+    """The reason and the sentences of a decision."""
+
+    reason: str
+    message: str
+
+
+class Verdict(NamedTuple):
+    """One standing judgement."""
+
+    type: str
+    holds: bool
+    reason: str
+    message: str
+
+
+# --- sentences ------------------------------------------------------------------------------------------------------------------
+
+
+def sentence(service: Service, pool: Pool) -> Said:
+    """What happens in a pool and why: the most important first, and one more sentence if there is more to say."""
+    if pool.halted:
+        return Said(pool.halted, f"{_state(pool)}. {HALTED[pool.halted]}")
+    found = list(_sentences(service, pool))
+    first = found[0] if found else _steady(service, pool)
+    # Where a machine is woken on trial, kube-scheduler was quoted already: those who wait for the outcome have nothing to add.
+    said = (first.reason, "Unmodelled") if ON_TRIAL in first.message else (first.reason,)
+    more = next((each.message for each in found[1:] if each.reason not in said), "")
+    return Said(first.reason, f"{first.message} {more}".strip())
+
+
+def _sentences(service: Service, pool: Pool) -> Iterator[Said]:
+    woken = [it for it in pool.are("Booting") if it.woken_at == pool.now]
+    booting = [it for it in pool.are("Booting") if it.woken_at != pool.now]
+    if woken:
+        yield Said("Waking", f"Waking {machines(woken)} {_purpose(service, pool, woken)}; {how_many(pool)}.")
+    if booting:
+        yield Said("Waking", f"{_booting(service, pool, booting)}; {how_many(pool)}.")
+    if pool.unserved:
+        yield _unserved(pool)
+    if pool.braked:
+        yield Said("Braked", _capital(pool.braked))
+    draining, sleeping = pool.are("Draining"), pool.are("Sleeping")
+    if draining:
+        first = min(draining, key=lambda it: (it.idle_since or 0, it.name))
+        since = f"idle since {told(first.idle_since)}" if len(draining) == 1 else "idle"
+        yield Said("Draining", f"Draining {machines(draining)}, {since}; {how_many(pool)}.")
+    if sleeping:
+        yield Said("Sleeping", f"{machines(sleeping)} {_is(sleeping)} going to sleep; {how_many(pool)}.")
+
+
+def _purpose(service: Service, pool: Pool, woken: list[Member]) -> str:
+    uids = [uid for it in woken for uid in service.into.get(it.name, ())]
+    whom = for_pods(service.asks(pool.spec.gpu_resource_name), uids)
+    tried = {trial.machine: trial.shape for trial in pool.trials}
+    on_trial = next((service.verdicts.get(tried[it.name]) for it in woken if it.name in tried), None)
+    if on_trial is not None:
+        return (
+            f"{ON_TRIAL} {whom}: kube-scheduler does not place {on_trial.pod} on {few(on_trial.rooms)}, where it would fit "
+            f"({on_trial.message.strip().rstrip('.')})"
+        )
+    return whom if uids else f"since {of_machines(pool.floor)} must be on now"
+
+
+def _booting(service: Service, pool: Pool, booting: list[Member]) -> str:
+    uids = [uid for it in booting for uid in service.into.get(it.name, ())]
+    since = told(min(it.woken_at or it.since for it in booting))
+    purpose = for_pods(service.asks(pool.spec.gpu_resource_name), uids) if uids else "and no pod waits for it now"
+    return f"{machines(booting)} {'boots' if len(booting) == 1 else 'boot'} since {since} {purpose}"
+
+
+def _unserved(pool: Pool) -> Said:
+    first = pool.unserved[0]
+    others = pool.unserved_pods - first.pods
+    who = f"Pod {first.pod}" + (f" and {first.pods - 1} like it" if first.pods > 1 else "")
+    more = f" {of_pods(others)} more {'waits' if others == 1 else 'wait'} in vain." if others else ""
+    return Said(first.reason, f"{who} {'waits' if first.pods == 1 else 'wait'} in vain: {small(first.message)}{more}")
+
+
+def _steady(service: Service, pool: Pool) -> Said:
+    waiting = [uid for it in pool.members for uid in service.into.get(it.name, ())]
+    if waiting:
+        names = [it.name for it in pool.members if it.name in service.into]
+        fits = f"{of_pods(len(waiting))} that {'waits fits' if len(waiting) == 1 else 'wait fit'} on {few(names)}"
+        return Said("Steady", f"{_state(pool)}; {fits}.")
+    idle = sorted((it for it in pool.are("On") if it.idle_since is not None), key=lambda it: it.name)
+    if not idle:
+        return Said("Steady", f"{_state(pool)}.")
+    return Said("Steady", f"{_state(pool)}; {_idle(pool, idle)}.")
+
+
+def _idle(pool: Pool, idle: list[Member]) -> str:
+    if len(idle) > 1:
+        return f"{few([it.name for it in idle])} are idle"
+    [it] = idle
+    why = awake(pool, it)
+    if why is None:
+        reason = "stays on" if len(pool.are("On")) <= pool.floor else "may sleep soon"
+    else:
+        reason = f"may sleep from {told(why.until)} on" if why.until is not None else f"stays on, since {why.why}"
+    return f"{it.name} is idle since {told(it.idle_since)} and {reason}"
+
+
+def _state(pool: Pool) -> str:
+    failed = pool.are("Failed")
+    return how_many(pool) + (
+        f", {few([it.name for it in failed])} {'has' if len(failed) == 1 else 'have'} failed" if failed else ""
+    )
+
+
+def _is(members: list[Member]) -> str:
+    return "is" if len(members) == 1 else "are"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# --- conditions and events ------------------------------------------------------------------------------------------------------
+
+
+def verdicts(pool: Pool) -> Iterator[Verdict]:
+    """All that may hold beside `Ready`."""
+    failed = pool.are("Failed")
+    says = " ".join(f"{it.name}: {it.reason}" for it in failed[:3]) + (
+        f" And {len(failed) - 3} more." if len(failed) > 3 else ""
+    )
+    yield Verdict(
+        "MachinesFailed",
+        bool(failed),
+        "MachinesFailed" if failed else "NoneFailed",
+        says or "Every machine did what it was told.",
+    )
+    first = pool.unserved[0] if pool.unserved else None
+    yield Verdict(
+        "Unserved",
+        first is not None,
+        first.reason if first else "AllServed",
+        _unserved(pool).message if first else "No pod waits in vain.",
+    )
+    named = sorted(pool.shared)
+    yield Verdict(
+        "SharedWithKarpenter",
+        bool(named),
+        "NodePoolCouldServe" if named else "NothingShared",
+        f"Pods wait that Karpenter could serve (NodePool {few(named)}), so no machine is woken for them."
+        if named
+        else "No pod waits that Karpenter could serve.",
+    )
+    yield Verdict(
+        "Braked",
+        bool(pool.braked),
+        "ManyTurnedIdle" if pool.braked else "NotBraked",
+        _capital(pool.braked) or "Machines may sleep.",
+    )
+    clash = [f"{name} belongs to PowerPool/{other}" for name, other in sorted(pool.elsewhere.items())]
+    yield Verdict(
+        "Conflict",
+        bool(clash),
+        "NamedTwice" if clash else "NamedOnce",
+        f"Machines are left alone that another pool names first: {few(clash)}."
+        if clash
+        else "No other pool names its machines.",
+    )
+
+
+def judged(pool: Pool, ready: Condition) -> tuple[Condition, ...]:
+    """The conditions: those beside `Ready` only once they hold, and from then on."""
+    resource, known = pool.resource, pool.before.conditions
+    found = [
+        conditions.judged(resource, each.type, each.holds, each.reason, each.message, pool.now)
+        for each in verdicts(pool)
+        if each.holds or conditions.find(known, each.type) is not None
+    ]
+    ours = {"Ready", *(each.type for each in found)}
+    return (ready, *(each for each in known if each.type not in ours), *found)
+
+
+def events(pool: Pool) -> Iterator[Action]:
+    """One for each machine that turned."""
+    for it in pool.members:
+        for news in it.news:
+            yield EmitEvent(object=str(pool.ref), event_type=news.kind, reason=news.reason, message=news.message)

@@ -1,0 +1,174 @@
+"""Pods that wait and for which nothing is woken: how many, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from headroom.api.power_status import Unserved
+from headroom.core import demand
+from headroom.core.demand import Room, Unit
+from headroom.core.power import coming
+from headroom.core.power.members import Member, Pool
+from headroom.core.power.serving import Service, is_judged
+from headroom.core.power.waking import Bar, bars, declined, node_pool_for
+from headroom.core.power.wording import few, of_machines, of_pods, small
+from headroom.model.facts import Shape
+
+MOST: Final = 10
+LONGEST: Final = 2048
+LONGEST_QUOTE: Final = 600
+SILENT: Final = ("OtherGpus", "BudgetExhausted")
+"""Why a pool has nothing to say of a pod: it is not for its machines, or a budget says it all."""
+HALTED: Final = {
+    "Stopped": "All effects are stopped cluster-wide.",
+    "Paused": "The pool is paused.",
+    "Deleting": "The pool is being deleted.",
+}
+
+
+class Fleet(NamedTuple):
+    """The machines of a pool, as far as it matters who of them could hold a pod."""
+
+    kinds: list[tuple[Room, list[str]]]
+    """With nothing on them; those that differ only by name together, the largest first."""
+    barred: Mapping[str, Bar]
+    """Those that may not be woken now."""
+    doing: Mapping[str, str]
+    """What each of them is doing, as people say it."""
+
+
+class Why(NamedTuple):
+    """Why nothing is woken, as a word and as a sentence."""
+
+    reason: str
+    message: str
+
+
+def tell(service: Service) -> None:
+    """Write into each pool what it does not serve."""
+    for pool in service.pools:
+        late = service.held_back.get(pool.ref.name, [])
+        reasons = [(unit, declined(service, pool, unit)) for unit in service.left]
+        concerned = [unit for unit, reason in reasons if reason not in SILENT]
+        pool.unserved_pods = sum(unit.count for unit in (*late, *concerned))
+        pool.wants = pool.wants or bool(pool.unserved_pods)
+        told = [(unit, wake_limit(pool)) for unit in late[:MOST]]
+        fleet = fleet_of(service, pool) if concerned else Fleet([], {}, {})
+        told += [(unit, why(service, pool, unit, fleet)) for unit in concerned[:MOST]]
+        told.sort(key=lambda pair: pair[0].turn)
+        pool.unserved = [
+            Unserved(pod=unit.first, pods=unit.count, reason=found.reason, message=found.message[:LONGEST])
+            for unit, found in told[:MOST]
+        ]
+        pool.shared = {node_pool_for(service, unit) for unit, reason in reasons if reason == "SharedWithKarpenter"}
+
+
+def why(service: Service, pool: Pool, unit: Unit, fleet: Fleet) -> Why:
+    """Why a pool wakes nothing for a unit that is left."""
+    reason = declined(service, pool, unit)
+    if reason == "BelowPriorityFloor":
+        return Why(reason, f"Its priority {unit.priority} is below the pool's floor of {pool.policy.priority_floor}.")
+    if reason == "SharedWithKarpenter":
+        name = node_pool_for(service, unit)
+        says = f"Karpenter's NodePool {name} could serve it, and the pool does not share with it (shareWithKarpenter)."
+        return Why(reason, says)
+    if reason == "BudgetExhausted":
+        return Why(reason, "Its budget is used up, and the pool does not wake for such pods (wakeForExhaustedBudgets).")
+    if pool.halted:
+        return Why(pool.halted, HALTED[pool.halted])
+    if is_judged(service, unit):
+        return _unmodelled(service, unit)
+    return _too_few(unit, fleet)
+
+
+def wake_limit(pool: Pool) -> Why:
+    """Why a machine that could be woken is not yet."""
+    booting = len(pool.are("Booting"))
+    return Why(
+        "WakeLimit",
+        f"{of_machines(booting)} {'boots' if booting == 1 else 'boot'} already, and no more may at a time (maxConcurrentWakes).",
+    )
+
+
+def _unmodelled(service: Service, unit: Unit) -> Why:
+    verdict = next((service.verdicts[part.digest] for part in unit.parts if part.digest in service.verdicts), None)
+    machine = next((service.tried[part.digest] for part in unit.parts if part.digest in service.tried), "")
+    says = []
+    if verdict is not None:
+        quote = verdict.message[:LONGEST_QUOTE]
+        says.append(f"kube-scheduler does not place it on {few(verdict.rooms)}, where it would fit: {quote}")
+    if machine:
+        says.append(f"{machine} was woken on trial, and no more are until such a pod is bound to it.")
+    elif unit.gang:
+        says.append("No single machine could hold its gang, so none is woken on trial.")
+    else:
+        says.append("No machine can be woken on trial now.")
+    return Why("Unmodelled", " ".join(says))
+
+
+# --- too few, too small, or the wrong ones --------------------------------------------------------------------------------------
+
+
+def _too_few(unit: Unit, fleet: Fleet) -> Why:
+    able: set[str] = set()
+    for part in unit.parts:
+        holds = _able(fleet.kinds, part.shape)
+        if not holds:
+            nearest = demand.impossible([unit], [room for room, _ in fleet.kinds]).get(part.digest, "")
+            return Why("NoMachineFits", f"No machine of the pool can hold it: {small(nearest)}")
+        able |= holds
+    doing = _doing(fleet, able)
+    if unit.gang:
+        says = f"Its gang of {of_pods(unit.count)} starts as one, and {of_machines(len(able))} cannot hold it: {doing}."
+        return Why("NotEnoughMachines", says)
+    return Why("NotEnoughMachines", f"Of {of_machines(len(able))} that could hold it, {doing}.")
+
+
+def fleet_of(service: Service, pool: Pool) -> Fleet:
+    """The machines of a pool."""
+    found: dict[object, tuple[Room, list[str]]] = {}
+    for it in sorted(pool.members, key=lambda each: (-each.gpus, each.name)):
+        room = service.closed.get(it.name) or coming.emptied(pool, it)
+        labels = tuple(pair for pair in room.labels if pair[0] != coming.HOSTNAME)
+        found.setdefault((labels, room.taints, room.free, room.partly_known), (room, []))[1].append(it.name)
+    barred = bars(pool)
+    return Fleet(list(found.values()), barred, {it.name: _spoken(it, it.name in barred) for it in pool.members})
+
+
+def _able(kinds: list[tuple[Room, list[str]]], shape: Shape) -> set[str]:
+    """The machines that could hold such a pod."""
+    able: set[str] = set()
+    for room, names in kinds:
+        if _is_picky(shape):
+            able |= {name for name in names if not demand.why_not(shape, coming.renamed(room, name))}
+        elif not demand.why_not(shape, room):
+            able.update(names)
+    return able
+
+
+def _is_picky(shape: Shape) -> bool:
+    """Whether a pod may ask for a node by its name."""
+    return (
+        "hostname" in shape.affinity
+        or "metadata.name" in shape.affinity
+        or coming.HOSTNAME in dict(shape.node_selector)
+    )
+
+
+def _doing(fleet: Fleet, names: set[str]) -> str:
+    words = Counter(fleet.doing[name] for name in names)
+    told = [f"{count} {'is' if count == 1 else 'are'} {word}" for word, count in sorted(words.items())]
+    barred = min(names & fleet.barred.keys(), default="")
+    return f"{few(told)} ({barred}: {fleet.barred[barred].why})" if barred else few(told)
+
+
+def _spoken(it: Member, barred: bool) -> str:
+    if it.state == "On":
+        return "on and full"
+    if it.state == "Booting":
+        return "booting for others"
+    if it.state in ("Draining", "Sleeping"):
+        return "going to sleep"
+    return "not to be woken now" if barred else "off"

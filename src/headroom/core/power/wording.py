@@ -1,0 +1,58 @@
+"""Words about machines and pods: how many, how large, and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from headroom.core.power.members import UNIT, Member, Pool
+
+SHOWN: Final = 3
+
+
+def of_gpus(count: int | str) -> str:
+    """So many GPUs."""
+    return f"{count} GPU" if str(count) == "1" else f"{count} GPUs"
+
+
+def of_pods(count: int) -> str:
+    """So many pods."""
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def of_machines(count: int) -> str:
+    """So many machines."""
+    return "1 machine" if count == 1 else f"{count} machines"
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - SHOWN
+    if more > 0:
+        return f"{', '.join(names[:SHOWN])} and {more} more"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+
+
+def machines(members: Sequence[Member]) -> str:
+    """Machines by name and GPUs, the first few: `w1 and w2 (12 GPUs)`."""
+    return f"{few([each.name for each in members])} ({of_gpus(sum(each.gpus for each in members))})"
+
+
+def for_pods(asks: Mapping[str, int], uids: Sequence[str]) -> str:
+    """For whom a machine is: `for 6 pods that need 6 GPUs`; `asks` are the GPUs of each in millionths."""
+    whole, rest = divmod(sum(asks.get(uid, 0) for uid in uids), UNIT)
+    gpus = of_gpus(f"{whole}.{rest:06d}".rstrip("0") if rest else whole)
+    return f"for {of_pods(len(uids))} that {'needs' if len(uids) == 1 else 'need'} {gpus}"
+
+
+def how_many(pool: Pool) -> str:
+    """How many machines are on: `2 of 4 machines are on, 1 in use`."""
+    on = pool.are("On", "Draining")
+    busy = sum(each.idle_since is None for each in on)
+    count = f"{len(on)} of {len(pool.members)} machines {'is' if len(on) == 1 else 'are'} on"
+    return f"{count}, {busy} in use" if busy else count
+
+
+def small(text: str) -> str:
+    """A sentence as the end of another one."""
+    return text if text.startswith("Karpenter") else text[:1].lower() + text[1:]

@@ -1,0 +1,283 @@
+"""Who counts as waiting for a place, who is left out and why, and what is served as one."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from headroom.core.demand import digest_of, gpu_resources, wanted
+from headroom.model import conditions
+from headroom.model.facts import Owner, Pod, Shape, Usage
+from headroom.model.times import HOUR
+from tests.builders import NOON, a_node, a_resource
+from tests.core.demand_stage import MINUTE, a_shape, a_view, alike, amounts, gang, units_of, waits
+
+OTHERS = Shape(requests=amounts(1), scheduler="volcano")
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason", "message"),
+    [
+        (waits(gates=("a/b",)), "Gated", "It is held by a scheduling gate (a/b)."),
+        (waits(gates=("a/b", "c")), "Gated", "It is held by scheduling gates (a/b, c)."),
+        (waits(gpus=0), "NoGpu", "It asks for no GPU (amd.com/gpu, nvidia.com/gpu)."),
+        (waits(shape=Shape(requests=(("cpu", 5),))), "NoGpu", "It asks for no GPU (amd.com/gpu, nvidia.com/gpu)."),
+        (
+            waits(owner=Owner("DaemonSet", "plugin", "u")),
+            "DaemonSet",
+            "Its DaemonSet makes it for a node that is there already.",
+        ),
+        (waits(unschedulable_since=None), "NotYetSeen", "kube-scheduler has not said yet that it finds no place."),
+        (
+            waits(shape=OTHERS, unschedulable_since=None),
+            "OtherScheduler",
+            "Its scheduler, volcano, has not said that it finds no place.",
+        ),
+        (
+            waits(nominated_node="n", nominated_since=NOON - 4 * MINUTE),
+            "Nominated",
+            "Room is being made for it on n by preemption.",
+        ),
+    ],
+)
+def test_those_who_need_no_machine_are_left_out(pod: Pod, reason: str, message: str) -> None:
+    found = wanted(a_view(pod, nodes=[a_node("n")]))
+    assert found.units == ()
+    assert {uid: (each.reason, each.message) for uid, each in found.left_out.items()} == {pod.uid: (reason, message)}
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        waits(),
+        waits(shape=OTHERS),
+        waits(shape=Shape(requests=(("amd.com/gpu", 1_000_000),))),
+        waits(gpus=0.5),
+        waits(owner=Owner("Job", "j", "u")),
+        waits(nominated_node="n", nominated_since=NOON - 5 * MINUTE),
+        waits(nominated_node="gone", nominated_since=NOON),
+        waits(nominated_node="unready", nominated_since=NOON),
+        waits(nominated_node="going", nominated_since=NOON),
+    ],
+)
+def test_those_who_find_no_place_count(pod: Pod) -> None:
+    nodes = [a_node("n"), a_node("unready", ready=False), a_node("going", deleting=NOON)]
+    found = wanted(a_view(pod, nodes=nodes))
+    assert [unit.first for unit in found.units] == [pod.key]
+    assert found.left_out == {}
+
+
+@pytest.mark.parametrize("fields", [{"phase": "Running"}, {"deleting": NOON}, {"node": "n"}, {"phase": "Failed"}])
+def test_those_who_do_not_wait_are_not_even_left_out(fields: dict[str, Any]) -> None:
+    found = wanted(a_view(waits(**fields)))
+    assert (found.units, found.left_out) == ((), {})
+
+
+def test_a_resource_that_a_pool_names_is_a_gpu() -> None:
+    pool = a_resource("PowerPool", gpuResourceName="example.com/accelerator")
+    pod = waits(shape=Shape(requests=(("example.com/accelerator", 1_000_000),)))
+    assert wanted(a_view(pod)).left_out[pod.uid].reason == "NoGpu"
+    assert [unit.first for unit in wanted(a_view(pod, resources=[pool])).units] == [pod.key]
+    assert gpu_resources(a_view(resources=[pool])) == {"amd.com/gpu", "example.com/accelerator", "nvidia.com/gpu"}
+
+
+# --- units ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_like_pods_of_one_priority_are_one_unit_the_oldest_first() -> None:
+    pods = [waits("b", created=7), waits("a", created=7), waits("c", created=5), waits("d", priority=1)]
+    one, two = units_of(*pods)
+    assert (one.priority, one.first, one.count) == (1, "team-a/d", 1)
+    assert (two.oldest, two.first, two.parts[0].pods) == (5, "team-a/c", ("uid-c", "uid-a", "uid-b"))
+    assert two.parts[0].names == ("team-a/c", "team-a/a", "team-a/b")
+
+
+def test_units_come_by_priority_then_age_then_name() -> None:
+    pods = [
+        waits("late", 1, created=9),
+        waits("b", 2, created=5),
+        waits("a", 4, created=5),
+        waits("low", 8, priority=-1),
+    ]
+    assert [unit.first for unit in units_of(*pods)] == ["team-a/a", "team-a/b", "team-a/late", "team-a/low"]
+
+
+def test_what_is_left_of_a_unit_keeps_its_turn_and_names_one_who_waits() -> None:
+    [unit] = units_of(*[waits(name, created=age) for age, name in enumerate("abc")])
+    left = unit.without(2)
+    assert (left.first, left.oldest, left.parts[0].pods, left.count) == ("team-a/c", 0, ("uid-c",), 1)
+
+
+def test_the_pods_of_a_plain_job_are_no_gang() -> None:
+    [unit] = units_of(*alike(3, owner=Owner("Job", "j", "u")))
+    assert (unit.gang, unit.count) == ("", 3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"labels": (("jobset.sigs.k8s.io/jobset-name", "x"),)}, "JobSet/team-a/x"),
+        ({"labels": (("scheduling.x-k8s.io/pod-group", "x"),)}, "PodGroup/team-a/x"),
+        ({"labels": (("pod-group.scheduling.sigs.k8s.io", "x"),)}, "PodGroup/team-a/x"),
+        ({"labels": (("kueue.x-k8s.io/pod-group-name", "x"),)}, "PodGroup/team-a/x"),
+        ({"annotations": (("scheduling.k8s.io/group-name", "x"),)}, "PodGroup/team-a/x"),
+    ],
+)
+def test_a_gang_is_one_unit_with_a_part_for_each_shape(fields: dict[str, Any], name: str) -> None:
+    pods = [waits("leader", 1, priority=3, created=8, **fields), *alike(2, 4, created=9, **fields), waits("other", 4)]
+    unit = next(each for each in units_of(*pods) if each.gang)
+    assert (unit.gang, unit.priority, unit.oldest, unit.first) == (name, 3, 8, "team-a/leader")
+    assert sorted(part.pods for part in unit.parts) == [("uid-leader",), ("uid-p0", "uid-p1")]
+
+
+def test_half_a_gang_does_not_count_while_the_other_half_is_gated() -> None:
+    pods = [*gang("x", 2), *gang("x", 1, prefix="late", gates=("headroom.dev/budget",)), waits("alone")]
+    found = wanted(a_view(*pods))
+    assert [unit.first for unit in found.units] == ["team-a/alone"]
+    assert {uid: each.reason for uid, each in found.left_out.items()} == {
+        "uid-x-0": "GangIncomplete",
+        "uid-x-1": "GangIncomplete",
+        "uid-late0": "Gated",
+    }
+    assert found.left_out["uid-x-0"].message == (
+        "Its gang PodGroup/team-a/x is not complete, since team-a/late0 waits for something else: "
+        "It is held by a scheduling gate (headroom.dev/budget)."
+    )
+
+
+def test_a_gang_waits_until_its_scheduler_has_seen_all_of_it() -> None:
+    pods = [*gang("x", 2), *gang("x", 1, prefix="new", unschedulable_since=None)]
+    found = wanted(a_view(*pods))
+    assert found.units == ()
+    assert found.left_out["uid-x-1"].reason == "GangIncomplete"
+
+
+def test_a_gang_whose_pods_are_just_being_made_waits_a_moment() -> None:
+    pods = [*gang("x", 2, created=NOON - 3_000), *gang("x", 1, prefix="new", created=NOON - 1_000)]
+    found = wanted(a_view(*pods))
+    assert found.units == ()
+    assert found.left_out["uid-x-0"].message == (
+        "Its gang PodGroup/team-a/x may still be growing: its newest pod is not 5 s old."
+    )
+    assert found.turns_at == NOON + 4_000
+    assert wanted(a_view(*pods, now=NOON + 4_000)).units[0].count == 3
+
+
+def test_a_gang_that_has_waited_for_long_does_not_wait_for_a_pod_that_is_made_anew() -> None:
+    pods = [*gang("x", 2, created=NOON - MINUTE), *gang("x", 1, prefix="new", created=NOON - 1_000)]
+    assert wanted(a_view(*pods)).units[0].count == 3
+    assert wanted(a_view(*pods, now=NOON - 1)).turns_at == NOON
+
+
+@pytest.mark.parametrize("beside", [{"gpus": 0}, {"node": "n"}, {"nominated_node": "n", "nominated_since": NOON}])
+def test_what_has_a_place_or_needs_no_gpu_does_not_keep_its_gang_from_counting(beside: dict[str, Any]) -> None:
+    fields: dict[str, Any] = {"prefix": "o"} | beside
+    [unit] = wanted(a_view(*gang("x", 2), *gang("x", 1, **fields), nodes=[a_node("n")])).units
+    assert (unit.gang, unit.count) == ("PodGroup/team-a/x", 2)
+
+
+def test_pods_of_a_daemon_set_are_nobodys_rank() -> None:
+    pods = [*gang("x", 1), *gang("x", 1, prefix="d", owner=Owner("DaemonSet", "d", "u"), gates=("g",))]
+    assert [unit.count for unit in wanted(a_view(*pods)).units] == [1]
+
+
+def test_it_is_told_when_a_nomination_is_no_longer_believed() -> None:
+    pod = waits(nominated_node="n", nominated_since=NOON - MINUTE)
+    assert wanted(a_view(pod, nodes=[a_node("n")])).turns_at == NOON + 4 * MINUTE
+    assert wanted(a_view(waits())).turns_at is None
+
+
+def test_a_nomination_of_unknown_age_is_as_old_as_the_verdict() -> None:
+    pod = waits(nominated_node="n")
+    assert wanted(a_view(pod, nodes=[a_node("n")])).turns_at == NOON - 30_000 + 5 * MINUTE
+
+
+# --- budgets --------------------------------------------------------------------------------------------------------------------
+
+TEAM = (("team", "a"),)
+
+
+def judged(exceeded: bool, **spec: Any) -> Any:
+    """A budget with a verdict on its quota in its status."""
+    budget = a_resource(**spec)
+    verdict = conditions.judged(budget, "QuotaExceeded", exceeded, "X", "x", NOON)
+    return structs.replace(budget, status=structs.replace(budget.status, conditions=(verdict,)))
+
+
+def test_pods_of_an_exhausted_budget_are_left_out_and_kept_apart() -> None:
+    found = wanted(a_view(waits(labels=TEAM), waits("q"), resources=[judged(True)]))
+    assert [unit.first for unit in found.units] == ["team-a/q"]
+    assert [unit.first for unit in found.exhausted] == ["team-a/p"]
+    assert found.left_out["uid-p"].message == "Its budget team-a/one is used up."
+    assert found.left_out["uid-p"].reason == "BudgetExhausted"
+
+
+@pytest.mark.parametrize(
+    ("budget", "fields"),
+    [
+        (judged(False), {}),
+        (judged(True, paused=True), {}),
+        (judged(True), {"labels": (("team", "b"),)}),
+        (judged(True), {"namespace": "other"}),
+        (judged(True, gpuResourceName="amd.com/gpu"), {}),
+    ],
+)
+def test_a_budget_that_has_room_is_paused_or_does_not_count_the_pod_holds_nobody_back(
+    budget: Any, fields: dict[str, Any]
+) -> None:
+    found = wanted(a_view(waits(**{"labels": TEAM} | fields), resources=[budget]))
+    assert (len(found.units), found.exhausted, found.left_out) == (1, (), {})
+
+
+@pytest.mark.parametrize(("hours", "exhausted"), [(99, False), (100, True)])
+def test_a_budget_that_nobody_has_judged_yet_is_added_up_afresh(hours: int, exhausted: bool) -> None:
+    usage = Usage(
+        name="u", namespace="team-a", pod="old", uid="o", start=NOON - hours * HOUR // 10, end=NOON,
+        gpus=10_000_000, labels={"team": "a"},
+    )  # fmt: skip
+    found = wanted(a_view(waits(labels=TEAM), resources=[a_resource()], usage=[usage]))
+    assert bool(found.exhausted) is exhausted
+    assert bool(found.units) is not exhausted
+
+
+def test_a_gang_with_one_pod_of_an_exhausted_budget_is_exhausted_as_a_whole() -> None:
+    label = ("scheduling.x-k8s.io/pod-group", "x")
+    pods = [*gang("x", 2), waits("q", labels=(label, ("team", "a")))]
+    found = wanted(a_view(*pods, resources=[judged(True)]))
+    assert found.units == ()
+    assert [unit.count for unit in found.exhausted] == [3]
+    assert {each.reason for each in found.left_out.values()} == {"BudgetExhausted"}
+
+
+# --- digests --------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_name_of_a_shape_is_the_same_in_every_process_and_version() -> None:
+    """It is made of what is said and of nothing else, so a new field with its default changes no name."""
+    said = b'{"node_selector":[["gpu","h100"]],"requests":[["cpu",4000000],["nvidia.com/gpu",1000000]]}'
+    assert digest_of(a_shape(1, 4, node_selector=(("gpu", "h100"),))) == hashlib.sha256(said).hexdigest()[:12]
+
+
+def test_every_field_of_a_shape_makes_another_name() -> None:
+    others = [
+        Shape(),
+        a_shape(2),
+        a_shape(1, node_selector=(("a", "b"),)),
+        a_shape(1, affinity="{}"),
+        a_shape(1, tolerations="[]"),
+        a_shape(1, scheduler="x"),
+        a_shape(1, host_network=True),
+        a_shape(1, spread="[]"),
+    ]
+    assert len({digest_of(each) for each in (a_shape(1), *others)}) == 9
+    assert {
+        field for each in others for field, value in structs.asdict(each).items() if value != getattr(Shape(), field)
+    } == {*Shape.__struct_fields__}
+
+
+def test_a_retried_pod_is_the_same_demand() -> None:
+    first, second = units_of(waits("a")), units_of(waits("b", uid="another"))
+    assert first[0].parts[0].digest == second[0].parts[0].digest

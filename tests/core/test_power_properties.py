@@ -1,0 +1,236 @@
+"""What holds in every world: the power invariants over random lives of pods and machines, and that deciding again asks for nothing new."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from headroom.model.actions import Action, CordonNode, OnMachine, SleepMachine, UncordonNode, WakeMachine
+from headroom.model.decisions import Decision
+from headroom.model.facts import Shape
+from tests.builders import NOON
+from tests.core.power_stage import (
+    GPU,
+    HOUR,
+    SECOND,
+    Stage,
+    a_pool,
+    a_view,
+    decided,
+    effects,
+    gpus_of,
+    off,
+    on,
+    running,
+    status,
+    waiting,
+)
+
+STEP = 5 * SECOND
+LABELS = (("scheduling.x-k8s.io/pod-group", "gang"),)
+
+
+class Life(NamedTuple):
+    """What happens at one step."""
+
+    what: str
+    number: int
+
+
+happenings = st.lists(
+    st.builds(
+        Life,
+        st.sampled_from(
+            ["wait", "wait", "pod", "pod", "big", "gang", "end", "gone", "by hand", "die", "refuse", "uncordon"]
+        ),
+        st.integers(0, 7),
+    ),
+    min_size=5,
+    max_size=40,
+)
+policies = st.fixed_dictionaries(
+    {
+        "idleSeconds": st.sampled_from([0, 30, 120]),
+        "bootTimeoutSeconds": st.sampled_from([60, 300]),
+        "minOn": st.sampled_from([0, 1, 2]),
+        "minOnSeconds": st.sampled_from([0, 90]),
+        "minOffSeconds": st.sampled_from([0, 60, 200]),
+        "togglesPerHour": st.sampled_from([1, 2, 6, 120]),
+    },
+    optional={"maxConcurrentWakes": st.sampled_from([1, 2]), "maxConcurrentSleeps": st.sampled_from([1, 3])},
+)
+
+
+def happen(stage: Stage, life: Life, number: int) -> None:
+    """One thing in the life of a cluster."""
+    name = f"w{life.number % 5 + 1}"
+    bound = sorted(uid for uid, pod in stage.pods.items() if pod.node and pod.phase == "Running")
+    match life.what:
+        case "pod" | "big":
+            gpus = 4 if life.what == "big" else 1 + life.number % 3
+            stage.pods[f"uid-p{number}"] = waiting(f"p{number}", gpus, since=stage.now)
+        case "gang":
+            for rank in range(2):
+                pod = waiting(f"g{number}-{rank}", 4, since=stage.now)
+                stage.pods[pod.uid] = structs.replace(pod, labels=(("scheduling.x-k8s.io/pod-group", f"g{number}"),))
+        case "end" | "gone" if bound:
+            stage.end(bound[life.number % len(bound)], gone=life.what == "gone")
+        case "by hand" if name in stage.nodes and not any(pod.node == name for pod in stage.pods.values()):
+            stage._turn(name, ready=not stage.nodes[name].ready)
+        case "die":
+            stage.dead ^= {name}
+        case "refuse":
+            stage.refusing ^= {name}
+        case "uncordon" if name in stage.nodes:
+            stage.nodes[name] = structs.replace(stage.nodes[name], unschedulable=False)
+
+
+class Watcher:
+    """Sees every command, and what the rules say of it."""
+
+    def __init__(self, stage: Stage, policy: dict[str, Any]) -> None:
+        self.stage, self.policy = stage, policy
+        self.cordoned_at: dict[str, int] = {}
+        self.last: dict[str, dict[str, int]] = {}
+
+    def check(self, due: Iterable[Action], before: Stage) -> None:
+        """P-S1, P-S2 and P-S5 at the moment at which commands are sent."""
+        now, states = self.stage.now, self.states()
+        wakes = [each.machine for each in due if isinstance(each, WakeMachine)]
+        sleeps = [each.machine for each in due if isinstance(each, SleepMachine)]
+        assert len(set(wakes) | set(sleeps)) == len(wakes) + len(sleeps), "one transition at a time"
+        for name in sleeps:
+            assert now - self.cordoned_at[name] >= 10 * SECOND
+            assert not [pod for pod in before.pods.values() if pod.node == name and pod.phase == "Running"]
+            assert now - self.at(name, "wake") >= self.policy["minOnSeconds"] * SECOND
+        for name in wakes:
+            assert now - self.at(name, "sleep") >= self.policy["minOffSeconds"] * SECOND
+        for name in (*wakes, *sleeps):
+            lately = [at for at, each in self.stage.done if isinstance(each, OnMachine) and each.machine == name]
+            assert len([at for at in lately if at > now - HOUR]) <= self.policy["togglesPerHour"]
+            self.last.setdefault(name, {})["wake" if name in wakes else "sleep"] = now
+        if sleeps or any(isinstance(each, CordonNode) for each in due):
+            assert states.count("On") >= self.policy["minOn"]
+        going = states.count("Draining") + states.count("Sleeping")
+        assert going <= max(1, self.policy.get("maxConcurrentSleeps", 1))
+        if wakes and "maxConcurrentWakes" in self.policy:
+            assert states.count("Booting") <= self.policy["maxConcurrentWakes"]
+        self.note(due)
+
+    def at(self, name: str, command: str) -> int:
+        return self.last.get(name, {}).get(command, 0)
+
+    def states(self) -> list[str]:
+        [pool] = self.stage.pools.values()
+        return [each.state for each in pool.status.machines]
+
+    def note(self, due: Iterable[Action]) -> None:
+        for each in due:
+            if isinstance(each, CordonNode):
+                self.cordoned_at.setdefault(each.node, self.stage.now)
+            elif isinstance(each, UncordonNode):
+                self.cordoned_at.pop(each.node, None)
+        for name in [name for name in self.cordoned_at if not self.stage.nodes[name].unschedulable]:
+            del self.cordoned_at[name]
+
+
+@settings(max_examples=60)
+@given(policies, happenings)
+def test_no_life_of_a_cluster_breaks_a_rule(policy: dict[str, Any], lives: list[Life]) -> None:
+    pool = a_pool(machines={"w1": 4, "w2": 4, "w3": 2, "w4": 8, "w5": 1}, **policy)
+    stage = Stage(pool, nodes=[on("w1", 4), off("w2", 4), on("w3", 2)])
+    stage.boot_ms = 40 * SECOND
+    watcher = Watcher(stage, policy)
+    for number, life in enumerate(lives):
+        happen(stage, life, number)
+        for _ in range(1 + life.number):
+            before = Stage(pods=stage.pods.values())
+            watcher.note(())
+            due = stage.pass_time(STEP, every=STEP)
+            watcher.check(due, before)
+
+
+# --- deciding again -----------------------------------------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """A world to decide on, as ingredients in some order."""
+
+    pools: list[Any]
+    nodes: list[Any]
+    pods: list[Any]
+
+    def decided(self, chance: random.Random | None = None, now: int = NOON) -> dict[str, Decision]:
+        parts = [list(each) for each in self]
+        for each in parts if chance else ():
+            chance.shuffle(each)  # type: ignore[union-attr]  # there is one
+        pools, nodes, pods = parts
+        return decided(a_view(*pools, nodes=nodes, pods=pods, now=now))
+
+
+@st.composite
+def places(draw: st.DrawFn) -> Place:
+    """Two pools with machines on and off, and pods of a few shapes that wait or run."""
+    pools, nodes, pods = [], [], []
+    for pool in "ab":
+        sizes = draw(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=8))
+        names = {f"{pool}{number}": size for number, size in enumerate(sizes)}
+        pools.append(a_pool(pool, names, idleSeconds=draw(st.sampled_from([0, 600]))))
+        for name, size in names.items():
+            what = draw(st.sampled_from(["absent", "off", "idle", "busy"]))
+            if what == "off":
+                nodes.append(off(name, size))
+            elif what != "absent":
+                nodes.append(on(name, size))
+            if what == "busy":
+                pods.append(running(f"r-{name}", name, draw(st.integers(1, size))))
+    for number in range(draw(st.integers(0, 14))):
+        shape = Shape(
+            requests=(
+                ("cpu", draw(st.integers(1, 3)) * 1_000_000),
+                (GPU, draw(st.sampled_from([1, 2, 4, 8])) * 1_000_000),
+            )
+        )
+        pod = waiting(
+            f"p{number:02d}",
+            priority=draw(st.sampled_from([0, 0, 5])),
+            since=NOON - draw(st.sampled_from([5, 90])) * SECOND,
+        )
+        pods.append(structs.replace(pod, shape=shape, labels=LABELS if draw(st.integers(0, 5)) == 0 else ()))
+    return Place(pools, nodes, pods)
+
+
+@settings(max_examples=100)
+@given(places(), st.integers(0, 99))
+def test_the_same_world_is_decided_alike_in_whatever_order_it_is_told(place: Place, seed: int) -> None:
+    assert place.decided() == place.decided(random.Random(seed))
+
+
+@settings(max_examples=100)
+@given(places(), st.sampled_from([0, SECOND, 30 * SECOND]))
+def test_what_is_written_down_asks_for_no_second_command(place: Place, later: int) -> None:
+    first = place.decided()
+    written = [structs.replace(pool, status=first[pool.name].status) for pool in place.pools]
+    again = place._replace(pools=written).decided(now=NOON + later)
+    assert [each for one in again.values() for each in effects(one) if isinstance(each, OnMachine)] == []
+    if not later:
+        assert [status(one).machines for one in again.values()] == [status(one).machines for one in first.values()]
+
+
+@settings(max_examples=100)
+@given(places())
+def test_what_is_woken_is_needed_and_what_sleeps_is_not(place: Place) -> None:
+    sizes = {each.name: each.gpu_count for pool in place.pools for each in pool.spec.machines}
+    first = place.decided()
+    woken = [each.machine for one in first.values() for each in one.actions if isinstance(each, WakeMachine)]
+    waits = sum(gpus_of(pod.shape) for pod in place.pods if not pod.node)
+    if woken:
+        most = sum(sizes[name] for name in woken) - max(sizes[name] for name in woken)
+        assert most * 1_000_000 < waits, "even without the largest of them it would hold everything"
+    sleeping = {each.node for one in first.values() for each in one.actions if isinstance(each, CordonNode)}
+    assert not sleeping & {pod.node for pod in place.pods}

@@ -1,0 +1,481 @@
+"""Which machines are woken: those that hold what waits, as few GPUs as possible, and nothing for who cannot be helped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from headroom.core.power import explained
+from headroom.model import actions, conditions
+from headroom.model.actions import UncordonNode, WakeMachine
+from headroom.model.facts import NodeClaim, NodePool, Pod, Shape, Taint
+from headroom.model.times import text
+from tests.builders import NOON, a_resource
+from tests.core.power_stage import (
+    GPU,
+    HOUR,
+    MINUTE,
+    SECOND,
+    Stage,
+    a_machine,
+    a_pool,
+    a_view,
+    cordoned,
+    decided,
+    effects,
+    finished,
+    machine,
+    off,
+    on,
+    remembered,
+    running,
+    status,
+    told,
+    waiting,
+    wakes,
+    was,
+)
+
+
+def many(count: int, gpus: int = 1, **fields: Any) -> list[Pod]:
+    return [waiting(f"p{number}", gpus, **fields) for number in range(count)]
+
+
+def unserved(decision: Any) -> list[tuple[str, int, str]]:
+    return [(each.pod, each.pods, each.reason) for each in status(decision).unserved]
+
+
+# --- how many, and which --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pods", "woken"),
+    [
+        (many(1, 8), ["w2"]),
+        (many(6), ["w2"]),
+        (many(4), ["w1"]),
+        (many(9), ["w1", "w2"]),
+        (many(3, 4), ["w1", "w2"]),
+        (many(1, 16), []),
+        ([], []),
+    ],
+)
+def test_as_few_gpus_as_possible_are_woken(pods: list[Pod], woken: list[str]) -> None:
+    decision = decided(a_view(a_pool(), pods=pods))["one"]
+    assert effects(decision) == [WakeMachine(pool="one", machine=each) for each in woken]
+    assert [machine(decision, each).state for each in woken] == ["Booting"] * len(woken)
+    assert [machine(decision, each).woken_at for each in woken] == [text(NOON)] * len(woken)
+
+
+@pytest.mark.parametrize("word", ["busyWatts", "idleWatts"])
+def test_watts_may_count_first(word: str) -> None:
+    listed = [a_machine("w1", 4, **{word: 900}), a_machine("w2", 8, **{word: 500})]
+    for prefer, woken in (("FewestGPUs", "w1"), ("FewestWatts", "w2")):
+        assert wakes(decided(a_view(a_pool(listed=listed, prefer=prefer), pods=many(2)))["one"]) == [woken]
+
+
+def test_what_exists_or_is_coming_is_used_first() -> None:
+    pool = a_pool(machines={"w1": 4, "w2": 8, "w3": 8})
+    there = on("other", 8)
+    assert wakes(decided(a_view(pool, nodes=[there], pods=many(8)))["one"]) == []
+    claim = NodeClaim(name="claim", allocatable=((GPU, 8_000_000),))
+    assert wakes(decided(a_view(pool, node_claims={"claim": claim}, pods=many(8)))["one"]) == []
+    boots = remembered(pool, was("w2", "Booting", woken_at=NOON - MINUTE))
+    assert wakes(decided(a_view(boots, pods=many(8)))["one"]) == []
+    assert wakes(decided(a_view(boots, pods=many(9)))["one"]) == ["w1"]
+
+
+def test_a_pod_finds_the_machine_whose_node_is_remembered_or_promised() -> None:
+    shape = Shape(requests=((GPU, 1_000_000),), node_selector=(("gpu", "h100"),))
+    pods = [structs.replace(waiting("p"), shape=shape)]
+    listed = [a_machine("w1", 4), a_machine("w2", 8, labels={"gpu": "h100"}), a_machine("w3", 8)]
+    assert wakes(decided(a_view(a_pool(listed=listed), pods=pods))["one"]) == ["w2"]
+    node = off("w1", 4, labels=(("gpu", "h100"),), taints=(Taint("node.kubernetes.io/unreachable", "", "NoExecute"),))
+    assert wakes(decided(a_view(a_pool(listed=listed), nodes=[node], pods=pods))["one"]) == ["w1"]
+    tainted = off("w1", 4, labels=(("gpu", "h100"),), taints=(Taint("dedicated", "ml", "NoSchedule"),))
+    assert wakes(decided(a_view(a_pool(listed=listed), nodes=[tainted], pods=pods))["one"]) == ["w2"]
+
+
+def test_a_machine_that_is_short_of_cpus_is_not_woken_for_who_needs_them() -> None:
+    shape = Shape(requests=(("cpu", 64_000_000), (GPU, 1_000_000)))
+    pods = [structs.replace(waiting("p"), shape=shape)]
+    pool = a_pool(
+        listed=[a_machine("w1", 4, resources={"cpu": "32"}), a_machine("w2", 8)], template={"resources": {"cpu": 64}}
+    )
+    assert wakes(decided(a_view(pool, pods=pods))["one"]) == ["w2"]
+
+
+def test_pools_are_asked_in_order_and_pass_on_what_they_cannot_hold() -> None:
+    small, large = a_pool("a", {"a1": 4}), a_pool("b", {"b1": 8})
+    found = decided(a_view(small, large, pods=many(6)))
+    assert (wakes(found["a"]), wakes(found["b"])) == (["a1"], ["b1"])
+    found = decided(a_view(small, a_pool("b", {"b1": 8}, order=-1), pods=many(6)))
+    assert (wakes(found["a"]), wakes(found["b"])) == ([], ["b1"])
+
+
+def test_a_pool_of_other_gpus_is_no_help_and_says_nothing() -> None:
+    pool = a_pool("amd", {"x1": 8}, gpuResourceName="amd.com/gpu")
+    found = decided(a_view(pool, pods=many(1)))["amd"]
+    assert (wakes(found), unserved(found)) == ([], [])
+
+
+# --- who cannot be helped ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_that_no_machine_can_hold_wakes_nothing() -> None:
+    decision = decided(a_view(a_pool(), pods=many(1, 16)))["one"]
+    assert decision.reason == "NoMachineFits"
+    assert decision.message == (
+        "Pod team-a/p0 waits in vain: no machine of the pool can hold it: the nearest is w2, but it needs 16 nvidia.com/gpu "
+        "and 8 are there."
+    )
+    assert unserved(decision) == [("team-a/p0", 1, "NoMachineFits")]
+    condition = conditions.find(decision.status.conditions, "Unserved")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "NoMachineFits")
+
+
+def test_who_waits_for_machines_that_are_full_is_told_so() -> None:
+    nodes = [on("w1", 4), on("w2", 8)]
+    pods = [running("a", "w1", 4), running("b", "w2", 8), waiting("p", 2)]
+    decision = decided(a_view(a_pool(), nodes=nodes, pods=pods))["one"]
+    assert decision.reason == "NotEnoughMachines"
+    assert decision.message == "Pod team-a/p waits in vain: of 2 machines that could hold it, 2 are on and full."
+
+
+def test_low_priorities_wake_nothing() -> None:
+    decision = decided(a_view(a_pool(), pods=many(1, priority=-11)))["one"]
+    assert wakes(decision) == []
+    assert unserved(decision) == [("team-a/p0", 1, "BelowPriorityFloor")]
+    assert wakes(decided(a_view(a_pool(priorityFloor=-100), pods=many(1, priority=-11)))["one"]) == ["w1"]
+
+
+def test_what_karpenter_could_serve_is_left_to_it_unless_shared() -> None:
+    claims = {"gpu": NodePool(name="gpu")}
+    decision = decided(a_view(a_pool(), node_pools=claims, pods=many(1)))["one"]
+    assert wakes(decision) == []
+    assert unserved(decision) == [("team-a/p0", 1, "SharedWithKarpenter")]
+    condition = conditions.find(decision.status.conditions, "SharedWithKarpenter")
+    assert condition is not None
+    assert condition.message == "Pods wait that Karpenter could serve (NodePool gpu), so no machine is woken for them."
+    assert wakes(decided(a_view(a_pool(shareWithKarpenter=True), node_pools=claims, pods=many(1)))["one"]) == ["w1"]
+    tainted = {"gpu": NodePool(name="gpu", taints=(Taint("a", "", "NoSchedule"),))}
+    assert wakes(decided(a_view(a_pool(), node_pools=tainted, pods=many(1)))["one"]) == ["w1"]
+
+
+def test_pods_of_a_budget_that_is_used_up_wake_nothing_unless_the_pool_says_so() -> None:
+    budget = a_resource()
+    over = conditions.judged(budget, "QuotaExceeded", True, "QuotaReached", "Used up.", NOON)
+    budget = structs.replace(budget, status=structs.replace(budget.status, conditions=(over,)))
+    pods = many(1, labels=(("team", "a"),))
+    world = a_view(a_pool(), budget, pods=pods)
+    assert wakes(decided(world)["one"]) == []
+    assert unserved(decided(world)["one"]) == [], "the budget says it all"
+    found = explained(world, pods[0])
+    assert found is not None
+    assert found.sentence == "No machine is woken for it: its budget team-a/one is used up."
+    free = a_pool(wakeForExhaustedBudgets=True)
+    assert wakes(decided(a_view(free, budget, pods=pods))["one"]) == ["w1"]
+    both = a_view(
+        a_pool("a", {"a1": 4}), a_pool("b", {"b1": 4}, wakeForExhaustedBudgets=True, paused=True), budget, pods=pods
+    )
+    said = explained(both, pods[0])
+    assert said is not None
+    assert said.sentence.endswith("the pool does not wake for such pods (wakeForExhaustedBudgets).")
+    assert said.details == ("PowerPool/b: Paused: The pool is paused.",)
+
+
+def gang(count: int, gpus: int) -> list[Pod]:
+    labels = (("scheduling.x-k8s.io/pod-group", "train"),)
+    return many(count, gpus, labels=labels, since=NOON - MINUTE)
+
+
+def test_half_a_gang_wakes_nothing() -> None:
+    decision = decided(a_view(a_pool(machines={"w1": 8, "w2": 8}), pods=gang(3, 8)))["one"]
+    assert wakes(decision) == []
+    assert decision.message == (
+        "Pod team-a/p0 and 2 like it wait in vain: its gang of 3 pods starts as one, and 2 machines cannot hold it: 2 are off."
+    )
+    assert wakes(decided(a_view(a_pool(machines={"w1": 8, "w2": 8, "w3": 8}), pods=gang(3, 8)))["one"]) == [
+        "w1",
+        "w2",
+        "w3",
+    ]
+
+
+def test_part_of_a_gang_may_go_where_there_is_room_already() -> None:
+    pool = a_pool(machines={"w1": 8, "w2": 8})
+    decision = decided(a_view(pool, nodes=[on("free", 8)], pods=gang(2, 8)))["one"]
+    assert wakes(decision) == ["w1"]
+    boots = remembered(pool, was("w1", "Booting", woken_at=NOON - MINUTE))
+    assert wakes(decided(a_view(boots, nodes=[on("free", 8)], pods=gang(2, 8)))["one"]) == []
+
+
+def test_a_gang_keeps_the_idle_machine_it_needs_beside_others() -> None:
+    pool = a_pool(machines={"w1": 8, "w2": 8}, idleSeconds=0)
+    decision = decided(a_view(pool, nodes=[on("w1", 8)], pods=gang(2, 8)))["one"]
+    assert effects(decision) == [WakeMachine(pool="one", machine="w2")], (
+        "w1 is idle, and half of the gang will go there"
+    )
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_machines_boot_in_turn_where_few_may_at_a_time() -> None:
+    pool = a_pool(machines={"w1": 8, "w2": 8, "w3": 8}, maxConcurrentWakes=1)
+    pods = [*many(1, 8, priority=5), *[waiting(f"q{number}", 8) for number in range(2)]]
+    decision = decided(a_view(pool, pods=pods))["one"]
+    assert len(wakes(decision)) == 1
+    assert unserved(decision) == [("team-a/q0", 2, "WakeLimit")]
+    stage = Stage(pool, pods=pods)
+    stage.pass_time(7 * MINUTE)
+    assert [at for at, _ in stage.commands()] == [1, 121, 241]
+
+
+def test_a_pool_with_a_limit_does_not_pass_on_who_waits_for_its_turn() -> None:
+    first = a_pool("a", {"a1": 8, "a2": 8}, maxConcurrentWakes=1)
+    found = decided(a_view(first, a_pool("b", {"b1": 8}), pods=many(2, 8)))
+    assert (wakes(found["a"]), wakes(found["b"])) == (["a1"], [])
+
+
+@pytest.mark.parametrize(
+    ("memory", "until"),
+    [
+        (was("w2", "Off", slept_at=NOON - 30 * SECOND), NOON + 30 * SECOND),
+        (was("w2", "Failed", failures=2, retry_after=NOON + MINUTE), NOON + MINUTE),
+        (was("w2", "Off", toggles=[NOON - 50 * MINUTE + number * MINUTE for number in range(6)]), NOON + 10 * MINUTE),
+    ],
+)
+def test_a_machine_rests_before_it_is_woken_again(memory: Any, until: int) -> None:
+    pool = remembered(a_pool(machines={"w2": 8}), memory)
+    early = decided(a_view(pool, pods=many(1), now=until - SECOND))["one"]
+    assert wakes(early) == []
+    assert early.reason == "NotEnoughMachines"
+    assert early.next_turn_ms == SECOND
+    assert text(until) in early.message
+    assert wakes(decided(a_view(pool, pods=many(1), now=until))["one"]) == ["w2"]
+
+
+def test_a_machine_whose_node_somebody_cordoned_is_left_alone() -> None:
+    decision = decided(a_view(a_pool(machines={"w2": 8}), nodes=[cordoned(off("w2"), "")], pods=many(1)))["one"]
+    assert wakes(decision) == []
+    assert "its node is cordoned, and not by Headroom" in decision.message
+
+
+def test_a_machine_that_we_cordoned_is_opened_as_it_wakes() -> None:
+    decision = decided(
+        a_view(remembered(a_pool(machines={"w2": 8}), was("w2", "Off")), nodes=[cordoned(off("w2"))], pods=many(1))
+    )["one"]
+    assert effects(decision) == [WakeMachine(pool="one", machine="w2"), UncordonNode(node="w2")]
+
+
+# --- failures -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_that_does_not_boot_gives_way_to_the_next_one() -> None:
+    stage = Stage(a_pool(machines={"w1": 8, "w2": 8}), pods=many(1, 8))
+    stage.dead = {"w1"}
+    stage.pass_time(18 * MINUTE)
+    assert stage.commands() == [(1, "wake w1"), (901, "wake w2")]
+    assert (stage.state("w1"), stage.state("w2")) == ("Failed", "On")
+    failed = conditions.find(stage.decisions["one"].status.conditions, "MachinesFailed")
+    assert failed is not None
+    assert failed.message.startswith("w1: It was told to wake at")
+
+
+def test_machines_that_failed_come_last_and_then_again() -> None:
+    stage = Stage(a_pool(machines={"w1": 8}), pods=many(1, 8))
+    stage.dead = {"w1"}
+    stage.pass_time(65 * MINUTE, every=5 * SECOND)
+    assert [at // 60 for at, _ in stage.commands()] == [0, 15, 45], "at once, then after 15 and 30 minutes"
+    names = [reason for reason, _ in told(stage.decisions["one"])]
+    assert names == []
+
+
+def test_a_switch_that_says_no_is_tried_again_later_and_another_one_at_once() -> None:
+    stage = Stage(a_pool(machines={"w1": 8, "w2": 8}), pods=many(1, 8))
+    stage.refusing = {"w1"}
+    stage.pass_time(3 * MINUTE)
+    assert stage.commands() == [(1, "wake w1"), (2, "wake w2")]
+    alone = Stage(a_pool(machines={"w1": 8}), pods=many(1, 8))
+    alone.refusing = {"w1"}
+    alone.pass_time(4 * MINUTE)
+    assert [at for at, _ in alone.commands()] == [1, 32, 93, 214]
+
+
+def test_a_late_machine_is_capacity() -> None:
+    stage = Stage(a_pool(machines={"w1": 8, "w2": 8}, bootTimeoutSeconds=60), pods=many(1, 8))
+    stage.boot_ms = 90 * SECOND
+    stage.pass_time(14 * MINUTE)
+    assert [command for _, command in stage.commands()] == ["wake w1", "wake w2", "sleep w2"]
+    assert stage.pods["uid-p0"].node == "w1"
+
+
+def test_nothing_is_posted_again_while_it_boots() -> None:
+    stage = Stage(a_pool(), pods=many(2))
+    stage.boot_ms = 14 * MINUTE
+    stage.look()
+    stage.calls = {}  # as after a restart
+    stage.pass_time(13 * MINUTE, every=5 * SECOND)
+    assert len(stage.commands()) == 1
+
+
+def test_a_retried_job_does_not_wake_a_second_machine() -> None:
+    stage = Stage(a_pool(machines={"w1": 8, "w2": 8}), pods=many(1, 8))
+    for number in range(10):
+        stage.pass_time(5 * SECOND)
+        stage.pods = {f"try-{number}": waiting(f"try-{number}", 8, since=stage.now)}
+    assert stage.commands() == [(1, "wake w1")]
+
+
+# --- machines that must be on ---------------------------------------------------------------------------------------------------
+
+
+def test_the_smallest_machines_are_woken_to_reach_the_floor() -> None:
+    decision = decided(a_view(a_pool(machines={"w3": 8, "w2": 4, "w1": 4, "w4": 2}, minOn=2)))["one"]
+    assert wakes(decision) == ["w1", "w4"]
+    assert decision.message == "Waking w1 and w4 (6 GPUs) since 2 machines must be on now; 0 of 4 machines are on."
+
+
+def test_those_that_boot_for_pods_count_for_the_floor() -> None:
+    assert wakes(decided(a_view(a_pool(minOn=1), pods=many(8)))["one"]) == ["w2"]
+
+
+def test_the_floor_keeps_machines_on_that_were_about_to_sleep() -> None:
+    pool = remembered(a_pool(machines={"w1": 4}, minOn=1), was("w1", "Draining", idle_since=NOON - HOUR))
+    decision = decided(a_view(pool, nodes=[cordoned(on("w1", 4))]))["one"]
+    assert effects(decision) == [UncordonNode(node="w1")]
+    assert machine(decision, "w1").state == "On"
+
+
+def test_a_machine_that_is_still_on_is_kept_before_another_one_is_woken() -> None:
+    draining = was("w1", "Draining", NOON - SECOND, idle_since=NOON - HOUR)
+    pool = remembered(a_pool(machines={"w1": 8, "w2": 4}, minOn=1), draining, was("w2", "Off"))
+    assert effects(decided(a_view(pool, nodes=[cordoned(on("w1", 8))]))["one"]) == [UncordonNode(node="w1")]
+
+
+# --- what kube-scheduler knows better ---------------------------------------------------------------------------------------------
+
+
+SPREAD = Shape(requests=((GPU, 1_000_000),), spread='[{"topologyKey":"zone"}]')
+REFUSED = "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints."
+
+
+def refused(count: int, since: int = NOON - 2 * MINUTE) -> list[Pod]:
+    return [
+        structs.replace(waiting(f"p{number}", since=since), shape=SPREAD, unschedulable_message=REFUSED)
+        for number in range(count)
+    ]
+
+
+def test_one_machine_is_tried_for_what_we_do_not_understand() -> None:
+    pool = a_pool(machines={"w1": 2, "w2": 2, "w3": 2})
+    world = a_view(pool, nodes=[on("n1", 8)], pods=refused(5))
+    decision = decided(world)["one"]
+    assert wakes(decision) == ["w1"]
+    assert [(each.machine, each.at) for each in status(decision).trials] == [("w1", text(NOON))]
+    assert REFUSED.rstrip(".") in decision.message
+    assert [(each.reason, each.pods) for each in status(decision).unserved] == [("Unmodelled", 3)]
+
+    written = structs.replace(pool, status=decision.status)
+    later = decided(a_view(written, nodes=[on("n1", 8)], pods=refused(5), now=NOON + MINUTE))["one"]
+    assert wakes(later) == []
+
+
+def test_a_machine_of_the_pool_may_be_the_one_that_does_not_do() -> None:
+    pool = remembered(a_pool(machines={"w1": 2, "w2": 2}), was("w1", "On", NOON - HOUR, idle_since=NOON - SECOND))
+    decision = decided(a_view(pool, nodes=[on("w1", 2)], pods=refused(1)))["one"]
+    assert wakes(decision) == ["w2"]
+    assert [each.machine for each in status(decision).trials] == ["w2"]
+    come = remembered(a_pool(machines={"w1": 2, "w2": 2}), was("w1", "On", NOON - 59 * SECOND))
+    assert wakes(decided(a_view(come, nodes=[on("w1", 2)], pods=refused(1)))["one"]) == [], "it has just come"
+
+
+def test_the_next_one_is_tried_once_such_a_pod_is_bound() -> None:
+    pool = a_pool(machines={"w1": 2, "w2": 2, "w3": 2})
+    first = decided(a_view(pool, nodes=[on("n1", 8)], pods=refused(5)))["one"]
+    written = structs.replace(pool, status=first.status)
+    nodes = [on("n1", 8), on("w1", 2, since=NOON + 2 * MINUTE)]
+    now = NOON + 5 * MINUTE
+    stuck = decided(a_view(written, nodes=nodes, pods=refused(5), now=now))["one"]
+    assert wakes(stuck) == []
+    bound = structs.replace(running("p9", "w1", created=NOON - HOUR, started=NOON + 3 * MINUTE), shape=SPREAD)
+    moved = decided(a_view(written, nodes=nodes, pods=[*refused(5), bound], now=now))["one"]
+    assert wakes(moved) == ["w2"]
+    for started in (NOON - HOUR, None):
+        old = structs.replace(running("p9", "n1", created=NOON - HOUR, started=started), shape=SPREAD)
+        assert wakes(decided(a_view(written, nodes=nodes, pods=[*refused(5), old], now=now))["one"]) == []
+    pulls = structs.replace(running("p9", "w1", created=NOON - HOUR, started=None), shape=SPREAD)
+    assert wakes(decided(a_view(written, nodes=nodes, pods=[*refused(5), pulls], now=now))["one"]) == ["w2"]
+
+
+def test_a_trial_ends_when_its_machine_failed_or_everybody_is_gone() -> None:
+    pool = a_pool(machines={"w1": 2, "w2": 2})
+    first = decided(a_view(pool, nodes=[on("n1", 8)], pods=refused(1)))["one"]
+    written = structs.replace(pool, status=first.status)
+    failed = decided(a_view(written, nodes=[on("n1", 8)], pods=refused(1), now=NOON + 15 * MINUTE))["one"]
+    assert wakes(failed) == ["w2"]
+    assert [each.machine for each in status(failed).trials] == ["w2"]
+    nodes = [on("n1", 8), on("w1", 2, since=NOON + MINUTE)]
+    assert len(status(decided(a_view(written, nodes=nodes, now=NOON + HOUR - 1))["one"]).trials) == 1
+    assert status(decided(a_view(written, nodes=nodes, now=NOON + HOUR))["one"]).trials == ()
+
+
+def test_a_machine_that_is_no_help_goes_to_sleep_again_and_stays_so() -> None:
+    stage = Stage(a_pool(machines={"w1": 2, "w2": 2}, idleSeconds=60), nodes=[on("n1", 8)], pods=refused(2))
+    stage.binds = False
+    stage.pass_time(40 * MINUTE, every=5 * SECOND)
+    assert [command for _, command in stage.commands()] == ["wake w1", "sleep w1"]
+
+
+def test_a_moment_before_it_binds_is_no_verdict_that_lasts() -> None:
+    """GPUs become free under pods that have waited for long: kube-scheduler takes a moment, and that is all."""
+    pool = a_pool(machines={"w1": 8, "w2": 8, "w3": 8})
+    pods = [waiting(f"p{number}", 8, since=NOON - 5 * MINUTE) for number in range(3)]
+    first = decided(a_view(pool, nodes=[on("n1", 8)], pods=pods))["one"]
+    assert wakes(first) == ["w1"]
+    bound = running("p0", "n1", 8, created=NOON - 5 * MINUTE, started=NOON + 3 * SECOND)
+    written = structs.replace(pool, status=first.status)
+    later = decided(a_view(written, nodes=[on("n1", 8)], pods=[bound, *pods[1:]], now=NOON + 5 * SECOND))["one"]
+    assert wakes(later) == ["w2"]
+
+
+# --- the original's four mistakes -----------------------------------------------------------------------------------------------
+
+
+def test_a_machine_that_takes_three_minutes_to_boot_is_woken_once() -> None:
+    stage = Stage(a_pool(), pods=many(1, 2))
+    stage.boot_ms = 3 * MINUTE
+    stage.pass_time(5 * MINUTE, every=10 * SECOND)
+    assert stage.commands() == [(10, "wake w1")]
+    assert stage.pods["uid-p0"].node == "w1"
+
+
+def test_both_machines_sleep_when_both_are_idle_and_only_once() -> None:
+    stage = Stage(
+        a_pool(),
+        nodes=[on("w1", 4), on("w2", 8)],
+        pods=[finished("a", "w1", NOON - HOUR), finished("b", "w2", NOON - HOUR)],
+    )
+    stage.pass_time(10 * MINUTE, every=10 * SECOND)
+    assert [command for _, command in stage.commands()] == ["sleep w2", "sleep w1"]
+
+
+def test_a_pod_of_sixteen_gpus_wakes_nothing_ever() -> None:
+    stage = Stage(a_pool(), pods=many(1, 16))
+    stage.pass_time(20 * MINUTE, every=10 * SECOND)
+    assert stage.commands() == []
+
+
+def test_the_machine_that_is_needed_is_not_switched_off() -> None:
+    nodes = [on("n1", 4), on("n2", 4), on("n3", 4)]
+    pods = [running("a", "n1", 2), running("b", "n2", 2), waiting("p", 4)]
+    pool = a_pool(machines={"n1": 4, "n2": 4, "n3": 4}, idleSeconds=0)
+    decision = decided(a_view(pool, nodes=nodes, pods=pods))["one"]
+    assert effects(decision) == []
+    assert decision.message == "3 of 3 machines are on, 2 in use; 1 pod that waits fits on n3."
+    asleep = decided(a_view(pool, nodes=[*nodes[:2], off("n3", 4)], pods=pods))["one"]
+    assert [type(each) for each in effects(asleep)] == [actions.WakeMachine]
