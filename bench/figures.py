@@ -15,8 +15,10 @@ from bench.results import FOLDER, ROOT
 PAGES = (
     "docs/figures.md",
     "docs/accuracy.md",
+    "docs/power.md",
     "docs/decisions/0001-own-list-watch.md",
     "docs/decisions/0010-small-charts.md",
+    "docs/decisions/0012-own-redfish-behind-one-guard.md",
 )
 BLOCK = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 

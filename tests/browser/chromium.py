@@ -23,6 +23,8 @@ PAGES: Final = {
     "overview": "#/",
     "budget": "#/budgets/{budget}",
     "nodes": "#/nodes",
+    "power": "#/power",
+    "pool": "#/power/basement",
     "decisions": "#/decisions",
     "resources": "#/resources",
 }

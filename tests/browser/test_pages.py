@@ -18,6 +18,8 @@ HEADINGS = {
     "overview": "Overview",
     "budget": BUDGET,
     "nodes": "Nodes",
+    "power": "Power",
+    "pool": "basement",
     "decisions": "Decisions",
     "resources": "Resources",
 }
@@ -78,12 +80,13 @@ def test_a_phone_needs_no_sideways_scrolling(page: Page, demo: str, name: str) -
         expect(link).to_be_in_viewport()
 
 
-@pytest.mark.parametrize("name", ["overview", "nodes", "decisions", "resources"])
+@pytest.mark.parametrize("name", ["overview", "nodes", "power", "decisions", "resources"])
 def test_an_empty_cluster_says_so(page: Page, serve: Callable[..., Served], name: str) -> None:
     opened(page, serve(empty()).url, address(name))
     said = {
         "overview": "kubectl apply -f budget.yaml",
         "nodes": "The cluster has no nodes yet.",
+        "power": "kubectl apply -f pool.yaml",
         "decisions": "No decision matches.",
         "resources": "There are none.",
     }

@@ -27,6 +27,7 @@ def words(*line: str) -> list[str]:
         (["ledger", "b"], ["backup"]),
         (["explain", "p"], ["pp/", "pod/"]),
         (["explain", "gw"], ["gwb/"]),
+        (["explain", "m"], ["machine/"]),
         (["release", "j"], ["job/", "jobset/"]),
         (["plan", "-o", ""], ["table", "json", "yaml"]),
         (["plan", "--output", "j"], ["json"]),

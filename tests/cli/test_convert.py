@@ -11,6 +11,8 @@ from headroom.api.kinds import problems
 from tests.cli import samples
 from tests.cli.conftest import Done, Headroom
 
+ALLOW = "the operator calls only addresses that it is allowed to: give it --allow-egress http://power-api\n"
+
 
 def converted(done: Done) -> list[Any]:
     return list(yaml.safe_load_all(done.out))
@@ -19,7 +21,7 @@ def converted(done: Done) -> list[Any]:
 @pytest.mark.parametrize("kind", samples.ALL)
 def test_each_sample_becomes_a_valid_resource_with_a_plan(headroom: Headroom, tmp_path: Path, kind: str) -> None:
     done = headroom("convert", "-", stdin=samples.ALL[kind].encode())
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, ALLOW if kind == "PowerPool" else "")
     [ours] = [each for each in converted(done) if each["kind"] == kind]
     assert problems(ours) == []
     planned = headroom("plan", "-f", "-", "-o", "json", stdin=done.out.encode())
@@ -86,6 +88,25 @@ def as_mapping(environment: str) -> str:
     return "\n".join(line.replace("=", ": ", 1) for line in environment.splitlines() if "=" in line)
 
 
+def as_config_map(environment: str) -> str:
+    data = yaml.safe_load(as_mapping(environment)) | {"OTHER": "x"}
+    texts = {name: str(value) for name, value in data.items()}
+    return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "nodes"}, "data": texts})
+
+
+def as_compose(environment: str, *, listed: bool) -> str:
+    data = yaml.safe_load(as_mapping(environment))
+    given = [f"{name}={value}" for name, value in data.items()] if listed else data
+    return json.dumps({"services": {"manager": {"image": "x", "environment": given}, "other": None}})
+
+
+def as_docker(environment: str) -> str:
+    data = yaml.safe_load(as_mapping(environment))
+    forms = ("-e {}={}", "-e '{}={}'", '--env="{}={}"', "-e{}='{}'", '--env {}="{}"')
+    words = [forms[number % len(forms)].format(*pair) for number, pair in enumerate(data.items())]
+    return " \\\n  ".join(["docker run -d --name manager", *words, "image:latest"])
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -95,8 +116,12 @@ def as_mapping(environment: str) -> str:
         samples.VALUES,
         as_mapping(samples.ENVIRONMENT),
         as_deployment(samples.ENVIRONMENT),
+        as_config_map(samples.ENVIRONMENT),
+        as_compose(samples.ENVIRONMENT, listed=True),
+        as_compose(samples.ENVIRONMENT, listed=False),
+        as_docker(samples.ENVIRONMENT),
     ],
-    ids=["env", "export", "quoted", "values", "mapping", "deployment"],
+    ids=["env", "export", "quoted", "values", "mapping", "deployment", "configmap", "compose", "compose-map", "docker"],
 )
 def test_every_form_of_machines_becomes_the_same_pool(headroom: Headroom, text: str) -> None:
     done = headroom("convert", "-", stdin=text.encode())
@@ -105,6 +130,7 @@ def test_every_form_of_machines_becomes_the_same_pool(headroom: Headroom, text: 
     assert pool["kind"] == "PowerPool"
     assert pool["spec"] == {"machines": MACHINES}
     assert problems(pool) == []
+    assert done.err.endswith(ALLOW)
 
 
 def test_a_docker_line_is_understood(headroom: Headroom) -> None:
@@ -133,6 +159,40 @@ def test_a_machine_without_a_usable_count_is_left_out_and_named(headroom: Headro
     done = headroom("convert", "-", stdin=text.encode())
     assert "GPU_NODE_2_GPU_COUNT must be" in done.err
     assert len(converted(done)[0]["spec"]["machines"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            ("=gpu-worker-2", "=gpu-worker-1"),
+            "GPU_NODE_2_*: there is another machine gpu-worker-1; this one is left out",
+        ),
+        (("2/stop", "2/start"), "GPU_NODE_2_SCALE_DOWN_ENDPOINT must differ from scaleUpEndpoint"),
+        (
+            ("http://power-api/gpu-worker-2/stop", "power-api/stop"),
+            "GPU_NODE_2_SCALE_DOWN_ENDPOINT must be an http or https",
+        ),
+        (
+            ("http://power-api/gpu-worker-2", "http://ada:pw@power-api"),
+            "GPU_NODE_2_SCALE_UP_ENDPOINT must be an http or",
+        ),
+        (("=gpu-worker-2", "=GPU_2"), "GPU_NODE_2_NAME must be a node name"),
+    ],
+)
+def test_a_machine_that_no_pool_could_have_is_left_out_and_named(
+    headroom: Headroom, change: tuple[str, str], says: str
+) -> None:
+    done = headroom("convert", "-", stdin=samples.ENVIRONMENT.replace(*change).encode())
+    assert done.code == 0
+    assert says in done.err
+    assert [each["name"] for each in converted(done)[0]["spec"]["machines"]] == ["gpu-worker-1"]
+
+
+def test_what_may_be_called_is_listed_once_for_each_place(headroom: Headroom) -> None:
+    text = samples.ENVIRONMENT.replace("http://power-api/gpu-worker-2/stop", "https://[fd00::7]:8443/stop")
+    done = headroom("convert", "-", stdin=text.encode())
+    assert done.err.endswith("--allow-egress http://power-api,https://[fd00::7]:8443\n")
 
 
 def test_what_is_ours_already_passes_unchanged_and_what_is_unknown_with_a_word(headroom: Headroom) -> None:

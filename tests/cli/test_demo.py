@@ -130,6 +130,8 @@ def test_the_terminal_and_the_page_tell_the_same_story() -> None:
         full = next(line for line in lines if "vision has used up" in line)
         assert when
         assert full.startswith(when[1])
+        assert any(" power: l4-" in line and " is sent to sleep" in line for line in lines)
+        assert any(" power: l4-" in line and " wakes for " in line for line in lines)
         assert len(lines) < 60
         vision = until(url, lambda page: page["budgets"]["vision/vision"].get("heldPods"))["budgets"]["vision/vision"]
         assert vision["state"] == "Holding"

@@ -15,7 +15,7 @@ SHOWN = [
     for path in sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
     for block in re.findall(r"```yaml\n(.*?)```", path.read_text(), re.DOTALL)
 ]
-OURS = [each for path in sorted(FOLDER.glob("*.yaml")) for each in yaml.load_all(path.read_text(), yaml.SafeLoader)]
+OURS = [each for path in sorted(FOLDER.rglob("*.yaml")) for each in yaml.load_all(path.read_text(), yaml.SafeLoader)]
 
 
 def test_there_is_one_for_each_kind() -> None:

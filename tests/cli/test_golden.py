@@ -44,6 +44,15 @@ CASES: dict[str, tuple[str, ...]] = {
     "explain-other.txt": ("explain", "sp/inference", *OFFLINE),
     "explain-pod.txt": ("explain", "pod/lab/next", *EXAMPLE),
     "explain-pod.yaml": ("explain", "pod/lab/next", *EXAMPLE, "-o", "yaml"),
+    "explain-pool.txt": ("explain", "pp/basement", *OFFLINE),
+    "explain-pool.json": ("explain", "pp/basement", *OFFLINE, "-o", "json"),
+    "explain-machine.txt": ("explain", "machine/gpu-02", *OFFLINE),
+    "explain-machine.json": ("explain", "machine/gpu-02", *OFFLINE, "-o", "json"),
+    "explain-waiting.txt": ("explain", "pod/lab/wide", *OFFLINE),
+    "explain-waiting.json": ("explain", "pod/lab/wide", *OFFLINE, "-o", "json"),
+    "explain-live-pool.txt": ("explain", "pp/basement", "@"),
+    "explain-live-machine.txt": ("explain", "machine/gpu-02", "@"),
+    "explain-live-waiting.txt": ("explain", "pod/lab/wide", "@"),
     "explain-live-budget.txt": ("explain", "gwb/vision/team-b", "@"),
     "explain-live-pod.txt": ("explain", "pod/vision/next", "@"),
     "status.txt": ("status", *OFFLINE),
@@ -94,7 +103,7 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
 }
 # As a person sees it, 80 columns wide.
-ON_A_TERMINAL = ("plan", "explain-budget", "explain-pod", "status", "forecast", "forecast-one", "check")
+ON_A_TERMINAL = ("plan", "explain-budget", "explain-pod", "explain-pool", "status", "forecast", "forecast-one", "check")
 ELSEWHERE = {"demo", "dashboard", "simulate"}
 """Their outputs are no tables of a moment; their own tests look at them."""
 TENANT = (Right(verbs=("*",), resources=("pods", "gpuworkloadbudgets"), namespaces=("vision",)),)
@@ -186,7 +195,7 @@ def test_it_fits_a_terminal(
     monkeypatch.setenv("NO_COLOR", "1")
     plain = headroom(*arguments(CASES[f"{name}.txt"], folder, request)).out
     assert "\x1b" not in plain
-    assert ("\x1b[3" in coloured) == (name == "status")
+    assert ("\x1b[3" in coloured or "\x1b[2" in coloured) == (name in ("status", "explain-pool"))
     assert max(map(len, plain.splitlines())) <= 80
     held_against(f"{name}-80.txt", plain)
 

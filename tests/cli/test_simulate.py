@@ -199,6 +199,47 @@ def test_machines_may_be_what_is_changed(headroom: Headroom, files: Path) -> Non
     assert found["before"]["total"]["waits"]["longest"] > found["after"]["total"]["waits"]["longest"] == 0
 
 
+POOL = """apiVersion: headroom.dev/v1alpha1
+kind: PowerPool
+metadata: {name: metal}
+spec:
+  template: {idleWatts: 500, busyWatts: 3000}
+  policy: {idleSeconds: 600}
+  machines:
+  - {name: n-0, gpuCount: 8, scaleUpEndpoint: "http://power/n-0/on", scaleDownEndpoint: "http://power/n-0/off"}
+  - {name: n-1, gpuCount: 8, scaleUpEndpoint: "http://power/n-1/on", scaleDownEndpoint: "http://power/n-1/off"}
+---
+apiVersion: sim.headroom.dev/v1
+kind: Machine
+metadata: {name: n-1}
+spec: {power: Off}
+"""
+
+
+def test_machines_may_sleep(headroom: Headroom, files: Path) -> None:
+    (files / "pool.yaml").write_text(POOL)
+    # One pod for half an hour, every two hours.
+    rows = [f"p{n},4000,1024,1,1000,,BE,Running,{n * 7200},{n * 7200 + 1800},{n * 7200}" for n in range(20)]
+    (files / "sparse.csv").write_text(HEAD + "\n".join(rows) + "\n")
+    flags = ("--trace", files / "sparse.csv", "--nodes", files / "nodes.csv", "--change", files / "pool.yaml")
+    done = headroom("simulate", *flags)
+    assert (done.code, done.err) == (0, "")
+    assert "\nMachines\n" in done.out
+    found = json.loads(headroom("simulate", *flags, "-o", "json").out)
+    assert found["changes"] == ["PowerPool/metal is added", "1 machines are on or off at the begin as it says"]
+    before, after = found["before"], found["after"]
+    assert before["machineHours"] == pytest.approx(2 * 24 * found["days"])
+    # One is never needed, and the other for less than half of the time.
+    assert after["machineHours"] < 0.25 * before["machineHours"]
+    assert after["wakes"] > 15
+    assert after["total"]["neverStarted"] == 0
+    assert (before["energyKwh"], before["savedKwh"]) == (None, None)
+    assert after["savedKwh"] > 20
+    slow = json.loads(headroom("simulate", *flags, "--boot-time", "20m", "-o", "json").out)["after"]
+    longest = [each["total"]["waits"]["longest"] for each in (after, slow)]
+    assert longest[1] - longest[0] == pytest.approx(20 * 60 - 90, abs=5)
+
+
 NAMESPACE = """apiVersion: v1
 kind: Namespace
 metadata: {name: default, labels: {org: lab}}
@@ -261,6 +302,10 @@ def test_a_scenario_is_played_on_the_full_simulator(headroom: Headroom, tmp_path
         (("--from", "{}/pods.csv"), "it is no snapshot"),
         (("--from", "{}/pods.csv", "--nodes", "{}/nodes.csv"), "--nodes is for traces; a snapshot has all that itself"),
         (("--trace", "{}/pods.csv", "--every", "soon"), "reading --every: it must be a duration such as 10s or 5m"),
+        (
+            ("--trace", "{}/pods.csv", "--boot-time", "0"),
+            "reading --boot-time: it must be a duration such as 10s or 5m",
+        ),
         (("--trace", "{}/pods.csv", "--team-label", "team"), "naming teams: give the label and what it says"),
         (("--trace", "{}/pods.csv", "--without", "gwb/a/b"), "leaving out gwb/a/b: there is no such resource"),
         (("--trace", "{}/nodes.csv"), "line 1 is not the head of a trace that is known here"),

@@ -109,7 +109,7 @@ def test_a_forecast_names_what_is_wrong(headroom: Headroom, tmp_path: Path) -> N
     assert done.out.startswith("GPUWorkloadBudget/lab/both: spec.enforcement.action must be left out")
     assert "lab/hasty" in done.out, "what is right is told all the same"
     found = json.loads(headroom("forecast", "-f", DUBIOUS, "--now", NOON, "-o", "json").out)
-    assert [each["resource"]["name"] for each in found["problems"]] == ["both", "neither"]
+    assert [each["resource"]["name"] for each in found["problems"]] == ["both", "neither", "nowhere"]
     wrong = 'apiVersion: headroom.dev/v1alpha1\nkind: GPUWorkloadBudget\nmetadata: {name: a, namespace: lab}\nspec: {quota: {gpuHours: "-1"}}\n'
     (tmp_path / "bad.yaml").write_text(wrong)
     alone = headroom("forecast", "-f", tmp_path / "bad.yaml")
@@ -124,7 +124,7 @@ def test_a_forecast_names_what_is_wrong(headroom: Headroom, tmp_path: Path) -> N
 def test_the_status_of_something_wrong_says_how_much(headroom: Headroom) -> None:
     done = headroom("status", "-f", DUBIOUS, "--now", NOON)
     assert done.code == 1
-    assert done.err.endswith("2 problems in what was given: `headroom check` names each, with its line\n")
+    assert done.err.endswith("3 problems in what was given: `headroom check` names each, with its line\n")
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,13 @@ _AUDIT = {
             "verbs": _WRITES,
             "resources": [{"group": "", "resources": ["pods"]}, {"group": "batch", "resources": ["jobs"]}],
         },
+        # With what was written, which tells a cordon from its end.
+        {
+            "level": "Request",
+            "users": ["headroom"],
+            "verbs": _WRITES,
+            "resources": [{"group": "", "resources": ["nodes"]}],
+        },
         {"level": "None"},
     ],
 }

@@ -136,3 +136,18 @@ def test_an_event_is_the_news_itself() -> None:
     assert told(of_a_pod) == ("WithinBudget", "12 of 10 used.")
     evict = EvictPod(pod="lab/p", uid="u", resource_version="1", grace_seconds=1)
     assert told(step, evict) == ("Evicting", "Evicts lab/p. 80% of the quota are used.")
+
+
+def test_events_are_kept_one_by_one_and_only_a_few_are_spelt_out() -> None:
+    def turned(number: int) -> EmitEvent:
+        name = f"w{number}"
+        return EmitEvent(object=str(BUDGET), event_type="Normal", reason="MachineOn", message=f"{name} is on.")
+
+    decision = Decision(
+        resource=BUDGET, status=Status(), reason="Steady", message="All is well.", actions=tuple(map(turned, range(8)))
+    )
+    kept = Journal(MemoryLedger())
+    kept.decided(decision, NOON, "here")
+    [found] = kept.newest(0, 1, every)
+    assert found.news == tuple(("MachineOn", f"w{number} is on.") for number in range(8))
+    assert found.message == "w0 is on. w1 is on. w2 is on. w3 is on. w4 is on. And 3 more."

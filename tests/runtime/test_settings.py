@@ -87,3 +87,10 @@ def test_the_caps_of_the_settings_are_those_of_the_world() -> None:
     assert live.caps(settings.load({}, {})) == Caps()
     given = {"HEADROOM_EVICTIONS_PER_MINUTE": "7", "HEADROOM_NAMESPACE_EVICTIONS_PER_MINUTE": "3"}
     assert live.caps(settings.load({}, given)) == Caps(cluster=7, namespace=3)
+
+
+def test_nothing_outside_may_be_called_unless_it_is_listed() -> None:
+    assert settings.load({}, {}).allow_egress == ""
+    listed = "https://power-api.example.com,wol://10.0.7.255"
+    assert settings.load({}, {"HEADROOM_ALLOW_EGRESS": listed}).allow_egress == listed
+    assert settings.load({"allow_egress": "10.0.7.1"}, {"HEADROOM_ALLOW_EGRESS": listed}).allow_egress == "10.0.7.1"

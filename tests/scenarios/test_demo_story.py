@@ -169,6 +169,26 @@ def test_others_are_calm_spend_dollars_or_have_no_budget(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_machines_in_the_basement_sleep_when_idle_and_wake_when_work_waits(seed: int) -> None:
+    story = told(seed)
+    machines, server = story.simulation.machines, story.simulation.server
+    commands = Counter(each.command for each in machines.told)
+    assert commands["Wake"] >= 5
+    assert commands["Sleep"] >= 5
+    assert {each.machine for each in machines.told} <= {f"l4-{number}" for number in range(13, 21)}
+    # Somebody who watches for two minutes has seen both.
+    early = {each.command for each in machines.told if each.at < START + 2 * times.HOUR}
+    assert early == {"Wake", "Sleep"}
+    assert machines.lost == [], "no pod is lost to a machine that goes to sleep"
+    status = (server.object("PowerPool", "", "basement") or {})["status"]
+    assert float(status["energy"]["savedKwh"]) > 2
+    assert {each["state"] for each in status["machines"]} <= {"On", "Off", "Booting", "Draining", "Sleeping"}
+    lines = [line for line in story.lines if "  power: l4-" in line]
+    assert any(" wakes for " in line for line in lines)
+    assert any(" is sent to sleep; it was idle since " in line for line in lines)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_it_begins_in_the_middle_of_things(seed: int) -> None:
     story = told(seed)
     assert all(float(each["consumedGpuHours"]) > 50 for each in story.early.values())
@@ -183,7 +203,8 @@ def test_it_begins_in_the_middle_of_things(seed: int) -> None:
 def test_the_small_passes_and_the_full_ones_agree(seed: int) -> None:
     registry = told(seed).process.around.metrics.registry
     for name in ("headroom_plan_differences_total", "headroom_plan_errors_total"):
-        assert not registry.get_sample_value(name, {"plan": "budgets"})
+        for plan in ("budgets", "power"):
+            assert not registry.get_sample_value(name, {"plan": plan})
 
 
 @pytest.mark.parametrize("seed", SEEDS)

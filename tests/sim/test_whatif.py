@@ -10,7 +10,7 @@ from msgspec import structs
 from headroom.api import marks
 from headroom.api.budget_hold import BudgetHoldSpec
 from headroom.api.kinds import AnyResource
-from headroom.model.actions import WakeMachine
+from headroom.model.actions import LaunchInstance, WakeMachine
 from headroom.model.errors import Misconfigured
 from headroom.model.facts import Hold, Owner, Pod, Price, Shape, Usage
 from headroom.model.times import HOUR, MINUTE
@@ -195,9 +195,10 @@ def test_pauses_are_counted() -> None:
 def test_what_nothing_here_stands_for_yet_is_counted() -> None:
     case = a_case(a_work())
     cluster = Cluster(case, {}, lambda _at, _do: None)
-    Hands(cluster).carry_out([WakeMachine(pool="p", machine="m")], None)
+    bought = LaunchInstance(pool="p", slot=1, token="t", instance_type="g5.xlarge", zone="a")
+    Hands(cluster).carry_out([bought, WakeMachine(pool="p", machine="nobody's")], None)
     found = outcome(case, {}, cluster.log)
-    assert (found.wakes, found.switches) == (1, 1)
+    assert (found.actions, found.wakes) == ({"LaunchInstance": 1}, 0)
 
 
 def test_dollars_come_from_the_book_or_from_the_record() -> None:

@@ -160,6 +160,9 @@ async def test_pages_are_there_as_json(view: View, serve: Serve) -> None:
         status, said = await text(client, "/api/budgets/lab/none")
         assert (status, "There is no such page" in said) == (404, True)
         assert json.loads((await text(client, "/api/decisions?q=team-b"))[1])["q"] == "team-b"
+        assert json.loads((await text(client, "/api/power"))[1])["pools"] == {}
+        status, said = await text(client, "/api/power/none")
+        assert (status, "There is no such page" in said) == (404, True)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +191,7 @@ async def test_the_loopback_answers_only_to_its_own_name(view: View, serve: Serv
 
 async def test_only_reading_is_possible(view: View, serve: Serve) -> None:
     async with serve(main_app(shown(view), None)) as client:
-        for path in ("/", "/api/overview", "/api/budgets/lab/team-a", "/metrics"):
+        for path in ("/", "/api/overview", "/api/budgets/lab/team-a", "/api/power", "/api/power/x", "/metrics"):
             for send in (client.post, client.put, client.delete, client.patch):
                 async with send(path) as reply:
                     assert reply.status == 405

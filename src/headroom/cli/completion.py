@@ -166,7 +166,11 @@ def _arguments(command: str) -> list[Offer]:
 
     others = [(f"{kind.lower()}/", f"A {kind}.") for kind in dict.fromkeys(WORDS.values())]
     if command == "explain":
-        return [(f"{kind.short_names[0]}/", f"A {kind.name}.") for kind in KINDS.values()] + others
+        return (
+            [(f"{kind.short_names[0]}/", f"A {kind.name}.") for kind in KINDS.values()]
+            + others
+            + [("machine/", "A machine of a PowerPool.")]
+        )
     if command == "release":
         return others
     return [(str(each), "") for each in Shell] if command == "completion" else []

@@ -45,8 +45,8 @@ def convert(
     """Rewrite manifests of five older systems as Headroom's.
 
     They are gwb-operator, Spotpool, k8s-gpu-autoprovision, vaclab-bandwidth-operator and Leftover. What cannot be taken over is said on
-    stderr. Keys in a Spotpool move into a Secret. The machines of k8s-gpu-autoprovision are found in .env files, docker lines, chart
-    values and Deployments and become one PowerPool. Exit code 1 if something in the result still needs an editor.
+    stderr. Keys in a Spotpool move into a Secret. The machines of k8s-gpu-autoprovision are found in .env files, docker lines, compose files,
+    chart values, ConfigMaps and Deployments and become one PowerPool. Exit code 1 if something in the result still needs an editor.
 
     Example: headroom convert old/*.yaml nodes.env > new.yaml && headroom check new.yaml
     """
@@ -57,7 +57,7 @@ def convert(
     if documents:
         output.as_manifests(documents, form)
     wrong = list(_problems(documents))
-    for complaint in [*found.warnings, *wrong]:
+    for complaint in [*found.warnings, *wrong, *found.hints()]:
         output.say(complaint)
     if not documents:
         output.say("nothing to convert was found")
@@ -100,13 +100,19 @@ class Conversion:
             return self._documents
         return [*self._documents, _ours("PowerPool", {"name": POOL}, {"machines": list(self._machines.values())})]
 
+    def hints(self) -> Iterator[str]:
+        """What else has to be done for the result to work."""
+        if self._machines:
+            listed = ",".join(machines.origins(self._machines.values()))
+            yield f"the operator calls only addresses that it is allowed to: give it --allow-egress {listed}"
+
     def _take_document(self, source: str, document: dict[str, Json]) -> None:
         candidates = list(_candidates(document))
         if candidates:
             self._take_machines(source, candidates)
             if "kind" in document:
                 self._warn(
-                    source, f"{_named(document)} is the old controller: its machines are taken over, itself is not"
+                    source, f"{_named(document)} is of the old controller: its machines are taken over, itself is not"
                 )
             return
         if "kind" not in document:
@@ -282,7 +288,7 @@ def _no_machines(document: dict[str, Json]) -> str:
         )
     if _mapping(document, "aws"):
         return "these are settings of the old controller itself, with no resource among them; nothing of them is taken over"
-    return "holds an object without a kind and without nodeGroups; it is left out"
+    return "holds an object without a kind and without machines; it is left out"
 
 
 def _candidates(document: dict[str, Json]) -> Iterator[machines.Candidate]:
@@ -292,7 +298,11 @@ def _candidates(document: dict[str, Json]) -> Iterator[machines.Candidate]:
         if isinstance(groups, list):
             yield from machines.in_node_groups(groups)
         yield from machines.in_environment(document)
+        for service in _mapping(document, "services").values():  # of a compose file
+            yield from machines.in_environment(_environment(service))
         return
+    if document["kind"] == "ConfigMap":
+        yield from machines.in_environment(_mapping(document, "data"))
     template = _mapping(_mapping(document, "spec"), "template") or document
     containers = _mapping(template, "spec").get("containers")
     for container in containers if isinstance(containers, list) else ():
@@ -300,3 +310,9 @@ def _candidates(document: dict[str, Json]) -> Iterator[machines.Candidate]:
         if isinstance(listed, list):
             pairs = [each for each in listed if isinstance(each, dict)]
             yield from machines.in_environment({str(each.get("name")): each.get("value") for each in pairs})
+
+
+def _environment(service: Json) -> dict[str, Json]:
+    """The variables of a service: a mapping, or a list of NAME=value."""
+    listed = service.get("environment") if isinstance(service, dict) else None
+    return machines.pairs(listed) if isinstance(listed, list) else _mapping(service, "environment")

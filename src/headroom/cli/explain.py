@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
     from headroom.api.budgets import GPUWorkloadBudgetStatus
     from headroom.api.kinds import AnyResource
+    from headroom.api.power_status import PowerPoolStatus
     from headroom.cli.explain_pods import ToldOfPod
+    from headroom.cli.explain_power import ToldOfMachine
     from headroom.model.decisions import Decision, Ref
     from headroom.model.world import World
     from headroom.runtime.settings import Settings
@@ -26,7 +28,8 @@ def explain(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="KIND/[NAMESPACE/]NAME", help="A resource of ours, or a pod, job or jobset; short names do."
+            metavar="KIND/[NAMESPACE/]NAME",
+            help="A resource of ours, a pod, job or jobset, or a machine; short names do.",
         ),
     ],
     paths: MoreFiles = None,
@@ -40,15 +43,17 @@ def explain(
 ) -> None:
     """Say why a resource or a pod is as it is.
 
-    Of a resource: what was decided, why, and what is due. Of a pod: why it waits or was stopped, and until when. In a cluster it tells what the operator has written down last; with files, or where no operator has looked yet, it is decided anew.
+    Of a resource: what was decided, why, and what is due. Of a pod: why it waits or was stopped, until when, and which machine wakes for it. Of a machine of a power pool: what it is doing. In a cluster it tells what the operator has written down last; with files, or where no operator has looked yet, it is decided anew.
 
     Example: headroom explain gwb/lab/team-a
 
     Example: headroom explain pod/lab/train-0
 
+    Example: headroom explain pp/basement
+
     Example: headroom explain pod/lab/next -f docs/examples/budget-used-up.yaml --now 2026-11-15T12:00:00Z
     """
-    from headroom.cli import explain_pods, live, nearby, output, worlds
+    from headroom.cli import live, output, worlds
 
     asked = _asked(what)
     named = [*(files or ()), *(paths or ())]
@@ -57,10 +62,7 @@ def explain(
     else:
         settings = live.settings_of(kubeconfig, context, namespace)
 
-        async def work(kube: Kube) -> Told | ToldOfPod:
-            if asked[0] in explain_pods.WORDS.values():
-                near = await nearby.read(kube, settings, asked[1])
-                return explain_pods.told(near.world, asked, in_files=False, unread=near.unread)
+        async def work(kube: Kube) -> Told | ToldOfPod | ToldOfMachine:
             return await _in_cluster(kube, settings, asked)
 
         told = live.with_cluster(settings, work)
@@ -72,18 +74,19 @@ def explain(
 
 def _asked(what: str) -> tuple[str, str, str]:
     from headroom.api.kinds import KINDS
+    from headroom.cli import explain_power
     from headroom.cli.explain_pods import WORDS
 
     first, *rest = what.split("/")
     ours = {word.lower(): kind.name for kind in KINDS.values() for word in (kind.name, kind.plural, *kind.short_names)}
-    words = {**ours, **WORDS}
+    words = {**ours, **WORDS, **dict.fromkeys(explain_power.WORDS, explain_power.MACHINE)}
     kind = words.get(first.lower())
     if not rest and kind is None:
         raise Misconfigured(f"reading {what!r}: write KIND/[NAMESPACE/]NAME, such as gwb/lab/team-a")
     if kind is None:
         near = offered(first.lower(), {word: word for word in words})
         known = ", ".join(f"{each.name} ({each.short_names[0]})" for each in KINDS.values())
-        known += f"; also {', '.join(sorted(set(WORDS.values())))}"
+        known += f"; also {', '.join(sorted({*WORDS.values(), explain_power.MACHINE}))}"
         raise Misconfigured(f"reading {what!r}: there is no kind {first!r}{near}; the kinds are {known}")
     if not 1 <= len(rest) <= 2 or not all(rest):
         raise Misconfigured(f"reading {what!r}: write KIND/[NAMESPACE/]NAME, such as gwb/lab/team-a")
@@ -124,7 +127,33 @@ def listed(names: list[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-async def _in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str, str]) -> Told:
+async def _pod_in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str, str]) -> ToldOfPod:
+    """A pod or its owner: few rights tell which budget holds it; which machine wakes for it takes sight of the whole cluster."""
+    from headroom.cli import explain_pods, nearby
+
+    near = await nearby.read(kube, settings, asked[1])
+    told = explain_pods.told(near.world, asked, in_files=False, unread=near.unread)
+    if not explain_pods.waits_for_a_place(told):
+        return told
+    seen = await nearby.machines(kube, settings)
+    # Without Karpenter's pools or a namespace's labels the answer may be less exact; without these it would be wrong.
+    is_enough = not {"pods", "nodes", "powerpools.headroom.dev"} & set(seen.unread)
+    told = (explain_pods.with_power if is_enough else explain_pods.with_written_power)(told, seen.world)
+    return told._replace(unread=tuple(dict.fromkeys((*told.unread, *seen.unread))))
+
+
+async def _in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str, str]) -> Told | ToldOfPod | ToldOfMachine:
+    from headroom.cli import explain_pods, explain_power, nearby
+
+    if asked[0] in explain_pods.WORDS.values():
+        return await _pod_in_cluster(kube, settings, asked)
+    if asked[0] == explain_power.MACHINE:
+        near = await nearby.ours(kube, settings, "PowerPool", "")
+        return explain_power.told_of_machine(near.world, asked[2], None)
+    return await _resource_in_cluster(kube, settings, asked)
+
+
+async def _resource_in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str, str]) -> Told:
     """What the operator has written down, which takes few rights; where it has not looked yet, what it would decide."""
     from headroom.cli import live, nearby, preflight
 
@@ -178,8 +207,8 @@ class Told(NamedTuple):
 
     def show(self) -> None:
         """Print the form for people."""
-        from headroom.cli import explain_budget, output
-        from headroom.core.usage import KIND
+        from headroom.cli import explain_budget, explain_power, output
+        from headroom.core import power, usage
 
         output.line(str(self.ref))
         if self.decision is None:
@@ -195,8 +224,10 @@ class Told(NamedTuple):
         for words in self.decision.warnings():
             output.line(words)
         output.line()
-        if self.ref.kind == KIND:
+        if self.ref.kind == usage.KIND:
             explain_budget.show(self.resource, cast("GPUWorkloadBudgetStatus", self.decision.status))
+        elif self.ref.kind == power.KIND:
+            explain_power.show(self.resource, cast("PowerPoolStatus", self.decision.status))
         else:
             _show_status(self.decision)
         if self.source == "decided":
@@ -248,18 +279,23 @@ def _nested(value: Any) -> str:
 
 def _spoken(action: dict[str, Any]) -> tuple[str, ...]:
     """An action's type, what it is done to, and the rest as name and value."""
-    first, *others = [(name, each) for name, each in action.items() if name != "type"] or [("", "")]
+    fields = [(name, each) for name, each in action.items() if name != "type"] or [("", "")]
+    first, *others = sorted(fields, key=lambda field: field[0] != "machine")  # which one, before of which pool
     more = [
         f"{name} {each}" for name, each in others if name not in ("uid", "resourceVersion") and each not in ("", None)
     ]
     return str(action["type"]), str(first[1]), *more
 
 
-def _explained(world: World, asked: tuple[str, str, str], *, in_files: bool = False) -> Told | ToldOfPod:
-    from headroom.cli import explain_pods, planning
+def _explained(
+    world: World, asked: tuple[str, str, str], *, in_files: bool = False
+) -> Told | ToldOfPod | ToldOfMachine:
+    from headroom.cli import explain_pods, explain_power, planning
 
     if asked[0] in explain_pods.WORDS.values():
         return explain_pods.told(world, asked, in_files=True)
+    if asked[0] == explain_power.MACHINE:
+        return explain_power.told_of_machine(world, asked[2], planning.decisions(world))
     ref = find(world, asked, in_files=in_files)
     decision = next((each for each in planning.decisions(world) if each.resource == ref), None)
     return Told(ref, world.resources[ref], world.stopped, decision)

@@ -11,6 +11,7 @@ from headroom.model.errors import Misconfigured
 if TYPE_CHECKING:
     from headroom.api.budgets import GPUWorkloadBudgetStatus
     from headroom.core.budgets import Explained
+    from headroom.core.power import Explained as ByPower
     from headroom.model.decisions import Ref
     from headroom.model.world import World
 
@@ -41,6 +42,8 @@ class ToldOfPod(NamedTuple):
     found: Explained
     unread: tuple[str, ...] = ()
     """What was not looked at, for lack of rights."""
+    power: ByPower | None = None
+    """What power pools do for a pod that waits."""
 
     def wire(self) -> dict[str, Any]:
         """The form for machines."""
@@ -53,7 +56,7 @@ class ToldOfPod(NamedTuple):
             "startsAt": self.found.starts_at,
             "details": list(self.found.details),
             "unread": list(self.unread),
-        }
+        } | ({"power": {"state": self.power.state, "machine": self.power.machine}} if self.power else {})
 
     def show(self) -> None:
         """Print the form for people."""
@@ -76,9 +79,42 @@ def told(world: World, asked: tuple[str, str, str], *, in_files: bool, unread: t
         found = explained(world, statuses, _sought(world, statuses, asked))
     if found is None:
         raise Misconfigured(f"looking for {kind}/{namespace}/{name}: nothing is known of it")
-    if in_files:
-        found = found._replace(details=(*found.details, *_due(world, found.what)))
-    return ToldOfPod(found, unread)
+    if not in_files:
+        return ToldOfPod(found, unread)
+    here = with_power(ToldOfPod(found, unread), world)
+    return here._replace(found=here.found._replace(details=(*here.found.details, *_due(world, found.what))))
+
+
+def waits_for_a_place(told_of: ToldOfPod) -> bool:
+    """Whether it is a pod that waits and that no budget holds, so that a machine may help it."""
+    return told_of.found.what.kind == "Pod" and told_of.found.state == "Pending"
+
+
+def with_power(told_of: ToldOfPod, world: World) -> ToldOfPod:
+    """With what power pools do for a pod that waits for a place, by a world that is complete."""
+    from headroom.core.power import explained
+
+    found, what = told_of.found, told_of.found.what
+    waiting = (pod for uid in sorted(world.pods.unbound) if (pod := world.pods.get(uid)) is not None)
+    pod = next((each for each in waiting if (each.namespace, each.name) == (what.namespace, what.name)), None)
+    by_power = explained(world, pod) if pod is not None and waits_for_a_place(told_of) else None
+    if by_power is None:
+        return told_of
+    said = found._replace(sentence=f"{found.sentence} {by_power.sentence}", details=(*found.details, *by_power.details))
+    return told_of._replace(found=said, power=by_power)
+
+
+def with_written_power(told_of: ToldOfPod, world: World) -> ToldOfPod:
+    """The same for who may not see all that decides: only what the pools' statuses say of this very pod."""
+    from headroom.core.power import KIND
+
+    key = f"{told_of.found.what.namespace}/{told_of.found.what.name}"
+    for ref, pool in world.of_kind(KIND):
+        for each in pool.status.unserved:
+            if each.pod == key:
+                says = f"{told_of.found.sentence} {ref} wakes no machine for it: {each.message}"
+                return told_of._replace(found=told_of.found._replace(sentence=says))
+    return told_of
 
 
 def _due(world: World, what: Ref) -> Iterator[str]:

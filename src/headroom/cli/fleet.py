@@ -25,16 +25,16 @@ def glance(world: World, decisions: Mapping[Ref, Decision] | None = None, namesp
     """Everything but the operator itself. With decisions these speak, else what the operator has written down."""
     from msgspec import structs
 
-    from headroom.core import usage
+    from headroom.core import power, usage
     from headroom.model import times
-    from headroom.web.pages.overview import fleet_of
+    from headroom.web.pages.overview import fleet_of, nodes_asleep
     from headroom.web.pages.parts import amount, decimal
 
     known = decisions or {}
     refs = [ref for ref in sorted(world.resources) if not namespace or ref.namespace == namespace]
     if namespace:
         world = structs.replace(world, pods=_those_in(world, namespace))
-    fleet = fleet_of(world)
+    fleet = fleet_of(world) | nodes_asleep(world, known)
     if not len(world.nodes):
         # Nodes that are not given, or that one may not see, hold GPUs all the same.
         placed = (pod for pod in world.pods if pod.node and pod.phase in ("Pending", "Running"))
@@ -46,7 +46,9 @@ def glance(world: World, decisions: Mapping[Ref, Decision] | None = None, namesp
         sums = usage.uncovered(world)
         found["uncovered"] = {"gpuHours": amount(sums.gpu_ms, usage.GPU_HOUR), "burnRateGpus": decimal(sums.burn)}
     found["budgets"] = [_budget(world.resources[ref], known.get(ref)) for ref in refs if ref.kind == usage.KIND]
-    found["others"] = [_other(ref, world.resources[ref], known.get(ref)) for ref in refs if ref.kind != usage.KIND]
+    found["pools"] = [_pool(world, world.resources[ref], known.get(ref)) for ref in refs if ref.kind == power.KIND]
+    others = [ref for ref in refs if ref.kind not in (usage.KIND, power.KIND)]
+    found["others"] = [_other(ref, world.resources[ref], known.get(ref)) for ref in others]
     if namespace and not found["budgets"]:
         spaces = {ref.namespace for ref in world.resources if ref.namespace} | set(world.namespaces)
         found |= {"namespace": namespace, "otherNamespaces": [] if namespace in spaces else sorted(spaces)}
@@ -96,6 +98,17 @@ def _budget(resource: AnyResource, decision: Decision | None) -> dict[str, Any]:
         row["problems"] = [{"field": each.field, "message": each.message} for each in resource.problems]
     if decision is None and resource.spec is not None:
         row["message"] = " ".join(_written(resource.status))
+    return row
+
+
+def _pool(world: World, resource: AnyResource, decision: Decision | None) -> dict[str, Any]:
+    from headroom.model import conditions
+    from headroom.web.pages.power import pool_row
+
+    row = pool_row(world, resource, decision)
+    ready = conditions.find(resource.status.conditions, "Ready")
+    if decision is None and ready is not None and not resource.problems:
+        row |= {"reason": ready.reason, "message": ready.message}
     return row
 
 

@@ -7,8 +7,10 @@ GPU_NODE_1_SCALE_DOWN_ENDPOINT. The prefix is free.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 FIELDS: Final = {
     "NAME": "name",
@@ -22,9 +24,8 @@ _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _VALUE: Final = r"""("[^"\n]*"|'[^'\n]*'|[^\s"']*)"""
 _LINE: Final = re.compile(rf"(?:export[ \t]+)?{_NAME}=")
 _DOCKER: Final = re.compile(r"docker[ \t]+run\b")
-_ASSIGNMENT: Final = re.compile(
-    rf"(?:^[ \t]*(?:export[ \t]+)?|(?:^|[ \t])(?:-e|--env)[ \t=]+)({_NAME})={_VALUE}", re.MULTILINE
-)
+_ASSIGNMENT: Final = re.compile(rf"^[ \t]*(?:export[ \t]+)?({_NAME})={_VALUE}", re.MULTILINE)
+_PAIR: Final = re.compile(rf"({_NAME})=(.*)", re.DOTALL)
 
 
 class Candidate(NamedTuple):
@@ -45,8 +46,28 @@ def is_environment(text: str) -> bool:
 
 
 def variables(text: str) -> dict[str, str]:
-    """Every variable that a text sets."""
-    return {name: value.strip("\"'") for name, value in _ASSIGNMENT.findall(text)}
+    """Every variable that a text sets, be it an environment file or a `docker run` line."""
+    found = {name: value.strip("\"'") for name, value in _ASSIGNMENT.findall(text)}
+    return found | (pairs(_of_docker(text)) if _DOCKER.search(text) else {})
+
+
+def pairs(words: Iterable[Any]) -> dict[str, str]:
+    """The variables among words such as NAME=value."""
+    found = (_PAIR.fullmatch(str(word)) for word in words)
+    return {each[1]: each[2] for each in found if each is not None}
+
+
+def _of_docker(text: str) -> Iterator[str]:
+    """What a `docker run` line gives to -e and --env, quoted as a shell reads it."""
+    try:
+        words = iter(shlex.split(text, comments=True))
+    except ValueError:  # a quote without its end
+        words = iter(text.split())
+    for word in words:
+        if word in ("-e", "--env"):
+            yield next(words, "")
+        elif word.startswith(("-e", "--env=")):
+            yield word.removeprefix("--env=").removeprefix("-e")
 
 
 def in_environment(variables: Mapping[str, Any]) -> list[Candidate]:
@@ -91,6 +112,12 @@ def usable(candidate: Candidate) -> tuple[dict[str, Any] | None, str]:
         field, message = found
         return None, f"{candidate.label}: {candidate.names.get(field, field)} {message}, so this machine is left out"
     return fields, ""
+
+
+def origins(machines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Scheme, host and port of every address that machines are switched by."""
+    called = (machine[field] for machine in machines for field in ("scaleUpEndpoint", "scaleDownEndpoint"))
+    return sorted({f"{parts.scheme}://{parts.netloc}" for parts in map(urlsplit, called)})
 
 
 def _problems(fields: dict[str, Any]) -> tuple[str, str] | None:

@@ -43,6 +43,18 @@ async def read(kube: Kube, settings: Settings, namespace: str) -> Near:
     return await reading.near()
 
 
+async def machines(kube: Kube, settings: Settings) -> Near:
+    """All that decides which machines wake, as much of it as we may see; nothing more is read where there is no power pool."""
+    reading = Reading(kube, settings, "")
+    if await reading.resources("PowerPool") and reading.found_any():
+        await reading.pods()
+        await reading.nodes()
+        await reading.karpenter()
+        await reading.resources("GPUWorkloadBudget")
+        await reading.namespaces()
+    return await reading.near()
+
+
 async def ours(kube: Kube, settings: Settings, kind: str, namespace: str) -> Near:
     """The resources of one of our kinds, as many as we may see. Raises if none may be."""
     reading = Reading(kube, settings, namespace)
@@ -80,6 +92,8 @@ class Reading:
         self._resources: list[Any] = []
         self._namespaces: dict[str, Any] = {}
         self._workloads: dict[str, Any] = {}
+        self._node_pools: dict[str, Any] = {}
+        self._node_claims: dict[str, Any] = {}
         self._unread: list[str] = []
         self._count = 0
 
@@ -94,6 +108,18 @@ class Reading:
         from headroom.adapters.kube import decode, paths
 
         await self._take(paths.nodes(), decode.nodes(), self._nodes.put)
+
+    async def karpenter(self) -> None:
+        """What Karpenter could make, and makes."""
+        from headroom.adapters.kube import decode, paths
+
+        pools, claims = paths.karpenter("nodepools"), paths.karpenter("nodeclaims")
+        await self._take(pools, decode.node_pools(), lambda each: self._node_pools.update({each.name: each}))
+        await self._take(claims, decode.node_claims(), lambda each: self._node_claims.update({each.name: each}))
+
+    def found_any(self) -> bool:
+        """Whether there are resources among what was read."""
+        return bool(self._resources)
 
     async def resources(self, kind: str, *, also_elsewhere: bool = False) -> bool:
         """Resources of ours, `also_elsewhere` those of other namespaces too if we may see them; False if none may be seen."""
@@ -154,6 +180,8 @@ class Reading:
             nodes=self._nodes,
             namespaces=self._namespaces,
             workloads=self._workloads,
+            node_pools=self._node_pools,
+            node_claims=self._node_claims,
             kueue=any(each.kind == "Workload" for each in self._workloads.values()),
         )
         rows = await live.rows(self._settings, now) if self._settings.ledger_url else []

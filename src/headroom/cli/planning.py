@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from headroom.model.world import World
 
 MOST_NAMED: Final = 3
+_TARGETS: Final = ("pod", "object", "machine", "node")
+"""Under which name an action has what it is done to."""
 Problems = list[tuple[dict[str, str], str, str]]
 """Which object (kind, namespace, name), which field, what about it."""
 
@@ -111,8 +113,8 @@ def _listed(actions: list[dict[str, Any]]) -> str:
     """Actions of one type once, with what they are done to if it is little."""
     targets: dict[str, list[str]] = {}
     for action in actions:
-        target = "" if action["type"] == "EmitEvent" else str(action.get("pod") or action.get("object") or "")
-        targets.setdefault(str(action["type"]), []).append(target)
+        target = next((str(action[name]) for name in _TARGETS if action.get(name)), "")
+        targets.setdefault(str(action["type"]), []).append("" if action["type"] == "EmitEvent" else target)
     shown = []
     for name, each in targets.items():
         named = " ".join(filter(None, each)) if len(each) <= MOST_NAMED else ""

@@ -70,6 +70,12 @@ TeamLabel = Annotated[
     ),
 ]
 Every = Annotated[str, typer.Option(metavar="DURATION", help="Gather arrivals and ends for so long, such as 10s.")]
+BootTime = Annotated[
+    str,
+    typer.Option(
+        metavar="DURATION", help="How long machines of a PowerPool take to boot, such as 5m; 90s if not given."
+    ),
+]
 Seed = Annotated[int | None, typer.Option(help="Another seed, other chances.")]
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots too.")]
 
@@ -87,6 +93,7 @@ def simulate(
     namespace: InNamespace = "default",
     team_label: TeamLabel = "",
     every: Every = "",
+    boot_time: BootTime = "",
     seed: Seed = None,
     html: Html = None,
     form: Output = Form.table,
@@ -111,7 +118,8 @@ def simulate(
     refuse_twice([each for each in (*source, *(policy or ()), *(change or ())) if each is not None])
     naming = _naming(trace is not None, namespace, team_label)
     case = _case(source, naming, days, seed or 0)
-    wishes = _Wishes(policy or (), change or (), without or (), _milliseconds(every), trace is not None)
+    case.boot_ms = _milliseconds("--boot-time", boot_time) or case.boot_ms
+    wishes = _Wishes(policy or (), change or (), without or (), _milliseconds("--every", every), trace is not None)
     found = _compared(case, wishes)
     if html is not None:
         _write(html, found)
@@ -195,6 +203,8 @@ def _compared(case: Case, wishes: _Wishes) -> Comparison:
         changes.append("the price book is changed")
     if change.nodes:
         changes.append(f"{len(change.nodes)} machines are added or changed")
+    if change.machines:
+        changes.append(f"{len(change.machines)} machines are on or off at the begin as it says")
     if change.namespaces:
         changes.append(f"{len(change.namespaces)} namespaces are added or changed")
     if not changes:
@@ -227,14 +237,14 @@ def _days(case: Case) -> float:
     return (case.end - case.begin) / 86_400_000
 
 
-def _milliseconds(every: str) -> int | None:
+def _milliseconds(option: str, text: str) -> int | None:
     from headroom.model import times
 
-    if not every:
+    if not text:
         return None
-    found = times.duration(every)
+    found = times.duration(text)
     if not found:
-        raise Misconfigured(f"reading --every: it must be a duration such as 10s or 5m, not {every!r}")
+        raise Misconfigured(f"reading {option}: it must be a duration such as 10s or 5m, not {text!r}")
     return found
 
 

@@ -22,9 +22,11 @@ MOST_OTHERS: Final = 10
 """Rows of a screen; what is fullest or not ready comes first."""
 _OF_LIST: Final = {
     "pods": ("held", "free", "running", "waiting", "heldPods"),
-    "nodes": ("gpus", "free", "nodes", "nodesReady"),
+    "nodes": ("gpus", "free", "nodes", "nodesReady", "nodesAsleep"),
 }
 """What is known of the fleet by each list."""
+_TONES: Final = ("bad", "warn", "good", "idle")
+"""What needs a look comes first."""
 _CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 
 
@@ -35,7 +37,9 @@ def status(
     only: Annotated[
         str, typer.Option("--only", "-n", metavar="NAMESPACE", help="Show one team's namespace, not the whole fleet.")
     ] = "",
-    everything: Annotated[bool, typer.Option("--all", help="List every budget, however many there are.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="List every budget and pool, however many there are.")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="How often, with --watch.")] = 5.0,
     now: Now = "",
@@ -46,7 +50,7 @@ def status(
 ) -> None:
     """Show the whole fleet on one screen.
 
-    It says who leads, what is held and free, what waits, and how each budget stands. In a cluster the numbers are those that the operator has written down; it reads with your own rights, and says what you may not
+    It says who leads, what is held and free, what waits, how each budget stands, and which machines of power pools are on. In a cluster the numbers are those that the operator has written down; it reads with your own rights, and says what you may not
     see. With files or a snapshot everything is decided anew, and the exit code is 1 if something in them is wrong.
 
     Example: headroom status
@@ -121,6 +125,7 @@ def _show(found: dict[str, Any], form: Form, everything: bool) -> None:
         return
     output.as_fields(_head(found))
     _show_budgets(found, everything)
+    _show_pools(found["pools"], everything)
     _show_others(found["others"])
 
 
@@ -150,7 +155,9 @@ def _head(found: dict[str, Any]) -> Iterator[tuple[str, object]]:
 
 def _fleet(fleet: dict[str, Any]) -> Iterator[tuple[str, object]]:
     if fleet.get("nodes"):
-        ready = "" if fleet["nodesReady"] == fleet["nodes"] else f", {fleet['nodes'] - fleet['nodesReady']} not ready"
+        asleep = fleet.get("nodesAsleep", 0)
+        down = fleet["nodes"] - fleet["nodesReady"] - asleep
+        ready = (f", {asleep} asleep" if asleep else "") + (f", {down} not ready" if down else "")
         held = (
             f"{fleet['held']} of {fleet['gpus']} held, {fleet['free']} free" if "held" in fleet else f"{fleet['gpus']}"
         )
@@ -245,6 +252,33 @@ def outlook(row: dict[str, Any], at: int) -> str:
     if row.get("percent", 0) >= 100:
         return f"does not fall{held}"
     return f"{'nothing runs' if row.get('burnRateGpus') == '0' else 'lasts at this rate'}{held}"
+
+
+def _show_pools(pools: list[dict[str, Any]], everything: bool) -> None:
+    """The power pools: those that need a look first."""
+    if not pools:
+        return
+    rows = sorted(pools, key=lambda each: (_TONES.index(each["tone"]), each["name"]))
+    most = len(rows) if everything or not output.is_terminal() else MOST_OTHERS
+    table = []
+    for each in rows[:most]:
+        states, free = each.get("states", {}), each.get("gpusFree", "")
+        changing = sum(states.get(state, 0) for state in ("Booting", "Draining", "Sleeping"))
+        numbers = (states.get("On", 0), states.get("Off", 0), changing, states.get("Failed", 0))
+        free_of = f"{free} of {each['gpusOn']}" if free else ""
+        state = output.Toned(each["state"], each["tone"])
+        table.append((each["name"], *numbers, free_of, _kwh(each.get("savedKwh", "")), state, each["message"]))
+    output.line()
+    output.as_table(("POOL", "ON", "OFF", "CHANGING", "FAILED", "GPUS FREE", "SAVED", "STATE", "WHY"), table)
+    if len(rows) > most:
+        output.line(f"and {output.counted(len(rows) - most, 'pool')} more; --all lists them")
+
+
+def _kwh(text: str) -> str:
+    from headroom.api.quantities import NANO, Invalid, nano
+
+    amount = nano(text) if text else None
+    return "" if amount is None or isinstance(amount, Invalid) else f"{amount / NANO:.1f} kWh"
 
 
 def _show_others(others: list[dict[str, Any]]) -> None:

@@ -1,16 +1,18 @@
-"""What happens to budgets, in words: one line for each turn, taken from the decisions of the loop."""
+"""What happens to budgets and machines, in words: one line for each turn, taken from the decisions of the loop."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.enforcement import HARMLESS, EnteredStep, QueuedUnit
 from headroom.api.kinds import AnyResource
+from headroom.core import power
 from headroom.core.usage import KIND
 from headroom.model import times
-from headroom.model.actions import EvictPod, ReleasePod, ResumeOwner, SuspendOwner
+from headroom.model.actions import EmitEvent, EvictPod, ReleasePod, ResumeOwner, SuspendOwner
 from headroom.model.decisions import Decision, Ref
 
 MOST_AT_ONCE: Final = 4
@@ -21,6 +23,9 @@ AGAIN_MS: Final = 30 * times.MINUTE
 NOISE_MS: Final = times.MINUTE
 """What comes within so long of a forecast came as forecast."""
 MOST_REMEMBERED: Final = 1000
+OF_MACHINES: Final = ("WakingMachine", "SleepingMachine", "MachineFailed")
+"""Turns of machines that are told; that one is awake, or asleep, follows."""
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT(\d\d:\d\d):\d\dZ")
 
 Line = tuple[int, str]
 """A moment, and what happened."""
@@ -43,6 +48,8 @@ class Teller:
         """A decision that differs from the one before it."""
         if decision.resource.kind == KIND:
             self._waiting += ((now, said) for said in self._deeds(decision, now))
+        elif decision.resource.kind == power.KIND:
+            self._waiting += ((now, said) for said in self._switched(decision))
 
     def news(self, decisions: Mapping[Ref, Decision], resources: Mapping[Ref, AnyResource], now: int) -> list[str]:
         """What has happened since it was last asked, in the order in which it did; of very much, only the first."""
@@ -71,6 +78,13 @@ class Teller:
             waited = f", after {_length(now - since)}" if since is not None else ""
             why = f", so that {team} falls below its quota again" if verb in ("evicted", "suspended") else ""
             yield f"{verb}: {_short(unit)}{_size(known, pods)}{waited}{why}"
+
+    def _switched(self, decision: Decision) -> Iterator[str]:
+        """Machines that wake, go to sleep or fail, as their pool says it."""
+        for action in decision.actions:
+            if isinstance(action, EmitEvent) and action.reason in OF_MACHINES:
+                said = _MOMENT.sub(r"\1", action.message).rstrip(".")
+                yield f"power: {said}"
 
     def _is_new(self, action: Doing) -> bool:
         mark = f"{type(action).__name__} {getattr(action, 'uid', '') or getattr(action, 'object', '')}"

@@ -26,6 +26,8 @@ REACH: Final = 7 * DAY
 OVERLAP: Final = 60_000
 """Another replica's entry may be written a little later than it was made."""
 MOST_NAMED: Final = 3
+MOST_NEWS: Final = 5
+"""Sentences of one entry; a pool may turn hundreds of machines at once."""
 _DONE: Final = {
     "EvictPod": ("Evicting", "Evicts"),
     "SuspendOwner": ("Suspending", "Suspends"),
@@ -53,6 +55,8 @@ class Noted(Struct, frozen=True, order=True):
     """The first of them, each in a few words; events are left out, they say what the message says."""
     count: int
     """How many there were."""
+    news: tuple[tuple[str, str], ...] = ()
+    """The events on the resource itself, each with its reason and its sentence."""
 
     @property
     def ref(self) -> Ref:
@@ -66,13 +70,15 @@ def noted(entry: Entry) -> Noted:
     """An entry of the ledger as it is remembered: what was done and what is news come first, how things stand after it."""
     actions: list[dict[str, Any]] = msgspec.json.decode(entry.actions)
     done = [each for each in actions if each["type"] != "EmitEvent"]
-    news = [each for each in actions if each["type"] == "EmitEvent" and each["object"] == entry.resource]
+    events = [each for each in actions if each["type"] == "EmitEvent" and each["object"] == entry.resource]
+    news = tuple((str(each["reason"]), str(each["message"])) for each in events)
     told = [(_DONE[kind][0], _sentence(kind, done)) for kind in _DONE if any(each["type"] == kind for each in done)]
-    told += [(each["reason"], each["message"]) for each in news]
+    told += news[:MOST_NEWS]
     reason = told[0][0] if told else entry.reason
-    message = " ".join([said for _, said in told] + ([] if news else [entry.message]))
+    rest = [f"And {len(news) - MOST_NEWS} more."] if len(news) > MOST_NEWS else [] if news else [entry.message]
+    message = " ".join([said for _, said in told] + rest)
     said = tuple(_spoken(each) for each in done[:MOST_ACTIONS])
-    return Noted(entry.at, entry.key, entry.resource, reason, message, said, len(done))
+    return Noted(entry.at, entry.key, entry.resource, reason, message, said, len(done), news)
 
 
 def _sentence(kind: str, done: list[dict[str, Any]]) -> str:

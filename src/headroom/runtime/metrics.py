@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from headroom.api.kinds import AnyResource
 from headroom.runtime.budget_metrics import BudgetMetrics
+from headroom.runtime.power_metrics import PowerMetrics
 
 _TICK_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0)
 
@@ -48,6 +49,7 @@ class Metrics:
         self.nodes = Gauge("headroom_nodes", "Nodes in view.", registry=registry)
         self.resources = Gauge("headroom_resources", "Resources in view.", ["kind", "ready"], registry=registry)
         self.budgets = BudgetMetrics(registry)
+        self.power = PowerMetrics(registry)
 
     def enforced(self, reason: str, resource: AnyResource) -> None:
         """Count what was really done for a budget."""

@@ -22,6 +22,7 @@ _POD_FIXED: Final = (
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _MAY_CHANGE: Final = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
 _METADATA_PARTS: Final = ("labels", "annotations", "ownerReferences", "finalizers")
 _SPEC_PARTS: Final = ("schedulingGates", "tolerations", "nodeSelector", "initContainers", "taints", "unschedulable")

@@ -67,6 +67,27 @@ class SimTransport:
             raise Unavailable(f"{what}: no reply within {timeout:g} s")
         return reply
 
+    async def call(self, verb: str, path: str, effect: Callable[[list[AnyFault]], None], timeout: float) -> int | None:
+        """A call to something beside the cluster, with the faults of a request: its status, None where no answer came.
+
+        Raises `Unavailable` when nobody was reached; then nothing came of it.
+        """
+        await self._travel()
+        due = self._faults.on_request(self.actor.name, verb, path)
+        if (refused := self._before(due, f"{verb} {path}")) is not None:
+            return refused.status
+        effect(due)
+        # It is the answer that takes time: whoever gives up waiting for it does not undo anything.
+        slow = sum(each.ms for each in due if isinstance(each, wrong.Slow)) / 1000
+        if slow:
+            await self._clock.sleep(min(slow, timeout))
+        self._check_alive()
+        try:
+            self._after(due, f"{verb} {path}")
+        except Unavailable:
+            return None
+        return None if slow > timeout else 200
+
     async def stream(
         self, path: str, *, query: Mapping[str, str], idle: float, opened: Callable[[], None] | None = None
     ) -> AsyncIterator[bytes]:

@@ -96,6 +96,22 @@ class SecondLeader(Fault, frozen=True, kw_only=True):
     """Another operator instance is started beside those that run; it stops at the end of the window."""
 
 
+class Ignored(Fault, frozen=True, kw_only=True):
+    """A machine's switch says yes, and nothing happens; as a fault of `boot`, the machine is on and never becomes a node."""
+
+
+class Late(Fault, frozen=True, kw_only=True):
+    """A machine's switch says yes and acts so much later; as a fault of `boot`, the machine takes so much longer."""
+
+    ms: int
+
+
+class Crippled(Fault, frozen=True, kw_only=True):
+    """A fault of `boot`: the machine comes up with so many GPUs only."""
+
+    gpus: int
+
+
 AnyFault = (
     LostReply
     | Refusal
@@ -110,8 +126,11 @@ AnyFault = (
     | BlackHole
     | Duplicate
     | SecondLeader
+    | Ignored
+    | Late
+    | Crippled
 )
-ON_REQUESTS = (LostReply, Refusal, Slow, Outage, CrashBefore, CrashAfter, Expire)
+ON_REQUESTS = (LostReply, Refusal, Slow, Outage, CrashBefore, CrashAfter, Expire, Ignored, Late, Crippled)
 ON_EVENTS = (WatchDelay, StaleView, DroppedStream, BlackHole, Duplicate)
 
 

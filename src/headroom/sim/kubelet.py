@@ -17,7 +17,7 @@ from headroom.sim import seen as as_fact
 from headroom.sim.answers import ApiError, Body
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.apistore import Change, Record
-from headroom.sim.builtin import NOT_READY
+from headroom.sim.builtin import NOT_READY, UNSCHEDULABLE
 from headroom.sim.catalog import NODE, POD, ResourceType
 from headroom.sim.jobs import Jobs
 from headroom.sim.owners import JobSets, ReplicaSets
@@ -27,6 +27,12 @@ from headroom.sim.scheduler import Scheduler
 ANNOTATION: Final = "sim.headroom.dev/"
 ORPHANED_SECONDS: Final = 40.0
 """How long the pods of a node that is gone are still shown."""
+SILENT_SECONDS: Final = 40.0
+"""After so long without a heartbeat a node counts as lost."""
+GIVEN_UP_SECONDS: Final = 300.0
+"""And so long after that its pods are told to go, so that their owners make others."""
+_LIFECYCLE: Final = (NOT_READY, UNSCHEDULABLE)
+"""Taints that follow from what a node is."""
 
 
 class Cluster:
@@ -51,6 +57,8 @@ class Cluster:
         self._working = False
         self._alive: frozenset[str] = frozenset()
         """Nodes that were ready when last seen."""
+        self.dark: set[str] = set()
+        """Machines that are off: no kubelet, no heartbeat, and nothing runs."""
 
     def start(self) -> None:
         """Begin, with all that is there already."""
@@ -124,38 +132,81 @@ class Cluster:
         conditions = (record.body.get("status") or {}).get("conditions") or []
         ready = next((each for each in conditions if each.get("type") == "Ready"), None)
         if ready is None and _annotation(record.body, "ready") != "false":
-            ready = {
-                "type": "Ready",
-                "status": "True",
-                "reason": "KubeletReady",
-                "message": "kubelet is posting ready status",
-            }
-            ready |= {"lastHeartbeatTime": self._now(), "lastTransitionTime": self._now()}
-            self._write("PATCH", NODE.url("", name, "status"), {"status": {"conditions": [*conditions, ready]}})
+            ready = self._judge(record.body, alive=name not in self.dark)
         alive = ready is not None and ready.get("status") == "True"
         if alive and name not in self._alive:
             self._revive(name)
         self._alive = self._alive | {name} if alive else self._alive - {name}
-        taints = (record.body.get("spec") or {}).get("taints") or []
-        tainted = any(each.get("key") == NOT_READY for each in taints)
-        if alive == tainted:
-            rest = [each for each in taints if each.get("key") != NOT_READY]
-            wanted = rest if alive else [*rest, {"key": NOT_READY, "effect": "NoSchedule"}]
+        spec = record.body.get("spec") or {}
+        taints = spec.get("taints") or []
+        due = {NOT_READY: not alive, UNSCHEDULABLE: bool(spec.get("unschedulable"))}
+        if {each.get("key") for each in taints} & {*_LIFECYCLE} != {key for key, is_due in due.items() if is_due}:
+            rest = [each for each in taints if each.get("key") not in _LIFECYCLE]
+            wanted = [*rest, *({"key": key, "effect": "NoSchedule"} for key, is_due in due.items() if is_due)]
             self._write("PATCH", NODE.url("", name), {"spec": {"taints": wanted or None}})
+
+    def _judge(self, node: Body, *, alive: bool) -> Body:
+        """Say whether a node is ready: its kubelet does that, and the node controller where the kubelet says nothing."""
+        others = [each for each in (node.get("status") or {}).get("conditions") or [] if each.get("type") != "Ready"]
+        verdict = ("True", "KubeletReady", "kubelet is posting ready status")
+        if not alive:
+            verdict = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        ready = dict(zip(("status", "reason", "message"), verdict, strict=True)) | {"type": "Ready"}
+        ready |= {"lastHeartbeatTime": self._now(), "lastTransitionTime": self._now()}
+        path = NODE.url("", node["metadata"]["name"], "status")
+        self._write("PATCH", path, {"status": {"conditions": [*others, ready]}})
+        return ready
+
+    def darken(self, name: str, *, at_once: bool = False) -> None:
+        """A machine goes off, and its kubelet with it; that is noticed when no heartbeat comes, unless it has long been so."""
+        self.dark.add(name)
+        for pod in self._pods_on(name):
+            self._forget(pod.uid)
+        if not at_once:
+            self._clock.call_later(SILENT_SECONDS, partial(self._miss, name))
+
+    def light(self, name: str) -> None:
+        """A machine is on, and its kubelet speaks: what ran there is dead, what was bound there starts."""
+        if name in self.dark:
+            self.dark.discard(name)
+            for pod in self._pods_on(name):
+                if (pod.body.get("status") or {}).get("phase") == "Running":
+                    self._end(pod.uid, pod.key, "Failed", 137, "Error")
+        node = self._server.store.get(NODE, "", name)
+        if node is not None and not as_fact.node(node).ready:
+            self._judge(node.body, alive=True)
+
+    def _miss(self, name: str) -> None:
+        node = self._server.store.get(NODE, "", name)
+        if name in self.dark and node is not None and as_fact.node(node).ready:
+            self._judge(node.body, alive=False)
+            self._clock.call_later(GIVEN_UP_SECONDS, partial(self._give_up, name))
+
+    def _give_up(self, name: str) -> None:
+        """Tell the pods of a node to go that was not heard of for long; its kubelet cannot, so they stay as they are."""
+        if name not in self.dark:
+            return
+        for pod in self._pods_on(name):
+            fact = as_fact.pod(pod)
+            is_over = fact.phase in ("Succeeded", "Failed") or fact.deleting is not None
+            if not is_over and not (fact.owner and fact.owner.kind == "DaemonSet"):
+                self._write("DELETE", POD.url(*pod.key), {"preconditions": {"uid": pod.uid}})
 
     def _revive(self, node: str) -> None:
         """Pods that waited for this node's kubelet start now."""
-        for pod in self._server.store.all(POD):
-            if (pod.body.get("spec") or {}).get("nodeName") == node:
-                self._remember(pod)
+        for pod in self._pods_on(node):
+            self._remember(pod)
+
+    def _pods_on(self, node: str) -> list[Record]:
+        pods = self._server.store.all(POD)
+        return [each for each in pods if (each.body.get("spec") or {}).get("nodeName") == node]
 
     def _drop_pods(self, node: str) -> None:
         if self._server.store.get(NODE, "", node) is not None:
             return
-        for pod in self._server.store.all(POD):
-            if (pod.body.get("spec") or {}).get("nodeName") == node:
-                self._end(pod.uid, pod.key, "Failed", 137, "PodGC")
-                self._write("DELETE", POD.url(*pod.key), {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}})
+        for pod in self._pods_on(node):
+            self._end(pod.uid, pod.key, "Failed", 137, "PodGC")
+            self._write("DELETE", POD.url(*pod.key), {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}})
 
     # --- pods -------------------------------------------------------------------------------------------------------------
 
@@ -163,7 +214,8 @@ class Cluster:
         self._scheduler.pod(seen, record)
         if record is None or record.uid != seen.uid:
             self._forget(seen.uid)
-        if record is None or not (record.body.get("spec") or {}).get("nodeName"):
+        node = "" if record is None else (record.body.get("spec") or {}).get("nodeName") or ""
+        if record is None or not node or node in self.dark:
             return
         phase = (record.body.get("status") or {}).get("phase")
         if record.body["metadata"].get("deletionTimestamp"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from headroom.adapters.kube.client import Kube
@@ -23,6 +24,7 @@ from headroom.runtime.recording import Recorder
 from headroom.runtime.settings import Settings
 from headroom.runtime.surroundings import Surroundings
 from headroom.sim.ledger import ledger_of
+from headroom.sim.power import switches_of
 
 __all__ = ["SimulatedProcess", "ledger_of", "production"]
 
@@ -50,6 +52,7 @@ class SimulatedProcess:
         leases = KubeLeases(kube, settings.namespace, settings.lease_name)
         self.leader = Leader(leases, clock, identity, rng)
         self.recorder = Recorder(ledger_of(transport), around, may_lead=self.leader.may_act)
+        self.switches = switches_of(transport, clock)
         self.port = KubePort(
             kube,
             Events(kube, clock),
@@ -60,7 +63,10 @@ class SimulatedProcess:
             index_of=index_of,
             hold_of=hold_of,
             caps=caps,
+            switches=self.switches,
         )
+        if self.switches is not None:
+            self.switches.changed = partial(self.port.outside_changed, "machines")
         self.recorder.connect(self.port)
         self.operator = Operator(self.port, self.leader, settings, around, plans)
         self.operator.loop.noted = self.recorder.decided
@@ -73,6 +79,8 @@ class SimulatedProcess:
             tasks.create_task(self.leader.run(), name="leader")
             tasks.create_task(self.operator.run(), name="operator")
             tasks.create_task(self.recorder.run(), name="recorder")
+            if self.switches is not None:
+                tasks.create_task(self.switches.run(), name="switches")
 
     async def stop(self) -> None:
         """End what has begun, then give the lease back, then stop watching."""

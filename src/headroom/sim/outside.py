@@ -67,6 +67,8 @@ def _value(kind: str, key: str, value: Any) -> tuple[Any, str]:
     if key == "score":
         good = isinstance(value, int) and not isinstance(value, bool)
         return (value, "") if good else (None, f"must be a whole number, not {value!r}")
+    if kind == "Machine" and key == "power" and isinstance(value, bool):
+        value = "On" if value else "Off"  # YAML takes these two words for yes and no
     if not isinstance(value, str):
         return None, f"must be text, not {value!r}"
     if kind == "Machine" and key == "power" and value not in _POWER:

@@ -21,6 +21,7 @@ from headroom.sim.clock import SimClock, run_virtual
 from headroom.sim.connection import SimTransport
 from headroom.sim.faults import AnyFault, Crash, Expire, Faults, SecondLeader, split
 from headroom.sim.kubelet import Cluster
+from headroom.sim.power import Machines
 from headroom.sim.script import Scenario, Step
 from headroom.sim.trace import Trace
 
@@ -83,6 +84,8 @@ class Simulation:
         self.server = ApiServer(self.clock, split(scenario.seed, "server"))
         self.faults = Faults(self.clock, scenario.start, scenario.seed)
         self.cluster = Cluster(self.server, pull_seconds=scenario.pull_seconds)
+        times_ = {"boot_seconds": scenario.boot_seconds, "shutdown_seconds": scenario.shutdown_seconds}
+        self.machines = Machines(self.server, self.cluster, self.faults, **times_)
         self.failures: list[str] = []
         self.on_failure: Callable[[str], None] = lambda _: None
         """Told of each failure the moment it is found."""
@@ -134,6 +137,7 @@ class Simulation:
             except ApiError as refused:
                 name = (document.get("metadata") or {}).get("name")
                 raise Misconfigured(f"setting the stage: {document.get('kind')} {name}: {refused.message}") from None
+        self.machines.begin()
         self.cluster.start()
         for number in range(1, self.scenario.operators + 1):
             self.start_operator(f"operator-{number}")
@@ -143,6 +147,7 @@ class Simulation:
         self._stopping = True
         for name in list(self._instances):
             await self.stop_operator(name)
+        self.machines.stop()
         self.cluster.stop()
 
     async def _until(self, elapsed: int) -> None:
@@ -151,6 +156,11 @@ class Simulation:
             await self.clock.sleep(wait / times.SECOND)
 
     # --- operators --------------------------------------------------------------------------------------------------------
+
+    def operator(self, name: str) -> Runnable | None:
+        """The operator of that name, if it runs."""
+        instance = self._instances.get(name)
+        return instance.operator if instance else None
 
     def start_operator(self, name: str) -> None:
         """Start an operator process of that name, unless it runs already."""

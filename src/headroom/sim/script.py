@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from headroom.model import times
 from headroom.model.errors import Misconfigured
-from headroom.sim import documents, faults, texts
+from headroom.sim import documents, faults, hardware, texts
 from headroom.sim.answers import Body
 from headroom.sim.faults import AnyFault
 from headroom.sim.trace import Trace
@@ -90,6 +90,8 @@ class _Spec(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     operators: int = 1
     restart_after: str = "5s"
     pull_seconds: float = 2.0
+    boot_seconds: float = hardware.BOOT_SECONDS
+    shutdown_seconds: float = hardware.SHUTDOWN_SECONDS
     timeline: list[Step] = []
     expect: list[Expectation] = []
 
@@ -105,6 +107,9 @@ class Scenario(Struct, frozen=True, kw_only=True):
     operators: int
     restart_after: int
     pull_seconds: float
+    boot_seconds: float = hardware.BOOT_SECONDS
+    """How long a machine takes from being switched on to being a ready node."""
+    shutdown_seconds: float = hardware.SHUTDOWN_SECONDS
     documents: list[Body]
     """The objects that are there at the start."""
     timeline: list[tuple[int, Step]] = field(default_factory=list)
@@ -150,6 +155,8 @@ class Scenario(Struct, frozen=True, kw_only=True):
             operators=spec.operators,
             restart_after=_duration(source, "restartAfter", spec.restart_after),
             pull_seconds=spec.pull_seconds,
+            boot_seconds=spec.boot_seconds,
+            shutdown_seconds=spec.shutdown_seconds,
             documents=[each for each in values if each is not ours[0]],
             timeline=sorted(
                 ((_duration(source, "at", each.at), each) for each in spec.timeline), key=lambda pair: pair[0]

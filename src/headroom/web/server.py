@@ -81,7 +81,7 @@ def main_app(showing: Showing, judge: Judge | None) -> web.Application:
     app[SHOWING], app[PAGES], app[STREAMS] = showing, Pages(), Streams(showing)
     app.on_shutdown.append(app[STREAMS].close)
     app.add_routes([web.get("/", _shell), web.get("/metrics", _metrics)])
-    for path in ("overview", "nodes", "decisions", "budgets/{namespace}/{name}"):
+    for path in ("overview", "nodes", "decisions", "power", "budgets/{namespace}/{name}", "power/{name}"):
         app.add_routes([web.get(f"/api/{path}", _once), web.get(f"/api/live/{path}", _live, allow_head=False)])
     app.add_routes([web.get("/static/{path:.+}", Files({"": HERE / "static", "charts/": CHARTS}).send)])
     return app
@@ -141,7 +141,9 @@ async def _readyz(request: web.Request) -> web.Response:
 async def _metrics(request: web.Request) -> web.Response:
     metrics, view = request.app[SHOWING].metrics, request.app[SHOWING].view
     metrics.view_age.set(view.port.age_seconds())
-    metrics.budgets.measure(view.port.world(view.clock.now()))
+    world = view.port.world(view.clock.now())
+    metrics.budgets.measure(world)
+    metrics.power.measure(world, view.loop.decisions)
     metrics.resources.clear()
     for (kind, ready), count in view.ready().items():
         metrics.resources.labels(kind, ready).set(count)
@@ -179,10 +181,13 @@ def _asked(request: web.Request) -> Asked:
     if what == "budgets":
         named = request.match_info["namespace"], request.match_info["name"]
         return Asked((what, *named), pages.budget(*named))
+    if what == "power" and "name" in request.match_info:
+        return Asked((what, request.match_info["name"]), pages.pool(request.match_info["name"]))
     if what == "decisions":
         wanted = search(request.query)
         return Asked((what, wanted), pages.decisions(wanted))
-    return Asked((what,), pages.nodes if what == "nodes" else pages.overview)
+    plain = {"nodes": pages.nodes, "power": pages.power}
+    return Asked((what,), plain.get(what, pages.overview))
 
 
 # --- listening --------------------------------------------------------------------------------------------------------------

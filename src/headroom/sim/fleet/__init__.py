@@ -24,13 +24,14 @@ _BEFORE: Final = -30 * times.HOUR
 def fleet(seed: int, hours: int = story.HOURS) -> list[Body]:
     """The documents of the demo's scenario, with what is asked for in its first hours; the same seed always gives the same."""
     before = list(itertools.takewhile(lambda each: each.at <= 0, _works(seed)))
-    stage = work.Stage(seed, machines.SORTS)
+    stage = work.Stage(seed, machines.SORTS, machines.asleep())
     end = max(1, hours) * times.HOUR
     timeline = [
         {"at": f"{at // times.SECOND}s", "apply": job}
         for at, job in itertools.takewhile(lambda each: each[0] < hours * times.HOUR, arrivals(seed))
     ]
     scenario = {"start": times.text(START), "duration": f"{end // times.HOUR}h", "seed": seed, "timeline": timeline}
+    scenario["bootSeconds"] = machines.BOOT_SECONDS
     return [
         *machines.documents(times.text(START)),
         *policies(),

@@ -1,4 +1,4 @@
-"""The demo's forty machines, what they cost, and one resource of each kind whose story comes later."""
+"""The demo's forty machines, what they cost, the pool of those that sleep while nobody needs them, and one resource of each other kind."""
 
 from __future__ import annotations
 
@@ -31,6 +31,10 @@ H100: Final = Sort("h100", "p5.48xlarge", 8, "55.04")
 A100: Final = Sort("a100", "p4d.24xlarge", 12, "21.96")
 L4: Final = Sort("l4", "g6.48xlarge", 20, "13.35")
 SORTS: Final = (A100, H100, L4)
+BOOT_SECONDS: Final = 120.0
+_IN_THE_BASEMENT: Final = 8
+_ASLEEP: Final = 4
+"""So many of the last L4 machines belong to a PowerPool, and so many of those sleep when the demo begins."""
 
 
 def named(object_: Body, **more: dict[str, str]) -> Body:
@@ -47,6 +51,16 @@ def made(version: str, kind: str, name: str, spec: Body, namespace: str = "") ->
 def names(sort: Sort) -> list[str]:
     """The names of all machines of a sort."""
     return [f"{sort.name}-{number:02d}" for number in range(1, sort.count + 1)]
+
+
+def basement() -> list[str]:
+    """The machines of the PowerPool."""
+    return names(L4)[-_IN_THE_BASEMENT:]
+
+
+def asleep() -> list[str]:
+    """Those of them that are off at the start."""
+    return names(L4)[-_ASLEEP:]
 
 
 def documents(start: str) -> list[Body]:
@@ -70,27 +84,38 @@ def _price_book() -> Body:
 
 
 def _other_kinds() -> list[Body]:
-    machine = names(L4)[-1]
-    switch = {
-        "name": machine,
-        "gpuCount": GPUS_OF_A_MACHINE,
-        "scaleUpEndpoint": f"http://power-api/{machine}/start",
-        "scaleDownEndpoint": f"http://power-api/{machine}/stop",
-    }
     spot = {"region": "us-east-1", "availabilityZone": "us-east-1a", "instanceType": "g5.12xlarge"}
     links = {"network": {"ulMbps": 100_000, "dlMbps": 100_000}, "local": {"ulMbps": 200_000, "dlMbps": 200_000}}
     cheapest = {"region": "us-east-1", "families": ["g5", "g6"], "nodeClassName": "gpu"}
     return [
         made(OURS, "Spotpool", "spare", spot | {"minimum": 1, "maximum": 3}, "vision"),
-        made(OURS, "PowerPool", "basement", {"machines": [switch], "policy": {"idleSeconds": 900}}),
+        _basement(),
         made(OURS, "Bandwidth", names(H100)[0], {"capacity": links}),
         made(OURS, "LeftoverNodePool", "cheapest", cheapest),
     ]
 
 
+def _basement() -> Body:
+    """Machines that sleep soon, so that somebody who watches for minutes sees it."""
+    machines = [
+        {"name": name, "gpuCount": GPUS_OF_A_MACHINE}
+        | {
+            f"{word}Endpoint": f"http://power-api/{name}/{path}"
+            for word, path in (("scaleUp", "start"), ("scaleDown", "stop"), ("status", "power"))
+        }
+        for name in basement()
+    ]
+    template = {"labels": {INSTANCE_TYPE: L4.instance_type}, "idleWatts": 450, "busyWatts": 1200}
+    policy = {"idleSeconds": 300, "bootTimeoutSeconds": 600}
+    return made(OURS, "PowerPool", "basement", {"machines": machines, "template": template, "policy": policy})
+
+
 def _facts(start: str) -> list[Body]:
     """What the outside says of machines that can be switched, and of those that can be bought."""
-    facts = [made(FACTS, "Machine", names(L4)[-1], {"power": "On", "since": start})]
+    facts = [
+        made(FACTS, "Machine", name, {"power": "Off" if name in asleep() else "On", "since": start})
+        for name in basement()
+    ]
     for type_, gpus, prices in (
         ("g5.12xlarge", 4, ("2.3814", "2.0412")),
         ("g6.12xlarge", 4, ("1.8860", "2.1620")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import Decimal
 from typing import Final
 
@@ -103,9 +103,11 @@ def used(works: Iterable[Work]) -> list[Body]:
 class Stage:
     """Puts work that has begun before the demo onto machines: each pod on the first one with room."""
 
-    def __init__(self, seed: int, sorts: Iterable[Sort]) -> None:
+    def __init__(self, seed: int, sorts: Iterable[Sort], asleep: Collection[str] = ()) -> None:
         self._rng = split(seed, "running")
-        self._free = {sort.name: dict.fromkeys(names(sort), GPUS_OF_A_MACHINE) for sort in sorts}
+        self._free = {
+            sort.name: {name: GPUS_OF_A_MACHINE for name in names(sort) if name not in asleep} for sort in sorts
+        }
 
     def running(self, work: Work) -> list[Body]:
         """Its Job and its pods; nothing if there is no room for it."""

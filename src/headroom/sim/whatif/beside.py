@@ -21,10 +21,12 @@ _PRICED: Final = "priced"
 
 
 def put_over(case: Case, found: Documents) -> Case:
-    """A case with the machines, namespaces and prices that stand in files; the case itself stays as it is."""
+    """A case with the nodes, machines, namespaces and prices that stand in files; the case itself stays as it is."""
     if found.nodes:
         named = {node.name: node for node in (*case.nodes, *found.nodes)}
         case = structs.replace(case, nodes=list(named.values()))
+    if found.machines:
+        case = structs.replace(case, machines=dict(case.machines) | {each.name: each for each in found.machines})
     if found.namespaces:
         new = {each.name: namespace_of(each.name, each.labels) for each in found.namespaces}
         case = structs.replace(case, namespaces=dict(case.namespaces) | new)
@@ -42,7 +44,6 @@ def passed_over(found: Documents) -> dict[str, int]:
         "Pod": len(found.pods),
         "ResourceClaim": len(found.claims),
         "suspended owner": len(found.workloads),
-        "Machine": len(found.machines),
         "Offer": len(found.offers),
         "Instance": len(found.instances),
         "Usage": len(found.usage),

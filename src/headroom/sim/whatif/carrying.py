@@ -16,8 +16,9 @@ from headroom.model import actions, times
 from headroom.model.actions import Action
 from headroom.model.facts import Hold, Part, Pod, Workload
 from headroom.model.world import ref_of
-from headroom.sim.whatif.cluster import Cluster, note
+from headroom.sim.whatif.cluster import BUDGET, Cluster, note
 from headroom.sim.whatif.lives import EVICTED, SUSPENDED
+from headroom.sim.whatif.switching import Switching
 
 SILENT: Final = (actions.EmitEvent, actions.RemoveFinalizer)
 """Said or tidied only: nothing in a replay follows from them."""
@@ -28,6 +29,7 @@ class Hands:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        switching = Switching(cluster)
         self._do: dict[type[Action], Callable[[Any, AnyResource | None], bool]] = {
             actions.ApplyBudgetHold: self._hold,
             actions.DeleteBudgetHold: self._unhold,
@@ -38,6 +40,11 @@ class Hands:
             actions.SuspendOwner: self._suspend,
             actions.ResumeOwner: self._let_go,
             actions.EvictPod: self._evict,
+            actions.WakeMachine: switching.wake,
+            actions.SleepMachine: switching.sleep,
+            actions.CordonNode: switching.cordon,
+            actions.UncordonNode: switching.uncordon,
+            actions.DrainNode: switching.drain,
         }
 
     def carry_out(self, due: Iterable[Action], by: AnyResource | None) -> None:
@@ -47,7 +54,7 @@ class Hands:
                 continue
             do = self._do.get(type(action))
             if do is None or do(action, by):
-                # What nothing here stands for yet, such as waking a machine, counts as done.
+                # What nothing here stands for yet, such as buying a machine, counts as done.
                 who = "" if by is None else f"{by.namespace}/{by.name}"
                 self._cluster.log.done[type(action).__name__, who] += 1
 
@@ -147,7 +154,7 @@ class Hands:
         return self._acted()
 
     def _acted(self) -> bool:
-        self._cluster.changed = self._cluster.urgent = True
+        self._cluster.urgent.add(BUDGET)
         return True
 
 

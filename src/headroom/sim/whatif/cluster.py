@@ -17,11 +17,13 @@ from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.model import times
 from headroom.model.decisions import Ref
-from headroom.model.facts import Amounts, Hold, Pairs, Pod, Workload
+from headroom.model.facts import Amounts, Call, Hold, Node, Pairs, Pod, Shape, Workload
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage import Evidence, Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
+from headroom.sim.hardware import POOL
+from headroom.sim.whatif import metal
 from headroom.sim.whatif.admission import Gatekeeper
 from headroom.sim.whatif.lives import FINISHED, Life, Log
 from headroom.sim.whatif.placing import Placer
@@ -29,6 +31,9 @@ from headroom.sim.whatif.work import Case, Work
 
 PULL_MS: Final = 2 * times.SECOND
 """From getting a node to running."""
+BUDGET: Final = "GPUWorkloadBudget"
+NO_ROOM: Final = "no node has room for it"
+"""What the replay's scheduler says of a pod that has to wait."""
 Later = Callable[[int, Callable[[], None]], None]
 """Do something at a moment."""
 
@@ -44,15 +49,23 @@ class Cluster:
         self.holds: dict[str, Hold] = {}
         self.workloads: dict[str, Workload] = {}
         self.index: Any = None
-        self.changed = self.urgent = False
-        """Something happened that a budget may care about; something that it waits for."""
+        self.changed: set[str] = set()
+        """The kinds of policies that may care about something that happened."""
+        self.urgent: set[str] = set()
+        """And those that wait for it."""
         self.living: dict[str, Life] = {}
         self.of_owner: dict[str, list[Work]] = {}
-        self._later = later
+        self.later = later
+        nodes, self.to_come, self.machines = metal.stage(case, resources.values())
+        self.calls: dict[str, Call] = {}
         self._nodes = NodeTable()
-        for node in case.nodes:
+        for node in nodes:
             self._nodes.put(node)
-        self._placer = Placer(case.nodes, {work.shape for work in case.works}, case.boundless)
+        # Without any node there is always room, also where a pool could make some.
+        rooms = [*nodes, *self.to_come] if nodes else []
+        self._placer = Placer(rooms, {work.shape for work in case.works}, case.boundless)
+        self._seeking: list[str] = []
+        """Pods that the scheduler has not looked at yet."""
         self._gatekeeper = Gatekeeper()
         self._tries: dict[int, int] = {}
         self._number = count(1)
@@ -75,6 +88,8 @@ class Cluster:
             namespaces=case.namespaces,
             prices=case.prices,
             offers=case.offers,
+            machines=self.machines,
+            calls=self.calls,
             usage=self.usage,
             index=self.index,
             holds=self.holds,
@@ -82,6 +97,18 @@ class Cluster:
             hold_problem=case.hold_problem,
             caps=case.caps,
         )
+
+    # --- nodes ------------------------------------------------------------------------------------------------------------
+
+    def node(self, name: str) -> Node | None:
+        """A node that the cluster shows."""
+        return self._nodes.get(name)
+
+    def show(self, node: Node) -> None:
+        """A node came or changed; pods that wait may fit there."""
+        if self._nodes.put(node):
+            self._placer.show(node)
+            self.urgent.add(POOL)
 
     # --- pods come --------------------------------------------------------------------------------------------------------
 
@@ -104,9 +131,9 @@ class Cluster:
         self.living[pod.uid] = life
         self.pods.put(pod)
         if pod.gates:
-            self.changed = True
+            self.changed.add(BUDGET)
         else:
-            self._placer.add(pod.uid, work.shape)
+            self._seek(pod.uid, work.shape)
 
     def resume(self, work: Work) -> None:
         """Take up work that ran already when the time begins."""
@@ -117,7 +144,8 @@ class Cluster:
         self.log.lives.append(life)
         self.living[pod.uid] = life
         self.of_owner.setdefault(work.owner_key, []).append(work)
-        self.pods.put(structs.replace(pod, node=self._placer.put(pod.uid, work.shape)))
+        life.node = self._placer.put(pod.uid, work.shape)
+        self.pods.put(structs.replace(pod, node=life.node))
         self.start(pod.uid, work.began)
 
     def _pod(self, work: Work) -> Pod:
@@ -154,16 +182,28 @@ class Cluster:
 
     def lift(self, uid: str) -> None:
         """A pod whose gate is gone looks for room."""
-        self._placer.add(uid, self.living[uid].work.shape)
+        self._seek(uid, self.living[uid].work.shape)
+
+    def _seek(self, uid: str, shape: Shape) -> None:
+        self._placer.add(uid, shape)
+        self._seeking.append(uid)
 
     def place(self) -> None:
-        """Give nodes to those that find room; they run a moment later."""
+        """Give nodes to those that find room; they run a moment later. Of the others it is said that they found none."""
         for uid, node in self._placer.place():
             pod = self.pods.get(uid)
             assert pod is not None
-            self.pods.put(structs.replace(pod, node=node))
-            self.living[uid].bound = self.now
-            self._later(self.now + PULL_MS, lambda uid=uid: self.start(uid, self.now))  # type: ignore[misc]  # mypy knows no default of a lambda
+            self.pods.put(structs.replace(pod, node=node, unschedulable_since=None, unschedulable_message=""))
+            self.living[uid].bound, self.living[uid].node = self.now, node
+            if node in self.machines:
+                self.changed.add(POOL)
+            self.later(self.now + PULL_MS, lambda uid=uid: self.start(uid, self.now))  # type: ignore[misc]  # mypy knows no default of a lambda
+        seeking, self._seeking = self._seeking, []
+        for uid in seeking if self.machines else ():
+            pod = self.pods.get(uid)
+            if pod is not None and not pod.node:
+                self.pods.put(structs.replace(pod, unschedulable_since=self.now, unschedulable_message=NO_ROOM))
+                self.urgent.add(POOL)
 
     def start(self, uid: str, at: int) -> None:
         """A pod begins to run, unless it is on its way out."""
@@ -174,12 +214,13 @@ class Cluster:
         self.pods.put(pod)
         life.started, life.row = at, self._row(pod, life.work)
         row = self._open[uid] = life.row
-        self.changed = self.changed or self._concerns(row)
+        if self._concerns(row):
+            self.changed.add(BUDGET)
         self.usage.put(row)
         self.usage.set_alive(uid, True)
         until = life.work.until if life.work.is_service else _end_of(at, life.work.length, pod.deadline)
         if until is not None:
-            self._later(max(until, self.now), lambda: self.end(uid, FINISHED))
+            self.later(max(until, self.now), lambda: self.end(uid, FINISHED))
 
     def _row(self, pod: Pod, work: Work) -> Row:
         """What the production recorder makes of a pod that runs; pods that are alike on a node are asked about once."""
@@ -212,12 +253,16 @@ class Cluster:
             return
         del self.living[uid]
         life.ended, life.end = self.now, how
-        self.urgent = self.urgent or how != FINISHED
+        if how != FINISHED:
+            self.urgent.add(BUDGET)
+        if life.node in self.machines:
+            self.changed.add(POOL)
         self._placer.forget(uid)
         self.pods.remove(uid)
         row = self._open.pop(uid, None)
         if row is not None:
-            self.changed = self.changed or self._concerns(row)
+            if self._concerns(row):
+                self.changed.add(BUDGET)
             self.usage.put(structs.replace(row, ended=max(self.now, row.start), evidence=Evidence.CONTAINER_FINISH))
             self.usage.set_alive(uid, False)
         if how == FINISHED:
@@ -228,13 +273,13 @@ class Cluster:
         pod = self.pods.get(uid)
         if pod is None or pod.deleting is not None:
             return
-        self.urgent = True
+        self.urgent.add(BUDGET)
         if not pod.node:
             self.end(uid, how)
             return
         at = self.now + pod.grace_seconds * times.SECOND
         self.pods.put(structs.replace(pod, deleting=at))
-        self._later(at, lambda: self.end(uid, how))
+        self.later(at, lambda: self.end(uid, how))
 
     def _finish(self, work: Work) -> None:
         # By identity: another work may be equal to this one.

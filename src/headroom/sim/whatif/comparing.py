@@ -59,12 +59,19 @@ class Table(NamedTuple):
 
 def tables(found: Comparison) -> list[Table]:
     """Everything that is worth a look, the whole first."""
-    out = [_whole(found)]
+    out = [_both_sides("Everything", _LINES, found)]
+    if machines_slept(found):
+        out.append(_both_sides("Machines", _MACHINES, found))
     if len({each.team for each in (*found.before.teams, *found.after.teams)}) > 1:
         out.append(_teams(found))
     if found.before.budgets or found.after.budgets:
         out.append(_budgets(found))
     return out
+
+
+def machines_slept(found: Comparison) -> bool:
+    """Whether machines were off for a time, on either side."""
+    return any(each.wakes or each.sleeps or each.saved_kwh for each in (found.before, found.after))
 
 
 def unmatched(found: Comparison, remedy: str) -> list[str]:
@@ -121,6 +128,10 @@ def _count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def _energy(value: float) -> str:
+    return f"{value:,.1f} kWh"
+
+
 def _money(value: float) -> str:
     return f"${value:,.2f}"
 
@@ -155,15 +166,22 @@ _LINES: Final = (
     _Line("machines woken", lambda it: it.wakes),
     _Line("switches of machines and node pools", lambda it: it.switches),
 )
+_MACHINES: Final = (
+    _Line("hours that machines were on", lambda it: it.machine_hours, hours),
+    _Line("machines woken", lambda it: it.wakes),
+    _Line("machines sent to sleep", lambda it: it.sleeps),
+    _Line("energy drawn, where watts are known", lambda it: it.energy_kwh, _energy, UNKNOWN),
+    _Line("energy saved by sleeping", lambda it: it.saved_kwh, _energy, UNKNOWN),
+)
 
 
-def _whole(found: Comparison) -> Table:
+def _both_sides(title: str, lines: Sequence[_Line], found: Comparison) -> Table:
     rows = []
-    for line in _LINES:
+    for line in lines:
         before, after = line.value(found.before), line.value(found.after)
         words = [line.unknown if each is None else line.form(each) for each in (before, after)]
         rows.append((line.name, *words, _difference(before, after, line.form)))
-    return Table("Everything", ("", "BEFORE", "AFTER", "DIFFERENCE"), rows)
+    return Table(title, ("", "BEFORE", "AFTER", "DIFFERENCE"), rows)
 
 
 def _teams(found: Comparison) -> Table:

@@ -23,6 +23,7 @@ class Life(Struct, kw_only=True):
     made: int
     gpus: int
     """Millionths."""
+    node: str = ""
     bound: int | None = None
     started: int | None = None
     ended: int | None = None
@@ -41,11 +42,21 @@ class Life(Struct, kw_only=True):
         return None if self.row is None else self.row.price
 
 
+class Shift(Struct, kw_only=True):
+    """A time in which a machine of a PowerPool was on, from the command that woke it to its going dark."""
+
+    machine: str
+    begin: int
+    end: int | None = None
+    """None if it is on where the time is over."""
+
+
 class Log(Struct, kw_only=True):
     """All that happened."""
 
     lives: list[Life] = field(default_factory=list)
     done: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By the kind of action and by who had it done: how often it changed something."""
+    shifts: list[Shift] = field(default_factory=list)
     passes: int = 0
     """How often the plans were asked."""

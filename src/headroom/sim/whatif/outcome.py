@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
@@ -18,12 +17,13 @@ from headroom.model.tables import NodeTable
 from headroom.model.usage import Row
 from headroom.model.world import World
 from headroom.sim.whatif.lives import EVICTED, FINISHED, SUSPENDED, Life, Log
+from headroom.sim.whatif.machine_time import machine_time
+from headroom.sim.whatif.steps import Floats, Steps
 from headroom.sim.whatif.work import Case
 
 POINTS: Final = 400
 """A drawing has no more pixels that matter."""
 HAIR: Final = 1e-6
-Floats = NDArray[np.float64]
 
 
 class Wire(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -91,6 +91,7 @@ class Lines(Wire, frozen=True, kw_only=True):
     moments: list[float]
     gpus_held: list[float]
     waiting: list[float]
+    machines_on: list[float]
     budgets: dict[str, list[float]]
     """What the window of each budget with a quota of GPU-hours held."""
     budgets_usd: dict[str, list[float]]
@@ -110,6 +111,13 @@ class Outcome(Wire, frozen=True, kw_only=True):
     evictions: int
     pauses: int
     wakes: int
+    sleeps: int
+    machine_hours: float | None
+    """Hours that machines were on, all added up; None where there are none."""
+    energy_kwh: float | None
+    """What those of PowerPools drew whose watts are known."""
+    saved_kwh: float | None
+    """What they would have drawn idle while they were off."""
     switches: int
     """Machines and node pools switched over: sleeping, waking, and node pools written."""
     actions: dict[str, int]
@@ -128,6 +136,7 @@ def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: Log) -> Outco
     measured = _Measured(case, log)
     held = [life for life in log.lives if life.held_by]
     # A record without work has no length either.
+    machines = machine_time(case, resources, log)
     moments = np.linspace(case.begin, max(case.end, case.begin + 1), POINTS + 1)
     limited = measured.limited(resources)
     teams: dict[str, list[Life]] = {}
@@ -143,6 +152,10 @@ def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: Log) -> Outco
         evictions=sum(1 for life in log.lives if life.end == EVICTED),
         pauses=done.get("PausePod", 0),
         wakes=done.get("WakeMachine", 0),
+        sleeps=done.get("SleepMachine", 0),
+        machine_hours=machines.hours,
+        energy_kwh=machines.kwh,
+        saved_kwh=machines.saved_kwh,
         switches=sum(done.get(each, 0) for each in ("WakeMachine", "SleepMachine", "ApplyNodePool")),
         actions=done,
         teams=[OfTeam(team=team, sums=measured.sums(lives)) for team, lives in sorted(teams.items())],
@@ -151,6 +164,7 @@ def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: Log) -> Outco
             moments=(moments / times.SECOND).round(1).tolist(),
             gpus_held=_means(measured.held, moments),
             waiting=_means(measured.waiting, moments),
+            machines_on=_means(machines.on, moments),
             budgets={
                 each.key: _drawn(each.gpus, each.window, moments) for each in limited if each.gpu_limit is not None
             },
@@ -160,33 +174,6 @@ def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: Log) -> Outco
         ),
         passes=log.passes,
     )
-
-
-class Steps:
-    """A number that changes by steps, and its sum over time."""
-
-    def __init__(self, begins: Sequence[float], ends: Sequence[float], sizes: Sequence[float]) -> None:
-        at = np.concatenate([np.asarray(begins, np.float64), np.asarray(ends, np.float64)])
-        by = np.concatenate([np.asarray(sizes, np.float64), -np.asarray(sizes, np.float64)])
-        # Ends first, so that what makes room for another in the same moment is not counted beside it.
-        order = np.lexsort((by > 0, at))
-        self.at: Floats = at[order]
-        self.values: Floats = np.cumsum(by[order])
-        self.sums: Floats = np.concatenate([[0.0], np.cumsum(self.values[:-1] * np.diff(self.at))]) if len(at) else at
-
-    def peak(self, begin: float, end: float) -> float:
-        """The largest value in a time."""
-        within = self.values[(self.at >= begin) & (self.at < end)]
-        before = self.values[self.at < begin]
-        return max([0.0, *(float(each) for each in (*before[-1:], *within))])
-
-    def upto(self, moments: Floats) -> Floats:
-        """The sum over time up to each moment."""
-        if not len(self.at):
-            return np.zeros(len(moments))
-        # Beyond the last step everything has ended, so the sum stays.
-        found: Floats = np.interp(moments, self.at, self.sums, left=0.0)
-        return found
 
 
 def _means(steps: Steps, moments: Floats) -> list[float]:

@@ -9,7 +9,7 @@ import json
 from typing import Any, Final, NamedTuple
 
 from headroom.model import times
-from headroom.sim.whatif.comparing import Comparison, Table, tables
+from headroom.sim.whatif.comparing import Comparison, Table, machines_slept, tables
 
 NO_PLOTS: Final = "The plots are missing: uPlot is not installed here. All numbers are in the tables."
 
@@ -167,6 +167,8 @@ def _figures(found: Comparison) -> tuple[str, dict[str, Any]]:
         ("GPUs held", _pair(before.lines.gpus_held, after.lines.gpus_held)),
         ("Pods that wait", _pair(before.lines.waiting, after.lines.waiting)),
     ]
+    if machines_slept(found):
+        plots.append(("Machines that are on", _pair(before.lines.machines_on, after.lines.machines_on)))
     plots += _of_budgets(found)
     places, lines = [], []
     for number, (title, series) in enumerate(plots):

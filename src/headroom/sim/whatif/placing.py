@@ -53,6 +53,15 @@ class Placer:
         self._new: list[str] = []
         self._freed: set[int] = set()
         self._allowed: dict[Shape, Bools] = {}
+        self._open = np.array([_is_open(node) for node in self._nodes], np.bool_)
+        """Nodes that are ready and take pods."""
+
+    def show(self, node: Node) -> None:
+        """A node is ready, or takes pods, or no longer."""
+        number, is_open = self._number[node.name], _is_open(node)
+        if is_open and not self._open[number]:
+            self._freed.add(number)
+        self._open[number] = is_open
 
     def add(self, uid: str, shape: Shape) -> None:
         """A pod waits for room."""
@@ -120,7 +129,7 @@ class Placer:
     def _first(self, shape: Shape, among: list[int] | None) -> int | None:
         """The first node with room, of all or of some."""
         where: Any = slice(None) if among is None else among
-        fits = self._allowed_on(shape)[where].copy()
+        fits = (self._allowed_on(shape) & self._open)[where]
         for name, amount in ((_PODS, WHOLE), *shape.requests):
             cards = self._cards.get(name)
             fits &= self._free[self._row[name]][where] >= amount if cards is None else cards.fit(amount)[where]
@@ -222,11 +231,15 @@ class Wishes:
 
     def allow(self, node: Node) -> bool:
         """Whether a node is one of them."""
-        if node.unschedulable or not node.ready or not self._selector <= set(node.labels):
+        if not self._selector <= set(node.labels):
             return False
         if any(taint.effect in _REPELS and not tolerates(self._tolerations, taint) for taint in node.taints):
             return False
         return self._terms is None or any(_holds(term, node) for term in self._terms)
+
+
+def _is_open(node: Node) -> bool:
+    return node.ready and not node.unschedulable
 
 
 def _holds(term: Mapping[str, Any], node: Node) -> bool:

@@ -13,6 +13,7 @@ from headroom.core import usage
 from headroom.model.facts import Amounts, Owner, Pairs, Pod, Shape
 from headroom.model.usage import Row
 from headroom.model.world import World
+from headroom.sim.whatif import metal
 from headroom.sim.whatif.work import GPU, Case, Recorded, Work, cut, owner_of
 
 JOB_NAMES: Final = ("batch.kubernetes.io/job-name", "job-name")
@@ -25,11 +26,13 @@ _ENDED: Final = ("Succeeded", "Failed")
 
 def read(world: World, title: str, days: float | None, team_label: str = "") -> Case:
     """The last days of a snapshot."""
+    nodes, asleep = metal.woken((node for node in world.nodes if node.deleting is None), world.resources.values())
     case = Case(
         title=title,
         begin=0,
         end=world.as_of,
-        nodes=[node for node in world.nodes if node.deleting is None],
+        nodes=nodes,
+        machines=dict(world.machines) | asleep,
         cluster=world.cluster,
         own_namespace=world.own_namespace,
         namespaces=world.namespaces,
@@ -41,6 +44,10 @@ def read(world: World, title: str, days: float | None, team_label: str = "") -> 
         team_label=team_label,
     )
     records = [*_ran(world), *_waits(world)]
+    if asleep:
+        case.notes.append(
+            f"{len(asleep)} machines of PowerPools were off where the record ends: with their pool they begin so, without it they are on."
+        )
     _remark(case, world, records)
     cut(case, records, days)
     case.history += [row for row in world.usage if row.cluster != world.cluster]

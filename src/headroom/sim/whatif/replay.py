@@ -1,7 +1,7 @@
 """Plays a case under some policies: from one moment at which something happens to the next.
 
-Between two such moments nothing changes that the plans could see, so they are not asked. They are asked again when a decision said
-that the clock alone would change it, a second after something they did themselves, and for what people do at most once in `every`.
+Between two such moments nothing changes that the plans could see, so they are not asked. Each is asked again when a decision said
+that the clock alone would change it, a second after something it waits for or did itself, and for what people do at most once in `every`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.core import PLANS
 from headroom.model import times
+from headroom.model.actions import Action
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan
 from headroom.model.world import EVERYTHING
@@ -58,6 +59,16 @@ def pace_of(case: Case) -> int:
     return max(SHORTEST_MS, min(LONGEST_MS, (case.end - case.begin) // LOOKS))
 
 
+class _Turn(Struct, kw_only=True):
+    """A plan, and when it was asked."""
+
+    plan: Plan
+    asked_at: int
+    turns_at: int
+    """When the clock alone will change what it says."""
+    tidied_at: int
+
+
 class _Replay:
     def __init__(self, case: Case, resources: Mapping[Ref, AnyResource], every: int, progress: Progress) -> None:
         self._case, self._every, self._progress = case, every, progress
@@ -66,10 +77,12 @@ class _Replay:
         self.cluster = Cluster(case, resources, self._later)
         self._hands = Hands(self.cluster)
         kinds = {ref.kind for ref in resources}
-        self._plans = [plan for plan in PLANS if plan.kind in kinds]
-        self._asked_at = case.begin - every
-        self._turns_at = case.begin
-        self._pruned_at = self._tidied_at = case.begin
+        self._turns = [
+            _Turn(plan=plan, asked_at=case.begin - every, turns_at=case.begin, tidied_at=case.begin)
+            for plan in PLANS
+            if plan.kind in kinds
+        ]
+        self._pruned_at = case.begin
         windows = [each.spec.quota.window_hours for each in resources.values() if each.kind == "GPUWorkloadBudget"]
         self._window = max(windows, default=24) * times.HOUR
 
@@ -84,15 +97,16 @@ class _Replay:
             else:
                 self._later(work.arrives, lambda work=work: cluster.arrive(work))  # type: ignore[misc]  # mypy knows no default of a lambda
         while True:
-            at = min(self._events[0][0] if self._events else NEVER, self._due_at())
+            at = min([self._events[0][0] if self._events else NEVER, *map(self._due_at, self._turns)])
             if at >= case.end:
                 break
             cluster.now = max(cluster.now, at)
             while self._events and self._events[0][0] <= cluster.now:
                 heapq.heappop(self._events)[2]()
             cluster.place()
-            if self._due_at() <= cluster.now:
-                self._ask()
+            due = [turn for turn in self._turns if self._due_at(turn) <= cluster.now]
+            if due:
+                self._ask(due)
                 cluster.place()
             self._progress((cluster.now - case.begin) / max(1, case.end - case.begin))
         cluster.now = case.end
@@ -101,44 +115,45 @@ class _Replay:
 
     # --- asking the plans -------------------------------------------------------------------------------------------------
 
-    def _due_at(self) -> int:
-        """When the plans are asked next."""
-        if not self._plans:
-            return NEVER
-        soon = self._asked_at + SOON_MS
-        if self.cluster.urgent:
+    def _due_at(self, turn: _Turn) -> int:
+        """When a plan is asked next."""
+        kind, cluster = turn.plan.kind, self.cluster
+        soon = turn.asked_at + SOON_MS
+        if kind in cluster.urgent:
             return soon
         # A long queue makes every look dear, and the moment of one arrival matter less: it waits for hours anyway.
-        longer = self._every * (1 + len(self.cluster.pods.gated) // LONG_QUEUE)
-        gathered = self._asked_at + max(self._every, min(longer, LONGEST_MS)) if self.cluster.changed else NEVER
-        return min(gathered, max(soon, self._turns_at))
+        longer = self._every * (1 + len(cluster.pods.gated) // LONG_QUEUE)
+        gathered = turn.asked_at + max(self._every, min(longer, LONGEST_MS)) if kind in cluster.changed else NEVER
+        return min(gathered, max(soon, turn.turns_at))
 
-    def _ask(self) -> None:
+    def _ask(self, turns: list[_Turn]) -> None:
         cluster = self.cluster
-        cluster.changed = cluster.urgent = False
-        self._asked_at, self._turns_at = cluster.now, NEVER
         cluster.log.passes += 1
-        tidies = cluster.now - self._tidied_at >= CHORES_MS
-        self._tidied_at = cluster.now if tidies else self._tidied_at
-        for plan in self._plans:
+        for turn in turns:
+            cluster.changed.discard(turn.plan.kind)
+            cluster.urgent.discard(turn.plan.kind)
+            turn.asked_at, turn.turns_at = cluster.now, NEVER
             world = cluster.world()
-            decisions = list(plan.decide(world, EVERYTHING))
-            chores = list(plan.chores(world)) if tidies else []
+            decisions = list(turn.plan.decide(world, EVERYTHING))
+            chores: list[Action] = []
+            if cluster.now - turn.tidied_at >= CHORES_MS:
+                turn.tidied_at = cluster.now
+                chores = list(turn.plan.chores(world))
             for decision in decisions:
-                self._take(plan, decision)
+                self._take(turn, decision)
             self._hands.carry_out(chores, None)
         if cluster.now - self._pruned_at >= PRUNED_MS:
             self._pruned_at = cluster.now
             cluster.usage.prune(cluster.now - self._window)
 
-    def _take(self, plan: Plan, decision: Decision) -> None:
+    def _take(self, turn: _Turn, decision: Decision) -> None:
         cluster = self.cluster
         resource = cluster.resources[decision.resource]
         cluster.resources[decision.resource] = resource = structs.replace(resource, status=decision.status)
-        turn = decision.next_turn_ms
-        if turn is None:
+        after = decision.next_turn_ms
+        if after is None:
             # It does not say more than that it wants to be looked at now and then.
-            turn = max(decision.look_again_ms, self._every, plan.at_most_every_ms)
-        self._turns_at = min(self._turns_at, cluster.now + turn)
+            after = max(decision.look_again_ms, self._every, turn.plan.at_most_every_ms)
+        turn.turns_at = min(turn.turns_at, cluster.now + after)
         if resource.spec is not None and not resource.spec.paused:
             self._hands.carry_out(decision.actions, resource)

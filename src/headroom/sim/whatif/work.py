@@ -12,9 +12,10 @@ from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.model import times
 from headroom.model.decisions import Ref
-from headroom.model.facts import Namespace, Node, Offer, Owner, Pairs, Price, Shape
+from headroom.model.facts import Machine, Namespace, Node, Offer, Owner, Pairs, Price, Shape
 from headroom.model.usage import DAY, Evidence, Row
 from headroom.model.world import Caps
+from headroom.sim import hardware
 
 GPU: Final = "nvidia.com/gpu"
 LONGEST_DAYS: Final = 3650
@@ -85,6 +86,11 @@ class Case(Struct, kw_only=True):
     works: list[Work] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     """None: there is always room."""
+    machines: Mapping[str, Machine] = {}
+    """What is known of the power of machines at the begin."""
+    boot_ms: int = round(hardware.BOOT_SECONDS * times.SECOND)
+    """How long a machine takes from the command to being ready."""
+    shutdown_ms: int = round(hardware.SHUTDOWN_SECONDS * times.SECOND)
     boundless: frozenset[str] = frozenset()
     """Resources of which there is always enough, whatever the nodes say."""
     history: list[Row] = field(default_factory=list)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headroom.core.usage import KIND
 from headroom.model.decisions import Ref
-from headroom.web.pages import decisions, nodes
+from headroom.web.pages import decisions, nodes, power
 from headroom.web.pages.budget import BudgetPage
 from headroom.web.pages.decisions import Search, search
 from headroom.web.pages.overview import Overview
@@ -26,11 +26,16 @@ class Pages:
     def __init__(self) -> None:
         self.overview: Page = Overview().model
         self.nodes: Page = nodes.model
+        self.power: Page = power.model
         self._budget = BudgetPage()
 
     def budget(self, namespace: str, name: str) -> Page:
         """The page of one budget."""
         return lambda view, scope: self._budget.model(view, scope, Ref(KIND, namespace, name))
+
+    def pool(self, name: str) -> Page:
+        """The page of one power pool."""
+        return lambda view, scope: power.pool(view, scope, name)
 
     def decisions(self, wanted: Search) -> Page:
         """What was decided, searched."""

@@ -13,7 +13,7 @@ from headroom.model import times
 from headroom.model.facts import Node, Pod
 from headroom.model.tables import ABSENT
 from headroom.model.world import World
-from headroom.web.pages import parts
+from headroom.web.pages import machines, parts
 from headroom.web.pages.parts import Model
 from headroom.web.scope import Scope
 from headroom.web.view import View
@@ -37,7 +37,10 @@ def model(view: View, scope: Scope) -> Model:
     }
     if scope.nodes:
         nodes = sorted(world.nodes, key=lambda node: node.name)
-        page["nodes"] = {node.name: _node(world, node, counting) for node in nodes}
+        asleep = machines.asleep(world, view.loop.decisions)
+        for node in nodes:
+            power = {} if node.ready or node.name not in asleep else {"power": asleep[node.name]}
+            page["nodes"][node.name] = _node(world, node, counting) | power
     return page
 
 

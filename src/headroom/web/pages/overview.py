@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from headroom.model.tables import ABSENT, PHASES, PodTable
 from headroom.model.times import HOUR, SECOND
 from headroom.model.usage_table import Bools
 from headroom.model.world import World
-from headroom.web.pages import parts
+from headroom.web.pages import machines, parts
 from headroom.web.pages.pace import Paced
 from headroom.web.pages.parts import Model
 from headroom.web.scope import Scope
@@ -64,7 +65,7 @@ class Overview:
             "decidedInHour": len(found),
         }
         if scope.everything:
-            fleet = self._fleet.of(world)
+            fleet = self._fleet.of(world) | nodes_asleep(world, view.loop.decisions)
             model["fleet"] = fleet
             if world.ledger.loaded:
                 model["uncovered"] = self._uncovered.get(view, lambda: _uncovered(world))
@@ -148,6 +149,13 @@ def fleet_of(world: World) -> dict[str, Any]:
         "waiting": sum(count for gpus, count in _asking(world.pods, _unbound(world.pods)) if gpus),
         "heldPods": sum(_is_held(world.pods.get(uid)) for uid in world.pods.gated & world.pods.unbound),
     }
+
+
+def nodes_asleep(world: World, decisions: Mapping[Ref, Decision]) -> dict[str, Any]:
+    """How many of the nodes that are not ready sleep, boot or go to sleep; nothing where none does."""
+    there = (world.nodes.get(name) for name in machines.asleep(world, decisions))
+    count = sum(node is not None and not node.ready for node in there)
+    return {"nodesAsleep": count} if count else {}
 
 
 def _is_held(pod: Pod | None) -> bool:

@@ -92,7 +92,7 @@ function arrange(parent, rows) {
   }
 }
 
-/** A time that clock.js writes and keeps right; `form` is distance ("5 min ago"), ahead ("in 5 min"), moment or clock. */
+/** A time that clock.js writes and keeps right; `form` is distance ("5 min ago"), ahead ("in 5 min"), lasting ("5 min"), moment or clock. */
 export function time(value, form = "distance") {
   return h("time", { datetime: value, "data-form": form });
 }

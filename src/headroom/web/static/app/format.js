@@ -97,6 +97,11 @@ export function distance(moment, now) {
   return apart > 0 ? `in ${span(apart)}` : `${span(apart)} ago`;
 }
 
+/** How long something has lasted: "12 min". */
+export function lasting(moment, now) {
+  return span(Math.max(0, now - moment));
+}
+
 /** Of a forecast: one whose moment has come is due, not past. */
 export function ahead(moment, now) {
   return moment - now < SECOND ? "any moment now" : distance(moment, now);

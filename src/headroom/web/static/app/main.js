@@ -9,10 +9,12 @@ import * as decisions from "./pages/decisions.js";
 import * as nodes from "./pages/nodes.js";
 import * as nowhere from "./pages/nowhere.js";
 import * as overview from "./pages/overview.js";
+import * as pool from "./pages/pool.js";
+import * as power from "./pages/power.js";
 import * as resources from "./pages/resources.js";
 
 const BANNER_MS = 1500; // A stream that comes back at once is no news.
-const PAGES = { "": overview, nodes, decisions, resources };
+const PAGES = { "": overview, nodes, power, decisions, resources };
 const at = (id) => document.getElementById(id);
 
 let current = null;
@@ -21,7 +23,7 @@ const places = new Map();
 
 // --- the route ---------------------------------------------------------------------------------------------------------
 
-/** Reads `#/budgets/NS/NAME?q=...`. */
+/** Reads `#/budgets/NS/NAME?q=...` and the like. */
 function parse(hash) {
   const [address, asked = ""] = hash.replace(/^#?\/?/, "").split("?");
   const [first, ...rest] = address.split("/").map((part) => {
@@ -33,6 +35,7 @@ function parse(hash) {
   });
   const route = { hash, query: new URLSearchParams(asked), nav: first };
   if (first === "budgets" && rest.length === 2) return { ...route, page: budget, nav: "", namespace: rest[0], name: rest[1] };
+  if (first === "power" && rest.length === 1 && rest[0]) return { ...route, page: pool, name: rest[0] };
   return { ...route, page: rest.length || !Object.hasOwn(PAGES, first) ? nowhere : PAGES[first] };
 }
 

@@ -1,6 +1,6 @@
 // Pieces that several pages share: cards, badges, bars, links, and the list of decisions.
 
-import { attribute, fill, h, keyed, prose, show, text, time } from "./dom.js";
+import { announce, attribute, fill, h, keyed, prose, show, text, time } from "./dom.js";
 import * as format from "./format.js";
 
 /** What a budget's state means, in a word and in a sentence. */
@@ -14,6 +14,30 @@ export const STATES = {
   Paused: ["Switched off", "It counts, but has no effects while spec.paused is set."],
   Invalid: ["Invalid", "Something in this budget is wrong, so it is not enforced."],
   Waiting: ["Not counted yet", "It was made a moment ago; its first count is on the way."],
+};
+
+/** What a power pool's state means. */
+export const POOLS = {
+  Steady: ["Steady", "Nothing has to change: the machines that are on suffice, and none is idle for long."],
+  Changing: ["Changing", "Machines boot, or go to sleep."],
+  Unserved: ["Pods wait", "Pods wait for which this pool wakes no machine; its page says why."],
+  Braked: ["Held back", "Nothing is sent to sleep for now: too much looks idle at once, or not everything can be seen."],
+  Conflict: ["Conflict", "A machine is named by another pool too."],
+  MachinesFailed: ["Machines failed", "Machines did not do what they were told."],
+  Paused: ["Switched off", "It is looked at, but has no effects while spec.paused is set."],
+  Invalid: ["Invalid", "Something in this pool is wrong, so nothing is done for it."],
+  Waiting: ["Not looked at yet", "It was made a moment ago."],
+};
+
+/** What a machine is doing, with its tone and a sentence; in the order in which people think of them. */
+export const MACHINES = {
+  On: ["On", "good", "Its node is ready."],
+  Booting: ["Booting", "busy", "It was told to wake, and its node is not ready yet."],
+  Draining: ["Draining", "busy", "Its node takes no new pods; it will be sent to sleep unless a pod comes."],
+  Sleeping: ["Going to sleep", "busy", "It was told to sleep, and is not off yet."],
+  Off: ["Off", "idle", "It can be woken."],
+  Failed: ["Failed", "bad", "It did not do what it was told."],
+  Unknown: ["Not known", "warn", "Nobody can say what it is doing."],
 };
 
 export function stateWord(state) {
@@ -70,6 +94,33 @@ export function budgetAddress(namespace, name) {
   return `#/budgets/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
 }
 
+export function poolAddress(name) {
+  return `#/power/${encodeURIComponent(name)}`;
+}
+
+/** "3 on, 1 booting, 4 off". */
+export function statesWords(states) {
+  const found = Object.keys(MACHINES).filter((state) => states?.[state]);
+  return found.map((state) => `${format.number(states[state])} ${MACHINES[state][0].toLowerCase()}`).join(", ");
+}
+
+/** Machines by state as one bar; the words beside it say the same. */
+export const states = {
+  bar: () => h("div", { class: "states-bar", "aria-hidden": "true" }),
+  add(total, more) {
+    for (const [state, count] of Object.entries(more ?? {})) total[state] = (total[state] ?? 0) + count;
+    return total;
+  },
+  set(node, counts) {
+    const parts = Object.keys(MACHINES).filter((state) => counts?.[state]);
+    fill(node, parts.map((state) => {
+      const part = h("span", { class: `past-${state}` });
+      part.style.flexGrow = counts[state];
+      return part;
+    }));
+  },
+};
+
 /** What comes next for a budget: a few words and, where there is one, the moment. */
 export function next(budget) {
   if (budget.state === "Invalid" || budget.state === "Waiting") return [stateWord(budget.state), null];
@@ -111,7 +162,29 @@ export function reasonWords(reason) {
 export function resourceLink(entry) {
   const label = entry.namespace ? `${entry.namespace}/${entry.name}` : entry.name;
   if (entry.kind === "GPUWorkloadBudget") return h("a", { href: budgetAddress(entry.namespace, entry.name), text: label });
+  if (entry.kind === "PowerPool") return h("a", { href: poolAddress(entry.name), text: `PowerPool ${label}` });
   return h("span", { text: `${entry.kind} ${label}` });
+}
+
+const ANNOUNCE_MS = 10_000;
+
+/** Says to screen readers when a row changes its state, seldom enough to be listened to. */
+export class Teller {
+  constructor(word) {
+    this._word = word;
+    this._states = null;
+    this._last = 0;
+  }
+
+  hear(rows) {
+    const states = new Map(rows.map((row) => [row.id, row.state]));
+    const turned = this._states ? rows.filter((row) => this._states.has(row.id) && this._states.get(row.id) !== row.state) : [];
+    if (this._states && turned.length && performance.now() - this._last < ANNOUNCE_MS) return; // told with the next one
+    this._states = states;
+    if (!turned.length) return;
+    this._last = performance.now();
+    announce(turned.slice(0, 3).map((row) => `${row.id}: ${this._word(row)}.`).join(" "));
+  }
 }
 
 /** Decisions, newest first. */

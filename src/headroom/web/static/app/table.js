@@ -106,7 +106,8 @@ export class Table {
     for (const [name, head] of this._heads) attribute(head, "aria-sort", name !== key ? undefined : sign < 0 ? "descending" : "ascending");
     if (this._choice.value !== key) this._choice.value = key;
     const all = this._rows.length;
-    text(this._status, this._query && all ? `${shown.length} of ${all} ${this._what} match` : `${all} ${this._what}`);
+    const what = all === 1 ? this._what.replace(/s$/, "") : this._what;
+    text(this._status, this._query && all ? `${shown.length} of ${all} ${what} match` : `${all} ${what}`);
     show(this._tools, all > 0);
     show(this._wide, all > 0);
     show(this._empty, all === 0);

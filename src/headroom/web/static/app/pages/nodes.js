@@ -10,11 +10,13 @@ export const title = () => "Nodes";
 
 const HUES = 8;
 const MOST_HOLDERS = 12;
+const POWER = { Off: "asleep", Sleeping: "going to sleep", Booting: "booting" };
 const KINDS = {
   all: ["All nodes", () => true],
   free: ["With free GPUs", (node) => Number(node.free) > 0 && node.ready && !node.cordoned],
   full: ["Full", (node) => Number(node.gpus) > 0 && Number(node.free) === 0],
-  trouble: ["Not ready or cordoned", (node) => !node.ready || node.cordoned],
+  trouble: ["Not ready or cordoned", (node) => (!node.ready || node.cordoned) && !POWER[node.power]],
+  asleep: ["Asleep or booting", (node) => Boolean(POWER[node.power])],
   plain: ["Without GPUs", (node) => !Number(node.gpus)],
 };
 
@@ -87,7 +89,9 @@ function headline(model) {
   const nodes = Object.values(model.nodes ?? {});
   const ready = nodes.filter((node) => node.ready).length;
   const free = nodes.reduce((sum, node) => sum + (node.ready && !node.cordoned ? Number(node.free) : 0), 0);
-  return `${ready} of ${format.count(nodes.length, "node")} are ready, with ${format.count(free, "GPU")} free. ${whoWaits(model)}`.trim();
+  const asleep = nodes.filter((node) => POWER[node.power]).length;
+  const sleep = asleep ? `, ${asleep} ${asleep === 1 ? "sleeps or boots" : "sleep or boot"}` : "";
+  return `${ready} of ${format.count(nodes.length, "node")} are ready${sleep}, with ${format.count(free, "GPU")} free. ${whoWaits(model)}`.trim();
 }
 
 const REASONS = [
@@ -126,8 +130,9 @@ function updateNode(item, { name, node }) {
   const [head, strip, list] = item.children;
   const [heading, mark, facts, toggle] = head.children;
   text(heading, name);
-  const sick = !node.ready ? "not ready" : node.cordoned ? "cordoned" : "";
-  setBadge(mark, sick, node.ready ? "warn" : "bad");
+  const asleep = POWER[node.power];
+  const sick = asleep ?? (!node.ready ? "not ready" : node.cordoned ? "cordoned" : "");
+  setBadge(mark, sick, asleep ? (node.power === "Off" ? "idle" : "busy") : node.ready ? "warn" : "bad");
   show(mark, sick);
   text(facts, [node.type, node.zone, Number(node.gpus) ? `${format.number(node.held)} of ${format.count(node.gpus, "GPU")} held` : "no GPUs"].filter(Boolean).join(" · "));
   show(strip, Number(node.gpus));

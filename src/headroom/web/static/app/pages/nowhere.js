@@ -1,7 +1,7 @@
 // An address that shows nothing: says what is not there, and leads to what is. Its frame is that of the overview, so it is live.
 
 import { fill, h, show } from "../dom.js";
-import { budgetAddress } from "../parts.js";
+import { budgetAddress, poolAddress } from "../parts.js";
 
 const MOST_NEAR = 3;
 
@@ -9,34 +9,41 @@ export const path = () => "overview";
 export const title = () => "Not found";
 
 export function mount(main, route) {
-  const wanted = route.name ? `${route.namespace}/${route.name}` : "";
-  const heading = wanted ? `There is no budget ${wanted}, or you may not see it` : "There is no such page";
+  const { wanted, what, address, names: namesIn } = sought(route);
+  const heading = wanted ? `There is no ${what} ${wanted}, or you may not see it` : "There is no such page";
   const near = h("p", { hidden: true });
   main.append(h("h1", { tabindex: "-1", text: heading }), h("p", {}, "Go to the ", h("a", { href: "#/", text: "overview" }), "."), near);
   let lacked = false;
 
   return {
     update(model) {
-      const names = Object.keys(model.budgets ?? {});
+      const names = namesIn(model);
       if (lacked && names.includes(wanted)) return route.again(); // it was made while somebody looked
       lacked = !names.includes(wanted);
       const found = wanted ? nearest(wanted, names) : [];
-      fill(near, found.length ? ["Perhaps you look for ", ...found.flatMap((name, number) => [number ? ", " : "", link(name)]), "?"] : []);
+      fill(near, found.length ? ["Perhaps you look for ", ...found.flatMap((name, number) => [number ? ", " : "", h("a", { href: address(name), text: name })]), "?"] : []);
       show(near, found.length);
     },
     close() {},
   };
 }
 
-function link(name) {
-  return h("a", { href: budgetAddress(...name.split("/")), text: name });
+/** What the address names: a budget, a power pool, or nothing that could be there. */
+function sought({ namespace, name }) {
+  if (!name) return { wanted: "", names: () => [] };
+  if (namespace) {
+    const address = (key) => budgetAddress(...key.split("/"));
+    return { wanted: `${namespace}/${name}`, what: "budget", address, names: (model) => Object.keys(model.budgets ?? {}) };
+  }
+  const pools = (model) => Object.values(model.others ?? {}).filter((each) => each.kind === "PowerPool");
+  return { wanted: name, what: "power pool", address: poolAddress, names: (model) => pools(model).map((each) => each.name) };
 }
 
 /** The names that a reader may have meant: few changes away, or with the same last part. */
 export function nearest(wanted, names) {
-  const own = wanted.split("/")[1];
+  const own = wanted.split("/").at(-1);
   return names
-    .map((name) => [Math.min(changes(wanted, name), changes(own, name.split("/")[1]) + 1), name])
+    .map((name) => [Math.min(changes(wanted, name), changes(own, name.split("/").at(-1)) + 1), name])
     .filter(([apart]) => apart <= Math.max(2, own.length / 2))
     .sort(([a, one], [b, other]) => a - b || (one < other ? -1 : 1))
     .slice(0, MOST_NEAR)

@@ -1,14 +1,13 @@
 // The first page: how the fleet stands, which budgets need a look, and what was decided just now.
 
 import { Chart } from "../chart.js";
-import { announce, attribute, fill, h, show, text, time } from "../dom.js";
+import { attribute, fill, h, show, text, time } from "../dom.js";
 import * as format from "../format.js";
 import { Table } from "../table.js";
-import { badge, bar, budgetAddress, card, Entries, next, setBadge, setBar, setNext, STATES, stateWord, tile, withIds } from "../parts.js";
+import { badge, bar, budgetAddress, card, Entries, next, setBadge, setBar, setNext, STATES, stateWord, Teller, tile, withIds } from "../parts.js";
 
 const ORDER = { bad: 0, warn: 1, good: 2, idle: 3 };
 const MOST_DECISIONS = 4;
-const ANNOUNCE_MS = 10_000;
 
 export const path = () => "overview";
 export const title = () => "Overview";
@@ -25,7 +24,7 @@ export function mount(main, route) {
   const decisions = card("Decided in the last hour", { id: "decided", aside: all }, entries.node);
   const first = firstSteps();
   main.append(h("h1", { tabindex: "-1", text: "Overview" }), lead, first, tiles, budgets, h("div", { class: "pair" }, held, decisions));
-  const told = new Teller();
+  const told = new Teller((row) => stateWord(row.state));
 
   return {
     update(model) {
@@ -75,12 +74,11 @@ function tilesOf(model, rows) {
   const held = rows.reduce((sum, row) => sum + (row.heldPods ?? 0), 0);
   const found = [];
   if (model.fleet) {
-    const { gpus, held: taken, free, nodes, nodesReady, running, waiting, heldPods } = model.fleet;
+    const { gpus, held: taken, free, running, waiting, heldPods } = model.fleet;
     const share = Number(gpus) ? (100 * Number(taken)) / Number(gpus) : 0;
-    const down = nodes - nodesReady;
     found.push(
       tile("GPUs held", format.number(taken), `of ${format.number(gpus)}`, share, "plain"),
-      tile("GPUs free", format.number(free), down ? `${format.count(down, "node")} of ${nodes} not ready` : `all ${nodes} nodes ready`),
+      tile("GPUs free", format.number(free), nodesWords(model.fleet)),
       tile("Pods waiting", format.number(waiting), heldPods ? `${heldPods} held by a budget; ${format.number(running)} running` : `${format.number(running)} running`),
     );
   } else {
@@ -92,6 +90,13 @@ function tilesOf(model, rows) {
   }
   found.push(tile("Decisions", format.number(model.decidedInHour ?? 0), "in the last hour"));
   return found;
+}
+
+/** A machine that sleeps is not ready, and nothing is wrong with it. */
+function nodesWords({ nodes, nodesReady, nodesAsleep = 0 }) {
+  const down = nodes - nodesReady - nodesAsleep;
+  const said = [down ? `${format.count(down, "node")} of ${nodes} not ready` : "", nodesAsleep ? `${format.count(nodesAsleep, "node")} asleep` : ""];
+  return said.filter(Boolean).join(", ") || `all ${nodes} nodes ready`;
 }
 
 function drawing({ t, held, capacity }) {
@@ -185,24 +190,4 @@ function budgetTable(route) {
     restore: Object.fromEntries(route.query),
     kept: route.keep,
   });
-}
-
-// --- for screen readers ------------------------------------------------------------------------------------------------
-
-/** Says when a budget changes its state, seldom enough to be listened to. */
-class Teller {
-  constructor() {
-    this._states = null;
-    this._last = 0;
-  }
-
-  hear(rows) {
-    const states = new Map(rows.map((row) => [row.id, row.state]));
-    const turned = this._states ? rows.filter((row) => this._states.has(row.id) && this._states.get(row.id) !== row.state) : [];
-    if (this._states && turned.length && performance.now() - this._last < ANNOUNCE_MS) return; // told with the next one
-    this._states = states;
-    if (!turned.length) return;
-    this._last = performance.now();
-    announce(turned.slice(0, 3).map((row) => `${row.id}: ${stateWord(row.state)}.`).join(" "));
-  }
 }

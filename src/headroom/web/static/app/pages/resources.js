@@ -1,7 +1,7 @@
 // All that Headroom looks after beside budgets: kinds, whether they are ready, and why not.
 
-import { h, text } from "../dom.js";
-import { badge, card, setBadge, withIds } from "../parts.js";
+import { fill, h, text } from "../dom.js";
+import { badge, card, poolAddress, setBadge, withIds } from "../parts.js";
 import { Table } from "../table.js";
 
 export const path = () => "overview";
@@ -14,14 +14,14 @@ export function mount(main, route) {
     caption: "resources",
     what: "resources",
     columns: [
-      { key: "name", title: "Name", lead: true, sort: (row) => row.id, update: (cell, row) => text(cell, row.namespace ? `${row.namespace}/${row.name}` : row.name) },
+      { key: "name", title: "Name", lead: true, sort: (row) => row.id, update: nameCell },
       { key: "kind", title: "Kind", sort: (row) => row.kind, update: (cell, row) => text(cell, row.kind) },
       { key: "ready", title: "Ready", sort: (row) => row.ready, update: readyCell },
       { key: "message", title: "What that means", update: (cell, row) => text(cell, row.message ?? row.reason) },
     ],
     words: (row) => `${row.id} ${row.reason ?? ""} ${row.message ?? ""}`,
     sort: "name",
-    empty: "There are none. Spot pools, power policies, offers and bandwidth rules appear here as soon as one is applied; budgets are on the overview.",
+    empty: "There are none. Spot pools, power pools, offers and bandwidth rules appear here as soon as one is applied; budgets are on the overview.",
     restore: Object.fromEntries(route.query),
     kept: route.keep,
   });
@@ -36,6 +36,11 @@ export function mount(main, route) {
     },
     close() {},
   };
+}
+
+function nameCell(cell, row) {
+  const name = row.namespace ? `${row.namespace}/${row.name}` : row.name;
+  fill(cell, row.kind === "PowerPool" ? h("a", { href: poolAddress(row.name), text: name }) : name);
 }
 
 function readyCell(cell, row) {

@@ -1,0 +1,308 @@
+"""What power saves and costs: two recorded demands under our plan, the seed's algorithm and plain ones, and the cost of deciding.
+
+    make bench NAME=power                              a week of Philly and two weeks of openb (about twelve minutes on two cores)
+    make bench NAME=power ARGS=--full                  all of Philly, and all of openb; nothing is kept
+    make bench NAME=power ARGS="--only plan"           deciding alone; nothing is kept
+
+The demands are recorded ones where HEADROOM_DATA names a folder that has them, else made up of the same form; bench/powering/demand.py
+says how they become pods. All policies have the same pods, the same scheduler (the first node by name with room), and machines that take
+three minutes to boot; at the begin only machines with work are on. Ours is the production plan with its defaults, played by what-if.
+Watts are nominal. What is possible is a bound: nobody waits, machines boot in no time, and at each moment the fewest machines are on
+that together have the GPUs, CPU and memory asked for. For Philly that is exact.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import results
+from bench.powering import demand as demands
+from bench.powering import rivals
+from bench.powering.demand import Demand
+from bench.powering.measures import Came, Followed, Least, came, followed, least
+from bench.powering.planning import PENDING, POOLS, SIZE, Planned, planned
+from bench.results import FOLDER, Row
+from headroom.api.power import PowerPolicy
+from headroom.sim.whatif.replay import SHORTEST_MS, replay
+
+DEFAULT: Final = PowerPolicy().idle_seconds
+IDLE_SECONDS: Final = (300, 600, 900, 1200, 1800, 3600, 86400)
+KEPT: Final = "power-policies"
+LEAST, ALWAYS, SEED, MINUTE = "least possible", "always on", "the seed", "demand, each minute"
+
+
+def say(text: str) -> None:
+    """A line of progress."""
+    print(f"power: {text}", file=sys.stderr, flush=True)
+
+
+class Stretch(NamedTuple):
+    """Which part of which demand."""
+
+    name: str
+    first_day: int
+    days: int | None
+
+    def read(self) -> Demand:
+        """The demand, recorded if there is a record."""
+        named = os.environ.get("HEADROOM_DATA")
+        folder = Path(named) if named else None
+        if self.name == "Philly":
+            return demands.philly(self.first_day, self.days, folder)
+        return demands.openb(self.days, folder)
+
+
+USUAL: Final = (Stretch("Philly", 0, 7), Stretch("openb", 0, 14))
+FULL: Final = (Stretch("Philly", 0, None), Stretch("openb", 0, None))
+
+
+class Played(NamedTuple):
+    """What one policy came to."""
+
+    policy: str
+    came: Came
+    wasted_calls: int = 0
+
+
+class Compared(NamedTuple):
+    """A demand under every policy."""
+
+    demand: Demand
+    least: Least
+    followed: Followed
+    played: dict[str, Played]
+
+    def kept(self, policy: str) -> float:
+        """How much of the possible saving of machine-hours a policy keeps, in percent."""
+        return self.share(self.played[policy].came.machine_hours)
+
+    def share(self, machine_hours: float) -> float:
+        """How much of the possible saving is kept by who takes so many hours."""
+        all_hours = self.played[ALWAYS].came.machine_hours
+        return 100 * (all_hours - machine_hours) / (all_hours - self.least.machine_hours)
+
+    def starts(self, policy: str) -> float:
+        """How often a policy starts machines, in percent of following demand each minute."""
+        return 100 * self.played[policy].came.starts_a_day / self.followed.starts_a_day
+
+    def frugal(self) -> str:
+        """Of our settings that save at least as much as the seed the one under which pods wait least."""
+        enough = [name for name in map(ours, IDLE_SECONDS) if self.kept(name) >= self.kept(SEED)]
+        return min(enough, key=lambda name: self.played[name].came.mean_wait, default=ours(DEFAULT))
+
+
+def ours(idle_seconds: int) -> str:
+    """What our plan with such a policy is called."""
+    return f"ours, idleSeconds {idle_seconds}"
+
+
+def play_all_on(stretch: Stretch) -> tuple[Played, Followed]:
+    """Everything is on; and what power that follows demand from minute to minute would come to."""
+    demand = stretch.read()
+    demand = demand._replace(case=demands.all_on(demand.case))
+    log, _ = rivals.play(demand.case, demand.pools, rivals.AlwaysOn())
+    return Played(ALWAYS, came(demand, log)), followed(demand, log)
+
+
+def play_rival(stretch: Stretch, policy: str) -> Played:
+    """The turn of the seed, or of what follows demand."""
+    demand = stretch.read()
+    rival = rivals.seed_of(demand.pools) if policy == SEED else rivals.EachMinute()
+    log, switches = rivals.play(demand.case, demand.pools, rival)
+    return Played(policy, came(demand, log), switches.wasted)
+
+
+def play_ours(stretch: Stretch, idle_seconds: int) -> Played:
+    """The turn of the production plan."""
+    demand = stretch.read()
+    log = replay(demand.case, demands.under(demand, idle_seconds=idle_seconds), every=SHORTEST_MS)
+    return Played(ours(idle_seconds), came(demand, log))
+
+
+def compare(stretch: Stretch, workers: ProcessPoolExecutor) -> Compared:
+    """One demand under all policies."""
+    demand = stretch.read()
+    say(
+        f"{demand.name}, {'recorded' if demand.is_recorded else 'made up'}: {len(demand.case.works):,} pods, "
+        f"{len(demand.case.nodes):,} machines, {demand.days:.1f} days"
+    )
+    all_on = workers.submit(play_all_on, stretch)
+    turns = [workers.submit(play_rival, stretch, policy) for policy in (SEED, MINUTE)]
+    turns += [workers.submit(play_ours, stretch, idle_seconds) for idle_seconds in sorted({*IDLE_SECONDS, DEFAULT})]
+    first, rises = all_on.result()
+    played = {ALWAYS: first}
+    for turn in turns:
+        one = turn.result()
+        say(f"{demand.name}: {one.policy}: {one.came.machine_hours:,.0f} machine-hours")
+        played[one.policy] = one
+    return Compared(demand, least(demand), rises, played)
+
+
+# What is told of it
+
+
+def rows_of(found: Compared) -> list[Row]:
+    """The figures of one demand, ours beside the seed's."""
+    name = found.demand.name if found.demand.is_recorded else f"{found.demand.name}, made up"
+    default = ours(DEFAULT)
+    mine, seed, frugal = (found.played[each].came for each in (default, SEED, found.frugal()))
+
+    def row(figure: str, value: float, unit: str, seeds: float, **goal: Any) -> Row:
+        return Row(
+            figure=f"{name}: {figure}", value=_short(value), unit=unit, peer=SEED, peer_value=_short(seeds), **goal
+        )
+
+    return [
+        row("possible saving kept", found.kept(default), "%", found.kept(SEED), goal=90, sense="min"),
+        row(
+            "starts, of those of following demand each minute", found.starts(default), "%", found.starts(SEED), goal=10
+        ),
+        row("machine-hours", mine.machine_hours, "h", seed.machine_hours),
+        row("energy", mine.kwh, "kWh", seed.kwh),
+        row("mean wait", mine.mean_wait, "s", seed.mean_wait, goal=_short(seed.mean_wait)),
+        row("wait of 99 of 100", mine.wait(99), "s", seed.wait(99), goal=_short(seed.wait(99))),
+        row(
+            f"where it saves no less than the seed ({found.frugal()}): mean wait",
+            frugal.mean_wait,
+            "s",
+            seed.mean_wait,
+            goal=_short(seed.mean_wait),
+        ),
+        row("the same: wait of 99 of 100", frugal.wait(99), "s", seed.wait(99), goal=_short(seed.wait(99))),
+    ]
+
+
+def rows_of_planning(found: Planned) -> list[Row]:
+    """The figures of deciding."""
+    what = f"{POOLS * SIZE:,} machines, {PENDING:,} waiting pods"
+    return [
+        Row(figure=f"{what}: CPU of a full pass", value=_short(found.busy.median), unit="ms", goal=500),
+        Row(figure="the same, slowest of seven", value=_short(found.busy.worst), unit="ms", goal=500),
+        Row(
+            figure="the same: CPU of plain first fit over pods and machines / ours",
+            value=_short(found.peer / found.busy.median),
+            unit="x",
+            peer="plain first fit (ms)",
+            peer_value=_short(found.peer),
+        ),
+        Row(
+            figure="the same: machines woken",
+            value=found.busy.woken,
+            unit="machines",
+            peer="plain first fit",
+            peer_value=found.peer_woken,
+        ),
+        Row(figure="nobody waits: CPU of a full pass", value=_short(found.quiet.median), unit="ms"),
+    ]
+
+
+def _short(value: float) -> float:
+    """As many digits as say something."""
+    return float(f"{value:.4g}") if abs(value) < 1000 else round(value)
+
+
+COLUMNS: Final = (
+    "policy",
+    "machine-hours",
+    "possible saving kept",
+    "starts a day",
+    "kWh",
+    "wait: mean",
+    "50 of 100",
+    "99 of 100",
+    "longest",
+    "never placed",
+    "lost",
+    "needless calls",
+)
+
+
+def lines(found: Compared) -> Iterator[tuple[str, ...]]:
+    """Every policy as text, under the name of its demand."""
+    demand, ideal = found.demand, found.followed
+    origin = "recorded" if demand.is_recorded else "made up"
+    size = f"{len(demand.case.nodes):,} machines, {len(demand.case.works):,} pods, {demand.days:.1f} days"
+    yield f"**{demand.name}** ({origin}; {size})", *[""] * (len(COLUMNS) - 1)
+    yield (
+        LEAST,
+        f"{found.least.machine_hours:,.0f}",
+        "100 %",
+        "",
+        f"{found.least.kwh:,.0f}",
+        *["0 s"] * 4,
+        "0",
+        "0",
+        "0",
+    )
+    followed_hours = f"{ideal.machine_hours:,.0f}", f"{found.share(ideal.machine_hours):.1f} %"
+    yield (
+        f"{MINUTE}, as if boots took no time",
+        *followed_hours,
+        f"{ideal.starts_a_day:,.1f}",
+        "",
+        *["0 s"] * 4,
+        "0",
+        "0",
+        "0",
+    )
+    for policy, each in found.played.items():
+        waits = (each.came.mean_wait, *(each.came.wait(percent) for percent in (50, 99, 100)))
+        yield (
+            policy + (" (the default)" if policy == ours(DEFAULT) else ""),
+            f"{each.came.machine_hours:,.0f}",
+            f"{found.kept(policy):.1f} %",
+            f"{each.came.starts_a_day:,.1f}",
+            f"{each.came.kwh:,.0f}",
+            *(f"{wait:,.4g} s" for wait in waits),
+            str(each.came.unplaced),
+            str(each.came.lost),
+            f"{each.wasted_calls:,}",
+        )
+
+
+def show(all_found: Sequence[Compared], keep: bool) -> None:
+    """Print every policy, and keep it for the docs."""
+    text = [line for found in all_found for line in lines(found)]
+    table = Table(*COLUMNS, title="policies")
+    for line in text:
+        table.add_row(*(cell.replace("**", "") for cell in line))
+    Console(width=200).print(table)
+    if keep:
+        ruler = "|" + "---|" * len(COLUMNS)
+        head, *body = (f"| {' | '.join(cells)} |" for cells in (COLUMNS, *text))
+        (FOLDER / f"{KEPT}.md").write_text("\n".join([head, ruler, *body]) + "\n")
+
+
+def main(arguments: list[str]) -> int:
+    """Measure; write the results if it was everything, on recorded demand."""
+    parser = argparse.ArgumentParser(prog="bench.power")
+    parser.add_argument("--only", choices=("plan", "demand"), help="one half; nothing is kept")
+    parser.add_argument("--full", action="store_true", help="all days of both records; nothing is kept")
+    given = parser.parse_args(arguments)
+    rows, found = [], []
+    if given.only != "demand":
+        say(f"{POOLS * SIZE:,} machines, {PENDING:,} waiting pods")
+        rows += rows_of_planning(planned())
+    if given.only != "plan":
+        with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as workers:
+            found = [compare(stretch, workers) for stretch in (FULL if given.full else USUAL)]
+        rows = [row for each in found for row in rows_of(each)] + rows
+    keep = not given.only and not given.full and all(each.demand.is_recorded for each in found)
+    if found:
+        show(found, keep)
+    if not keep:
+        for row in rows:
+            say(f"{row.figure}: {row.value:g} {row.unit}{' (missed)' if row.is_missed else ''}")
+        return 0
+    return 1 if results.write("power", rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

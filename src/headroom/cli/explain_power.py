@@ -1,0 +1,168 @@
+"""What `headroom explain` says of a power pool and of one machine: what it is doing, what it was told, and who waits in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from headroom.cli import output
+from headroom.model.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from headroom.api.kinds import AnyResource
+    from headroom.api.power import Machine
+    from headroom.api.power_status import MachineStatus, PowerPoolStatus
+    from headroom.model.decisions import Decision, Ref
+    from headroom.model.world import World
+
+MACHINE: Final = "Machine"
+WORDS: Final = ("machine", "machines")
+"""By which a machine can be asked about; it is no object of the cluster, so only we know it."""
+MOST_ON_A_SCREEN: Final = 40
+_PLAIN: Final = ("On", "Off")
+_TONES: Final = {"On": "good", "Failed": "bad", "Unknown": "warn"}
+
+
+# --- a pool -------------------------------------------------------------------------------------------------------------------
+
+
+def show(pool: AnyResource, status: PowerPoolStatus) -> None:
+    """Print what a pool is doing as sentences and short tables."""
+    from headroom.web.pages.machines import remembered
+
+    found = remembered(pool, status)
+    output.as_fields(_numbers(status, found))
+    _show_machines(found)
+    unserved = [(each.pod, each.pods, each.reason, each.message) for each in status.unserved]
+    _table("No machine is woken for", ("POD", "PODS", "REASON", "WHY"), unserved, texts=1)
+    trials = [(each.machine, each.at) for each in status.trials]
+    _table("Woken on trial, as Headroom does not understand wholly what their pods need", ("MACHINE", "AT"), trials)
+
+
+def _numbers(status: PowerPoolStatus, found: Sequence[tuple[Machine, MachineStatus]]) -> Iterator[tuple[str, str]]:
+    from headroom.api.power_status import STATES
+
+    states = [known.state for _, known in found]
+    listed = ", ".join(f"{states.count(each)} {each}" for each in STATES if each in states)
+    yield "Machines", f"{len(found)}: {listed}"
+    on = sum(machine.gpu_count for machine, known in found if known.state in ("On", "Draining"))
+    yield "GPUs", f"{on} of {sum(machine.gpu_count for machine, _ in found)} on"
+    if status.energy is not None:
+        energy = status.energy
+        yield "Energy", f"{energy.used_kwh} kWh used, {energy.saved_kwh} kWh saved, up to {energy.as_of}"
+
+
+def _show_machines(found: Sequence[tuple[Machine, MachineStatus]]) -> None:
+    most = MOST_ON_A_SCREEN if output.is_terminal() else len(found)
+    shown = sorted(found, key=lambda pair: pair[1].state in _PLAIN) if len(found) > most else found
+    rows = [
+        (
+            machine.name,
+            output.Toned(known.state, _TONES.get(known.state, "idle")),
+            known.since,
+            machine.gpu_count,
+            "; ".join(filter(None, (known.reason.rstrip("."), *_remarks(known)))),
+        )
+        for machine, known in shown[:most]
+    ]
+    _table("", ("MACHINE", "STATE", "SINCE", "GPUS", "REMARKS"), rows, texts=1)
+    if len(found) > most:
+        output.line(f"and {len(found) - most} more; -o json has them all", indent=2)
+
+
+def _remarks(known: MachineStatus) -> Iterator[str]:
+    """What is worth knowing of a machine beside its state."""
+    from headroom.web.pages.machines import last_told
+
+    if known.idle_since:
+        yield f"idle since {known.idle_since}"
+    command, at = last_told(known)
+    if command:
+        yield f"last told to {command} at {at}"
+    if known.failures:
+        yield f"failed {'once' if known.failures == 1 else f'{known.failures} times'} in a row"
+    if known.retry_after:
+        yield f"not told again before {known.retry_after}"
+
+
+def _table(title: str, columns: tuple[str, ...], rows: Sequence[Sequence[object]], *, texts: int = 0) -> None:
+    if rows:
+        output.line()
+        if title:
+            output.line(title)
+        output.as_table(columns, rows, texts=texts, indent=2)
+
+
+# --- one machine --------------------------------------------------------------------------------------------------------------
+
+
+class ToldOfMachine(NamedTuple):
+    """What there is to say of one machine."""
+
+    pool: Ref
+    machine: Machine
+    known: MachineStatus
+    why: str
+    """What was decided on its pool."""
+    source: Literal["decided", "written"]
+
+    def wire(self) -> dict[str, Any]:
+        """The form for machines."""
+        import msgspec
+
+        return {
+            "pool": self.pool.name,
+            "source": self.source,
+            "sentence": self._sentence(),
+            "machine": msgspec.to_builtins(self.known),
+            "gpuCount": self.machine.gpu_count,
+            "decision": self.why,
+        }
+
+    def show(self) -> None:
+        """Print the form for people."""
+        output.line(self._sentence())
+        for each in self._details():
+            output.line(f"- {each}", hang=2)
+
+    def _sentence(self) -> str:
+        since = f" since {self.known.since}" if self.known.since else ""
+        reason = f" {self.known.reason}" if self.known.reason else ""
+        gpus = output.counted(self.machine.gpu_count, "GPU")
+        return f"Machine {self.machine.name} ({gpus}) of {self.pool} is {self.known.state}{since}.{reason}"
+
+    def _details(self) -> Iterator[str]:
+        yield from _remarks(self.known)
+        count = len(self.known.toggles)
+        if count:
+            yield f"switched {'once' if count == 1 else f'{count} times'} in the last hour"
+        yield f"{self.pool}: {self.why}"
+
+
+def told_of_machine(world: World, name: str, decisions: Sequence[Decision] | None) -> ToldOfMachine:
+    """What there is to say of a machine; without decisions, what the operator has written. Raises `Misconfigured` if there is none."""
+    from headroom.cli.explain import listed, offered
+
+    known = {each.machine.name: each for each in _machines(world, decisions)}
+    if name in known:
+        return known[name]
+    near = offered(name, {each: each for each in known})
+    others = f"; known are {listed(sorted(known))}" if known and not near else ""
+    raise Misconfigured(f"looking for machine {name}: no PowerPool has it{near}{others}")
+
+
+def _machines(world: World, decisions: Sequence[Decision] | None) -> Iterator[ToldOfMachine]:
+    """Every machine of every valid pool; where two pools have one, that of the pool which keeps it comes last."""
+    from headroom.core.power import KIND
+    from headroom.model import conditions
+    from headroom.web.pages.machines import remembered, status_of
+
+    made = {each.resource: each for each in decisions or ()}
+    pools = [(ref, pool) for ref, pool in world.of_kind(KIND) if pool.spec is not None]
+    for ref, pool in sorted(pools, key=lambda pair: (pair[1].spec.order, pair[0]), reverse=True):
+        decision = made.get(ref)
+        status = status_of(pool, decision)
+        ready = conditions.find(status.conditions, "Ready")
+        why = decision.message if decision else ready.message if ready else "Nothing has been decided yet."
+        for machine, known in remembered(pool, status):
+            yield ToldOfMachine(ref, machine, known, why, "decided" if decision else "written")

@@ -1,0 +1,146 @@
+"""Switches machines in a replay as their pools decide: they take time to boot, and none is switched off under a pod."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from msgspec import structs
+
+from headroom.api.kinds import AnyResource
+from headroom.api.marks import CORDONED_BY
+from headroom.core import usage
+from headroom.model import actions
+from headroom.model.facts import Call, Machine, Node, Pod
+from headroom.model.world import ref_of
+from headroom.sim.hardware import POOL
+from headroom.sim.whatif.cluster import Cluster
+from headroom.sim.whatif.lives import EVICTED, Shift
+from headroom.sim.whatif.metal import turned
+
+_STAYS = ("DaemonSet", "Node")
+"""Whose pods run wherever a node is, and keep none on."""
+
+
+class Switching:
+    """What plans decide about machines and their nodes, done to a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._coming = {node.name: node for node in cluster.to_come}
+        """Nodes that nobody has seen yet."""
+        self._shifts = {
+            name: self._begin(name, cluster.now) for name, each in cluster.machines.items() if each.power == "On"
+        }
+        self._turn: dict[str, int] = {}
+        """How often each machine was switched over: what an earlier turn set off is void."""
+
+    def _begin(self, name: str, at: int) -> Shift:
+        shift = Shift(machine=name, begin=at)
+        self._cluster.log.shifts.append(shift)
+        return shift
+
+    # --- machines ---------------------------------------------------------------------------------------------------------
+
+    def wake(self, action: actions.WakeMachine, _by: AnyResource | None) -> bool:
+        """Switch a machine on; its node is ready once it has booted."""
+        cluster, name = self._cluster, action.machine
+        if name not in cluster.machines:
+            return False
+        self._called(name, actions.WakeMachine)
+        if cluster.machines[name].power == "On":
+            return False
+        cluster.machines[name] = Machine(name=name, power="On", since=cluster.now)
+        self._shifts[name] = self._begin(name, cluster.now)
+        cluster.later(cluster.now + cluster.case.boot_ms, partial(self._booted, name, self._next(name)))
+        return True
+
+    def _booted(self, name: str, turn: int) -> None:
+        node = self._cluster.node(name) or self._coming.pop(name, None)
+        if node is not None and turn == self._turn[name]:
+            self._show(turned(node, ready=True, at=self._cluster.now))
+
+    def sleep(self, action: actions.SleepMachine, by: AnyResource | None) -> bool:
+        """Switch a machine off, unless somebody is there after all or its node is not kept free."""
+        cluster, name = self._cluster, action.machine
+        if name not in cluster.machines:
+            return False
+        node = cluster.node(name)
+        if node is not None and node.ready and (self._by(node) != _author(by) or self._pods(name)):
+            self._called(name, actions.SleepMachine, "its node is not empty and kept so")
+            return False
+        self._called(name, actions.SleepMachine)
+        if cluster.machines[name].power == "Off":
+            return False
+        cluster.later(cluster.now + cluster.case.shutdown_ms, partial(self._shut_down, name, self._next(name)))
+        return True
+
+    def _next(self, name: str) -> int:
+        self._turn[name] = self._turn.get(name, 0) + 1
+        return self._turn[name]
+
+    def _shut_down(self, name: str, turn: int) -> None:
+        cluster, node = self._cluster, self._cluster.node(name)
+        if turn != self._turn[name]:
+            return
+        cluster.machines[name] = Machine(name=name, power="Off", since=cluster.now)
+        self._shifts.pop(name).end = cluster.now
+        if node is not None:
+            self._show(turned(node, ready=False, at=cluster.now))
+
+    def _called(self, name: str, command: type[actions.OnMachine], failure: str = "") -> None:
+        self._cluster.calls[name] = Call(
+            machine=name,
+            command="Wake" if command is actions.WakeMachine else "Sleep",
+            at=self._cluster.now,
+            outcome="Failed" if failure else "Accepted",
+            message=failure,
+        )
+        self._cluster.urgent.add(POOL)
+
+    # --- nodes ------------------------------------------------------------------------------------------------------------
+
+    def cordon(self, action: actions.CordonNode, by: AnyResource | None) -> bool:
+        """Let no new pod onto a node."""
+        node = self._cluster.node(action.node)
+        if node is None or node.unschedulable:
+            return False
+        marked = dict(node.annotations) | {CORDONED_BY: _author(by)}
+        return self._show(structs.replace(node, unschedulable=True, annotations=tuple(sorted(marked.items()))))
+
+    def uncordon(self, action: actions.UncordonNode, _by: AnyResource | None) -> bool:
+        """Let pods onto a node again that a pool had cordoned."""
+        node = self._cluster.node(action.node)
+        if node is None or not self._by(node):
+            return False
+        kept = tuple(pair for pair in node.annotations if pair[0] != CORDONED_BY)
+        return self._show(structs.replace(node, unschedulable=False, annotations=kept))
+
+    def drain(self, action: actions.DrainNode, by: AnyResource | None) -> bool:
+        """Evict the pods of a cordoned node, unless one of them has GPUs."""
+        cluster, node = self._cluster, self._cluster.node(action.node)
+        if node is None or self._by(node) != _author(by):
+            return False
+        going = [pod for pod in self._pods(action.node) if pod.deleting is None]
+        if not going or any(usage.gpus_in(pod.shape.requests) for pod in going):
+            return False
+        for pod in going:
+            work = cluster.living[pod.uid].work
+            cluster.stop(pod.uid, EVICTED)
+            cluster.make(work)
+        cluster.urgent.add(POOL)
+        return True
+
+    def _pods(self, node: str) -> list[Pod]:
+        found = (self._cluster.pods.get(uid) for uid in sorted(self._cluster.pods.by_node[node]))
+        return [pod for pod in found if pod and not (pod.owner and pod.owner.kind in _STAYS)]
+
+    def _show(self, node: Node) -> bool:
+        self._cluster.show(node)
+        return True
+
+    def _by(self, node: Node) -> str:
+        return dict(node.annotations).get(CORDONED_BY, "")
+
+
+def _author(by: AnyResource | None) -> str:
+    return "" if by is None else str(ref_of(by))

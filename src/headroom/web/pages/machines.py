@@ -1,0 +1,155 @@
+"""The machines of a power pool as rows: what each is doing, what it was told, and its last hours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from headroom.api.kinds import AnyResource
+from headroom.api.power import Machine, PowerPoolSpec
+from headroom.api.power_status import MachineStatus, PowerPoolStatus, State
+from headroom.core import usage
+from headroom.core.power import KIND
+from headroom.model import times
+from headroom.model.decisions import Decision, Ref
+from headroom.model.facts import Node
+from headroom.model.times import HOUR, SECOND
+from headroom.model.world import World
+from headroom.runtime.journal import Noted
+from headroom.web.pages import parts
+from headroom.web.pages.parts import Model
+
+HOURS: Final = 6
+"""How much of its past a machine shows, as past.js draws it."""
+MOST_TURNS: Final = 200
+_ENDED: Final = ("Succeeded", "Failed")
+_TURNS: Final[Mapping[str, State]] = {
+    "WakingMachine": "Booting",
+    "MachineOn": "On",
+    "DrainingMachine": "Draining",
+    "SleepingMachine": "Sleeping",
+    "MachineOff": "Off",
+    "MachineFailed": "Failed",
+    "MachineUnknown": "Unknown",
+}
+"""What a machine is doing after each event of its pool; the event's sentence begins with its name."""
+
+Turns = list[tuple[int, State]]
+"""Since when a machine was in which state, the oldest first."""
+
+
+class Gpus(NamedTuple):
+    """GPUs of a machine in millionths."""
+
+    all: int
+    """As its node says, or as the pool says while there is none."""
+    held: int
+    is_there: bool
+    """Its node is ready."""
+
+
+def remembered(resource: AnyResource, status: PowerPoolStatus) -> list[tuple[Machine, MachineStatus]]:
+    """Every machine of a valid pool, with what is known of it."""
+    spec: PowerPoolSpec = resource.spec
+    known = {each.name: each for each in status.machines}
+    return [(each, known.get(each.name, MachineStatus(name=each.name))) for each in spec.machines]
+
+
+def status_of(pool: AnyResource, decision: Decision | None) -> PowerPoolStatus:
+    """What was decided last on a pool, else what is written."""
+    status = decision.status if decision else pool.status
+    assert isinstance(status, PowerPoolStatus)
+    return status
+
+
+def asleep(world: World, decisions: Mapping[Ref, Decision]) -> dict[str, State]:
+    """Machines that are not on because their pool wants it so, or not yet, each with what it is doing."""
+    found: dict[str, State] = {}
+    for ref, resource in world.of_kind(KIND):
+        status = status_of(resource, decisions.get(ref))
+        found |= {each.name: each.state for each in status.machines if each.state in ("Off", "Sleeping", "Booting")}
+    return found
+
+
+def gpus(world: World, machine: Machine) -> Gpus:
+    """The GPUs of a machine, and how many of them pods hold."""
+    node = world.nodes.get(machine.name)
+    offered = usage.gpus_in(node.allocatable) if node is not None else 0
+    told = offered or machine.gpu_count * usage.MICRO
+    return Gpus(told, _held(world, machine.name), node is not None and node.ready)
+
+
+def _held(world: World, node: str) -> int:
+    on_it = (pod for uid in world.pods.by_node[node] if (pod := world.pods.get(uid)) is not None)
+    return sum(usage.gpus_of(world, pod) for pod in on_it if pod.phase not in _ENDED)
+
+
+def row(world: World, pool: PowerPoolSpec, machine: Machine, found: MachineStatus, turns: Turns) -> Model:
+    """One machine in a few words and numbers."""
+    node, counted = world.nodes.get(machine.name), gpus(world, machine)
+    told, at = last_told(found)
+    return parts.known(
+        {
+            "state": found.state,
+            "since": found.since,
+            "gpus": parts.decimal(counted.all),
+            "held": parts.decimal(counted.held) if counted.is_there else None,
+            "idleSince": found.idle_since,
+            "told": told,
+            "toldAt": at,
+            "failures": found.failures or None,
+            "retryAfter": found.retry_after,
+            "reason": found.reason,
+            "switch": _switch(machine),
+            "protected": machine.name in pool.policy.protected_machines or None,
+            "node": _node(node),
+            "turns": [[moment // SECOND, state] for moment, state in turns],
+        }
+    )
+
+
+def last_told(found: MachineStatus) -> tuple[str, str]:
+    """What a machine was last told to do, and when; empty words if it never was."""
+    commands = [("wake", found.woken_at), ("sleep", found.slept_at)]
+    moments = [(times.moment(at), word, at) for word, at in commands if at]
+    _, word, at = max(((moment, word, at) for moment, word, at in moments if moment is not None), default=(0, "", ""))
+    return word, at
+
+
+def _node(node: Node | None) -> str:
+    """What its node looks like to the cluster; empty if there is none."""
+    if node is None:
+        return ""
+    return "not ready" if not node.ready else "cordoned" if node.unschedulable else "ready"
+
+
+def _switch(machine: Machine) -> str:
+    if machine.redfish is not None:
+        return "Redfish"
+    return "Wake-on-LAN" if machine.wake_on_lan is not None else "webhook"
+
+
+# --- the last hours -----------------------------------------------------------------------------------------------------------
+
+
+def pasts(entries: Iterable[Noted], status: PowerPoolStatus, now: int) -> dict[str, Turns]:
+    """The last hours of every machine, by what the journal says of its pool and by what is known now."""
+    found: dict[str, Turns] = {}
+    for entry in sorted(entries):
+        for reason, sentence in entry.news:
+            state = _TURNS.get(reason)
+            if state is not None:
+                found.setdefault(sentence.partition(" ")[0].rstrip(":,."), []).append((entry.at, state))
+    return {each.name: _past(found.get(each.name, []), each, now) for each in status.machines}
+
+
+def _past(turns: Turns, known: MachineStatus, now: int) -> Turns:
+    """Its turns from the last one before the hours that are shown, up to what it does now."""
+    since = times.moment(known.since)
+    if since is not None and (not turns or turns[-1][1] != known.state):
+        # What is observed counts, not what was told last.
+        turns = [*(each for each in turns if each[0] < since), (since, known.state)]
+    begun = [number for number, (at, _) in enumerate(turns) if at <= now - HOURS * HOUR]
+    shown = turns[begun[-1] :] if begun else turns
+    turned = [each for number, each in enumerate(shown) if not number or shown[number - 1][1] != each[1]]
+    return turned[-MOST_TURNS:]

@@ -1,0 +1,177 @@
+"""What the commands say of power: pools, their machines, and pods that wait for one; with the rights that whoever asks has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headroom.runtime.clock import RealClock
+from headroom.sim.rights import Right
+from tests.cli.conftest import Headroom
+from tests.cli.served import Served
+from tests.cli.stage import FLEET, NOON, NOON_MS, fleet_behind_a_port
+
+OFFLINE = ("-f", str(FLEET), "--now", NOON)
+TENANT = (Right(verbs=("*",), resources=("pods", "gpuworkloadbudgets"), namespaces=("lab",)),)
+READS = ("pods", "nodes", "powerpools", "gpuworkloadbudgets")
+SEES_ALL_BUT_KARPENTER = (Right(verbs=("get", "list"), resources=READS, namespaces=("*",)),)
+SEES_POOLS = (*TENANT, Right(verbs=("get", "list"), resources=("powerpools",), namespaces=("*",)))
+STATUS = {"name": "gpu-02", "state": "Failed", "since": "2026-11-15T11:00:00Z", "failures": 2}
+FAILED = STATUS | {
+    "reason": "It was told to wake at 2026-11-15T10:45:00Z and was not Ready 900 s later.",
+    "wokenAt": "2026-11-15T10:45:00Z",
+    "retryAfter": "2026-11-15T12:30:00Z",
+    "toggles": ["2026-11-15T11:10:00Z"],
+}
+
+
+@pytest.fixture(autouse=True)
+def _noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RealClock, "now", lambda _: NOON_MS)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Served]:
+    with fleet_behind_a_port(tmp_path) as made:
+        yield made
+
+
+def pool_with(folder: Path, *machines: dict[str, object], **policy: object) -> Path:
+    """The fleet, with another past of its pool."""
+    found = list(yaml.safe_load_all(FLEET.read_text()))
+    pool = next(each for each in found if each["kind"] == "PowerPool")
+    pool["status"]["machines"] = [*machines, *pool["status"]["machines"][len(machines) :]]
+    pool["spec"]["policy"] |= policy
+    (folder / "fleet.yaml").write_text(yaml.safe_dump_all(found))
+    return folder / "fleet.yaml"
+
+
+def test_a_machine_that_failed_says_how_and_when_it_is_tried_again(headroom: Headroom, tmp_path: Path) -> None:
+    done = headroom("explain", "machine/gpu-02", "-f", pool_with(tmp_path, FAILED), "--now", NOON)
+    says = "Machine gpu-02 (8 GPUs) of PowerPool/basement is Failed since 2026-11-15T11:00:00Z."
+    assert done.out.splitlines()[:5] == [
+        f"{says} {FAILED['reason']}",
+        "- last told to wake at 2026-11-15T10:45:00Z",
+        "- failed 2 times in a row",
+        "- not told again before 2026-11-15T12:30:00Z",
+        "- switched once in the last hour",
+    ]
+    row = next(
+        line
+        for line in headroom("status", "-f", tmp_path / "fleet.yaml", "--now", NOON).out.splitlines()
+        if line.startswith("basement")
+    )
+    assert row.split()[:5] == ["basement", "0", "1", "0", "1"]
+    assert " MachinesFailed " in row
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("machine/gpu-20", "looking for machine gpu-20: no PowerPool has it (did you mean gpu-0"),
+        ("machines/zzz", "no PowerPool has it; known are gpu-02, gpu-03"),
+        ("machine", "write KIND/[NAMESPACE/]NAME"),
+        ("machin/gpu-02", "did you mean machine"),
+    ],
+)
+def test_whoever_asks_for_another_machine_is_helped(headroom: Headroom, asked: str, says: str) -> None:
+    done = headroom("explain", asked, *OFFLINE)
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
+
+
+def test_a_machine_that_two_pools_name_is_told_of_by_the_one_that_keeps_it(headroom: Headroom, tmp_path: Path) -> None:
+    pool = next(each for each in yaml.safe_load_all(FLEET.read_text()) if each["kind"] == "PowerPool")
+    other = pool | {"metadata": {"name": "attic"}, "spec": pool["spec"] | {"order": 1}}
+    (tmp_path / "pools.yaml").write_text(yaml.safe_dump_all([other, pool]))
+    done = headroom("explain", "machine/gpu-02", "-f", tmp_path / "pools.yaml", "--now", NOON)
+    assert "of PowerPool/basement is" in done.out
+    assert "belongs to PowerPool/basement" in headroom("plan", tmp_path / "pools.yaml", "--now", NOON).out
+
+
+def test_hundreds_of_machines_fit_a_screen(headroom: Headroom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    way = {"gpuCount": 1, "redfish": {"address": "https://bmc.example.com"}}
+    spec = {"machines": [{"name": f"m{number:03}"} | way for number in range(200)]}
+    states = [{"name": f"m{number:03}", "state": "Off", "since": NOON} for number in range(199)]
+    pool = {
+        "apiVersion": "headroom.dev/v1alpha1",
+        "kind": "PowerPool",
+        "metadata": {"name": "rack"},
+        "spec": spec,
+        "status": {"machines": [*states, FAILED | {"name": "m199"}]},
+    }
+    words = ("explain", "pp/rack", "-f", "-", "--now", NOON)
+    assert headroom(*words, stdin=json.dumps(pool).encode()).out.count("\n  m") == 200, "a pipe has room"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = headroom(*words, stdin=json.dumps(pool).encode()).out
+    assert "  and 160 more; -o json has them all\n" in screen
+    assert screen.index("\n  m199") < screen.index("\n  m000"), "what needs a look comes first"
+
+
+def test_who_sees_little_is_told_what_was_not_looked_at(headroom: Headroom, fleet: Served) -> None:
+    done = headroom("explain", "pod/lab/wide", "--kubeconfig", fleet.kubeconfig("tenant", TENANT))
+    assert done.code == 0
+    assert done.out.splitlines()[0].endswith("1 node(s) were not ready.")
+    assert "not looked at, for lack of rights: " in done.out
+    assert "powerpools" in done.out
+
+
+def test_who_sees_pools_but_not_the_cluster_hears_what_is_written_of_the_pod(headroom: Headroom, fleet: Served) -> None:
+    stored = fleet.do(lambda server: server.object("PowerPool", "", "basement"))
+    assert stored is not None
+    vain = {"pod": "lab/wide", "pods": 1, "reason": "NoMachineFits", "message": "It needs 8 GPUs and 4 are there."}
+    kind = {"apiVersion": "headroom.dev/v1alpha1", "kind": "PowerPool"}
+    fleet.put(kind | stored | {"status": stored["status"] | {"unserved": [vain]}})
+    done = headroom("explain", "pod/lab/wide", "--kubeconfig", fleet.kubeconfig("half", SEES_POOLS))
+    assert "PowerPool/basement wakes no machine for it: It needs 8 GPUs and 4 are there." in done.out.splitlines()[0]
+
+
+def test_who_sees_all_that_counts_hears_which_machine_wakes_and_what_was_not_looked_at(
+    headroom: Headroom, fleet: Served
+) -> None:
+    done = headroom("explain", "pod/lab/wide", "--kubeconfig", fleet.kubeconfig("viewer", SEES_ALL_BUT_KARPENTER))
+    assert done.out.splitlines()[0].endswith("gpu-02 (8 GPUs) of PowerPool/basement is being woken for it.")
+    assert "nodepools.karpenter.sh" in done.out
+
+
+def test_where_there_is_no_pool_nothing_is_said_of_machines(headroom: Headroom, tmp_path: Path) -> None:
+    found = [each for each in yaml.safe_load_all(FLEET.read_text()) if each["kind"] != "PowerPool"]
+    done = headroom("explain", "pod/lab/wide", "-f", "-", "--now", NOON, stdin=yaml.safe_dump_all(found).encode())
+    assert done.out.splitlines()[0].endswith("1 node(s) were not ready.")
+    assert "POOL" not in headroom("status", "-f", "-", "--now", NOON, stdin=yaml.safe_dump_all(found).encode()).out
+
+
+def test_a_pool_that_is_paused_or_wrong_says_so(headroom: Headroom, tmp_path: Path) -> None:
+    text = FLEET.read_text()
+    paused = text.replace("  policy: {idleSeconds: 900}", "  paused: true\n  policy: {idleSeconds: 900}")
+    done = headroom("explain", "pp/basement", "-f", "-", "--now", NOON, stdin=paused.encode())
+    assert "It is paused, so nothing below is carried out" in done.out
+    wrong = text.replace("idleSeconds: 900", "idleSeconds: -1")
+    row = headroom("status", "-f", "-", "--now", NOON, stdin=wrong.encode())
+    assert row.code == 1
+    assert "Invalid  spec.policy.idleSeconds must be from 0 to 604800, not -1" in row.out
+    done = headroom("explain", "machine/gpu-02", "-f", "-", "--now", NOON, stdin=wrong.encode())
+    assert "no PowerPool has it" in done.err
+
+
+def test_only_the_pools_of_a_screen_are_shown_unless_all_are_wanted(
+    headroom: Headroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = """\
+apiVersion: headroom.dev/v1alpha1
+kind: PowerPool
+metadata: {{name: pool-{0:02}}}
+spec: {{machines: [{{name: m{0}, gpuCount: 1, redfish: {{address: "https://bmc-{0}.example.com"}}}}]}}
+"""
+    many = "---\n".join(pool.format(number) for number in range(15)).encode()
+    words = ("status", "-f", "-", "--now", NOON)
+    assert headroom(*words, stdin=many).out.count("pool-") == 15
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    screen = headroom(*words, stdin=many).out
+    assert (screen.count("pool-"), screen.splitlines()[-1]) == (10, "and 5 pools more; --all lists them")
+    assert headroom(*words, "--all", stdin=many).out.count("pool-") == 15
