@@ -104,6 +104,11 @@ def test_a_node_pool() -> None:
     assert found.taints == (Taint("gpu", "yes", "NoSchedule"),)
     assert found.requirements == (Requirement(key="karpenter.sh/capacity-type", operator="In", values=("spot",)),)
     assert dict(found.limits) == {"nvidia.com/gpu": 16_000_000, "cpu": 1_000_000_000}
+    used = POOL | {"status": {"resources": {"nvidia.com/gpu": 16}}}
+    left = dict(karpenter.node_pool_of(raw.fitted(used, karpenter.NodePoolWire)).limits)
+    assert left == {"nvidia.com/gpu": 0, "cpu": 1_000_000_000}
+    going = POOL | {"metadata": {"name": "spot", "deletionTimestamp": NOW}}
+    assert not karpenter.node_pool_of(raw.fitted(going, karpenter.NodePoolWire)).ready
     unready = POOL | {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
     assert not karpenter.node_pool_of(raw.fitted(unready, karpenter.NodePoolWire)).ready
 

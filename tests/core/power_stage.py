@@ -107,7 +107,7 @@ def remembered(pool: AnyResource, *machines: MachineStatus, **status: Any) -> An
 def was(name: str, state: str, since: int = NOON - MINUTE, **fields: Any) -> MachineStatus:
     """What is remembered of a machine; moments are given in milliseconds."""
     told = {
-        key: times.text(value) if isinstance(value, int) and key != "failures" else value
+        key: times.text(value) if isinstance(value, int) and key not in ("failures", "busy") else value
         for key, value in fields.items()
     }
     if "toggles" in fields:

@@ -11,7 +11,7 @@ from headroom.api import marks
 from headroom.core.power import PLAN
 from headroom.model.actions import Action, CordonNode, DrainNode, SleepMachine, UncordonNode
 from headroom.model.conditions import find
-from headroom.model.facts import Machine, Node, Owner, Pod
+from headroom.model.facts import Machine, Node, Owner, Pod, Shape
 from headroom.model.times import text
 from tests.builders import NOON
 from tests.core.power_stage import (
@@ -91,11 +91,15 @@ def test_it_is_idle_since_the_last_of_all_that_happened() -> None:
 
 
 def test_a_machine_that_was_busy_is_idle_from_the_end_of_its_pod_or_from_now() -> None:
-    busy = was("w2", "On", LONG_AGO)
+    busy = was("w2", "On", LONG_AGO, busy=True)
     assert idle_since([], memory=busy) == text(NOON)
     assert idle_since([finished("a", "w2", NOON - 20 * SECOND)], memory=busy) == text(NOON - 20 * SECOND)
     old = finished("a", "w2", NOON - HOUR)
     assert idle_since([old], memory=busy) == text(NOON), "the end of another pod says nothing of the one that is gone"
+
+
+def test_a_machine_of_which_only_its_state_is_remembered_is_idle_since_then() -> None:
+    assert idle_since([], memory=was("w2", "On", NOON - 20 * MINUTE)) == text(NOON - 20 * MINUTE)
 
 
 LODGER = Owner("ReplicaSet", "web", "uid-web")
@@ -111,6 +115,7 @@ LODGER = Owner("ReplicaSet", "web", "uid-web")
         (running("a", "w2", 0, owner=LODGER, namespace="headroom-system"), True),
         (running("a", "w2", 0, owner=LODGER, annotations=((marks.PROTECTED, "true"),)), True),
         (running("a", "w2", 0, owner=LODGER, claims=("gpu",)), True),
+        (running("a", "w2", 0, owner=LODGER, shape=Shape(requests=(("cpu", 1), ("rdma/hca", 1)))), True),
     ],
 )
 def test_some_pods_may_be_evicted_where_the_pool_says_so(pod: Pod, stays: bool) -> None:

@@ -250,6 +250,16 @@ def test_what_kube_scheduler_says_is_quoted() -> None:
     )
 
 
+def test_a_pod_may_ask_for_one_machine_by_name() -> None:
+    shape = Shape(requests=((GPU, 1_000_000),), node_selector=(("kubernetes.io/hostname", "w2"),))
+    pods = [structs.replace(waiting("p0"), shape=shape), running("b", "w2", 8)]
+    world = a_view(a_pool(machines={"w1": 8, "w2": 8}), nodes=[on("w1"), on("w2")], pods=pods)
+    assert asked(world) == (
+        "NotEnoughMachines",
+        "PowerPool/one wakes no machine for it: of 1 machine that could hold it, 1 is on and full.",
+    )
+
+
 def test_every_pool_has_its_say() -> None:
     world = a_view(a_pool("a", {"a1": 4}), a_pool("b", {"b1": 8}, order=5), pods=many(1, 16))
     pod = next(iter(world.pods))

@@ -98,6 +98,12 @@ def test_a_pod_finds_the_machine_whose_node_is_remembered_or_promised() -> None:
     assert wakes(decided(a_view(a_pool(listed=listed), nodes=[tainted], pods=pods))["one"]) == ["w2"]
 
 
+def test_a_node_that_lost_its_gpus_on_the_way_down_counts_as_the_pool_says() -> None:
+    """Whoever brings GPUs to a node stops before it does, so the last that is seen of a node may be none."""
+    pool = remembered(a_pool(machines={"w2": 8}), was("w2", "Off"))
+    assert wakes(decided(a_view(pool, nodes=[off("w2", 0)], pods=many(1, 8)))["one"]) == ["w2"]
+
+
 def test_a_machine_that_is_short_of_cpus_is_not_woken_for_who_needs_them() -> None:
     shape = Shape(requests=(("cpu", 64_000_000), (GPU, 1_000_000)))
     pods = [structs.replace(waiting("p"), shape=shape)]
@@ -112,6 +118,13 @@ def test_pools_are_asked_in_order_and_pass_on_what_they_cannot_hold() -> None:
     found = decided(a_view(small, large, pods=many(6)))
     assert (wakes(found["a"]), wakes(found["b"])) == (["a1"], ["b1"])
     found = decided(a_view(small, a_pool("b", {"b1": 8}, order=-1), pods=many(6)))
+    assert (wakes(found["a"]), wakes(found["b"])) == ([], ["b1"])
+
+
+def test_a_pool_whose_machine_failed_passes_on_what_it_was_to_serve() -> None:
+    booting = was("a1", "Booting", NOON - HOUR, woken_at=NOON - HOUR)
+    first, second = remembered(a_pool("a", {"a1": 8}), booting), a_pool("b", {"b1": 8})
+    found = decided(a_view(first, second, pods=many(1, 8)))
     assert (wakes(found["a"]), wakes(found["b"])) == ([], ["b1"])
 
 

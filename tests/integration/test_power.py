@@ -4,6 +4,7 @@ What wakes and sleeps takes its time, and what kube-scheduler refuses is believe
 test then looks at one of them.
 """
 
+from base64 import b64encode
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -21,11 +22,14 @@ from tests.integration.powered import (
     is_refused,
     site_of,
 )
+from tests.integration.test_cli_live import headroom
 from tests.power_service import Bmcs, Mode
 
 MAC = "0a:1b:2c:3d:4e:5f"
 POOL: Document = {"key": "pool", "operator": "In"}
 BMC_MACHINES = ("bmc-1", "bmc-2")
+TOKEN = "open sesame"
+SECRETS = (TOKEN, Bmcs.PASSWORD, b64encode(f"{Bmcs.USER}:{Bmcs.PASSWORD}".encode()).decode())
 SLOWEST = ("spread", "choosy", "bmc")
 SETTLE_MS = 10_000
 """For so long a node is cordoned before its machine is switched off."""
@@ -63,7 +67,7 @@ def operator(site: Site, bmcs: Bmcs, tmp_path_factory: pytest.TempPathFactory) -
 def cycle(site: Site) -> Pool:
     """A pod that ends by itself, and machines that can be asked whether they are on."""
     pool = site.pool("cycle", 8, 4, 4)
-    site.secret("power-token", token="open sesame")
+    site.secret("power-token", token=TOKEN)
     machines = [each | {"statusEndpoint": pool.url(each["name"], "")} for each in pool.documents()]
     webhook = {"tokenSecretRef": {"name": "power-token"}, "body": '{"turn": "${action}", "what": "${machine}"}'}
     pool.create(machines=machines, webhook=webhook)
@@ -112,6 +116,26 @@ def six(site: Site) -> Pool:
     for number in range(6):
         pool.work(f"small-{number}")
     wait_for(lambda: len(pool.names(is_refused)) == 7, "kube-scheduler has seen them all")
+    pool.create()
+    return pool
+
+
+@pytest.fixture(scope="module")
+def crowd(site: Site) -> Pool:
+    """As many pods as machines."""
+    pool = site.pool("crowd", 1, 1, 1, 1, 1)
+    for number in range(5):
+        pool.work(f"p-{number}")
+    pool.create({"idleSeconds": 5})
+    return pool
+
+
+@pytest.fixture(scope="module")
+def closed(site: Site) -> Pool:
+    """An idle machine that somebody keeps pods away from, for reasons of their own."""
+    pool = site.pool("closed", 4)
+    pool.turn_on("closed-1")
+    site.plane.kubectl("cordon", "closed-1")
     pool.create()
     return pool
 
@@ -240,7 +264,7 @@ def all_at_once(request: pytest.FixtureRequest, operator: Operator) -> None:
     """Every pool begins."""
     for each in (*SLOWEST, "cycle", "lan", "failing", "redirecting", "slow", "lying", "drained", "six", "pieces"):
         request.getfixturevalue(each)
-    for each in ("paused", "intruded", "removed"):
+    for each in ("crowd", "closed", "paused", "intruded", "removed"):
         request.getfixturevalue(each)
 
 
@@ -279,6 +303,15 @@ def test_a_paused_pool_does_nothing_until_it_goes_on(paused: Pool) -> None:
     paused.edit(paused=False)
     wait_for(lambda: paused.runs("train"), "the pod runs")
     assert paused.commands() == [("paused-1", "start")]
+
+
+def test_when_many_turn_idle_at_once_none_is_switched_off(crowd: Pool) -> None:
+    """It may be the view that is wrong."""
+    wait_for(lambda: len(crowd.names(is_running)) == 5, "all run")
+    assert sorted(crowd.commands()) == [(f"crowd-{number}", "start") for number in range(1, 6)]
+    crowd.api.send("DELETE", f"{crowd.path('Pod')}?gracePeriodSeconds=0")
+    wait_for(lambda: crowd.says("Braked")[:2] == ("True", "ManyTurnedIdle"), "the pool brakes")
+    assert len(crowd.commands()) == 5
 
 
 # --- services that do not do as they are told -------------------------------------------------------------------------------------
@@ -348,8 +381,9 @@ def test_a_machine_wakes_for_a_pod_and_sleeps_once_idle_and_wakes_again(cycle: P
 
 
 def test_calls_carry_what_the_pool_says(site: Site, cycle: Pool) -> None:
+    wait_for(lambda: len(cycle.commands()) >= 2, "it was woken, and sent to sleep")
     calls = [each for each in site.service.asked if each.machine == "cycle-2" and each.method == "POST"]
-    assert {each.headers["authorization"] for each in calls} == {"Bearer open sesame"}
+    assert {each.headers["authorization"] for each in calls} == {f"Bearer {TOKEN}"}
     assert [each.body for each in calls[:2]] == [
         '{"turn": "wake", "what": "cycle-2"}',
         '{"turn": "sleep", "what": "cycle-2"}',
@@ -357,10 +391,22 @@ def test_calls_carry_what_the_pool_says(site: Site, cycle: Pool) -> None:
     assert len({each.headers["idempotency-key"] for each in calls}) == len(calls)
 
 
-def test_people_can_read_what_happened(site: Site, cycle: Pool) -> None:
+def test_people_can_read_what_happened(site: Site, cycle: Pool, six: Pool) -> None:
+    wait_for(
+        lambda: cycle.states("cycle-2")[-2:] == ["Sleeping", "Off"] or len(cycle.commands()) > 2, "it was off again"
+    )
     shown = site.plane.kubectl("describe", "powerpool", "cycle")
     for reason in ("WakingMachine", "MachineOn", "DrainingMachine", "SleepingMachine", "MachineOff"):
         assert reason in shown
+    told = headroom("explain", "pod/six/huge", "--kubeconfig", site.plane.kubeconfig()).stdout
+    assert "it needs 16 nvidia.com/gpu and 8 are there" in told
+    told = headroom("explain", "powerpool/cycle", "--kubeconfig", site.plane.kubeconfig()).stdout
+    assert "cycle-2" in told
+
+
+def test_secrets_are_told_to_nobody_else(site: Site, cycle: Pool, bmc: Pool, operator: Operator) -> None:
+    everything = [operator.log, site.plane.kubectl("get", "powerpools,events", "--all-namespaces", "-o", "json")]
+    assert [secret for secret in SECRETS for text in everything if secret in text] == []
 
 
 def test_a_machine_behind_a_bmc_wakes_and_sleeps(bmc: Pool, bmcs: Bmcs) -> None:
@@ -431,6 +477,13 @@ def test_in_all_this_nobody_was_harmed_or_told_twice(site: Site, choosy: Pool) -
     twice = {name: each for name, each in told.items() if any(a == b for a, b in pairwise(each))}
     assert twice == {}
     assert choosy.commands("choosy-3") == []
+
+
+def test_a_cordon_of_somebody_else_is_theirs(closed: Pool) -> None:
+    """By now the machine has been idle for long."""
+    assert closed.state("closed-1") == "On"
+    assert closed.node("closed-1")["spec"]["unschedulable"]
+    assert (closed.commands(), closed.site.cordons("closed-1")) == ([], [])
 
 
 def test_the_operator_has_the_rights_it_needs(site: Site, operator: Operator) -> None:

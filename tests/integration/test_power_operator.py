@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from headroom.sim.catalog import bare_definition
-from tests.integration.accounts import Document, Operator
-from tests.integration.enforced import enforced_cluster, wait_for
+from tests.integration.accounts import HOUR, Document, Operator, now
+from tests.integration.enforced import enforced_cluster, fill_ledger, used, wait_for
 from tests.integration.powered import ENDS_SOON, Pool, Site, assert_all_was_allowed, site_of
 from tests.integration.test_cli_live import headroom
 
@@ -33,6 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def operator(site: Site, folder: Path) -> Iterator[Operator]:
     made = site.operator(folder, site.service.url)
+    fill_ledger(made, [used(site.plane, "poor", 10, now() - HOUR, now())])
     made.start()
     yield made
     made.close()
@@ -111,6 +112,20 @@ def test_pods_that_karpenter_could_serve_are_left_to_it(site: Site, operator: Op
     site.api.send("DELETE", f"{NODE_POOLS}/cloud")
     wait_for(lambda: pool.runs("train"), "without Karpenter's pool, ours wakes a machine")
     assert pool.commands() == [("shared-1", "start")]
+
+
+def test_pods_of_a_budget_that_is_used_up_wake_nothing(site: Site, operator: Operator) -> None:
+    pool = site.pool("poor", 4)
+    pool.budget(quota={"gpuHours": "1", "windowHours": 24})
+    wait_for(lambda: pool.is_so("QuotaExceeded"), "the budget is used up")
+    pool.create()
+    pool.work("train", 4)
+    wait_for(lambda: list(pool.unserved()) == ["poor/train"], "the pool says that it does not serve the pod")
+    assert pool.unserved()["poor/train"][0] == "BudgetExhausted"
+    assert pool.commands() == []
+    pool.change("team", quota={"gpuHours": "1000"})
+    wait_for(lambda: pool.runs("train"), "the pod runs")
+    assert pool.commands() == [("poor-1", "start")]
 
 
 def test_uninstall_lifts_our_cordons_and_only_ours(site: Site, operator: Operator) -> None:

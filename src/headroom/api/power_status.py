@@ -21,6 +21,7 @@ class MachineStatus(ApiType, frozen=True, kw_only=True):
     since: Annotated[str, Meta(description="Since when.")] = ""
     reason: Annotated[str, Meta(max_length=1024, description="Why, where that is not plain.")] = ""
     idle_since: Annotated[str, Meta(description="Since when no pod keeps it on; empty while one does.")] = ""
+    busy: Annotated[bool | None, Meta(description="True while a pod keeps it on.")] = None
     woken_at: Annotated[str, Meta(description="When it was last told to wake.")] = ""
     slept_at: Annotated[str, Meta(description="When it was last told to sleep.")] = ""
     failures: Annotated[int, Meta(description="How often in a row it did not do what it was told.")] = 0

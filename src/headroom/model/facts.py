@@ -282,8 +282,9 @@ class NodePool(Struct, frozen=True, gc=False, kw_only=True):
     taints: tuple[Taint, ...] = ()
     requirements: tuple[Requirement, ...] = ()
     limits: Amounts = ()
+    """What it may still make of each resource that it limits, nothing included."""
     ready: bool = True
-    """False only where Karpenter says that it is not."""
+    """False only where Karpenter says that it is not, or where it is being deleted."""
 
 
 class NodeClaim(Struct, frozen=True, gc=False, kw_only=True):

@@ -11,6 +11,7 @@ GROUPS: Final = (
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io",
     "kueue.x-k8s.io/pod-group-name",
+    "leaderworkerset.sigs.k8s.io/group-key",
 )
 VOLCANO: Final = "scheduling.k8s.io/group-name"
 """An annotation; the others are labels."""

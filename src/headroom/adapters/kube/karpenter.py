@@ -37,11 +37,15 @@ class _PoolSpec(raw.Part):
     limits: raw.Quantities | None = None
 
 
+class _PoolStatus(raw.Conditions):
+    resources: raw.Quantities | None = None
+
+
 class NodePoolWire(raw.Object):
     """A NodePool as it stands on the wire."""
 
     spec: _PoolSpec | None = None
-    status: raw.Conditions | None = None
+    status: _PoolStatus | None = None
 
 
 class _ClaimStatus(raw.Conditions):
@@ -69,8 +73,8 @@ def node_pool_of(wire: NodePoolWire) -> facts.NodePool:
         labels=values.pairs(labels),
         taints=_taints(inner.taints),
         requirements=_requirements(inner),
-        limits=amounts.given(spec.limits),
-        ready=_condition(wire.status, "Ready") != "False",
+        limits=_left(spec.limits, wire.status),
+        ready=_condition(wire.status, "Ready") != "False" and meta.deletion_timestamp is None,
     )
 
 
@@ -94,6 +98,12 @@ def node_claim_of(wire: NodeClaimWire) -> facts.NodeClaim:
         registered=_condition(status, "Registered") == "True" and _condition(status, "Initialized") in ("", "True"),
         deleting=values.moment(meta.deletion_timestamp),
     )
+
+
+def _left(limits: raw.Quantities | None, status: _PoolStatus | None) -> facts.Amounts:
+    """What is left of each limit, nothing included, once what is there has its part."""
+    most, used = dict(amounts.given(limits)), dict(amounts.given(status.resources if status else None))
+    return tuple(sorted((name, max(0, most.get(name, 0) - used.get(name, 0))) for name in limits or ()))
 
 
 def _requirements(spec: _NodeSpec) -> tuple[facts.Requirement, ...]:

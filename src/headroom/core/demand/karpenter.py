@@ -62,7 +62,7 @@ def _serves(pool: NodePool, shape: Shape, wishes: Wishes, gpus: dict[str, int]) 
 
 
 def _within_limits(pool: NodePool, shape: Shape) -> bool:
-    """Whether one node for one such pod is allowed at all; how much of a limit is taken already is not asked."""
+    """Whether one node for one such pod is still allowed."""
     asked = dict(shape.requests)
     return all(limit >= max(1, asked.get(name, 0)) for name, limit in pool.limits if name in asked or name in _ANY_NODE)
 

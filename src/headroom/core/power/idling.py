@@ -16,8 +16,6 @@ ITS_OWN: Final = ("DaemonSet", "Node")
 SYSTEM: Final = "kube-system"
 CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 NOT_PROTECTED: Final = ("", "false", "no")
-MAKERS: Final = ("nvidia.com/", "amd.com/")
-"""How resources begin that are GPUs or parts of one."""
 LATELY_MS: Final = 2 * times.MINUTE
 """The end of a pod that is older says nothing of one that is gone since."""
 
@@ -56,8 +54,9 @@ def _may_be_evicted(world: World, pool: Pool, pod: Pod) -> bool:
         return False
     if pod.namespace in (SYSTEM, world.own_namespace) or is_marked(pod):
         return False
+    # A device of any kind is a reason to be on this machine.
     gpus = pool.spec.gpu_resource_name
-    return not any(name == gpus or name.startswith(MAKERS) for name, _ in pod.shape.requests)
+    return not any(name == gpus or "/" in name for name, _ in pod.shape.requests)
 
 
 def is_marked(thing: Pod | Node) -> bool:
@@ -77,17 +76,19 @@ def is_protected(pool: Pool, it: Member) -> bool:
 
 def measure(world: World, pool: Pool, it: Member) -> None:
     """Say since when a machine that is on is idle."""
+    it.busy = False
     if it.state not in ("On", "Draining"):
         it.idle_since = None
         return
     lodging = look(world, pool, it.name)
+    it.busy = lodging.busy
     it.lodgers = lodging.evictable
     it.idle_since = None if lodging.busy else _idle_since(it, lodging, world.now)
 
 
 def _idle_since(it: Member, lodging: Lodging, now: int) -> int:
-    remembered = it.idle_since
-    if it.was in ("On", "Draining") and remembered is None:
+    remembered = it.idle_since if it.idle_since is not None or it.was != "On" else it.since
+    if it.before is not None and it.before.busy:
         # It was busy when it was last looked at: until when, only the end of a pod can tell.
         is_told = lodging.ended is not None and now - LATELY_MS <= lodging.ended <= now
         remembered = lodging.ended if is_told else now

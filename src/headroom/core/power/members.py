@@ -67,6 +67,8 @@ class Member(Struct, kw_only=True, eq=False):
     since: int = 0
     reason: str = ""
     idle_since: int | None = None
+    busy: bool = False
+    """A pod keeps it on."""
     woken_at: int | None = None
     slept_at: int | None = None
     failures: int = 0
@@ -136,6 +138,7 @@ class Member(Struct, kw_only=True, eq=False):
             since=_text(self.since),
             reason=self.reason,
             idle_since=told(self.idle_since),
+            busy=True if self.busy else None,
             woken_at=told(self.woken_at),
             slept_at=told(self.slept_at),
             failures=self.failures,

@@ -31,8 +31,10 @@ class Bar(NamedTuple):
 
 def serve(service: Service) -> None:
     """Wake what is needed, and no more."""
-    for pool in service.pools:
-        _serve_from(service, pool)
+    # First with machines that did what they were told, of whichever pool: one that fails passes on what it was to serve.
+    for has_failed in (False, True):
+        for pool in service.pools:
+            _serve_from(service, pool, {it.name for it in pool.members if bool(it.failures) == has_failed})
     seat(service)
     _try_out(service)
     for pool in service.pools:
@@ -88,13 +90,11 @@ def node_pool_for(service: Service, unit: Unit) -> str:
 # --- for pods that wait ---------------------------------------------------------------------------------------------------------
 
 
-def _serve_from(service: Service, pool: Pool) -> None:
-    """First with machines that did what they were told; only what those cannot hold is worth another try with the others."""
-    for has_failed in (False, True):
-        names = {it.name for it in pool.members if bool(it.failures) == has_failed}
-        if names and service.left:
-            _serve_with(service, pool, names)
-        service.asked |= names
+def _serve_from(service: Service, pool: Pool, names: set[str]) -> None:
+    """Serve what is left with some machines of a pool."""
+    if names and service.left:
+        _serve_with(service, pool, names)
+    service.asked |= names
 
 
 def _serve_with(service: Service, pool: Pool, names: set[str]) -> None:
