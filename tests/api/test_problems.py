@@ -292,3 +292,10 @@ def test_no_json_in_place_of_a_field_raises_and_what_is_accepted_can_be_read(dat
         filled = schema.defaulted(kinds.spec_schema(kind), document["spec"])
         assert kinds.spec_of(kind, filled) == read_once
         assert problems(document | {"spec": filled}) == []
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    found = problems(put(FULL["PowerPool"], "spec.machines[].scaleUpEndpoint", "http://ada:secret@power-api/start"))
+    assert [each.field for each in found] == ["spec.machines[0].scaleUpEndpoint"]
+    assert "secret" not in found[0].message
+    assert "://(not shown)@power-api/start" in found[0].message

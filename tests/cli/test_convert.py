@@ -148,7 +148,7 @@ def test_a_docker_line_is_understood(headroom: Headroom) -> None:
 )
 def test_an_incomplete_machine_is_left_out_and_named(headroom: Headroom, line: str, says: str) -> None:
     done = headroom("convert", "-", stdin=samples.ENVIRONMENT.replace(line, "").encode())
-    assert done.code == 0
+    assert done.code == 1
     assert says in done.err
     assert [each["name"] for each in converted(done)[0]["spec"]["machines"]] == ["gpu-worker-1"]
 
@@ -184,8 +184,9 @@ def test_a_machine_that_no_pool_could_have_is_left_out_and_named(
     headroom: Headroom, change: tuple[str, str], says: str
 ) -> None:
     done = headroom("convert", "-", stdin=samples.ENVIRONMENT.replace(*change).encode())
-    assert done.code == 0
+    assert done.code == 1, "a machine is not there"
     assert says in done.err
+    assert "pw" not in done.err
     assert [each["name"] for each in converted(done)[0]["spec"]["machines"]] == ["gpu-worker-1"]
 
 

@@ -170,6 +170,8 @@ _TYPE_WORDS: Final = {
 }
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _SHOWN: Final = 60
+_MOST_LOOKED_AT: Final = 4096
+_USER_INFO: Final = re.compile(r"://[^/?#\s]*@")
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _REPLACEMENT: Final = "\ufffd"
 
@@ -224,8 +226,10 @@ def defaulted(schema: Schema, value: Json) -> Json:
 def shown(value: Json) -> str:
     """A value as it may stand in a message: short, and in the words of the document rather than of Python."""
     if isinstance(value, str):
-        text = value if len(value) <= _SHOWN else value[:_SHOWN]
-        more = "" if text is value else f" ({len(value)} characters)"
+        # A password in an address must not reach a terminal or a log.
+        safe = _USER_INFO.sub("://(not shown)@", value[:_MOST_LOOKED_AT])
+        text = safe[:_SHOWN]
+        more = "" if len(value) <= _SHOWN else f" ({len(value)} characters)"
         return json.dumps(text) + more
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]

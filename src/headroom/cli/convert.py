@@ -46,7 +46,7 @@ def convert(
 
     They are gwb-operator, Spotpool, k8s-gpu-autoprovision, vaclab-bandwidth-operator and Leftover. What cannot be taken over is said on
     stderr. Keys in a Spotpool move into a Secret. The machines of k8s-gpu-autoprovision are found in .env files, docker lines, compose files,
-    chart values, ConfigMaps and Deployments and become one PowerPool. Exit code 1 if something in the result still needs an editor.
+    chart values, ConfigMaps and Deployments and become one PowerPool. Exit code 1 if something in the result still needs an editor, or if a machine is not in it.
 
     Example: headroom convert old/*.yaml nodes.env > new.yaml && headroom check new.yaml
     """
@@ -61,7 +61,7 @@ def convert(
         output.say(complaint)
     if not documents:
         output.say("nothing to convert was found")
-    if wrong or not documents:
+    if wrong or found.lost or not documents:
         sys.exit(output.PROBLEMS)
 
 
@@ -70,6 +70,8 @@ class Conversion:
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
+        self.lost = False
+        """A machine is not in the result."""
         self._documents: list[Json] = []
         self._machines: dict[str, dict[str, Json]] = {}
 
@@ -127,10 +129,12 @@ class Conversion:
             machine, why = machines.usable(candidate)
             if machine is None:
                 self._warn(source, why)
+                self.lost = True
             elif self._machines.setdefault(machine["name"], machine) != machine:
                 self._warn(
                     source, f"{candidate.label}: there is another machine {machine['name']}; this one is left out"
                 )
+                self.lost = True
 
     def _converted(self, source: str, document: dict[str, Json]) -> list[Json]:
         from headroom.api.resources import GROUP

@@ -78,6 +78,7 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
 async def serve(settings: Settings, plans: Sequence[Plan] = PLANS) -> int:
     """Run the operator until it is told to stop."""
     around = Surroundings(clock=RealClock(), log=logs.make(settings.log_level, settings.log_format))
+    entries(settings.allow_egress)  # a list that cannot be read is a mistake of today, whoever answers
     async with live.connection(settings) as (kube, config):
         around.log.info("starting", **settings.shown())
         await preflight.check(kube, config, settings)
