@@ -33,7 +33,7 @@ from headroom.api.power import PowerPolicy
 from headroom.sim.whatif.replay import SHORTEST_MS, replay
 
 DEFAULT: Final = PowerPolicy().idle_seconds
-IDLE_SECONDS: Final = (300, 600, 900, 1200, 1800, 3600, 86400)
+IDLE_SECONDS: Final = (600, 1800, 3600)
 KEPT: Final = "power-policies"
 LEAST, ALWAYS, SEED, MINUTE = "least possible", "always on", "the seed", "demand, each minute"
 

@@ -130,7 +130,7 @@ def test_a_case_is_decided_and_explained(
             "Unmodelled",
             (
                 f"PowerPool/basement wakes no machine for it: kube-scheduler does not place it on n1, where it would fit: "
-                f"{SCHEDULER}. w1 was woken on trial, and no more are until such a pod is bound to it."
+                f"{SCHEDULER}. w1 was tried, and no more are woken until such a pod is bound."
             ),
         ),
         (

@@ -118,6 +118,15 @@ def test_what_is_not_said_is_not_invented() -> None:
     busy = drawn("On", HOUR, busy=True, idleWatts=700)
     assert busy is not None
     assert busy.used_kwh == "0.7", "without busyWatts the idle ones count"
+    only = drawn("On", HOUR, busy=True, busyWatts=900)
+    assert only is not None
+    assert only.used_kwh == "0.9"
+
+
+def test_counting_begins_on_the_grid() -> None:
+    pool = a_pool(listed=[a_machine("w1", 8, idleWatts=700)])
+    found: Any = decided(a_view(pool, now=NOON + 5000))["one"].status
+    assert found.energy == Energy(used_kwh="0", saved_kwh="0", as_of=text(NOON + 5000 - (NOON + 5000) % 3600))
 
 
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=20), st.integers(0, 100_000))

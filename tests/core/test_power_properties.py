@@ -12,7 +12,7 @@ from msgspec import structs
 
 from headroom.model.actions import Action, CordonNode, OnMachine, SleepMachine, UncordonNode, WakeMachine
 from headroom.model.decisions import Decision
-from headroom.model.facts import Shape
+from headroom.model.facts import Node, Shape
 from tests.builders import NOON
 from tests.core.power_stage import (
     GPU,
@@ -173,6 +173,11 @@ class Place(NamedTuple):
         return decided(a_view(*pools, nodes=nodes, pods=pods, now=now))
 
 
+def whole(node: Node) -> Node:
+    """A node with CPUs beside its GPUs."""
+    return structs.replace(node, allocatable=(("cpu", 20_000_000), *node.allocatable))
+
+
 @st.composite
 def places(draw: st.DrawFn) -> Place:
     """Two pools with machines on and off, and pods of a few shapes that wait or run."""
@@ -184,9 +189,9 @@ def places(draw: st.DrawFn) -> Place:
         for name, size in names.items():
             what = draw(st.sampled_from(["absent", "off", "idle", "busy"]))
             if what == "off":
-                nodes.append(off(name, size))
+                nodes.append(whole(off(name, size)))
             elif what != "absent":
-                nodes.append(on(name, size))
+                nodes.append(whole(on(name, size)))
             if what == "busy":
                 pods.append(running(f"r-{name}", name, draw(st.integers(1, size))))
     for number in range(draw(st.integers(0, 14))):
@@ -220,6 +225,24 @@ def test_what_is_written_down_asks_for_no_second_command(place: Place, later: in
     assert [each for one in again.values() for each in effects(one) if isinstance(each, OnMachine)] == []
     if not later:
         assert [status(one).machines for one in again.values()] == [status(one).machines for one in first.values()]
+
+
+@settings(max_examples=100)
+@given(places(), st.sampled_from([0, 5 * SECOND, 30 * SECOND]))
+def test_machines_that_come_are_enough_until_pods_are_bound_to_them(place: Place, later: int) -> None:
+    first = place.decided()
+    sizes = {each.name: each.gpu_count for pool in place.pools for each in pool.spec.machines}
+    woken = [each.machine for one in first.values() for each in one.actions if isinstance(each, WakeMachine)]
+    written = [structs.replace(pool, status=first[pool.name].status) for pool in place.pools]
+    ready = NOON + 20 * SECOND
+    nodes = [each for each in place.nodes if each.name not in woken] + [
+        whole(on(name, sizes[name], ready)) for name in woken
+    ]
+    come = place._replace(pools=written, nodes=nodes)
+    seen = come.decided(now=ready)
+    again = come._replace(pools=[structs.replace(pool, status=seen[pool.name].status) for pool in written])
+    for each in (seen, again.decided(now=ready + later)):
+        assert [action for one in each.values() for action in one.actions if isinstance(action, WakeMachine)] == []
 
 
 @settings(max_examples=100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headroom.core.power import explained
 from headroom.model.actions import UncordonNode
@@ -81,6 +82,7 @@ WOKEN = NOON - 2 * MINUTE
         (cordoned(on("w2")), was("w2", "Sleeping", slept_at=WOKEN), None, "Sleeping"),
         (cordoned(on("w2")), was("w2", "Sleeping", slept_at=NOON - BOOT), None, "On"),
         (cordoned(on("w2", since=NOON - MINUTE)), was("w2", "Sleeping", slept_at=WOKEN), None, "On"),
+        (cordoned(on("w2", since=WOKEN + 10 * SECOND)), was("w2", "Sleeping", slept_at=WOKEN), None, "Sleeping"),
         (on("w2"), was("w2", "On"), power("Off", NOON - MINUTE), "Unknown"),
         (on("w2"), was("w2", "On"), power("Off", NOON - 5 * MINUTE), "On"),
         (on("w2"), was("w2", "On"), power("Off", LONG_AGO - MINUTE), "On"),
@@ -205,6 +207,14 @@ def test_a_machine_that_could_not_be_switched_off_and_whose_node_is_gone_has_fai
     assert moment(found.retry_after) == NOON + 30 * SECOND
 
 
+@pytest.mark.parametrize(("failures", "pause"), [(0, 0), (1, BOOT), (2, 2 * BOOT)])
+def test_a_machine_that_stays_on_without_its_node_has_failed(failures: int, pause: int) -> None:
+    memory = was("w2", "Sleeping", slept_at=NOON - BOOT, failures=failures)
+    found = machine(seen(node=off("w2"), memory=memory, power=power("On")), "w2")
+    assert found.reason == "It was told to sleep at 2026-11-15T11:45:00Z and its power is still on."
+    assert moment(found.retry_after) == NOON + pause
+
+
 def test_a_machine_that_sleeps_at_last_has_done_what_it_was_told() -> None:
     memory = was("w2", "Sleeping", slept_at=WOKEN, failures=3, retry_after=NOON + HOUR)
     found = machine(seen(node=off("w2"), memory=memory), "w2")
@@ -282,6 +292,15 @@ def test_a_machine_that_is_on_and_does_not_join_is_given_the_time_of_a_boot() ->
     late = decided(a_view(pool, machines=[fact], pods=[waiting("p")], now=NOON + SECOND))["one"]
     assert (wakes(early), wakes(late)) == ([], ["w2"])
     assert early.next_turn_ms == SECOND
+
+
+def test_where_nobody_knows_since_when_it_is_on_the_first_sight_counts() -> None:
+    pool = a_pool(machines={"w2": 8}, bootTimeoutSeconds=300)
+    first = decided(a_view(pool, machines=[power("On", None)], pods=[waiting("p")]))["one"]
+    assert first.next_turn_ms == 5 * MINUTE
+    written = structs.replace(pool, status=first.status)
+    late = NOON + 5 * MINUTE
+    assert wakes(decided(a_view(written, machines=[power("On", None)], pods=[waiting("p")], now=late))["one"]) == ["w2"]
 
 
 def test_one_that_somebody_switched_on_counts_as_coming() -> None:

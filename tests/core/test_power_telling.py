@@ -246,12 +246,19 @@ def test_what_kube_scheduler_says_is_quoted() -> None:
     assert found["p1"] is not None
     assert found["p1"].sentence == (
         f"PowerPool/one wakes no machine for it: kube-scheduler does not place it on n1, where it would fit: {REFUSED} "
-        "w1 was woken on trial, and no more are until such a pod is bound to it."
+        "w1 was tried, and no more are woken until such a pod is bound."
     )
 
 
-def test_a_pod_may_ask_for_one_machine_by_name() -> None:
-    shape = Shape(requests=((GPU, 1_000_000),), node_selector=(("kubernetes.io/hostname", "w2"),))
+BY_FIELD = (
+    '{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":'
+    '[{"key":"metadata.name","operator":"In","values":["w2"]}]}]}}}'
+)
+
+
+@pytest.mark.parametrize("asks", [{"node_selector": (("kubernetes.io/hostname", "w2"),)}, {"affinity": BY_FIELD}])
+def test_a_pod_may_ask_for_one_machine_by_name(asks: dict[str, Any]) -> None:
+    shape = Shape(requests=((GPU, 1_000_000),), **asks)
     pods = [structs.replace(waiting("p0"), shape=shape), running("b", "w2", 8)]
     world = a_view(a_pool(machines={"w1": 8, "w2": 8}), nodes=[on("w1"), on("w2")], pods=pods)
     assert asked(world) == (

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from headroom.core.power import explained
-from headroom.model import actions, conditions
+from headroom.model import conditions
 from headroom.model.actions import UncordonNode, WakeMachine
 from headroom.model.facts import NodeClaim, NodePool, Pod, Shape, Taint
 from headroom.model.times import text
@@ -25,7 +25,6 @@ from tests.core.power_stage import (
     cordoned,
     decided,
     effects,
-    finished,
     machine,
     off,
     on,
@@ -85,6 +84,8 @@ def test_what_exists_or_is_coming_is_used_first() -> None:
     boots = remembered(pool, was("w2", "Booting", woken_at=NOON - MINUTE))
     assert wakes(decided(a_view(boots, pods=many(8)))["one"]) == []
     assert wakes(decided(a_view(boots, pods=many(9)))["one"]) == ["w1"]
+    half = a_view(boots, nodes=[off("w2", 4)], pods=many(8))
+    assert wakes(decided(half)["one"]) == ["w1"], "its node showed four GPUs when it was last on"
 
 
 def test_a_pod_finds_the_machine_whose_node_is_remembered_or_promised() -> None:
@@ -226,6 +227,12 @@ def test_part_of_a_gang_may_go_where_there_is_room_already() -> None:
     assert wakes(decided(a_view(boots, nodes=[on("free", 8)], pods=gang(2, 8)))["one"]) == []
 
 
+def test_what_others_take_is_not_left_for_a_gang() -> None:
+    pool = a_pool(machines={"w1": 8, "w2": 8})
+    first = waiting("first", 4, priority=9)
+    assert wakes(decided(a_view(pool, nodes=[on("free", 8)], pods=[first, *gang(2, 8)]))["one"]) == ["w1", "w2"]
+
+
 def test_a_gang_keeps_the_idle_machine_it_needs_beside_others() -> None:
     pool = a_pool(machines={"w1": 8, "w2": 8}, idleSeconds=0)
     decision = decided(a_view(pool, nodes=[on("w1", 8)], pods=gang(2, 8)))["one"]
@@ -269,6 +276,7 @@ def test_a_machine_rests_before_it_is_woken_again(memory: Any, until: int) -> No
     assert early.reason == "NotEnoughMachines"
     assert early.next_turn_ms == SECOND
     assert text(until) in early.message
+    assert "of 1 machine that could hold it, 1 is not to be woken now (w2: " in early.message
     assert wakes(decided(a_view(pool, pods=many(1), now=until))["one"]) == ["w2"]
 
 
@@ -399,7 +407,7 @@ def test_one_machine_is_tried_for_what_we_do_not_understand() -> None:
 
 
 def test_a_machine_of_the_pool_may_be_the_one_that_does_not_do() -> None:
-    pool = remembered(a_pool(machines={"w1": 2, "w2": 2}), was("w1", "On", NOON - HOUR, idle_since=NOON - SECOND))
+    pool = remembered(a_pool(machines={"w1": 2, "w2": 2}), was("w1", "On", NOON - HOUR, idle_since=NOON - MINUTE))
     decision = decided(a_view(pool, nodes=[on("w1", 2)], pods=refused(1)))["one"]
     assert wakes(decision) == ["w2"]
     assert [each.machine for each in status(decision).trials] == ["w2"]
@@ -444,6 +452,22 @@ def test_a_machine_that_is_no_help_goes_to_sleep_again_and_stays_so() -> None:
     assert [command for _, command in stage.commands()] == ["wake w1", "sleep w1"]
 
 
+def test_a_machine_on_which_such_pods_are_not_placed_is_not_woken_for_them_again() -> None:
+    """There is no other machine to try: it goes to sleep, and stays so."""
+    stage = Stage(a_pool(machines={"w1": 2}, idleSeconds=60), pods=refused(2))
+    stage.binds = False
+    stage.pass_time(60 * MINUTE, every=5 * SECOND)
+    assert [command for _, command in stage.commands()] == ["wake w1", "sleep w1"]
+    assert stage.decisions["one"].reason == "Unmodelled"
+
+
+def test_a_machine_that_has_just_become_idle_is_for_who_has_waited() -> None:
+    pool = remembered(a_pool(machines={"w1": 2}, idleSeconds=0), was("w1", "On", NOON - HOUR, busy=True))
+    decision = decided(a_view(pool, nodes=[on("w1", 2)], pods=refused(2)))["one"]
+    assert effects(decision) == [], "kube-scheduler takes a moment"
+    assert decision.message == "1 of 1 machines is on; 2 pods that wait fit on w1."
+
+
 def test_a_moment_before_it_binds_is_no_verdict_that_lasts() -> None:
     """GPUs become free under pods that have waited for long: kube-scheduler takes a moment, and that is all."""
     pool = a_pool(machines={"w1": 8, "w2": 8, "w3": 8})
@@ -454,41 +478,3 @@ def test_a_moment_before_it_binds_is_no_verdict_that_lasts() -> None:
     written = structs.replace(pool, status=first.status)
     later = decided(a_view(written, nodes=[on("n1", 8)], pods=[bound, *pods[1:]], now=NOON + 5 * SECOND))["one"]
     assert wakes(later) == ["w2"]
-
-
-# --- the original's four mistakes -----------------------------------------------------------------------------------------------
-
-
-def test_a_machine_that_takes_three_minutes_to_boot_is_woken_once() -> None:
-    stage = Stage(a_pool(), pods=many(1, 2))
-    stage.boot_ms = 3 * MINUTE
-    stage.pass_time(5 * MINUTE, every=10 * SECOND)
-    assert stage.commands() == [(10, "wake w1")]
-    assert stage.pods["uid-p0"].node == "w1"
-
-
-def test_both_machines_sleep_when_both_are_idle_and_only_once() -> None:
-    stage = Stage(
-        a_pool(),
-        nodes=[on("w1", 4), on("w2", 8)],
-        pods=[finished("a", "w1", NOON - HOUR), finished("b", "w2", NOON - HOUR)],
-    )
-    stage.pass_time(10 * MINUTE, every=10 * SECOND)
-    assert [command for _, command in stage.commands()] == ["sleep w2", "sleep w1"]
-
-
-def test_a_pod_of_sixteen_gpus_wakes_nothing_ever() -> None:
-    stage = Stage(a_pool(), pods=many(1, 16))
-    stage.pass_time(20 * MINUTE, every=10 * SECOND)
-    assert stage.commands() == []
-
-
-def test_the_machine_that_is_needed_is_not_switched_off() -> None:
-    nodes = [on("n1", 4), on("n2", 4), on("n3", 4)]
-    pods = [running("a", "n1", 2), running("b", "n2", 2), waiting("p", 4)]
-    pool = a_pool(machines={"n1": 4, "n2": 4, "n3": 4}, idleSeconds=0)
-    decision = decided(a_view(pool, nodes=nodes, pods=pods))["one"]
-    assert effects(decision) == []
-    assert decision.message == "3 of 3 machines are on, 2 in use; 1 pod that waits fits on n3."
-    asleep = decided(a_view(pool, nodes=[*nodes[:2], off("n3", 4)], pods=pods))["one"]
-    assert [type(each) for each in effects(asleep)] == [actions.WakeMachine]

@@ -8,7 +8,7 @@ import pytest
 from headroom.sim.catalog import bare_definition
 from tests.integration.accounts import HOUR, Document, Operator, now
 from tests.integration.enforced import enforced_cluster, fill_ledger, used, wait_for
-from tests.integration.powered import ENDS_SOON, Pool, Site, assert_all_was_allowed, site_of
+from tests.integration.powered import ENDS_SOON, Pool, Site, assert_all_was_allowed, is_refused, site_of
 from tests.integration.test_cli_live import headroom
 
 KARPENTER = [
@@ -115,17 +115,17 @@ def test_pods_that_karpenter_could_serve_are_left_to_it(site: Site, operator: Op
 
 
 def test_pods_of_a_budget_that_is_used_up_wake_nothing(site: Site, operator: Operator) -> None:
-    pool = site.pool("poor", 4)
+    pool = site.pool("poor", 4, 8)
     pool.budget(quota={"gpuHours": "1", "windowHours": 24})
     wait_for(lambda: pool.is_so("QuotaExceeded"), "the budget is used up")
+    pool.work("train", 8)
+    wait_for(lambda: pool.names(is_refused) == {"train"}, "kube-scheduler has seen it")
     pool.create()
-    pool.work("train", 4)
-    wait_for(lambda: list(pool.unserved()) == ["poor/train"], "the pool says that it does not serve the pod")
-    assert pool.unserved()["poor/train"][0] == "BudgetExhausted"
-    assert pool.commands() == []
-    pool.change("team", quota={"gpuHours": "1000"})
-    wait_for(lambda: pool.runs("train"), "the pod runs")
+    pool.work("of-another-team", 4, labels={"team": "b"})
+    wait_for(lambda: pool.runs("of-another-team"), "the pod of another team runs")
     assert pool.commands() == [("poor-1", "start")]
+    told = headroom("explain", "pod/poor/train", "--kubeconfig", site.plane.kubeconfig()).stdout
+    assert "No machine is woken for it: its budget poor/team is used up." in told
 
 
 def test_uninstall_lifts_our_cordons_and_only_ours(site: Site, operator: Operator) -> None:

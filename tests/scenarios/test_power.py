@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from headroom.api.policies import policies
 from headroom.model.times import moment
-from tests.scenarios.ladder import unhurried
+from tests.scenarios.ladder import a_budget, unhurried
 from tests.scenarios.power_stage import (
     HOUR,
     LABEL,
@@ -122,6 +123,27 @@ def test_pods_without_gpus_are_evicted_where_the_pool_says_so() -> None:
     assert run.commands() == [("Sleep", "metal-1")]
     [web] = [each for each in run.simulation.server.objects("Pod", "lab") if each["status"]["phase"] == "Running"]
     assert web["spec"]["nodeName"] == "other"
+
+
+def test_pods_of_a_budget_that_is_used_up_wake_nothing_until_it_has_room() -> None:
+    pool = a_pool()
+    spent: dict[str, Any] = {"namespace": "lab", "pod": "earlier", "gpus": 8, "labels": {"team": "vision"}}
+    spent |= {"start": "2025-12-31T23:00:00Z", "end": "2025-12-31T23:30:00Z"}
+    usage = {"apiVersion": "sim.headroom.dev/v1", "kind": "Usage", "metadata": {"name": "earlier"}, "spec": spent}
+    budget = a_budget("vision", "4", "100% Hold")
+    pod = a_pod("train", 8, "10m")
+    pod["metadata"]["labels"] = {"team": "vision"}
+    more: dict[str, Any] = {
+        "resource": "GPUWorkloadBudget/lab/vision",
+        "merge": {"spec": {"quota": {"gpuHours": "40"}}},
+    }
+    timeline = [at("2m", pod), {"at": "8m", "patch": more}]
+    run = play([pool, *machines(pool, "Off"), *policies(), budget, usage], timeline, duration="15m")
+
+    assert run.problems() == []
+    assert run.commands() == [("Wake", "metal-1")]
+    assert run.when("Wake", "metal-1") >= 8 * MINUTE
+    assert run.phases() == {"train": "Running"}
 
 
 # --- limits ---------------------------------------------------------------------------------------------------------------------

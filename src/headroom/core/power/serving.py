@@ -119,9 +119,10 @@ def _existing(service: Service) -> Iterable[Room]:
 
     for room in demand.rooms(service.world, usable):
         known = machines.get(room.name)
-        if known is not None and room.ready_since is not None and room.ready_since < known[1].since:
-            # It has been ready for longer, but its GPUs, or the end of our cordon, came only then.
-            yield structs.replace(room, ready_since=known[1].since)
+        since = max(known[1].since, known[1].idle_since or 0) if known is not None else 0
+        if room.ready_since is not None and room.ready_since < since:
+            # It has been ready for longer, but its GPUs, the end of our cordon or of its last pod came only then.
+            yield structs.replace(room, ready_since=since)
         else:
             yield room
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from headroom.core.power import idling, states
+from headroom.core.power import idling, states, trials
 from headroom.core.power.members import Cordon, Member, Pool, cordon_of, told
 from headroom.core.power.serving import Service
 from headroom.core.power.states import ABORT_MS, CORDONING, doubled
@@ -124,6 +124,7 @@ def _cordon_more(service: Service, pool: Pool, nominated: frozenset[str]) -> Non
         it.become("Draining", pool.now, CORDONING)
         it.due.append(CordonNode(node=it.name))
         it.tell("DrainingMachine", f"({of_gpus(it.gpus)}) is idle since {told(it.idle_since)} and gets no new pods.")
+        trials.remember(pool, it.name, service.verdicts, service.tried)
 
 
 def most_at_once(pool: Pool) -> int:

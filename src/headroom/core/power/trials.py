@@ -1,15 +1,16 @@
-"""Trials: one machine that is woken for pods whose needs we do not understand wholly, until one of them is bound to it."""
+"""Trials: one machine for pods whose needs we do not understand wholly, and no more until one of them is bound."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
 from headroom.api.power_status import Trial
 from headroom.core import demand
-from headroom.core.demand import Wanted
-from headroom.core.power.members import Pool, when
+from headroom.core.demand import Verdict, Wanted
+from headroom.core.power.members import Pool, told, when
 from headroom.model import times
 from headroom.model.world import World
 
@@ -33,6 +34,20 @@ def standing(world: World, pools: list[Pool], wanted: Wanted) -> dict[str, str]:
             and not _is_forgotten(trial, waiting, world.now)
         ]
     return {trial.shape: trial.machine for pool in pools for trial in pool.trials}
+
+
+def begin(pool: Pool, shape: str, machine: str, tried: dict[str, str]) -> None:
+    """Remember that a machine is tried for a shape."""
+    if shape not in tried and len(pool.trials) < MOST:
+        pool.trials.append(Trial(shape=shape, machine=machine, at=told(pool.now)))
+        tried[shape] = machine
+
+
+def remember(pool: Pool, machine: str, verdicts: Mapping[str, Verdict], tried: dict[str, str]) -> None:
+    """A machine goes to sleep on which kube-scheduler did not place pods that wait: it is not to be woken for them again."""
+    for verdict in verdicts.values():
+        if machine in verdict.rooms:
+            begin(pool, verdict.digest, machine, tried)
 
 
 def _is_proved(world: World, trial: Trial) -> bool:

@@ -100,7 +100,7 @@ def _unmodelled(service: Service, unit: Unit) -> Why:
         quote = verdict.message[:LONGEST_QUOTE]
         says.append(f"kube-scheduler does not place it on {few(verdict.rooms)}, where it would fit: {quote}")
     if machine:
-        says.append(f"{machine} was woken on trial, and no more are until such a pod is bound to it.")
+        says.append(f"{machine} was tried, and no more are woken until such a pod is bound.")
     elif unit.gang:
         says.append("No single machine could hold its gang, so none is woken on trial.")
     else:

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from headroom.api.power_status import Trial
 from headroom.core import demand
 from headroom.core.demand import Candidate, Chosen, Room, Unit
 from headroom.core.power import coming, energy, states, trials
@@ -237,8 +236,7 @@ def _try_one(service: Service, unit: Unit) -> None:
             it = service.machines[chosen.rooms[0]][1]
             service.rooms[it.name] = service.coming[it.name] = candidates[it.name].room
             for part in unit.parts:
-                pool.trials.append(Trial(shape=part.digest, machine=it.name, at=told(pool.now)))
-                service.tried[part.digest] = it.name
+                trials.begin(pool, part.digest, it.name, service.tried)
             _wake(pool, it, f"on trial for pod {unit.first}")
             return
 
