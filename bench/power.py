@@ -1,6 +1,6 @@
 """What power saves and costs: two recorded demands under our plan, the seed's algorithm and plain ones, and the cost of deciding.
 
-    make bench NAME=power                              a week of Philly and two weeks of openb (about twelve minutes on two cores)
+    make bench NAME=power                              a week of Philly and two weeks of openb (about ten minutes on two free cores)
     make bench NAME=power ARGS=--full                  all of Philly, and all of openb; nothing is kept
     make bench NAME=power ARGS="--only plan"           deciding alone; nothing is kept
 
