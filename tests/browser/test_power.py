@@ -8,7 +8,6 @@ from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from msgspec import structs
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from headroom.api.power_status import State
@@ -334,7 +333,6 @@ def test_512_machines(page: Page, serve: Callable[..., Served]) -> None:
         }"""
     )
     turned = pools.a_pool("rack", RACK | {"r-007": "Failed"})
-    served.become(structs.replace(served.made.world(NOON), now=NOON + MINUTE))
     pools.leave(served.made, turned)
     expect(row(page, "r-007").locator(".badge")).to_have_text("Failed")
     assert page.evaluate("window.touched.size") == 1

@@ -338,7 +338,8 @@ def test_without_kinds_rights_or_namespace_it_says_what_to_do(bare_control_plane
     assert "run `kubectl create namespace headroom-system` or give --namespace" in said
     for flags in ((), ("--dry-run",)):
         said = sentence(headroom("run", *nobody, *flags, code=2))
-        assert f"we may not list or watch{'' if flags else ' or get or patch'} pods; list or watch nodes;" in said
+        to_do = "list or watch" if flags else "list or watch or get or patch"
+        assert f"we may not {to_do} pods; {to_do} nodes;" in said
         assert ("powerpools/status" in said) == (not flags)
     headroom("stop", *admin, code=2)
     assert "kind bandwidths.headroom.dev" in headroom("uninstall", "--yes", "--crds", *admin).stdout
