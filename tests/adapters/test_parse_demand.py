@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from headroom.adapters.kube import karpenter, parse, raw
+from headroom.model import gangs
 from headroom.model.facts import Requirement, Taint
 from headroom.model.times import moment
 from headroom.sim import documents
@@ -66,6 +67,34 @@ def test_since_when_a_node_is_ready_or_not(status: str, ready: str | None, unrea
 def test_a_node_of_which_nobody_said_anything_is_not_ready() -> None:
     node = parse.node({"metadata": {"name": "n"}})
     assert (node.ready, node.ready_since, node.unready_since) == (False, None, None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("Unschedulable", True),
+        ("Undetermined", True),  # Volcano did not look at it, since another pod of its group finds no place
+        ("Schedulable", True),  # Volcano would place it, if the rest of its gang had a place
+        ("SchedulingGated", False),
+        ("SchedulerError", False),
+    ],
+)
+def test_by_which_words_a_scheduler_says_that_a_pod_waits_for_a_place(reason: str, told: bool) -> None:
+    pod = parse.pod(a_pod({"conditions": [UNSCHEDULABLE | {"reason": reason}]}, schedulerName="volcano"))
+    assert pod.unschedulable_since == (moment(EARLIER) if told else None)
+    assert pod.unschedulable_message == ("0/3 nodes are available" if told else "")
+
+
+def test_what_says_of_a_pod_how_large_its_gang_is_is_read() -> None:
+    notes = {
+        "kueue.x-k8s.io/pod-group-fast-admission": "false",
+        "kueue.x-k8s.io/pod-group-total-count": "4",
+        "of/others": "not",
+    }
+    pod = a_pod()
+    pod["metadata"] |= {"labels": {"kueue.x-k8s.io/pod-group-name": "g"}, "annotations": notes}
+    found = parse.pod(pod)
+    assert (gangs.gang_of(found), gangs.size_of(found)) == ("PodGroup/lab/g", 4)
 
 
 POOL = {

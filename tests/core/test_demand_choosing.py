@@ -246,3 +246,14 @@ def test_rooms_are_changed_for_others_that_hold_the_same_and_cost_less() -> None
     assert found.rest == ()
     assert sum(16 if name.startswith("large") else 8 for name in found.rooms) == 336
     assert len(found.rooms) == 22
+
+
+def test_a_machine_of_which_no_network_card_is_named_is_not_opened_for_a_pod_that_needs_one() -> None:
+    pod = waits(shape=Shape(requests=(*amounts(4), ("rdma/hca", MICRO))))
+    with_card = a_machine("w3", 8, free=(*amounts(8), ("rdma/hca", MICRO)))
+    assert chosen([pod], FOUR, with_card).rooms == ("w3",)
+    found = chosen([pod], FOUR)
+    assert found.rooms == ()
+    assert found.impossible[digest_of(pod.shape)] == (
+        "The nearest is w1, but it needs 1 rdma/hca and none is named there (resources of the machine, or of the template)."
+    )

@@ -198,21 +198,36 @@ def test_what_is_asked_for_must_be_there(shape: Shape, room: Room, why: str) -> 
     assert why_not(shape, room) == why
 
 
+NAMED = "is named there (resources of the machine, or of the template)"
+
+
 @pytest.mark.parametrize(
     ("shape", "why"),
     [
         (a_shape(8, 999, 9999), ""),
         (a_shape(9, 1), f"it needs 9 {GPU} and 8 are there"),
-        (Shape(requests=(("rdma/hca", MICRO),)), ""),
-        (Shape(requests=(("amd.com/gpu", MICRO),)), "it needs 1 amd.com/gpu and none is there"),
-        (Shape(requests=(("nvidia.com/mig-1g.5gb", MICRO),)), "it needs 1 nvidia.com/mig-1g.5gb and none is there"),
+        (Shape(requests=(("ephemeral-storage", 2**50 * MICRO),)), ""),
+        (Shape(requests=(("pods", 2**50 * MICRO),)), ""),
+        (Shape(requests=(("rdma/hca", 0), (GPU, MICRO))), ""),
+        (Shape(requests=((GPU, MICRO), ("rdma/hca", MICRO))), f"it needs 1 rdma/hca and none {NAMED}"),
+        (Shape(requests=(("hugepages-1Gi", 2**30 * MICRO),)), f"it needs 1Gi hugepages-1Gi and none {NAMED}"),
+        (Shape(requests=(("amd.com/gpu", MICRO),)), f"it needs 1 amd.com/gpu and none {NAMED}"),
+        (Shape(requests=(("nvidia.com/mig-1g.5gb", MICRO),)), f"it needs 1 nvidia.com/mig-1g.5gb and none {NAMED}"),
         (Shape(requests=(("cpu", UNREADABLE),)), "its amount of cpu cannot be read"),
     ],
 )
-def test_of_a_machine_that_is_off_only_gpus_and_what_is_said_are_limited(shape: Shape, why: str) -> None:
+def test_of_a_machine_that_is_off_devices_and_what_is_said_are_limited(shape: Shape, why: str) -> None:
     assert why_not(shape, a_room(gpus=8, partly_known=True)) == why
     limited = a_room(free=amounts(8, 4), partly_known=True)
     assert why_not(a_shape(1, 5), limited) == "it needs 5 cpu and 4 are there"
+
+
+def test_what_is_named_of_a_machine_that_is_off_is_there() -> None:
+    named = a_room(free=(("hugepages-1Gi", 2**30 * MICRO), *amounts(8), ("rdma/hca", 2 * MICRO)), partly_known=True)
+    assert (
+        why_not(Shape(requests=(("hugepages-1Gi", 2**30 * MICRO), (GPU, MICRO), ("rdma/hca", 2 * MICRO))), named) == ""
+    )
+    assert why_not(Shape(requests=(("rdma/hca", 3 * MICRO),)), named) == "it needs 3 rdma/hca and 2 are there"
 
 
 def test_long_affinity_is_told_in_short() -> None:

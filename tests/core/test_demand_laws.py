@@ -18,7 +18,15 @@ from tests.core.demand_stage import GPU, MICRO, a_room, a_shape, a_view, affinit
 
 TOLERANT = '[{"key": "x", "operator": "Exists"}]'
 ZONE_B = affinity([says("zone", "In", "b")], [says("gpu", "Gt", "5")])
-shapes = st.builds(
+NIC = "rdma/hca"
+
+
+def with_nics(shape: Shape, nics: int) -> Shape:
+    """The shape of pods that want some network cards as well."""
+    return structs.replace(shape, requests=(*shape.requests, (NIC, nics * MICRO))) if nics else shape
+
+
+plain_shapes = st.builds(
     a_shape,
     st.sampled_from([1, 2, 3, 4]),
     st.sampled_from([0, 2, 5]),
@@ -27,12 +35,16 @@ shapes = st.builds(
     affinity=st.sampled_from(["", "", "", ZONE_B]),
     tolerations=st.sampled_from(["", TOLERANT]),
 )
+shapes = st.builds(with_nics, plain_shapes, st.sampled_from([0, 0, 0, 1]))
 free = st.builds(
-    lambda gpus, cpu, gib, pods: (*amounts(gpus, cpu, gib), *((("pods", pods * MICRO),) if pods is not None else ())),
+    lambda gpus, cpu, gib, **more: (
+        *amounts(gpus, cpu, gib),
+        *((name, many * MICRO) for name, many in sorted(more.items()) if many is not None),
+    ),
     st.integers(0, 6),
     st.sampled_from([2, 8, 100]),
     st.sampled_from([3, 100]),
-    st.none() | st.integers(0, 4),
+    **{"pods": st.none() | st.integers(0, 4), NIC: st.none() | st.integers(0, 2)},
 )
 room_fields = st.fixed_dictionaries(
     {
@@ -78,11 +90,8 @@ def holds(room: Room, inside: Sequence[Shape]) -> bool:
     for shape in inside:
         for name, amount in (*shape.requests, ("pods", MICRO)):
             taken[name] = taken.get(name, 0) + amount
-    limits = dict(room.free) | ({} if room.partly_known else {name: 0 for name in taken if name not in dict(room.free)})
-    if "pods" not in dict(room.free):
-        limits.pop("pods", None)
-    if room.partly_known and GPU not in limits:
-        limits[GPU] = 0
+    endless = {"pods", "cpu", "memory"} if room.partly_known else {"pods"}
+    limits = {name: 0 for name in taken if name not in endless} | dict(room.free)
     return all(taken.get(name, 0) <= limit for name, limit in limits.items())
 
 

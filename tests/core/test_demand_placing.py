@@ -128,7 +128,15 @@ def test_a_node_that_kube_scheduler_refuses_for_a_minute_is_no_place() -> None:
     assert (found.into, left(found)) == ({}, [("team-a/p", 1)])
     [verdict] = found.verdicts.values()
     assert (verdict.pod, verdict.rooms, verdict.message) == ("team-a/p", ("n",), SPREAD)
+    assert verdict.scheduler == "kube-scheduler"
     assert found.verdicts.keys() == {found.rest[0].parts[0].digest}
+
+
+def test_a_verdict_says_whose_it_is() -> None:
+    theirs = a_shape(1, scheduler="volcano")
+    beside = waits("other", shape=theirs, node="n", phase="Running")
+    found = placed(refused(shape=theirs), beside, nodes=[a_ready_node("n")])
+    assert [each.scheduler for each in found.verdicts.values()] == ["volcano"]
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,14 @@ from headroom.core.demand import digest_of, gpu_resources, wanted
 from headroom.model import conditions
 from headroom.model.facts import Owner, Pod, Shape, Usage
 from headroom.model.times import HOUR
-from tests.builders import NOON, a_node, a_resource
+from tests.builders import NOON, a_node, a_pod, a_resource
 from tests.core.demand_stage import MINUTE, a_shape, a_view, alike, amounts, gang, units_of, waits
 
 OTHERS = Shape(requests=amounts(1), scheduler="volcano")
+NOWHERE = (
+    "Its scheduler, volcano, may never place it: no pod in view was placed by volcano or runs it. "
+    "It counts as soon as volcano has placed any pod; or name another scheduler (spec.schedulerName)."
+)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +41,11 @@ OTHERS = Shape(requests=amounts(1), scheduler="volcano")
             "Its scheduler, volcano, has not said that it finds no place.",
         ),
         (
+            waits(shape=OTHERS),
+            "OtherScheduler",
+            NOWHERE,
+        ),
+        (
             waits(nominated_node="n", nominated_since=NOON - 4 * MINUTE),
             "Nominated",
             "Room is being made for it on n by preemption.",
@@ -53,7 +62,6 @@ def test_those_who_need_no_machine_are_left_out(pod: Pod, reason: str, message: 
     "pod",
     [
         waits(),
-        waits(shape=OTHERS),
         waits(shape=Shape(requests=(("amd.com/gpu", 1_000_000),))),
         waits(gpus=0.5),
         waits(owner=Owner("Job", "j", "u")),
@@ -61,10 +69,16 @@ def test_those_who_need_no_machine_are_left_out(pod: Pod, reason: str, message: 
         waits(nominated_node="gone", nominated_since=NOON),
         waits(nominated_node="unready", nominated_since=NOON),
         waits(nominated_node="going", nominated_since=NOON),
+        waits(nominated_node="cordoned", nominated_since=NOON),
     ],
 )
 def test_those_who_find_no_place_count(pod: Pod) -> None:
-    nodes = [a_node("n"), a_node("unready", ready=False), a_node("going", deleting=NOON)]
+    nodes = [
+        a_node("n"),
+        a_node("unready", ready=False),
+        a_node("going", deleting=NOON),
+        a_node("cordoned", unschedulable=True),
+    ]
     found = wanted(a_view(pod, nodes=nodes))
     assert [unit.first for unit in found.units] == [pod.key]
     assert found.left_out == {}
@@ -82,6 +96,60 @@ def test_a_resource_that_a_pool_names_is_a_gpu() -> None:
     assert wanted(a_view(pod)).left_out[pod.uid].reason == "NoGpu"
     assert [unit.first for unit in wanted(a_view(pod, resources=[pool])).units] == [pod.key]
     assert gpu_resources(a_view(resources=[pool])) == {"amd.com/gpu", "example.com/accelerator", "nvidia.com/gpu"}
+
+
+# --- schedulers -----------------------------------------------------------------------------------------------------------------
+
+PLACED: dict[str, Any] = {"shape": Shape(scheduler="volcano"), "node": "n", "phase": "Running"}
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        a_pod("other", **PLACED),
+        a_pod("over", **PLACED | {"phase": "Succeeded"}),
+        a_pod("volcano-scheduler-7d4f", node="n", phase="Running", namespace="volcano-system"),
+        a_pod("scheduler-7d4f", node="n", phase="Running", namespace="volcano"),
+    ],
+)
+def test_pods_of_another_scheduler_count_where_it_is_at_work(beside: Pod) -> None:
+    pod = waits(shape=OTHERS)
+    found = wanted(a_view(pod, beside))
+    assert [unit.first for unit in found.units] == [pod.key]
+    assert found.left_out == {}
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        waits("other", shape=Shape(scheduler="volcano")),
+        a_pod("other", **PLACED | {"shape": Shape(scheduler="yunikorn")}),
+        a_pod("other", **PLACED | {"shape": Shape()}),
+        a_pod("volcano-scheduler-7d4f", phase="Pending"),
+        a_pod("volcano-scheduler-7d4f", node="n", phase="Failed"),
+        a_pod("volcano-admission-7d4f", node="n", phase="Running"),
+        a_pod("my-volcano-scheduler", node="n", phase="Running"),
+        a_pod("volcanoes-scheduler", node="n", phase="Running"),
+    ],
+)
+def test_pods_of_a_scheduler_that_shows_nowhere_wake_nothing(beside: Pod) -> None:
+    found = wanted(a_view(waits(shape=OTHERS), beside))
+    assert found.units == ()
+    assert found.left_out["uid-p"].reason == "OtherScheduler"
+
+
+def test_no_pod_asks_for_kube_scheduler_by_that_name() -> None:
+    pod = waits(shape=Shape(requests=amounts(1), scheduler="kube-scheduler"))
+    beside = a_pod("kube-scheduler-control-plane", namespace="kube-system", node="n", phase="Running")
+    assert wanted(a_view(pod, beside)).left_out[pod.uid].reason == "OtherScheduler"
+
+
+def test_a_gang_of_a_scheduler_that_shows_nowhere_is_not_complete() -> None:
+    found = wanted(a_view(*gang("x", 1), *gang("x", 1, prefix="o", shape=OTHERS)))
+    assert {uid: each.reason for uid, each in found.left_out.items()} == {
+        "uid-x-0": "GangIncomplete",
+        "uid-o0": "OtherScheduler",
+    }
 
 
 # --- units ----------------------------------------------------------------------------------------------------------------------
@@ -114,74 +182,6 @@ def test_what_is_left_of_a_unit_keeps_its_turn_and_names_one_who_waits() -> None
 def test_the_pods_of_a_plain_job_are_no_gang() -> None:
     [unit] = units_of(*alike(3, owner=Owner("Job", "j", "u")))
     assert (unit.gang, unit.count) == ("", 3)
-
-
-@pytest.mark.parametrize(
-    ("fields", "name"),
-    [
-        ({"labels": (("jobset.sigs.k8s.io/jobset-name", "x"),)}, "JobSet/team-a/x"),
-        ({"labels": (("scheduling.x-k8s.io/pod-group", "x"),)}, "PodGroup/team-a/x"),
-        ({"labels": (("pod-group.scheduling.sigs.k8s.io", "x"),)}, "PodGroup/team-a/x"),
-        ({"labels": (("kueue.x-k8s.io/pod-group-name", "x"),)}, "PodGroup/team-a/x"),
-        ({"annotations": (("scheduling.k8s.io/group-name", "x"),)}, "PodGroup/team-a/x"),
-    ],
-)
-def test_a_gang_is_one_unit_with_a_part_for_each_shape(fields: dict[str, Any], name: str) -> None:
-    pods = [waits("leader", 1, priority=3, created=8, **fields), *alike(2, 4, created=9, **fields), waits("other", 4)]
-    unit = next(each for each in units_of(*pods) if each.gang)
-    assert (unit.gang, unit.priority, unit.oldest, unit.first) == (name, 3, 8, "team-a/leader")
-    assert sorted(part.pods for part in unit.parts) == [("uid-leader",), ("uid-p0", "uid-p1")]
-
-
-def test_half_a_gang_does_not_count_while_the_other_half_is_gated() -> None:
-    pods = [*gang("x", 2), *gang("x", 1, prefix="late", gates=("headroom.dev/budget",)), waits("alone")]
-    found = wanted(a_view(*pods))
-    assert [unit.first for unit in found.units] == ["team-a/alone"]
-    assert {uid: each.reason for uid, each in found.left_out.items()} == {
-        "uid-x-0": "GangIncomplete",
-        "uid-x-1": "GangIncomplete",
-        "uid-late0": "Gated",
-    }
-    assert found.left_out["uid-x-0"].message == (
-        "Its gang PodGroup/team-a/x is not complete, since team-a/late0 waits for something else: "
-        "It is held by a scheduling gate (headroom.dev/budget)."
-    )
-
-
-def test_a_gang_waits_until_its_scheduler_has_seen_all_of_it() -> None:
-    pods = [*gang("x", 2), *gang("x", 1, prefix="new", unschedulable_since=None)]
-    found = wanted(a_view(*pods))
-    assert found.units == ()
-    assert found.left_out["uid-x-1"].reason == "GangIncomplete"
-
-
-def test_a_gang_whose_pods_are_just_being_made_waits_a_moment() -> None:
-    pods = [*gang("x", 2, created=NOON - 3_000), *gang("x", 1, prefix="new", created=NOON - 1_000)]
-    found = wanted(a_view(*pods))
-    assert found.units == ()
-    assert found.left_out["uid-x-0"].message == (
-        "Its gang PodGroup/team-a/x may still be growing: its newest pod is not 5 s old."
-    )
-    assert found.turns_at == NOON + 4_000
-    assert wanted(a_view(*pods, now=NOON + 4_000)).units[0].count == 3
-
-
-def test_a_gang_that_has_waited_for_long_does_not_wait_for_a_pod_that_is_made_anew() -> None:
-    pods = [*gang("x", 2, created=NOON - MINUTE), *gang("x", 1, prefix="new", created=NOON - 1_000)]
-    assert wanted(a_view(*pods)).units[0].count == 3
-    assert wanted(a_view(*pods, now=NOON - 1)).turns_at == NOON
-
-
-@pytest.mark.parametrize("beside", [{"gpus": 0}, {"node": "n"}, {"nominated_node": "n", "nominated_since": NOON}])
-def test_what_has_a_place_or_needs_no_gpu_does_not_keep_its_gang_from_counting(beside: dict[str, Any]) -> None:
-    fields: dict[str, Any] = {"prefix": "o"} | beside
-    [unit] = wanted(a_view(*gang("x", 2), *gang("x", 1, **fields), nodes=[a_node("n")])).units
-    assert (unit.gang, unit.count) == ("PodGroup/team-a/x", 2)
-
-
-def test_pods_of_a_daemon_set_are_nobodys_rank() -> None:
-    pods = [*gang("x", 1), *gang("x", 1, prefix="d", owner=Owner("DaemonSet", "d", "u"), gates=("g",))]
-    assert [unit.count for unit in wanted(a_view(*pods)).units] == [1]
 
 
 def test_it_is_told_when_a_nomination_is_no_longer_believed() -> None:

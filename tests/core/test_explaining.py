@@ -9,6 +9,7 @@ from headroom.api.enforcement import Held, QueuedUnit
 from headroom.core.budgets.explaining import Explained, explained, names
 from headroom.core.budgets.wording import spoken
 from headroom.model.decisions import Ref
+from headroom.model.facts import Shape
 from headroom.model.times import HOUR, text
 from tests.builders import NOON, a_pod, a_ref
 from tests.core.stage import TEAM, Stage, a_budget, gated, of_job, running
@@ -149,13 +150,15 @@ def test_what_no_budget_holds() -> None:
     plain = a_pod("plain", labels=TEAM)
     ended = running("over", HOUR, phase="Succeeded", ended=NOON - 1000, ended_by="ContainerFinish")
     other = running("other", HOUR, labels=(("team", "b"),))
-    stage = Stage(a_budget(), pods=[foreign, placed, plain, ended, other])
+    volcanic = structs.replace(a_pod("volcanic", labels=TEAM), shape=Shape(scheduler="volcano"))
+    stage = Stage(a_budget(), pods=[foreign, placed, plain, ended, other, volcanic])
     begin = "is pending, and no budget holds it: "
     assert told(stage, "kueued").sentence.endswith(
         f"{begin}its scheduling gate kueue.x-k8s.io/admission is somebody else's to lift."
     )
     assert told(stage, "placed").sentence.endswith(f"{begin}it is on node n7 and has not started there yet.")
     assert told(stage, "plain").sentence.endswith(f"{begin}kube-scheduler has said nothing of it yet.")
+    assert told(stage, "volcanic").sentence.endswith(f"{begin}volcano has said nothing of it yet.")
     assert told(stage, "over").sentence.startswith(
         f"Pod team-a/over has ended at {text(NOON - 1000)} (Succeeded); it is"
     )

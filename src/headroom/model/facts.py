@@ -42,6 +42,11 @@ class Shape(Struct, frozen=True, gc=False, kw_only=True):
     spread: str = ""
     """The pod's topology spread constraints that forbid (DoNotSchedule) as their JSON text; Headroom does not model them."""
 
+    @property
+    def spoken_scheduler(self) -> str:
+        """Its scheduler, as people call it."""
+        return "kube-scheduler" if self.scheduler == "default-scheduler" else self.scheduler
+
 
 class Pod(Struct, frozen=True, gc=False, kw_only=True):
     """One pod."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from headroom.model.facts import Pod
@@ -10,17 +11,33 @@ JOBSET: Final = "jobset.sigs.k8s.io/jobset-name"
 GROUPS: Final = (
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io",
+    "pod-group.scheduling.sigs.k8s.io/name",
     "kueue.x-k8s.io/pod-group-name",
-    "leaderworkerset.sigs.k8s.io/group-key",
 )
-VOLCANO: Final = "scheduling.k8s.io/group-name"
-"""An annotation; the others are labels."""
+LEADER_WORKERS: Final = "leaderworkerset.sigs.k8s.io/name"
+GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
+GROUP_KEY: Final = "leaderworkerset.sigs.k8s.io/group-key"
+"""Each of the set's groups is a gang of its own."""
+VOLCANO_JOB: Final = "volcano.sh/job-name"
+VOLCANO: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+"""Annotations; the names above are labels."""
 SYSTEM_OWNERS: Final = ("DaemonSet", "Node")
-_LABELS: Final = frozenset({JOBSET, *GROUPS})
+
+KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
+KUEUE_FAST: Final = "kueue.x-k8s.io/pod-group-fast-admission"
+"""Annotations: of how many pods a group is, and that it may start before all of them are there."""
+VOLCANO_LEAST: Final = "scheduling.volcano.sh/group-min-member"
+"""An annotation, of pods that Volcano itself has put into a group."""
+LEAST: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
+"""A label: how many pods of the group must be there at least."""
+READ_ANNOTATIONS: Final = frozenset({*VOLCANO, KUEUE_TOTAL, KUEUE_FAST, VOLCANO_LEAST})
+
+_LABELS: Final = frozenset({JOBSET, *GROUPS, LEADER_WORKERS, GROUP_INDEX, GROUP_KEY, VOLCANO_JOB})
+_LONGEST_COUNT: Final = 9
 
 
 def gang_of(pod: Pod) -> str:
-    """The gang of a pod as Kind/namespace/name: its JobSet or its pod group; empty for none."""
+    """The gang of a pod as Kind/namespace/name: its JobSet, its group of a LeaderWorkerSet or its pod group; empty for none."""
     if pod.owner is not None and pod.owner.kind in SYSTEM_OWNERS:
         return ""  # whatever its labels say, it is nobody's rank
     named = {key: value for key, value in pod.labels if key in _LABELS}
@@ -28,5 +45,31 @@ def gang_of(pod: Pod) -> str:
         return ""
     if name := named.get(JOBSET):
         return f"JobSet/{pod.namespace}/{name}"
-    group = next((named[key] for key in GROUPS if named.get(key)), "") or dict(pod.annotations).get(VOLCANO, "")
+    group = next((named[key] for key in GROUPS if named.get(key)), "")
+    if not group and named.get(LEADER_WORKERS) and named.get(GROUP_INDEX):
+        return f"LeaderWorkerSet/{pod.namespace}/{named[LEADER_WORKERS]}-{named[GROUP_INDEX]}"
+    group = group or named.get(GROUP_KEY, "") or _volcanos(pod, named)
     return f"PodGroup/{pod.namespace}/{group}" if group else ""
+
+
+def _volcanos(pod: Pod, labels: Mapping[str, str]) -> str:
+    """The gang of a pod in Volcano's words."""
+    notes = dict(pod.annotations)
+    group = next((notes[key] for key in VOLCANO if notes.get(key)), "")
+    # Volcano puts all pods of a controller into a group that it names by the uid; unless told otherwise, one of them is enough to start.
+    made = f"podgroup-{pod.owner.uid if pod.owner is not None else pod.uid}"
+    if group == made and _count(notes.get(VOLCANO_LEAST)) <= 1:
+        return ""
+    return group or labels.get(VOLCANO_JOB, "")
+
+
+def size_of(pod: Pod) -> int:
+    """Of how many pods its gang is at least, as far as the pod itself says; else 0."""
+    notes = dict(pod.annotations)
+    total = 0 if notes.get(KUEUE_FAST) == "true" else _count(notes.get(KUEUE_TOTAL))
+    least = next((value for key, value in pod.labels if key == LEAST), "")
+    return max(total, _count(least), _count(notes.get(VOLCANO_LEAST)))
+
+
+def _count(text: str | None) -> int:
+    return int(text) if text and len(text) <= _LONGEST_COUNT and text.isascii() and text.isdigit() else 0

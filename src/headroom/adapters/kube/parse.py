@@ -28,6 +28,8 @@ _BAD: Final = {
     ("DisruptionTarget", "True"),
 }
 """Conditions as a pod has them that fails."""
+_NO_PLACE: Final = ("Unschedulable", "Schedulable", "Undetermined")
+"""Why a scheduler did not place a pod. The last two are Volcano's: the rest of the gang finds no place, or it did not look further."""
 _META: Final = raw.ObjectMeta()
 
 
@@ -205,7 +207,7 @@ def _statuses(status: raw.PodStatus) -> list[raw.ContainerStatus]:
 
 def _unschedulable(conditions: list[raw.Condition] | None) -> tuple[int | None, str]:
     for each in conditions or ():
-        if each.type == "PodScheduled" and each.status == "False" and each.reason == "Unschedulable":
+        if each.type == "PodScheduled" and each.status == "False" and each.reason in _NO_PLACE:
             return values.moment(each.last_transition_time), values.one((each.message or "")[:_LONGEST_MESSAGE])
     return None, ""
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from headroom.adapters.kube import raw
-from headroom.model import facts, times
+from headroom.model import facts, gangs, times
 
 OURS: Final = "headroom.dev/"
 """How all of our own annotations, labels, gates and finalizers begin."""
@@ -19,7 +19,7 @@ KEPT_ANNOTATIONS: Final = frozenset(
         "kubernetes.io/ingress-bandwidth",
         "ovn.kubernetes.io/egress_rate",
         "ovn.kubernetes.io/ingress_rate",
-        "scheduling.k8s.io/group-name",  # Volcano's: which gang a pod belongs to
+        *gangs.READ_ANNOTATIONS,
     }
 )
 LONGEST_REMEMBERED: Final = 2048

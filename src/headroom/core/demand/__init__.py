@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from headroom.core.demand.choosing import choose, impossible
+from headroom.core.demand.digests import digest_of
 from headroom.core.demand.existing import reopened, returning, rooms
 from headroom.core.demand.fitting import why_not
 from headroom.core.demand.karpenter import served_by_karpenter
 from headroom.core.demand.placing import place
 from headroom.core.demand.units import (
+    VERDICT_MS,
     Candidate,
     Chosen,
     LeftOut,
@@ -21,9 +23,10 @@ from headroom.core.demand.units import (
     Verdict,
     Wanted,
 )
-from headroom.core.demand.waiting import digest_of, gpu_resources, wanted
+from headroom.core.demand.waiting import gpu_resources, wanted
 
 __all__ = [
+    "VERDICT_MS",
     "Candidate",
     "Chosen",
     "LeftOut",

@@ -12,6 +12,9 @@ from headroom.model.facts import Shape
 
 WHOLE: Final = 1_000_000
 PODS: Final = "pods"
+ORDINARY: Final = ("cpu", "ephemeral-storage", "memory", PODS)
+"""What every machine has. Of one that is partly known they are no limit unless they are named; all else is not there."""
+_WHERE_NAMED: Final = "(resources of the machine, or of the template)"
 _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
 _SIZES: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
@@ -26,7 +29,11 @@ def shortage(shape: Shape, room: Room) -> str:
     """What the room has too little of, as a clause; empty if there is enough of everything. Devices are named first."""
     free = dict(room.free)
     for name, amount in sorted(shape.requests, key=lambda each: ("/" not in each[0], each[0])):
-        there = free.get(name, amount if room.partly_known and not is_gpu(name) else 0)
+        if name not in free and room.partly_known:
+            if amount and name not in ORDINARY:
+                return f"it needs {told(name, amount)} {name} and none is named there {_WHERE_NAMED}"
+            continue
+        there = free.get(name, 0)
         if amount > there:
             return f"it needs {told(name, amount)} {name} and {_told_there(name, there)} there"
     return "no more pods may run there" if free.get(PODS, WHOLE) < WHOLE else ""
@@ -34,7 +41,7 @@ def shortage(shape: Shape, room: Room) -> str:
 
 @lru_cache(maxsize=1024)
 def is_gpu(name: str) -> bool:
-    """Whether a resource is a GPU or the like. How many a machine has is always said; what is not said is not there."""
+    """Whether a resource is a GPU or the like."""
     return usage.gpus_in(((name, WHOLE),)) > 0
 
 

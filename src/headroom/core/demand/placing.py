@@ -127,7 +127,11 @@ class _Judge:
             self._open[gang, part.digest] = open_
             names = [self._stock.rooms[room].name for room in refused[:MOST_ROOMS_TOLD].tolist()]
             self.verdicts[part.digest] = Verdict(
-                digest=part.digest, pod=pod.key, rooms=tuple(names), message=pod.unschedulable_message
+                digest=part.digest,
+                scheduler=part.shape.spoken_scheduler,
+                pod=pod.key,
+                rooms=tuple(names),
+                message=pod.unschedulable_message,
             )
 
 

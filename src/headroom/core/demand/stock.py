@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headroom.core.demand.fitting import PODS, WHOLE, is_gpu
+from headroom.core.demand.fitting import ORDINARY, PODS, WHOLE, is_gpu
 from headroom.core.demand.units import Part, Room
 from headroom.core.demand.wishes import refusal, wishes_of
 from headroom.model.facts import Amounts, Shape
@@ -87,7 +87,7 @@ class Stock:
         table[self._row[PODS]] = ENDLESS
         for number, (free, partly_known) in enumerate(kinds):
             if partly_known:
-                table[[not is_gpu(name) for name in self.names], number] = ENDLESS
+                table[[name in ORDINARY for name in self.names], number] = ENDLESS
             for name, amount in free:
                 if name in self._row:
                     table[self._row[name], number] = max(0, amount) // units.steps[name]

@@ -96,7 +96,7 @@ class Room(Struct, frozen=True, gc=False, kw_only=True):
     free: Amounts = ()
     """What is left of it. A resource that is not named here is not there, unless `partly_known`."""
     partly_known: bool = False
-    """Only GPUs and what `free` names are limited: of a machine that is off often nothing but its GPUs is known."""
+    """Of a machine that is off often nothing but its GPUs is known: CPU, memory, storage and pods are no limit unless named."""
     ready_since: int | None = None
     """Of a node that is there: since when kube-scheduler could have used it as it is."""
     freed: tuple[tuple[int, Amounts], ...] = ()
@@ -104,15 +104,17 @@ class Room(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """kube-scheduler's word against ours: pods that we would place, and it does not."""
+    """A scheduler's word against ours: pods that we would place, and it does not."""
 
     digest: str
+    scheduler: str = "kube-scheduler"
+    """Whose word it is."""
     pod: str
     """One of them, namespace/name."""
     rooms: tuple[str, ...]
     """Where we would have placed it."""
     message: str
-    """What kube-scheduler says."""
+    """What the scheduler says."""
 
 
 class Placed(Struct, frozen=True, kw_only=True):

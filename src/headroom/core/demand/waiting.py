@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property
 from typing import Final, NamedTuple
 
-import msgspec
-from msgspec import structs
+import numpy as np
 
+from headroom.core.demand.digests import digest_of
 from headroom.core.demand.exhausted import Exhausted
+from headroom.core.demand.schedulers import OURS, Schedulers
 from headroom.core.demand.units import LeftOut, Part, Unit, Wanted
 from headroom.model.facts import Pod, Shape
-from headroom.model.gangs import SYSTEM_OWNERS, gang_of
+from headroom.model.gangs import GROUPS, SYSTEM_OWNERS, gang_of, size_of
 from headroom.model.times import MINUTE, SECOND
 from headroom.model.world import World
 
@@ -24,8 +25,6 @@ FORMING_MS: Final = 5 * SECOND
 FORMED_MS: Final = MINUTE
 """but not one that has waited for so long: a new pod of it stands for one that failed."""
 USUAL_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
-_OURS: Final = "default-scheduler"
-_PLAIN: Final = Shape()
 _UNHEARD: Final = ("Gated", "NotYetSeen", "OtherScheduler")
 """Why a gang whose pod is left out cannot be judged as a whole yet."""
 
@@ -34,13 +33,6 @@ def gpu_resources(world: World) -> frozenset[str]:
     """The resources by which pods ask for GPUs: the usual ones, and those that pools name."""
     named = {each.spec.gpu_resource_name for _, each in world.of_kind("PowerPool") if each.spec is not None}
     return frozenset({*USUAL_GPUS, *named})
-
-
-@lru_cache(maxsize=8192)
-def digest_of(shape: Shape) -> str:
-    """A name for a shape that is the same in every process. What is left at its default does not enter it."""
-    told = {name: value for name, value in structs.asdict(shape).items() if value != getattr(_PLAIN, name)}
-    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:12]
 
 
 def wanted(world: World) -> Wanted:
@@ -80,6 +72,7 @@ class _Look:
         self.turns: list[int] = []
         self._gangs: dict[str, _Gang] = {}
         self._budgets = Exhausted(world)
+        self._schedulers = Schedulers(world)
         self._gpus = gpu_resources(world)
         self._no_gpu = LeftOut(reason="NoGpu", message=f"It asks for no GPU ({', '.join(sorted(self._gpus))}).")
         self._asking: dict[int, bool] = {}
@@ -122,12 +115,25 @@ class _Look:
         if gang.unheard:
             pod, why = min(gang.unheard, key=lambda each: each[0])
             return f"Its gang {name} is not complete, since {pod} waits for something else: {why.message}"
+        size = max(map(size_of, gang.pods))
+        there = len(gang.pods) if size <= len(gang.pods) else self._there[name]
+        if there < size:
+            return f"Its gang {name} is not complete: {there} of its {size} pods {'is' if there == 1 else 'are'} there."
         ages = [pod.created for pod in gang.pods]
         grown = min(max(ages) + FORMING_MS, min(ages) + FORMED_MS)
         if grown <= self.world.now:
             return ""
         self.turns.append(grown)
         return f"Its gang {name} may still be growing: its newest pod is not {FORMING_MS // SECOND} s old."
+
+    @cached_property
+    def _there(self) -> Counter[str]:
+        """How many pods each gang has, on nodes and off, but for those that failed or are about to go."""
+        pods = self.world.pods
+        sets = [number for number, labels in pods.label_sets.items() if any(key in GROUPS for key, _ in labels)]
+        named = {pods.at(row).uid for row in np.flatnonzero(np.isin(pods.column("labels"), sets)).tolist()}
+        found = (pod for uid in named | pods.annotated if (pod := pods.get(uid)) is not None)
+        return Counter(gang_of(pod) for pod in found if _is_there(pod))
 
     def _why_not(self, pod: Pod) -> LeftOut | None:
         if pod.gates:
@@ -139,12 +145,23 @@ class _Look:
             )
         if not self._asks(pod.shape):
             return self._no_gpu
+        return self._unheard(pod) or (self._nominated(pod) if pod.nominated_node else None)
+
+    def _unheard(self, pod: Pod) -> LeftOut | None:
+        """Why nobody has really found that there is no place."""
+        name = pod.shape.scheduler
         if pod.unschedulable_since is None:
-            if pod.shape.scheduler == _OURS:
+            if name == OURS:
                 return LeftOut(reason="NotYetSeen", message="kube-scheduler has not said yet that it finds no place.")
-            says = f"Its scheduler, {pod.shape.scheduler}, has not said that it finds no place."
+            says = f"Its scheduler, {name}, has not said that it finds no place."
             return LeftOut(reason="OtherScheduler", message=says)
-        return self._nominated(pod) if pod.nominated_node else None
+        if self._schedulers.places(name):
+            return None
+        says = (
+            f"Its scheduler, {name}, may never place it: no pod in view was placed by {name} or runs it. "
+            f"It counts as soon as {name} has placed any pod; or name another scheduler (spec.schedulerName)."
+        )
+        return LeftOut(reason="OtherScheduler", message=says)
 
     def _asks(self, shape: Shape) -> bool:
         known = self._asking.get(id(shape))
@@ -160,11 +177,15 @@ class _Look:
         return LeftOut(reason="Nominated", message=f"Room is being made for it on {pod.nominated_node} by preemption.")
 
 
+def _is_there(pod: Pod) -> bool:
+    return pod.phase == "Succeeded" or (pod.phase != "Failed" and pod.deleting is None)
+
+
 def nominated_until(world: World, pod: Pod) -> int | None:
     """Until when a pod without a node counts as having one, since others are making room for it; None if it does not."""
     node = world.nodes.get(pod.nominated_node) if pod.nominated_node else None
-    if node is None or not node.ready or node.deleting is not None:
-        return None
+    if node is None or not node.ready or node.deleting is not None or node.unschedulable:
+        return None  # no room is made where nobody can go
     since = pod.nominated_since if pod.nominated_since is not None else pod.unschedulable_since
     until = (world.now if since is None else since) + NOMINATED_MS
     return until if until > world.now else None
