@@ -14,8 +14,9 @@ that together have the GPUs, CPU and memory asked for. For Philly that is exact.
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -24,17 +25,27 @@ from rich.table import Table
 
 from bench import results
 from bench.powering import demand as demands
-from bench.powering import rivals
+from bench.powering import foresight, rivals
 from bench.powering.demand import Demand
+from bench.powering.foresight import Rule
 from bench.powering.measures import Came, Followed, Least, came, followed, least
 from bench.powering.planning import PENDING, POOLS, SIZE, Planned, planned
 from bench.results import FOLDER, Row
-from headroom.api.power import PowerPolicy
 from headroom.sim.whatif.replay import SHORTEST_MS, replay
 
-DEFAULT: Final = PowerPolicy().idle_seconds
-IDLE_SECONDS: Final = (600, 1800, 3600)
+DEFAULT: Final = "ours"
+OURS: Final[Mapping[str, Mapping[str, int]]] = {
+    DEFAULT: {},
+    "ours, warmPercent 8": {"warm_percent": 8},
+    "ours, warmPercent 12": {"warm_percent": 12},
+    "ours, warmPercent 0": {"warm_percent": 0},
+    "ours, warmPercent 0, idleSeconds 1800": {"warm_percent": 0, "idle_seconds": 1800},
+    "ours, warmPercent 0, idleSeconds 3600": {"warm_percent": 0, "idle_seconds": 3600},
+}
+"""Our policies: the default, and what it would be with other settings."""
 KEPT: Final = "power-policies"
+LEAST_KEPT, MOST_STARTS = 90, 10
+FORESEEN: Final = range(4)
 LEAST, ALWAYS, SEED, MINUTE = "least possible", "always on", "the seed", "demand, each minute"
 
 
@@ -78,6 +89,8 @@ class Compared(NamedTuple):
     least: Least
     followed: Followed
     played: dict[str, Played]
+    foreseeing: tuple[Rule, ...] = ()
+    """For each number of minutes that a rule could know ahead, the best one."""
 
     def kept(self, policy: str) -> float:
         """How much of the possible saving of machine-hours a policy keeps, in percent."""
@@ -94,13 +107,8 @@ class Compared(NamedTuple):
 
     def frugal(self) -> str:
         """Of our settings that save at least as much as the seed the one under which pods wait least."""
-        enough = [name for name in map(ours, IDLE_SECONDS) if self.kept(name) >= self.kept(SEED)]
-        return min(enough, key=lambda name: self.played[name].came.mean_wait, default=ours(DEFAULT))
-
-
-def ours(idle_seconds: int) -> str:
-    """What our plan with such a policy is called."""
-    return f"ours, idleSeconds {idle_seconds}"
+        enough = [name for name in OURS if self.kept(name) >= self.kept(SEED)]
+        return min(enough, key=lambda name: self.played[name].came.mean_wait, default=DEFAULT)
 
 
 def play_all_on(stretch: Stretch) -> tuple[Played, Followed]:
@@ -119,11 +127,11 @@ def play_rival(stretch: Stretch, policy: str) -> Played:
     return Played(policy, came(demand, log), switches.wasted)
 
 
-def play_ours(stretch: Stretch, idle_seconds: int) -> Played:
+def play_ours(stretch: Stretch, policy: str) -> Played:
     """The turn of the production plan."""
     demand = stretch.read()
-    log = replay(demand.case, demands.under(demand, idle_seconds=idle_seconds), every=SHORTEST_MS)
-    return Played(ours(idle_seconds), came(demand, log))
+    log = replay(demand.case, demands.under(demand, **OURS[policy]), every=SHORTEST_MS)
+    return Played(policy, came(demand, log))
 
 
 def compare(stretch: Stretch, workers: ProcessPoolExecutor) -> Compared:
@@ -135,14 +143,21 @@ def compare(stretch: Stretch, workers: ProcessPoolExecutor) -> Compared:
     )
     all_on = workers.submit(play_all_on, stretch)
     turns = [workers.submit(play_rival, stretch, policy) for policy in (SEED, MINUTE)]
-    turns += [workers.submit(play_ours, stretch, idle_seconds) for idle_seconds in sorted({*IDLE_SECONDS, DEFAULT})]
+    turns += [workers.submit(play_ours, stretch, policy) for policy in OURS]
     first, rises = all_on.result()
     played = {ALWAYS: first}
     for turn in turns:
         one = turn.result()
         say(f"{demand.name}: {one.policy}: {one.came.machine_hours:,.0f} machine-hours")
         played[one.policy] = one
-    return Compared(demand, least(demand), rises, played)
+    return Compared(demand, least(demand), rises, played, tuple(foreseeing(demand)))
+
+
+def foreseeing(demand: Demand) -> Iterator[Rule]:
+    """What rules come to that know the future, up to the first one that nobody waits for; only where pods fill machines."""
+    if demand.name == "Philly":
+        found = (foresight.best(demand, minutes, LEAST_KEPT, MOST_STARTS) for minutes in FORESEEN)
+        yield from (rule for rule in found if rule is not None)
 
 
 # What is told of it
@@ -151,8 +166,7 @@ def compare(stretch: Stretch, workers: ProcessPoolExecutor) -> Compared:
 def rows_of(found: Compared) -> list[Row]:
     """The figures of one demand, ours beside the seed's."""
     name = found.demand.name if found.demand.is_recorded else f"{found.demand.name}, made up"
-    default = ours(DEFAULT)
-    mine, seed, frugal = (found.played[each].came for each in (default, SEED, found.frugal()))
+    mine, seed, frugal = (found.played[each].came for each in (DEFAULT, SEED, found.frugal()))
 
     def row(figure: str, value: float, unit: str, seeds: float, **goal: Any) -> Row:
         return Row(
@@ -160,9 +174,13 @@ def rows_of(found: Compared) -> list[Row]:
         )
 
     return [
-        row("possible saving kept", found.kept(default), "%", found.kept(SEED), goal=90, sense="min"),
+        row("possible saving kept", found.kept(DEFAULT), "%", found.kept(SEED), goal=LEAST_KEPT, sense="min"),
         row(
-            "starts, of those of following demand each minute", found.starts(default), "%", found.starts(SEED), goal=10
+            "starts, of those of following demand each minute",
+            found.starts(DEFAULT),
+            "%",
+            found.starts(SEED),
+            goal=MOST_STARTS,
         ),
         row("machine-hours", mine.machine_hours, "h", seed.machine_hours),
         row("energy", mine.kwh, "kWh", seed.kwh),
@@ -252,10 +270,11 @@ def lines(found: Compared) -> Iterator[tuple[str, ...]]:
         "0",
         "0",
     )
+    yield from map(_line_of, found.foreseeing, repeat(ideal))
     for policy, each in found.played.items():
         waits = (each.came.mean_wait, *(each.came.wait(percent) for percent in (50, 99, 100)))
         yield (
-            policy + (" (the default)" if policy == ours(DEFAULT) else ""),
+            policy + (" (the default)" if policy == DEFAULT else ""),
             f"{each.came.machine_hours:,.0f}",
             f"{found.kept(policy):.1f} %",
             f"{each.came.starts_a_day:,.1f}",
@@ -265,6 +284,19 @@ def lines(found: Compared) -> Iterator[tuple[str, ...]]:
             str(each.came.lost),
             f"{each.wasted_calls:,}",
         )
+
+
+def _line_of(rule: Rule, ideal: Followed) -> tuple[str, ...]:
+    knows = "nothing" if not rule.knows else "one minute" if rule.knows == 1 else f"{rule.knows} minutes"
+    return (
+        f"the best of {len(foresight.HIGHS) * len(foresight.MORE)} plain rules that know {knows} ahead",
+        "",
+        f"{rule.kept:.1f} %",
+        f"{rule.starts * ideal.starts_a_day / 100:,.1f}",
+        "",
+        f"{rule.wait:,.4g} s",
+        *[""] * 6,
+    )
 
 
 def show(all_found: Sequence[Compared], keep: bool) -> None:

@@ -118,6 +118,14 @@ def _steps(case: Case, work: Work) -> Iterator[tuple[int, int, Work]]:
         yield begun + work.length, -1, work
 
 
+def in_use(case: Case) -> Ints:
+    """How many pods are there in each minute if nobody waits: machines, where each pod fills one."""
+    moments, asked = _asked(case)
+    counts = np.rint(asked[GPU] / max(dict(work.shape.requests)[GPU] for work in case.works)).astype(np.int64)
+    minutes = np.arange(case.begin, case.end, times.MINUTE) + times.MINUTE // 2
+    return counts[np.searchsorted(moments, minutes, side="right") - 1]
+
+
 class Followed(NamedTuple):
     """Power that follows demand from minute to minute and is there in time, as if machines took no time to boot."""
 

@@ -50,6 +50,7 @@ POOL = manifest(
             "togglesPerHour": 4,
             "maxConcurrentWakes": 2,
             "maxConcurrentSleeps": 1,
+            "warmPercent": 10,
             "protectedMachines": ["gpu-worker-1"],
             "keepOn": [{"days": ["Mon"], "begin": "08:00", "end": "18:00", "timeZone": "Europe/Berlin", "minOn": 1}],
             "prefer": "FewestWatts",
@@ -238,6 +239,7 @@ _POLICY: dict[str, Cases] = {
     "spec.policy.togglesPerHour": whole(1, 120),
     "spec.policy.maxConcurrentWakes": _optional(whole(1, 512)),
     "spec.policy.maxConcurrentSleeps": _optional(whole(1, 512)),
+    "spec.policy.warmPercent": _optional(whole(0, 100)),
     "spec.policy.protectedMachines": Cases(
         valid=([], None, ["a", "b"], [f"m{i}" for i in range(512)]),
         invalid=([""], ["A"], [3], [f"m{i}" for i in range(513)], "a", {"a": "b"}),

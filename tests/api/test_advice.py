@@ -92,6 +92,11 @@ def of_pool(*machines: dict[str, Any], **spec: Any) -> list[str]:
         {"policy": {"prefer": "FewestWatts"}, "template": {"idleWatts": 100}},
         {"policy": {"idleSeconds": 60, "bootTimeoutSeconds": 300}},
         {"policy": {"keepOn": [{"begin": "08:00", "end": "18:00"}]}},
+        {"policy": {"keepOn": [{"begin": "08:00", "end": "18:00", "minOn": 2}]}},
+        {"template": {"idleWatts": 100, "busyWatts": 100}},
+        {"webhook": {"body": '{"machine": "${machine}", "${pool}": ["${action}"]}'}},
+        {"webhook": {"body": "wake=${machine}", "headers": [{"name": "content-type", "value": "text/plain"}]}},
+        {"webhook": {"body": "?", "headers": [{"name": "Content-Type", "secretKeyRef": {"name": "type"}}]}},
     ],
 )
 def test_a_sound_pool_needs_no_advice(spec: dict[str, Any]) -> None:
@@ -116,9 +121,37 @@ def test_a_sound_pool_needs_no_advice(spec: dict[str, Any]) -> None:
         ([WEBHOOK, bmc(insecure=True)], {}, "spec.machines[1].redfish.insecure", "certificateAuthority instead"),
         ([bmc(address="http://bmc")], {}, "spec.machines[0].redfish.address", "password is sent in the clear"),
         ([], {"policy": {"keepOn": [{"begin": "08:00", "end": "08:00"}]}}, "spec.policy.keepOn[0]", "ever sleeps"),
+        (
+            [],
+            {"policy": {"keepOn": [{"begin": "08:00", "end": "18:00", "minOn": 3}]}},
+            "spec.policy.keepOn[0].minOn",
+            "is 3 and the pool has 2",
+        ),
+        ([], {"template": {"idleWatts": 300, "busyWatts": 200}}, "spec.template.busyWatts", "200 W while pods use it"),
+        ([BMC | {"idleWatts": 300, "busyWatts": 200}], {}, "spec.machines[0].busyWatts", "300 W idle"),
+        ([BMC | {"idleWatts": 300}], {"template": {"busyWatts": 200}}, "spec.machines[0].idleWatts", "300 W idle"),
+        ([], {"webhook": {"body": '{"machine": ${machine}}'}}, "spec.webhook.body", "is no JSON once the names"),
+        ([], {"webhook": {"body": "wake"}}, "spec.webhook.body", "sent as application/json"),
+        (
+            [],
+            {"webhook": {"body": "x", "headers": [{"name": "Content-Type", "value": "application/cloudevents+JSON"}]}},
+            "spec.webhook.body",
+            "is no JSON",
+        ),
+        ([], {"webhook": {"body": '{"a": "${name}"}'}}, "spec.webhook.body", "has ${name}, which is sent as it is"),
     ],
 )
 def test_a_dubious_pool_is_told(machines: list[dict[str, Any]], spec: dict[str, Any], field: str, says: str) -> None:
     [found] = of_pool(*machines, **spec)
     assert found.startswith(f"{field} ")
     assert says in found
+
+
+def test_a_body_that_is_never_sent_needs_no_advice() -> None:
+    assert of_pool(BMC, webhook={"body": "${nobody}"}) == []
+
+
+def test_a_name_that_is_a_number_needs_no_quotes_and_others_do() -> None:
+    body = {"body": '{"machine": ${machine}}'}
+    assert of_pool(WEBHOOK | {"name": "17"}, webhook=body) == []
+    assert len(of_pool(WEBHOOK | {"name": "17"}, WEBHOOK | {"name": "w1"}, webhook=body)) == 1

@@ -1,8 +1,13 @@
 """What the power benchmark tells: shares of the possible saving, the setting that saves as much as the seed, and the size of its fleet."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
 from bench import power
-from bench.power import ALWAYS, MINUTE, SEED, Compared, Played, ours
-from bench.powering import demand, planning
+from bench.power import ALWAYS, MINUTE, SEED, Compared, Played
+from bench.powering import demand, foresight, measures, planning
 from bench.powering.measures import Came, Followed, Least
 from headroom.core.power import PLAN
 from headroom.model.actions import WakeMachine
@@ -16,16 +21,13 @@ def a_turn(policy: str, machine_hours: float, wait: float, starts_a_day: float =
     return Played(policy, came)
 
 
-def compared(**settings: tuple[float, float]) -> Compared:
+def compared(settings: Mapping[str, tuple[float, float]] = MappingProxyType({})) -> Compared:
     """A demand under every policy; each setting of ours has machine-hours and a mean wait."""
     turns = [
         a_turn(ALWAYS, 1000, 0),
         a_turn(SEED, 800, 10),
         a_turn(MINUTE, 450, 60, 100),
-        *(
-            a_turn(ours(idle), *settings.get(f"idle_{idle}", (500, 50)), 7)
-            for idle in {*power.IDLE_SECONDS, power.DEFAULT}
-        ),
+        *(a_turn(name, *settings.get(name, (500, 50)), 7) for name in power.OURS),
     ]
     played = {turn.policy: turn for turn in turns}
     return Compared(demand.philly(0, 1), Least(400, 1), Followed(400, 140), played)
@@ -34,19 +36,20 @@ def compared(**settings: tuple[float, float]) -> Compared:
 def test_saving_is_told_as_a_share_of_what_is_possible() -> None:
     found = compared()
     assert [round(found.kept(name)) for name in (ALWAYS, SEED, MINUTE)] == [0, 33, 92]
-    assert round(found.starts(ours(power.DEFAULT)), 1) == 5.0
+    assert round(found.starts(power.DEFAULT), 1) == 5.0
 
 
 def test_waits_are_compared_where_no_less_is_saved() -> None:
-    found = compared(idle_3600=(700, 9), idle_86400=(801, 1))
-    assert found.frugal() == ours(3600), "the last one waits less, but saves less than the seed"
+    *_, some, other = power.OURS
+    found = compared({some: (700, 9), other: (801, 1)})
+    assert found.frugal() == some, "the last one waits less, but saves less than the seed"
     told = {row.figure: row for row in power.rows_of(found)}
     [row] = [row for figure, row in told.items() if "no less than the seed" in figure]
     assert (row.value, row.goal, row.is_missed) == (9, 10, False)
 
 
 def test_a_goal_that_is_missed_says_so() -> None:
-    told = power.rows_of(compared(**{f"idle_{power.DEFAULT}": (900, 50)}))
+    told = power.rows_of(compared({power.DEFAULT: (900, 50)}))
     assert [row.figure for row in told if row.is_missed and row.sense == "min"] == [
         "Philly, made up: possible saving kept"
     ]
@@ -70,3 +73,21 @@ def test_the_fleet_that_is_decided_on_is_as_large_as_it_is_said_to_be() -> None:
     woken = {action.machine for each in decisions for action in each.actions if isinstance(action, WakeMachine)}
     assert woken
     assert not woken & {spot.name for spot in fleet.spots if spot.power == "On"}
+
+
+def test_who_knows_the_future_needs_no_more_than_that() -> None:
+    """One machine more for ten minutes, once an hour: who sees it three minutes ahead has it in time, who sees less has not."""
+    used = np.array([10] * 57 + [11] * 3 + [10] * 60, np.int64)
+    seen = [foresight.came_to(used, np.maximum(used, np.roll(used, -ahead)), 20) for ahead in range(4)]
+    assert [wait for _, _, wait in seen] == [180, 120, 60, 0]
+    assert [starts for _, starts, _ in seen] == [100, 100, 100, 100]
+    always = foresight.came_to(used, np.full(120, 20), 20)
+    assert always == (0, 0, 0)
+    kept, _, _ = foresight.came_to(used, np.full(120, 11), 20)
+    assert round(kept, 1) == round(100 * (20 * 120 - 11 * 120) / (20 * 120 - used.sum()), 1)
+
+
+def test_pods_that_fill_machines_are_counted_minute_by_minute() -> None:
+    found = demand.philly(0, 1)
+    recorded = [int(line.split(",")[1]) for line in demand.made_up_minutes(1).splitlines()[1:]]
+    assert measures.in_use(found.case).tolist() == recorded[: len(recorded) - 1]

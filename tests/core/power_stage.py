@@ -57,6 +57,7 @@ POLICY = {
     "priorityFloor",
     "shareWithKarpenter",
     "wakeForExhaustedBudgets",
+    "warmPercent",
 }
 
 
@@ -179,6 +180,8 @@ class Stage:
         """Machines whose switch answers no."""
         self.binds = True
         """kube-scheduler works."""
+        self.never: set[str] = set()
+        """Pods that it refuses wherever they would go."""
         self.done: list[tuple[int, Action]] = []
         self.decisions: dict[str, Decision] = {}
         self._later: list[tuple[int, str, str]] = []
@@ -259,7 +262,7 @@ class Stage:
     def _bind(self) -> None:
         """Give pods that wait a node, the first by name with room."""
         for uid, pod in sorted(self.pods.items()):
-            if pod.node or not self.binds or pod.gates:
+            if pod.node or not self.binds or pod.gates or uid in self.never:
                 continue
             for name, node in sorted(self.nodes.items()):
                 if node.ready and not node.unschedulable and gpus_of(pod.shape) <= self._free(node):

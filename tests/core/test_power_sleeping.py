@@ -139,7 +139,7 @@ def test_the_largest_idle_machine_goes_first_and_one_at_a_time() -> None:
     assert told(decision) == [
         ("DrainingMachine", "w2 (8 GPUs) is idle since 2026-11-15T07:00:00Z and gets no new pods.")
     ]
-    assert decision.message == "Draining w2 (8 GPUs), idle since 2026-11-15T07:00:00Z; 3 of 3 machines are on."
+    assert decision.message == "Draining w2 (8 GPUs), idle since 2026-11-15T07:00:00Z; 2 of 3 machines are on."
 
 
 def test_a_fifth_of_a_pool_goes_at_a_time_unless_it_says_more() -> None:

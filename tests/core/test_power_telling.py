@@ -32,7 +32,8 @@ from tests.core.power_stage import (
     waiting,
     was,
 )
-from tests.core.test_power_waking import REFUSED, gang, many, refused
+from tests.core.test_power_trials import REFUSED, refused
+from tests.core.test_power_waking import gang, many
 
 
 def said(*pools: Any, **more: Any) -> tuple[str, str]:
@@ -68,7 +69,10 @@ def test_what_boots_says_since_when_and_for_whom() -> None:
 
 def test_a_pool_at_rest_says_who_is_idle() -> None:
     pool, nodes = a_pool(minOn=1), [on("w1", 4)]
-    assert said(pool, nodes=nodes)[1] == ("1 of 2 machines is on; w1 is idle since 2026-11-15T07:00:00Z and stays on.")
+    assert said(pool, nodes=nodes)[1] == (
+        "1 of 2 machines is on; w1 is idle since 2026-11-15T07:00:00Z and stays on, since 1 machine must be on now "
+        "(minOn, keepOn)."
+    )
     both = a_pool(protectedMachines=["w1", "w2"])
     assert said(both, nodes=[on("w1", 4), on("w2")])[1] == "2 of 2 machines are on; w1 and w2 are idle."
     assert said(nodes=[on("w1", 4)], pods=[running("a", "w1")])[1] == "1 of 2 machines is on, 1 in use."
@@ -155,7 +159,7 @@ FULL = [running("a", "w1", 4), running("b", "w2", 8)]
 @pytest.mark.parametrize(
     ("pool", "more", "state", "sentence"),
     [
-        (a_pool(), {"pods": many(6)}, "Waking", "w2 (8 GPUs) of PowerPool/one is being woken for it."),
+        (a_pool(), {"pods": many(6)}, "Waking", "w2 (8 GPUs) of PowerPool/one is to be woken for it."),
         (
             BOOTS,
             {"pods": many(6)},
@@ -246,7 +250,7 @@ def test_what_kube_scheduler_says_is_quoted() -> None:
     assert found["p1"] is not None
     assert found["p1"].sentence == (
         f"PowerPool/one wakes no machine for it: kube-scheduler does not place it on n1, where it would fit: {REFUSED} "
-        "w1 was tried, and no more are woken until such a pod is bound."
+        "w1 is on trial, and no more are woken until such a pod is bound."
     )
 
 

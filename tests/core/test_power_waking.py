@@ -372,109 +372,21 @@ def test_the_floor_keeps_machines_on_that_were_about_to_sleep() -> None:
     assert machine(decision, "w1").state == "On"
 
 
+@pytest.mark.parametrize("how", [NOON - 2 * SECOND, NOON - 2 * MINUTE])
+def test_a_machine_whose_cordon_is_just_being_lifted_is_room(how: int) -> None:
+    pool = remembered(a_pool(), was("w1", "Off"), was("w2", "On", how, idle_since=NOON - HOUR))
+    decision = decided(a_view(pool, nodes=[cordoned(on("w2", 8))], pods=many(1, 4)))["one"]
+    assert effects(decision) == [UncordonNode(node="w2")]
+    assert decision.message.endswith("1 pod that waits fits on w2.")
+
+
+def test_a_cordon_that_cannot_be_lifted_does_not_keep_pods_waiting() -> None:
+    pool = remembered(a_pool(), was("w1", "Off"), was("w2", "On", NOON - 6 * MINUTE, idle_since=NOON - HOUR))
+    decision = decided(a_view(pool, nodes=[cordoned(on("w2", 8))], pods=many(1, 4)))["one"]
+    assert wakes(decision) == ["w1"]
+
+
 def test_a_machine_that_is_still_on_is_kept_before_another_one_is_woken() -> None:
     draining = was("w1", "Draining", NOON - SECOND, idle_since=NOON - HOUR)
     pool = remembered(a_pool(machines={"w1": 8, "w2": 4}, minOn=1), draining, was("w2", "Off"))
     assert effects(decided(a_view(pool, nodes=[cordoned(on("w1", 8))]))["one"]) == [UncordonNode(node="w1")]
-
-
-# --- what kube-scheduler knows better ---------------------------------------------------------------------------------------------
-
-
-SPREAD = Shape(requests=((GPU, 1_000_000),), spread='[{"topologyKey":"zone"}]')
-REFUSED = "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints."
-
-
-def refused(count: int, since: int = NOON - 2 * MINUTE) -> list[Pod]:
-    return [
-        structs.replace(waiting(f"p{number}", since=since), shape=SPREAD, unschedulable_message=REFUSED)
-        for number in range(count)
-    ]
-
-
-def test_one_machine_is_tried_for_what_we_do_not_understand() -> None:
-    pool = a_pool(machines={"w1": 2, "w2": 2, "w3": 2})
-    world = a_view(pool, nodes=[on("n1", 8)], pods=refused(5))
-    decision = decided(world)["one"]
-    assert wakes(decision) == ["w1"]
-    assert [(each.machine, each.at) for each in status(decision).trials] == [("w1", text(NOON))]
-    assert REFUSED.rstrip(".") in decision.message
-    assert [(each.reason, each.pods) for each in status(decision).unserved] == [("Unmodelled", 3)]
-
-    written = structs.replace(pool, status=decision.status)
-    later = decided(a_view(written, nodes=[on("n1", 8)], pods=refused(5), now=NOON + MINUTE))["one"]
-    assert wakes(later) == []
-
-
-def test_a_machine_of_the_pool_may_be_the_one_that_does_not_do() -> None:
-    pool = remembered(a_pool(machines={"w1": 2, "w2": 2}), was("w1", "On", NOON - HOUR, idle_since=NOON - MINUTE))
-    decision = decided(a_view(pool, nodes=[on("w1", 2)], pods=refused(1)))["one"]
-    assert wakes(decision) == ["w2"]
-    assert [each.machine for each in status(decision).trials] == ["w2"]
-    come = remembered(a_pool(machines={"w1": 2, "w2": 2}), was("w1", "On", NOON - 59 * SECOND))
-    assert wakes(decided(a_view(come, nodes=[on("w1", 2)], pods=refused(1)))["one"]) == [], "it has just come"
-
-
-def test_the_next_one_is_tried_once_such_a_pod_is_bound() -> None:
-    pool = a_pool(machines={"w1": 2, "w2": 2, "w3": 2})
-    first = decided(a_view(pool, nodes=[on("n1", 8)], pods=refused(5)))["one"]
-    written = structs.replace(pool, status=first.status)
-    nodes = [on("n1", 8), on("w1", 2, since=NOON + 2 * MINUTE)]
-    now = NOON + 5 * MINUTE
-    stuck = decided(a_view(written, nodes=nodes, pods=refused(5), now=now))["one"]
-    assert wakes(stuck) == []
-    bound = structs.replace(running("p9", "w1", created=NOON - HOUR, started=NOON + 3 * MINUTE), shape=SPREAD)
-    moved = decided(a_view(written, nodes=nodes, pods=[*refused(5), bound], now=now))["one"]
-    assert wakes(moved) == ["w2"]
-    for started in (NOON - HOUR, None):
-        old = structs.replace(running("p9", "n1", created=NOON - HOUR, started=started), shape=SPREAD)
-        assert wakes(decided(a_view(written, nodes=nodes, pods=[*refused(5), old], now=now))["one"]) == []
-    pulls = structs.replace(running("p9", "w1", created=NOON - HOUR, started=None), shape=SPREAD)
-    assert wakes(decided(a_view(written, nodes=nodes, pods=[*refused(5), pulls], now=now))["one"]) == ["w2"]
-
-
-def test_a_trial_ends_when_its_machine_failed_or_everybody_is_gone() -> None:
-    pool = a_pool(machines={"w1": 2, "w2": 2})
-    first = decided(a_view(pool, nodes=[on("n1", 8)], pods=refused(1)))["one"]
-    written = structs.replace(pool, status=first.status)
-    failed = decided(a_view(written, nodes=[on("n1", 8)], pods=refused(1), now=NOON + 15 * MINUTE))["one"]
-    assert wakes(failed) == ["w2"]
-    assert [each.machine for each in status(failed).trials] == ["w2"]
-    nodes = [on("n1", 8), on("w1", 2, since=NOON + MINUTE)]
-    assert len(status(decided(a_view(written, nodes=nodes, now=NOON + HOUR - 1))["one"]).trials) == 1
-    assert status(decided(a_view(written, nodes=nodes, now=NOON + HOUR))["one"]).trials == ()
-
-
-def test_a_machine_that_is_no_help_goes_to_sleep_again_and_stays_so() -> None:
-    stage = Stage(a_pool(machines={"w1": 2, "w2": 2}, idleSeconds=60), nodes=[on("n1", 8)], pods=refused(2))
-    stage.binds = False
-    stage.pass_time(40 * MINUTE, every=5 * SECOND)
-    assert [command for _, command in stage.commands()] == ["wake w1", "sleep w1"]
-
-
-def test_a_machine_on_which_such_pods_are_not_placed_is_not_woken_for_them_again() -> None:
-    """There is no other machine to try: it goes to sleep, and stays so."""
-    stage = Stage(a_pool(machines={"w1": 2}, idleSeconds=60), pods=refused(2))
-    stage.binds = False
-    stage.pass_time(60 * MINUTE, every=5 * SECOND)
-    assert [command for _, command in stage.commands()] == ["wake w1", "sleep w1"]
-    assert stage.decisions["one"].reason == "Unmodelled"
-
-
-def test_a_machine_that_has_just_become_idle_is_for_who_has_waited() -> None:
-    pool = remembered(a_pool(machines={"w1": 2}, idleSeconds=0), was("w1", "On", NOON - HOUR, busy=True))
-    decision = decided(a_view(pool, nodes=[on("w1", 2)], pods=refused(2)))["one"]
-    assert effects(decision) == [], "kube-scheduler takes a moment"
-    assert decision.message == "1 of 1 machines is on; 2 pods that wait fit on w1."
-
-
-def test_a_moment_before_it_binds_is_no_verdict_that_lasts() -> None:
-    """GPUs become free under pods that have waited for long: kube-scheduler takes a moment, and that is all."""
-    pool = a_pool(machines={"w1": 8, "w2": 8, "w3": 8})
-    pods = [waiting(f"p{number}", 8, since=NOON - 5 * MINUTE) for number in range(3)]
-    first = decided(a_view(pool, nodes=[on("n1", 8)], pods=pods))["one"]
-    assert wakes(first) == ["w1"]
-    bound = running("p0", "n1", 8, created=NOON - 5 * MINUTE, started=NOON + 3 * SECOND)
-    written = structs.replace(pool, status=first.status)
-    later = decided(a_view(written, nodes=[on("n1", 8)], pods=[bound, *pods[1:]], now=NOON + 5 * SECOND))["one"]
-    assert wakes(later) == ["w2"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,9 +12,13 @@ from headroom.api.enforcement import HARMLESS, Step, percent
 from headroom.api.kinds import AnyResource
 from headroom.api.power import Machine, PowerPoolSpec
 from headroom.api.schema import Problem
+from headroom.api.switches import Webhook
 
 STOPPING: Final = ("Suspend", "Evict")
 OPERATORS_NAMESPACE: Final = "headroom-system"
+PLACES: Final = ("machine", "pool", "action")
+"""What is put into the body of a call."""
+_PLACE: Final = re.compile(r"\$\{([^{}]*)\}")
 BOOT_SHARE: Final = 5
 """Idle for less than this part of what a boot may take, a machine is hardly off before it is needed again."""
 
@@ -23,7 +29,7 @@ def advice(resource: AnyResource) -> list[Problem]:
         case GPUWorkloadBudgetSpec() as budget:
             return [*_namespaces(resource), *_ladder(budget)]
         case PowerPoolSpec() as pool:
-            return [*_machines(pool), *_secrets(pool), *_policy(pool)]
+            return [*_machines(pool), *_watts(pool), *_secrets(pool), *_body(resource.name, pool), *_policy(pool)]
     return []
 
 
@@ -73,13 +79,35 @@ def _machines(spec: PowerPoolSpec) -> Iterator[Problem]:
             )
         if redfish is not None and redfish.credentials_secret_ref and redfish.address.startswith("http://"):
             yield Problem(f"{where}.redfish.address", "is http, so the BMC's password is sent in the clear; use https")
-        if spec.policy.prefer == "FewestWatts" and _watts(spec, machine) is None:
+        if spec.policy.prefer == "FewestWatts" and _drawn(spec, machine) == (None, None):
             yield Problem(where, "has no watts, which prefer: FewestWatts compares; give idleWatts or busyWatts")
 
 
-def _watts(spec: PowerPoolSpec, machine: Machine) -> int | None:
-    given = (machine.busy_watts, spec.template.busy_watts, machine.idle_watts, spec.template.idle_watts)
-    return next((each for each in given if each is not None), None)
+def _watts(spec: PowerPoolSpec) -> Iterator[Problem]:
+    """Machines that draw less while they work."""
+    told = "spec.template.busyWatts"
+    if _is_upside_down(spec.template.idle_watts, spec.template.busy_watts):
+        yield Problem(told, _upside_down(spec.template.idle_watts, spec.template.busy_watts))
+    for number, machine in enumerate(spec.machines):
+        has_own = machine.idle_watts is not None or machine.busy_watts is not None
+        idle, busy = _drawn(spec, machine)
+        if has_own and _is_upside_down(idle, busy):
+            field = "idleWatts" if machine.busy_watts is None else "busyWatts"
+            yield Problem(f"spec.machines[{number}].{field}", _upside_down(idle, busy))
+
+
+def _drawn(spec: PowerPoolSpec, machine: Machine) -> tuple[int | None, int | None]:
+    """Watts of a machine, idle and busy, by its own word or the template's."""
+    idle = spec.template.idle_watts if machine.idle_watts is None else machine.idle_watts
+    return idle, spec.template.busy_watts if machine.busy_watts is None else machine.busy_watts
+
+
+def _is_upside_down(idle: int | None, busy: int | None) -> bool:
+    return idle is not None and busy is not None and busy < idle
+
+
+def _upside_down(idle: int | None, busy: int | None) -> str:
+    return f"makes it draw {busy} W while pods use it and {idle} W idle; are they the wrong way round?"
 
 
 def _secrets(spec: PowerPoolSpec) -> Iterator[Problem]:
@@ -99,6 +127,40 @@ def _secrets(spec: PowerPoolSpec) -> Iterator[Problem]:
             yield Problem(f"spec.webhook.headers[{number}].secretKeyRef", says)
 
 
+def _body(pool: str, spec: PowerPoolSpec) -> Iterator[Problem]:
+    """A body that its receiver will not understand."""
+    template = spec.webhook.body
+    posted = [each.name for each in spec.machines if each.scale_up_endpoint or each.scale_down_endpoint]
+    unknown = sorted({found for found in _PLACE.findall(template) if found not in PLACES})
+    if not posted:
+        return
+    if unknown:
+        known = ", ".join(f"${{{each}}}" for each in PLACES)
+        says = f"has {_few([f'${{{each}}}' for each in unknown])}, which is sent as it is; what is put in is {known}"
+        yield Problem("spec.webhook.body", says)
+    if _is_json(spec.webhook) and not all(_reads(template, pool, name) for name in posted):
+        yield Problem(
+            "spec.webhook.body",
+            "is no JSON once the names are put in, and is sent as application/json; put quotes around texts, as in "
+            '{"machine": "${machine}"}, or give a header Content-Type that says what it is',
+        )
+
+
+def _is_json(webhook: Webhook) -> bool:
+    """Whether the body is said to be JSON, as it is unless a header says otherwise."""
+    types = [each for each in webhook.headers if each.name.lower() == "content-type"]
+    return all("json" in each.value.lower() and each.secret_key_ref is None for each in types)
+
+
+def _reads(template: str, pool: str, machine: str) -> bool:
+    words = {"machine": machine, "pool": pool, "action": "wake"}
+    try:
+        json.loads(_PLACE.sub(lambda found: words.get(found[1], found[0]), template))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def _policy(spec: PowerPoolSpec) -> Iterator[Problem]:
     policy, names = spec.policy, {each.name for each in spec.machines}
     if policy.idle_seconds * BOOT_SHARE < policy.boot_timeout_seconds:
@@ -115,6 +177,11 @@ def _policy(spec: PowerPoolSpec) -> Iterator[Problem]:
     elif names <= set(policy.protected_machines):
         yield Problem("spec.policy.protectedMachines", "has every machine, so none of them ever sleeps")
     for number, window in enumerate(policy.keep_on):
+        if window.min_on is not None and window.min_on > len(names):
+            yield Problem(
+                f"spec.policy.keepOn[{number}].minOn",
+                f"is {window.min_on} and the pool has {len(names)}, so all of them stay on then; leave it out if that is meant",
+            )
         if window.begin == window.end and not window.days and window.min_on is None:
             yield Problem(
                 f"spec.policy.keepOn[{number}]", "is every day from begin to begin, so no machine ever sleeps"

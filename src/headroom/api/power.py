@@ -51,6 +51,7 @@ MachineName = Annotated[
     ),
 ]
 Watts = Annotated[int, Meta(ge=0, le=100_000)]
+Percent = Annotated[int, Meta(ge=0, le=100)]
 Some = Annotated[int, Meta(ge=1, le=MOST_MACHINES)]
 Amount = Annotated[str | int, quantity("An amount of the resource.")]
 
@@ -68,7 +69,11 @@ class Hardware(ApiType, frozen=True, kw_only=True):
 
     resources: Annotated[
         dict[str, Amount],
-        Meta(max_length=16, description="What the node will offer pods beside GPUs; what is not given is no limit."),
+        Meta(
+            max_length=16,
+            description="What the node will offer pods beside GPUs. CPU, memory, ephemeral storage and pods that are not given "
+            "are no limit; anything else that is not given is not there.",
+        ),
     ] = {}
     labels: Annotated[Labels, Meta(description="Labels that the node will have.")] = {}
     taints: Annotated[tuple[NodeTaint, ...], Meta(max_length=16, description="Taints that the node will have.")] = ()
@@ -179,6 +184,13 @@ class PowerPolicy(ApiType, frozen=True, kw_only=True):
     keep_on: Annotated[
         tuple[KeepOn, ...], Meta(max_length=16, description="Times of the week in which machines are kept on.")
     ] = ()
+    warm_percent: Annotated[
+        Percent | None,
+        Meta(
+            description="Of the machines that nobody uses, how many stay on all the same, in percent. Not given: 5 in pools of 100 "
+            "machines and more, else none."
+        ),
+    ] = None
     prefer: Annotated[Literal["FewestGPUs", "FewestWatts"], Meta(description="What waking should cost least of.")] = (
         "FewestGPUs"
     )

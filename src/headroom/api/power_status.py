@@ -51,7 +51,15 @@ class Trial(ApiType, frozen=True, kw_only=True):
 
     shape: Annotated[str, Meta(description="What the pods have in common, as a digest.")]
     machine: Annotated[str, Meta(description="The machine.")]
-    at: Annotated[str, Meta(description="When it was woken.")]
+    at: Annotated[str, Meta(description="When it was woken, or let go to sleep since it was no help.")]
+    in_vain: Annotated[
+        int,
+        Meta(ge=0, description="How often a machine was no help to such pods; after each time the pause is longer."),
+    ] = 0
+    refused_at: Annotated[str, Meta(description="When a machine that was no help to them was last let go.")] = ""
+    placed: Annotated[
+        bool | None, Meta(description="Others like them found a place since: only those that waited then are meant.")
+    ] = None
 
 
 class PowerPoolStatus(Status, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from headroom.api.power import Hardware, Machine
 from headroom.api.power_status import Energy, MachineStatus
 from headroom.api.quantities import Invalid, nano
 from headroom.core.power.members import Pool, told, when
+from headroom.model import times
 
 GRID_MS: Final = 3600
 KWH: Final = 1_000_000
@@ -31,7 +32,9 @@ def counted(pool: Pool) -> Energy | None:
     known = {each.name: watts(each, spec.template) for each in spec.machines}
     if all(idle is None and busy is None for idle, busy in known.values()):
         return None
-    used, saved = (_milliwatt_hours(before.used_kwh), _milliwatt_hours(before.saved_kwh)) if before else (0, 0)
+    used, saved = (
+        (_milliwatt_hours(before.used_kwh) or 0, _milliwatt_hours(before.saved_kwh) or 0) if before else (0, 0)
+    )
     since = when(before.as_of, now) if before else None
     since = now - now % GRID_MS if since is None else since
     steps = (now - since) // GRID_MS
@@ -40,6 +43,18 @@ def counted(pool: Pool) -> Energy | None:
             takes, spares = _share(each, *known.get(each.name, (None, None)))
             used, saved = used + takes * steps, saved + spares * steps
     return Energy(used_kwh=_kwh(used), saved_kwh=_kwh(saved), as_of=told(since + steps * GRID_MS))
+
+
+def lost(before: Energy | None) -> str:
+    """What of the last count cannot be read, and so begins anew, as a sentence; empty if all of it can."""
+    if before is None:
+        return ""
+    amounts = {"usedKwh": before.used_kwh, "savedKwh": before.saved_kwh}
+    found = [f"{name} {text!r}" for name, text in amounts.items() if _milliwatt_hours(text) is None]
+    found += [] if times.moment(before.as_of) is not None else [f"asOf {before.as_of!r}"]
+    if not found:
+        return ""
+    return f"Of the energy in the status {' and '.join(found)} cannot be read, so that is counted anew from now on."
 
 
 def _share(machine: MachineStatus, idle: int | None, busy: int | None) -> tuple[int, int]:
@@ -51,9 +66,9 @@ def _share(machine: MachineStatus, idle: int | None, busy: int | None) -> tuple[
     return (idle or 0, 0) if machine.state == "On" or machine.state in _RUNNING else (0, 0)
 
 
-def _milliwatt_hours(text: str) -> int:
+def _milliwatt_hours(text: str) -> int | None:
     amount = nano(text)
-    return 0 if isinstance(amount, Invalid) or amount < 0 else amount // 1000
+    return None if isinstance(amount, Invalid) or amount < 0 else amount // 1000
 
 
 def _kwh(milliwatt_hours: int) -> str:

@@ -43,13 +43,14 @@ def look(world: World, pool: Pool, node: str) -> Lodging:
             if pod.ended is not None and (ended is None or pod.ended > ended):
                 ended = pod.ended
         elif pod.owner is None or pod.owner.kind not in ITS_OWN:
-            if not _may_be_evicted(world, pool, pod):
+            if not may_be_evicted(world, pool, pod):
                 return Lodging(busy=True)
             evictable.append(uid)
     return Lodging(False, tuple(sorted(evictable)), ended)
 
 
-def _may_be_evicted(world: World, pool: Pool, pod: Pod) -> bool:
+def may_be_evicted(world: World, pool: Pool, pod: Pod) -> bool:
+    """Whether a pod makes way for a machine that is to sleep, since its pool says so and a controller makes it anew."""
     if pool.policy.drain == "Never" or pod.owner is None or pod.claims:
         return False
     if pod.namespace in (SYSTEM, world.own_namespace) or is_marked(pod):

@@ -75,6 +75,10 @@ class Member(Struct, kw_only=True, eq=False):
     retry_after: int | None = None
     toggles: tuple[int, ...] = ()
     """When it was switched in the hour before it was last switched."""
+    held: str = ""
+    """Why it stays on though it has been idle for long enough."""
+    wanted_until: int = 0
+    """Until when it stays on for pods that kube-scheduler refuses though they would fit on it."""
     lodgers: tuple[str, ...] = ()
     """Pods on it that keep it on unless they are evicted, which its pool allows."""
     news: list[News] = field(default_factory=list)
@@ -162,6 +166,14 @@ class Pool(Struct, kw_only=True, eq=False):
     floor: int = 0
     """Machines that stay on now."""
     floor_turns_at: int | None = None
+    used: int = 0
+    """Machines that pods keep on, or are about to."""
+    warm_percent: int = 0
+    warm: int = 0
+    """Machines that stay on beside those in use."""
+    ahead: int = 0
+    """So many of them are woken ahead."""
+    pace_turns_at: int | None = None
     braked: str = ""
     """Why nothing goes to sleep, as a sentence."""
     brake_ends_at: int | None = None

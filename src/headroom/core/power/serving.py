@@ -15,7 +15,9 @@ from headroom.core import demand
 from headroom.core.demand import Placed, Room, Unit, Verdict, Wanted
 from headroom.core.power import coming, states, trials
 from headroom.core.power.gathering import machines_of
-from headroom.core.power.members import UNIT, Member, Pool
+from headroom.core.power.members import UNIT, Cordon, Member, Pool
+from headroom.core.power.states import ABORT_MS
+from headroom.core.power.trials import Tried
 from headroom.model import times
 from headroom.model.facts import Node
 from headroom.model.world import World
@@ -45,8 +47,8 @@ class Service(Struct, kw_only=True, eq=False):
     """Those for whom nothing is woken so far, in the order of their turns."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     """Shapes, by digest, that kube-scheduler judges differently."""
-    tried: dict[str, str] = field(default_factory=dict)
-    """Shapes, by digest, for which a machine was woken on trial, with that machine."""
+    tried: Tried = field(default_factory=dict)
+    """Shapes for which a machine was woken on trial."""
     exhausted: frozenset[str] = frozenset()
     """Uids of pods whose budget is used up."""
     asked: set[str] = field(default_factory=set)
@@ -89,7 +91,8 @@ def begin(world: World, pools: list[Pool]) -> Service:
         turns_at=wanted.turns_at,
     )
     service.tried = trials.standing(world, pools, wanted)
-    units = sorted((*wanted.units, *wanted.exhausted), key=lambda unit: unit.turn)
+    waiting = sorted((*wanted.units, *wanted.exhausted), key=lambda unit: unit.turn)
+    units = [half for unit in waiting for half in trials.apart(world, unit, service.tried)]
     if not units:
         return service
     there = {room.name: room for room in _existing(service)}
@@ -98,7 +101,9 @@ def begin(world: World, pools: list[Pool]) -> Service:
     placed = demand.place(world, units, [room for name, room in there.items() if name not in service.coming])
     service.hold(placed.into)
     service.verdicts = placed.verdicts
-    service.turns_at = min((each for each in (wanted.turns_at, placed.turns_at) if each is not None), default=None)
+    pauses = [each.until for each in service.tried.values() if each.until > world.now]
+    turns = (wanted.turns_at, placed.turns_at, *pauses)
+    service.turns_at = min((each for each in turns if each is not None), default=None)
     service.left = _regain(service, placed)
     return service
 
@@ -107,7 +112,9 @@ def is_judged(service: Service, unit: Unit) -> bool:
     """Whether kube-scheduler does not place such pods where we would, or did not when it was last tried."""
     if not service.verdicts and not service.tried:
         return False
-    return any(part.digest in service.verdicts or part.digest in service.tried for part in unit.parts)
+    return any(
+        part.digest in service.verdicts or trials.binds(service.world, part, service.tried) for part in unit.parts
+    )
 
 
 def _existing(service: Service) -> Iterable[Room]:
@@ -125,6 +132,14 @@ def _existing(service: Service) -> Iterable[Room]:
             yield structs.replace(room, ready_since=since)
         else:
             yield room
+    yield from demand.reopened(
+        service.world, [it.node for _, it in machines.values() if it.node and _opens(service, it)]
+    )
+
+
+def _opens(service: Service, it: Member) -> bool:
+    """Whether a machine that stays on is about to lose our cordon; one that keeps it for long is no room."""
+    return it.state == "On" and it.is_up and it.cordon is Cordon.OURS and service.world.now - it.since < ABORT_MS
 
 
 def _coming(service: Service, there: Mapping[str, Room]) -> Iterable[Room]:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
+from headroom.core import demand
+from headroom.core.demand import Unit
 from headroom.core.power import idling, states, trials
 from headroom.core.power.members import Cordon, Member, Pool, cordon_of, told
-from headroom.core.power.serving import Service
+from headroom.core.power.serving import Service, without
 from headroom.core.power.states import ABORT_MS, CORDONING, doubled
+from headroom.core.power.warmth import LONGEST_MS, Pace, least_on
 from headroom.core.power.wording import of_gpus, of_machines
 from headroom.model import times
 from headroom.model.actions import CordonNode, DrainNode, SleepMachine, UncordonNode
 
 SETTLE_MS: Final = 10 * times.SECOND
 """From the moment the cordon is seen: kube-scheduler may have decided on a pod just before it saw it."""
+REFUSED_MS: Final = times.HOUR
+"""For so long an idle machine is kept for pods that would fit on it and are refused."""
 NEWLY_IDLE_MS: Final = 60 * times.SECOND
 LEAST_BRAKED: Final = 3
 """So many machines that turn idle together are no chance, if they are more than three in ten."""
@@ -29,6 +36,7 @@ class Awake(NamedTuple):
 def let_sleep(service: Service) -> None:
     """Take every machine that is not needed one step further on its way."""
     nominated = _nominated(service)
+    _keep_for_refused(service)
     for pool in service.pools:
         if pool.halted:
             continue
@@ -50,6 +58,27 @@ def _nominated(service: Service) -> frozenset[str]:
         if pod is not None:
             found.add(pod.nominated_node)
     return frozenset(found)
+
+
+def _keep_for_refused(service: Service) -> None:
+    """Keep on what would hold pods that kube-scheduler refuses: it may be right only for now."""
+    for unit in service.left if service.verdicts else ():
+        since = _refused_since(service, unit)
+        digests = {part.digest for part in unit.parts} & service.verdicts.keys()
+        names = {name for digest in digests for name in service.verdicts[digest].rooms} & service.machines.keys()
+        # What was woken while they waited has its answer.
+        rooms = [service.rooms[name] for name in sorted(names) if (service.machines[name][1].woken_at or 0) < since]
+        if rooms:
+            unjudged = [structs.replace(without(service, room), source="Machine", ready_since=None) for room in rooms]
+            for name in demand.place(service.world, [unit], unjudged).into:
+                it = service.machines[name][1]
+                it.wanted_until = max(it.wanted_until, max(since, it.idle_since or 0) + REFUSED_MS)
+
+
+def _refused_since(service: Service, unit: Unit) -> int:
+    """Since when kube-scheduler has refused the first of a unit's pods."""
+    pods = (service.world.pods.get(uid) for part in unit.parts for uid in part.pods)
+    return min((pod.unschedulable_since for pod in pods if pod and pod.unschedulable_since is not None), default=0)
 
 
 def _brake(pool: Pool) -> None:
@@ -114,12 +143,17 @@ def _cordon_more(service: Service, pool: Pool, nominated: frozenset[str]) -> Non
     if pool.braked:
         return
     free = most_at_once(pool) - len(pool.are("Draining", "Sleeping"))
-    spare = len(pool.are("On")) - pool.floor
+    spare = len(pool.are("On")) - least_on(pool).machines
+    pace = Pace(pool)
     for it in sorted(pool.are("On"), key=lambda each: (-each.gpus, each.name)):
         if free <= 0 or spare <= 0:
             return
         if it.name in service.into or it.name in nominated or awake(pool, it) is not None:
             continue
+        it.held = pace.holds(it)
+        if it.held:
+            continue
+        pace.let_go()
         free, spare = free - 1, spare - 1
         it.become("Draining", pool.now, CORDONING)
         it.due.append(CordonNode(node=it.name))
@@ -141,6 +175,10 @@ def awake(pool: Pool, it: Member) -> Awake | None:
         return Awake("it is protected")
     if it.cordon is not Cordon.NOBODY:
         return Awake("its node is cordoned, and not for this")
+    if it.wanted_until > pool.now:
+        return Awake("a pod waits that would fit on it, and its scheduler refuses it", it.wanted_until)
+    if it.held:
+        return Awake(it.held, it.idle_since + LONGEST_MS)
     until = _stays_until(pool, it, it.idle_since)
     return Awake("it was busy, woken or tried a short time ago", until) if until > pool.now else None
 

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from headroom.api.resources import Condition
-from headroom.core.power.members import Member, Pool, told
+from headroom.core.power import energy
+from headroom.core.power.members import Cordon, Member, Pool, told
 from headroom.core.power.serving import Service
-from headroom.core.power.sleeping import awake
+from headroom.core.power.sleeping import awake, most_at_once
 from headroom.core.power.unserved import HALTED
-from headroom.core.power.wording import few, for_pods, how_many, machines, of_machines, of_pods, small
+from headroom.core.power.warmth import least_on
+from headroom.core.power.wording import few, for_pods, how_many, machines, of_machines, of_pods, quoted, small
 from headroom.model import conditions
 from headroom.model.actions import Action, EmitEvent
 
 ON_TRIAL: Final = "on trial"
+TURNS: Final = ("Waking", "Draining", "Sleeping")
+"""What is said with how many machines are on."""
 
 
 class Said(NamedTuple):
@@ -37,24 +41,28 @@ class Verdict(NamedTuple):
 
 
 def sentence(service: Service, pool: Pool) -> Said:
-    """What happens in a pool and why: the most important first, and one more sentence if there is more to say."""
+    """What happens in a pool and why: the most important first with how many machines are on, and one thing more if there is one."""
     if pool.halted:
         return Said(pool.halted, f"{_state(pool)}. {HALTED[pool.halted]}")
     found = list(_sentences(service, pool))
-    first = found[0] if found else _steady(service, pool)
+    if not found:
+        return _steady(service, pool)
+    first = found[0]
     # Where a machine is woken on trial, kube-scheduler was quoted already: those who wait for the outcome have nothing to add.
     said = (first.reason, "Unmodelled") if ON_TRIAL in first.message else (first.reason,)
-    more = next((each.message for each in found[1:] if each.reason not in said), "")
-    return Said(first.reason, f"{first.message} {more}".strip())
+    more = next((f" {each.message}" for each in found[1:] if each.reason not in said), "")
+    if first.reason in TURNS:
+        return Said(first.reason, f"{first.message.removesuffix('.')}; {how_many(pool)}.{more}")
+    return Said(first.reason, f"{first.message}{more}")
 
 
 def _sentences(service: Service, pool: Pool) -> Iterator[Said]:
     woken = [it for it in pool.are("Booting") if it.woken_at == pool.now]
     booting = [it for it in pool.are("Booting") if it.woken_at != pool.now]
     if woken:
-        yield Said("Waking", f"Waking {machines(woken)} {_purpose(service, pool, woken)}; {how_many(pool)}.")
+        yield Said("Waking", f"Waking {_purposes(service, pool, woken)}.")
     if booting:
-        yield Said("Waking", f"{_booting(service, pool, booting)}; {how_many(pool)}.")
+        yield Said("Waking", f"{_booting(service, pool, booting)}.")
     if pool.unserved:
         yield _unserved(pool)
     if pool.braked:
@@ -63,22 +71,35 @@ def _sentences(service: Service, pool: Pool) -> Iterator[Said]:
     if draining:
         first = min(draining, key=lambda it: (it.idle_since or 0, it.name))
         since = f"idle since {told(first.idle_since)}" if len(draining) == 1 else "idle"
-        yield Said("Draining", f"Draining {machines(draining)}, {since}; {how_many(pool)}.")
+        yield Said("Draining", f"Draining {machines(draining)}, {since}.")
     if sleeping:
-        yield Said("Sleeping", f"{machines(sleeping)} {_is(sleeping)} going to sleep; {how_many(pool)}.")
+        yield Said("Sleeping", f"{machines(sleeping)} {_is(sleeping)} going to sleep.")
+
+
+def _purposes(service: Service, pool: Pool, woken: list[Member]) -> str:
+    """Whom machines are woken for: those on trial apart from the others, and only the first of them with the reason."""
+    # A machine may also stand for a trial of the past, and wake for others now.
+    shapes = {trial.machine: trial.shape for trial in pool.trials if trial.at == told(pool.now)}
+    plain = [it for it in woken if it.name not in shapes]
+    tried = [it for it in woken if it.name in shapes]
+    says = [f"{machines(plain)} {_purpose(service, pool, plain)}"] if plain else []
+    if tried:
+        first = tried[0]
+        verdict = service.verdicts.get(shapes[first.name])
+        why = ""
+        if verdict is not None:
+            refused = f"{verdict.scheduler} does not place {verdict.pod} on {few(verdict.rooms)}, where it would fit"
+            why = f": {refused} ({quoted(verdict.message).removesuffix('.')})"
+        says.append(f"{machines([first])} {ON_TRIAL} {_purpose(service, pool, [first])}{why}")
+    if len(tried) > 1:
+        says.append(f"{machines(tried[1:])} {ON_TRIAL} for others")
+    return ", and ".join(says)
 
 
 def _purpose(service: Service, pool: Pool, woken: list[Member]) -> str:
     uids = [uid for it in woken for uid in service.into.get(it.name, ())]
     whom = for_pods(service.asks(pool.spec.gpu_resource_name), uids)
-    tried = {trial.machine: trial.shape for trial in pool.trials}
-    on_trial = next((service.verdicts.get(tried[it.name]) for it in woken if it.name in tried), None)
-    if on_trial is not None:
-        return (
-            f"{ON_TRIAL} {whom}: kube-scheduler does not place {on_trial.pod} on {few(on_trial.rooms)}, where it would fit "
-            f"({on_trial.message.strip().rstrip('.')})"
-        )
-    return whom if uids else f"since {of_machines(pool.floor)} must be on now"
+    return whom if uids else f"since {least_on(pool).why}"
 
 
 def _booting(service: Service, pool: Pool, booting: list[Member]) -> str:
@@ -112,12 +133,27 @@ def _idle(pool: Pool, idle: list[Member]) -> str:
     if len(idle) > 1:
         return f"{few([it.name for it in idle])} are idle"
     [it] = idle
+    return f"{it.name} is idle since {told(it.idle_since)} and {staying(pool, it)}"
+
+
+def staying(pool: Pool, it: Member) -> str:
+    """When a machine that is on and that nobody waits for goes to sleep, or why it does not: `may sleep soon`."""
+    if it.cordon in (Cordon.OURS, Cordon.LIFTED):
+        return "gets new pods again: its cordon is being lifted"
+    if it.held:
+        return f"stays on: {it.held}"
     why = awake(pool, it)
-    if why is None:
-        reason = "stays on" if len(pool.are("On")) <= pool.floor else "may sleep soon"
-    else:
-        reason = f"may sleep from {told(why.until)} on" if why.until is not None else f"stays on, since {why.why}"
-    return f"{it.name} is idle since {told(it.idle_since)} and {reason}"
+    if why is not None:
+        return f"may sleep from {told(why.until)} on" if why.until is not None else f"stays on, since {why.why}"
+    if len(pool.are("On")) <= pool.floor:
+        return f"stays on, since {of_machines(pool.floor)} must be on now (minOn, keepOn)"
+    if pool.braked:
+        return f"does not sleep yet: {small(pool.braked).removesuffix('.')}"
+    going = len(pool.are("Draining", "Sleeping"))
+    if going >= most_at_once(pool):
+        says = f"{of_machines(going)} {'is' if going == 1 else 'are'} going to sleep, and no more may at a time"
+        return f"sleeps in its turn: {says} (maxConcurrentSleeps)"
+    return "may sleep soon"
 
 
 def _state(pool: Pool) -> str:
@@ -196,7 +232,10 @@ def judged(pool: Pool, ready: Condition) -> tuple[Condition, ...]:
 
 
 def events(pool: Pool) -> Iterator[Action]:
-    """One for each machine that turned."""
+    """One for each machine that turned, and one if what was counted is lost."""
     for it in pool.members:
         for news in it.news:
             yield EmitEvent(object=str(pool.ref), event_type=news.kind, reason=news.reason, message=news.message)
+    lost = energy.lost(pool.before.energy)
+    if lost:
+        yield EmitEvent(object=str(pool.ref), event_type="Warning", reason="EnergyLost", message=lost)

@@ -10,15 +10,15 @@ from headroom.api.power_status import Unserved
 from headroom.core import demand
 from headroom.core.demand import Room, Unit
 from headroom.core.power import coming
-from headroom.core.power.members import Member, Pool
+from headroom.core.power.members import Cordon, Member, Pool, told
 from headroom.core.power.serving import Service, is_judged
+from headroom.core.power.trials import Standing
 from headroom.core.power.waking import Bar, bars, declined, node_pool_for
-from headroom.core.power.wording import few, of_machines, of_pods, small
+from headroom.core.power.wording import few, of_machines, of_pods, quoted, small
 from headroom.model.facts import Shape
 
 MOST: Final = 10
 LONGEST: Final = 2048
-LONGEST_QUOTE: Final = 600
 SILENT: Final = ("OtherGpus", "BudgetExhausted")
 """Why a pool has nothing to say of a pod: it is not for its machines, or a budget says it all."""
 HALTED: Final = {
@@ -80,7 +80,7 @@ def why(service: Service, pool: Pool, unit: Unit, fleet: Fleet) -> Why:
         return Why(pool.halted, HALTED[pool.halted])
     if is_judged(service, unit):
         return _unmodelled(service, unit)
-    return _too_few(unit, fleet)
+    return _too_few(unit, fleet) if pool.members else _named_elsewhere(pool)
 
 
 def wake_limit(pool: Pool) -> Why:
@@ -94,13 +94,13 @@ def wake_limit(pool: Pool) -> Why:
 
 def _unmodelled(service: Service, unit: Unit) -> Why:
     verdict = next((service.verdicts[part.digest] for part in unit.parts if part.digest in service.verdicts), None)
-    machine = next((service.tried[part.digest] for part in unit.parts if part.digest in service.tried), "")
+    tried = next((service.tried[part.digest] for part in unit.parts if part.digest in service.tried), None)
     says = []
     if verdict is not None:
-        quote = verdict.message[:LONGEST_QUOTE]
-        says.append(f"kube-scheduler does not place it on {few(verdict.rooms)}, where it would fit: {quote}")
-    if machine:
-        says.append(f"{machine} was tried, and no more are woken until such a pod is bound.")
+        where = f"{verdict.scheduler} does not place it on {few(verdict.rooms)}, where it would fit"
+        says.append(f"{where}: {quoted(verdict.message)}")
+    if tried is not None:
+        says.append(_tried(service, tried))
     elif unit.gang:
         says.append("No single machine could hold its gang, so none is woken on trial.")
     else:
@@ -108,7 +108,23 @@ def _unmodelled(service: Service, unit: Unit) -> Why:
     return Why("Unmodelled", " ".join(says))
 
 
+def _tried(service: Service, tried: Standing) -> str:
+    machine = tried.trial.machine
+    if tried.runs:
+        return f"{machine} is on trial, and no more are woken until such a pod is bound."
+    if tried.until > service.world.now:
+        return f"{machine} was no help to such pods, so none is tried for them before {told(tried.until)}."
+    return f"{machine} was no help to such pods, and no machine can be woken on trial now."
+
+
 # --- too few, too small, or the wrong ones --------------------------------------------------------------------------------------
+
+
+def _named_elsewhere(pool: Pool) -> Why:
+    others = sorted({f"PowerPool/{name}" for name in pool.elsewhere.values()})
+    return Why(
+        "NoMachineFits", f"The pool has no machine of its own: {few(others)} named them first (order, then name)."
+    )
 
 
 def _too_few(unit: Unit, fleet: Fleet) -> Why:
@@ -117,7 +133,9 @@ def _too_few(unit: Unit, fleet: Fleet) -> Why:
         holds = _able(fleet.kinds, part.shape)
         if not holds:
             nearest = demand.impossible([unit], [room for room, _ in fleet.kinds]).get(part.digest, "")
-            return Why("NoMachineFits", f"No machine of the pool can hold it: {small(nearest)}")
+            return Why(
+                "NoMachineFits", f"No machine of the pool can hold it{f': {small(nearest)}' if nearest else '.'}"
+            )
         able |= holds
     doing = _doing(fleet, able)
     if unit.gang:
@@ -166,9 +184,17 @@ def _doing(fleet: Fleet, names: set[str]) -> str:
 
 def _spoken(it: Member, barred: bool) -> str:
     if it.state == "On":
-        return "on and full"
+        return _on(it)
     if it.state == "Booting":
         return "booting for others"
     if it.state in ("Draining", "Sleeping"):
         return "going to sleep"
     return "not to be woken now" if barred else "off"
+
+
+def _on(it: Member) -> str:
+    if it.gpus_shown < it.gpus:
+        return f"on with {it.gpus_shown} of {it.gpus} GPUs"
+    if it.cordon is not Cordon.NOBODY:
+        return "on and cordoned"
+    return "on and full" if it.busy else "on"

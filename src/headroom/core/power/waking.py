@@ -9,10 +9,10 @@ from msgspec import structs
 
 from headroom.core import demand
 from headroom.core.demand import Candidate, Chosen, Room, Unit
-from headroom.core.power import coming, energy, states, trials
+from headroom.core.power import coming, energy, states, trials, warmth
 from headroom.core.power.members import Cordon, Member, Pool, told
 from headroom.core.power.serving import Service, is_judged, keep_on, seat, without
-from headroom.core.power.wording import for_pods, of_gpus, of_machines
+from headroom.core.power.wording import for_pods, of_gpus
 from headroom.model import times
 from headroom.model.actions import WakeMachine
 
@@ -38,6 +38,7 @@ def serve(service: Service) -> None:
     _try_out(service)
     for pool in service.pools:
         if not pool.halted:
+            warmth.measure(pool, sum(it.busy or it.name in service.into for it in pool.members))
             _keep_floor(pool)
 
 
@@ -214,10 +215,27 @@ def _try_out(service: Service) -> None:
     judged = [unit for unit in service.left if is_judged(service, unit)]
     if not judged:
         return
-    for unit in judged[:MOST_TRIALS_AT_ONCE]:
-        if not any(part.digest in service.tried for part in unit.parts):
+    coming_for = _coming_for(service)
+    due = [unit for unit in judged if not any(part.digest in coming_for for part in unit.parts)]
+    tried = 0
+    for unit in due:
+        if tried < MOST_TRIALS_AT_ONCE and _may_be_tried(service, unit):
+            tried += 1
             _try_one(service, unit if unit.gang else structs.replace(unit, parts=(_first(unit),)))
     seat(service)
+
+
+def _coming_for(service: Service) -> set[str]:
+    """Shapes, by digest, for which machines boot."""
+    booting = [name for name in service.into if name in service.machines and service.machines[name][1].state != "On"]
+    pods = (service.world.pods.get(uid) for name in booting for uid in service.into[name])
+    return {demand.digest_of(pod.shape) for pod in pods if pod is not None}
+
+
+def _may_be_tried(service: Service, unit: Unit) -> bool:
+    """Whether the last try for such pods is over, and long enough ago."""
+    known = [service.tried[part.digest] for part in unit.parts if part.digest in service.tried]
+    return not any(each.runs or each.until > service.world.now for each in known)
 
 
 def _first(unit: Unit) -> demand.Part:
@@ -228,10 +246,14 @@ def _first(unit: Unit) -> demand.Part:
 def _try_one(service: Service, unit: Unit) -> None:
     """Wake one machine that holds all of a unit, in the first pool that has such a one."""
     for pool in service.pools:
-        if _slots(pool) == 0 or declined(service, pool, unit) or len(pool.trials) + len(unit.parts) > trials.MOST:
+        if _slots(pool) == 0 or declined(service, pool, unit):
             continue
         candidates = _candidates(service, pool)
-        chosen = demand.choose([unit], list(candidates.values()))
+        before = {service.tried[part.digest].trial.machine for part in unit.parts if part.digest in service.tried}
+        others = [each for name, each in candidates.items() if name not in before]
+        chosen = demand.choose([unit], others)
+        if before and (len(chosen.rooms) != 1 or chosen.rest):
+            chosen = demand.choose([unit], list(candidates.values()))
         if len(chosen.rooms) == 1 and not chosen.rest:
             it = service.machines[chosen.rooms[0]][1]
             service.rooms[it.name] = service.coming[it.name] = candidates[it.name].room
@@ -245,22 +267,24 @@ def _try_one(service: Service, unit: Unit) -> None:
 
 
 def _keep_floor(pool: Pool) -> None:
-    """Have as many machines on, or coming, as must stay on: first those that were about to sleep, then the smallest."""
-    short = pool.floor - len(pool.are("On", "Booting"))
-    for it in sorted(pool.are("Draining"), key=_size)[: max(0, short)]:
-        states.stay_on(it, pool.now, f"{of_machines(pool.floor)} must be on now")
-    short = pool.floor - len(pool.are("On", "Booting"))
+    """Have as many machines on, or coming, as must be: first those that were about to sleep, then the smallest, or what is used most."""
+    least = warmth.least_on(pool)
+    usual = warmth.usual_size(pool) if least.machines > pool.floor else 0
+    asleep = sorted(pool.are("Draining"), key=lambda it: _like(it, usual))
+    for it in asleep[: max(0, least.machines - len(pool.are("On", "Booting")))]:
+        states.stay_on(it, pool.now, least.why)
+    short = least.machines - len(pool.are("On", "Booting"))
     if short <= 0:
         return
-    asleep = sorted((it for it in pool.are(*ASLEEP) if bar(pool, it) is None), key=_size)
+    asleep = sorted((it for it in pool.are(*ASLEEP) if bar(pool, it) is None), key=lambda it: _like(it, usual))
     slots = _slots(pool)
     for it in asleep[: short if slots is None else min(short, slots)]:
-        _wake(pool, it, f"since {of_machines(pool.floor)} must be on now")
-    pool.wants = len(pool.are("On", "Booting")) < pool.floor
+        _wake(pool, it, f"since {least.why}")
+    pool.wants = len(pool.are("On", "Booting")) < least.machines
 
 
-def _size(it: Member) -> tuple[int, int, str]:
-    return it.failures, it.gpus, it.name
+def _like(it: Member, usual: int) -> tuple[int, int, int, str]:
+    return it.failures, abs(it.gpus - usual), it.gpus, it.name
 
 
 def bars(pool: Pool) -> Mapping[str, Bar]:

@@ -8,6 +8,7 @@ from typing import Final
 from headroom.core.power.members import UNIT, Member, Pool
 
 SHOWN: Final = 3
+LONGEST_QUOTE: Final = 600
 
 
 def of_gpus(count: int | str) -> str:
@@ -46,11 +47,19 @@ def for_pods(asks: Mapping[str, int], uids: Sequence[str]) -> str:
 
 
 def how_many(pool: Pool) -> str:
-    """How many machines are on: `2 of 4 machines are on, 1 in use`."""
-    on = pool.are("On", "Draining")
+    """How many machines are on, as the status counts them: `2 of 4 machines are on, 1 in use`."""
+    on = pool.are("On")
     busy = sum(each.idle_since is None for each in on)
     count = f"{len(on)} of {len(pool.members)} machines {'is' if len(on) == 1 else 'are'} on"
     return f"{count}, {busy} in use" if busy else count
+
+
+def quoted(text: str) -> str:
+    """What somebody else says, as a sentence among ours: not too long, and with an end."""
+    words = " ".join(text.split())
+    if len(words) > LONGEST_QUOTE:
+        return f"{words[:LONGEST_QUOTE].rstrip()} ..."
+    return words if words.endswith((".", "!", "?")) else f"{words}." if words else "nothing more is said."
 
 
 def small(text: str) -> str:

@@ -1,0 +1,238 @@
+"""What kube-scheduler knows better: pods that it refuses though they would fit, the machine that is tried for them, and what is kept."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from msgspec import structs
+
+from headroom.model.actions import CordonNode
+from headroom.model.facts import Pod, Shape
+from headroom.model.times import text
+from headroom.model.world import ref_of
+from tests.builders import NOON
+from tests.core.power_stage import (
+    GPU,
+    HOUR,
+    MINUTE,
+    SECOND,
+    Stage,
+    a_pool,
+    a_view,
+    decided,
+    effects,
+    on,
+    remembered,
+    running,
+    status,
+    waiting,
+    wakes,
+    was,
+)
+
+SPREAD = Shape(requests=((GPU, 1_000_000),), spread='[{"topologyKey":"zone"}]')
+REFUSED = "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints."
+
+
+def refused(count: int, since: int = NOON - 2 * MINUTE) -> list[Pod]:
+    return [
+        structs.replace(waiting(f"p{number}", since=since), shape=SPREAD, unschedulable_message=REFUSED)
+        for number in range(count)
+    ]
+
+
+def test_one_machine_is_tried_for_what_we_do_not_understand() -> None:
+    pool = a_pool(machines={"w1": 2, "w2": 2, "w3": 2})
+    world = a_view(pool, nodes=[on("n1", 8)], pods=refused(5))
+    decision = decided(world)["one"]
+    assert wakes(decision) == ["w1"]
+    assert [(each.machine, each.at) for each in status(decision).trials] == [("w1", text(NOON))]
+    assert REFUSED.rstrip(".") in decision.message
+    assert [(each.reason, each.pods) for each in status(decision).unserved] == [("Unmodelled", 3)]
+
+    written = structs.replace(pool, status=decision.status)
+    later = decided(a_view(written, nodes=[on("n1", 8)], pods=refused(5), now=NOON + MINUTE))["one"]
+    assert wakes(later) == []
+
+
+def test_a_machine_of_the_pool_may_be_the_one_that_does_not_do() -> None:
+    pool = remembered(a_pool(machines={"w1": 2, "w2": 2}), was("w1", "On", NOON - HOUR, idle_since=NOON - MINUTE))
+    decision = decided(a_view(pool, nodes=[on("w1", 2)], pods=refused(1)))["one"]
+    assert wakes(decision) == ["w2"]
+    assert [each.machine for each in status(decision).trials] == ["w2"]
+    come = remembered(a_pool(machines={"w1": 2, "w2": 2}), was("w1", "On", NOON - 59 * SECOND))
+    assert wakes(decided(a_view(come, nodes=[on("w1", 2)], pods=refused(1)))["one"]) == [], "it has just come"
+
+
+def test_the_next_one_is_tried_once_such_a_pod_is_bound() -> None:
+    pool = a_pool(machines={"w1": 2, "w2": 2, "w3": 2})
+    first = decided(a_view(pool, nodes=[on("n1", 8)], pods=refused(5)))["one"]
+    written = structs.replace(pool, status=first.status)
+    nodes = [on("n1", 8), on("w1", 2, since=NOON + 2 * MINUTE)]
+    now = NOON + 5 * MINUTE
+    stuck = decided(a_view(written, nodes=nodes, pods=refused(5), now=now))["one"]
+    assert wakes(stuck) == []
+    bound = structs.replace(running("p9", "w1", created=NOON - HOUR, started=NOON + 3 * MINUTE), shape=SPREAD)
+    moved = decided(a_view(written, nodes=nodes, pods=[*refused(5), bound], now=now))["one"]
+    assert wakes(moved) == ["w2"]
+    for started in (NOON - HOUR, None):
+        old = structs.replace(running("p9", "n1", created=NOON - HOUR, started=started), shape=SPREAD)
+        assert wakes(decided(a_view(written, nodes=nodes, pods=[*refused(5), old], now=now))["one"]) == []
+    pulls = structs.replace(running("p9", "w1", created=NOON - HOUR, started=None), shape=SPREAD)
+    assert wakes(decided(a_view(written, nodes=nodes, pods=[*refused(5), pulls], now=now))["one"]) == ["w2"]
+
+
+def test_a_trial_ends_when_its_machine_failed_or_everybody_is_gone() -> None:
+    pool = a_pool(machines={"w1": 2, "w2": 2})
+    first = decided(a_view(pool, nodes=[on("n1", 8)], pods=refused(1)))["one"]
+    written = structs.replace(pool, status=first.status)
+    failed = decided(a_view(written, nodes=[on("n1", 8)], pods=refused(1), now=NOON + 15 * MINUTE))["one"]
+    assert wakes(failed) == ["w2"]
+    assert [each.machine for each in status(failed).trials] == ["w2"]
+    nodes = [on("n1", 8), on("w1", 2, since=NOON + MINUTE)]
+    assert len(status(decided(a_view(written, nodes=nodes, now=NOON + HOUR - 1))["one"]).trials) == 1
+    assert status(decided(a_view(written, nodes=nodes, now=NOON + HOUR))["one"]).trials == ()
+
+
+@pytest.mark.parametrize("machines", [{"w1": 2, "w2": 2}, {"w1": 2}])
+def test_after_a_machine_that_was_no_help_the_pauses_grow(machines: dict[str, int]) -> None:
+    """Another one is tried where there is one; in a day a dozen machines at most were woken in vain."""
+    stage = Stage(a_pool(machines=machines, idleSeconds=60), nodes=[on("n1", 8)], pods=refused(2))
+    stage.binds = False
+    stage.pass_time(24 * HOUR, every=30 * SECOND)
+    woken = [(at, command) for at, command in stage.commands() if command.startswith("wake")]
+    pauses = [later[0] - earlier[0] for earlier, later in pairwise(woken)]
+    assert 5 <= len(woken) <= 8
+    assert 15 * 60 <= pauses[0] <= 20 * 60
+    assert all(later > 1.5 * earlier for earlier, later in pairwise(pauses))
+    assert {command for _, command in woken} == {f"wake {name}" for name in machines}
+    assert "was no help to such pods, so none is tried for them before" in stage.decisions["one"].message
+
+
+def test_a_machine_woken_for_pods_that_are_not_placed_there_goes_to_sleep_as_any() -> None:
+    """There is no other machine to try, and it was woken while they waited: it has its answer."""
+    stage = Stage(a_pool(machines={"w1": 2}, idleSeconds=60), pods=refused(2))
+    stage.binds = False
+    stage.pass_time(15 * MINUTE, every=5 * SECOND)
+    assert [command for _, command in stage.commands()] == ["wake w1", "sleep w1"]
+    assert stage.decisions["one"].reason == "Unmodelled"
+
+
+def test_pods_that_come_later_are_not_starved_by_one_that_is_refused_for_itself() -> None:
+    """One pod has a volume that is elsewhere: nobody but itself waits for that."""
+    stage = Stage(a_pool(machines={"w1": 2, "w2": 2}, idleSeconds=60), pods=refused(1))
+    stage.never = {"uid-p0"}
+    stage.pass_time(15 * MINUTE, every=5 * SECOND)
+    assert stage.commands()[-1][1] == "sleep w2"
+    fresh = [structs.replace(pod, uid=f"f{place}", name=f"f{place}") for place, pod in enumerate(refused(4, stage.now))]
+    stage.pods |= {pod.uid: pod for pod in fresh}
+    stage.pass_time(25 * MINUTE, every=5 * SECOND)
+    assert {stage.pods[pod.uid].node for pod in fresh} == {"w1", "w2"}
+    for pod in fresh:
+        stage.end(pod.uid, gone=True)
+    stage.pass_time(10 * MINUTE, every=5 * SECOND)
+    before = len(stage.commands())
+    stage.pods |= {pod.uid: structs.replace(pod, unschedulable_since=stage.now) for pod in fresh}
+    stage.look()
+    assert len(stage.commands()) == before + 2, "such pods have found their place: these are like any others"
+    assert stage.pools[ref_of(a_pool())].status.trials[0].placed
+
+
+def test_a_pod_that_is_refused_everywhere_wakes_no_machine_again_and_again() -> None:
+    """Though others like it come and go all day."""
+    stage = Stage(a_pool(machines={"w1": 2, "w2": 2, "w3": 2}, idleSeconds=60), pods=refused(1))
+    stage.never = {"uid-p0"}
+    for number in range(48):
+        uid = f"f{number}"
+        [pod] = refused(1, stage.now)
+        stage.pods[uid] = structs.replace(pod, uid=uid, name=uid)
+        stage.pass_time(20 * MINUTE, every=30 * SECOND)
+        if stage.pods[uid].node:
+            stage.end(uid, gone=True)
+        stage.pass_time(10 * MINUTE, every=30 * SECOND)
+    woken = [command for _, command in stage.commands() if command.startswith("wake")]
+    assert len(woken) <= 48 + 10
+    assert not [uid for uid, pod in stage.pods.items() if uid != "uid-p0" and not pod.node], "all others had their turn"
+
+
+def test_a_retried_job_does_not_wake_a_machine_with_every_try() -> None:
+    """Its pods are others each time, and all are refused."""
+    stage = Stage(a_pool(machines={"w1": 2, "w2": 2}, idleSeconds=60))
+    stage.binds = False
+    for number in range(40):
+        uid = f"try-{number}"
+        [pod] = refused(1, stage.now)
+        stage.pods = {uid: structs.replace(pod, uid=uid, name=uid)}
+        stage.pass_time(10 * MINUTE, every=30 * SECOND)
+    assert len([command for _, command in stage.commands() if command.startswith("wake")]) <= 6
+
+
+def test_no_machine_is_tried_while_others_boot_for_the_same() -> None:
+    """They were woken before kube-scheduler was heard."""
+    pool = a_pool(machines={"w1": 2, "w2": 2, "w3": 2})
+    booting = remembered(pool, was("w1", "Booting", NOON - MINUTE, woken_at=NOON - MINUTE))
+    decision = decided(a_view(booting, nodes=[on("n1", 1)], pods=refused(5)))["one"]
+    assert wakes(decision) == []
+    assert wakes(decided(a_view(pool, nodes=[on("n1", 1)], pods=refused(5)))["one"]) == ["w1"]
+
+
+def test_a_trial_whose_machine_others_fill_is_over() -> None:
+    pool = a_pool(machines={"w1": 2, "w2": 2})
+    first = decided(a_view(pool, nodes=[on("n1", 8)], pods=refused(1)))["one"]
+    written = structs.replace(pool, status=first.status)
+    nodes = [on("n1", 8), on("w1", 2, since=NOON + MINUTE)]
+    other = running("other", "w1", 2, started=NOON + MINUTE)
+    come = decided(a_view(written, nodes=nodes, pods=[*refused(1), other], now=NOON + 2 * MINUTE))["one"]
+    assert wakes(come) == []
+    written = structs.replace(pool, status=come.status)
+    later = decided(a_view(written, nodes=nodes, pods=[*refused(1), other], now=NOON + 4 * MINUTE))["one"]
+    assert wakes(later) == ["w2"]
+
+
+# --- what is kept for them ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("refused_for", [2 * MINUTE, 10 * MINUTE, 59 * MINUTE])
+def test_an_idle_machine_that_would_hold_a_refused_pod_stays_on(refused_for: int) -> None:
+    """Free GPUs are there only in fragments but for one idle machine: that one is needed, whatever kube-scheduler says."""
+    pool = a_pool(machines={"w1": 4, "w2": 4, "w3": 4, "w4": 4}, idleSeconds=60)
+    nodes = [on(name, 4) for name in ("w1", "w2", "w3", "w4")]
+    used = [running("a", "w1", 2), running("b", "w2", 2)]
+    pods = [*used, waiting("big", 4, since=NOON - refused_for)]
+    decision = decided(a_view(pool, nodes=nodes, pods=pods))["one"]
+    assert effects(decision) == [CordonNode(node="w4")], "one is enough for it"
+    written = structs.replace(pool, status=decision.status)
+    left = decided(a_view(written, nodes=nodes[:3], pods=pods))["one"]
+    assert effects(left) == []
+    assert "w3" in left.message
+
+
+def test_it_is_not_kept_for_ever() -> None:
+    pool = a_pool(machines={"w3": 4}, idleSeconds=60)
+    stage = Stage(pool, nodes=[on("w3", 4)], pods=[waiting("big", 4, since=NOON - 2 * MINUTE)])
+    stage.binds = False
+    stage.pass_time(70 * MINUTE, every=5 * SECOND)
+    assert [(at // 60, command) for at, command in stage.commands()] == [(58, "sleep w3")]
+
+
+# --- before their verdict -------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_that_has_just_become_idle_is_for_who_has_waited() -> None:
+    pool = remembered(a_pool(machines={"w1": 2}, idleSeconds=0), was("w1", "On", NOON - HOUR, busy=True))
+    decision = decided(a_view(pool, nodes=[on("w1", 2)], pods=refused(2)))["one"]
+    assert effects(decision) == [], "kube-scheduler takes a moment"
+    assert decision.message == "1 of 1 machines is on; 2 pods that wait fit on w1."
+
+
+def test_a_moment_before_it_binds_is_no_verdict_that_lasts() -> None:
+    """GPUs become free under pods that have waited for long: kube-scheduler takes a moment, and that is all."""
+    pool = a_pool(machines={"w1": 8, "w2": 8, "w3": 8})
+    pods = [waiting(f"p{number}", 8, since=NOON - 5 * MINUTE) for number in range(3)]
+    first = decided(a_view(pool, nodes=[on("n1", 8)], pods=pods))["one"]
+    assert wakes(first) == ["w1"]
+    bound = running("p0", "n1", 8, created=NOON - 5 * MINUTE, started=NOON + 3 * SECOND)
+    written = structs.replace(pool, status=first.status)
+    later = decided(a_view(written, nodes=[on("n1", 8)], pods=[bound, *pods[1:]], now=NOON + 5 * SECOND))["one"]
+    assert wakes(later) == ["w2"]

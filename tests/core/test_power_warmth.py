@@ -1,0 +1,139 @@
+"""Warm machines: how many stay on in a large pool that nobody uses, which are woken ahead, and at which pace the rest goes to sleep."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from headroom.api.kinds import AnyResource
+from headroom.core.power.plan import round_of
+from headroom.core.power.telling import staying
+from tests.core.power_stage import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    Stage,
+    a_pool,
+    a_view,
+    decided,
+    effects,
+    off,
+    on,
+    running,
+    waiting,
+    wakes,
+)
+
+NAMES = [f"w{number:03}" for number in range(200)]
+
+
+def a_large_pool(machines: int = 200, **policy: Any) -> AnyResource:
+    return a_pool(machines=dict.fromkeys(NAMES[:machines], 8), minOffSeconds=0, **policy)
+
+
+def stage_with(used: int, idle: int, pool: AnyResource | None = None) -> Stage:
+    """The first machines are used, the next ones idle, and all others off."""
+    nodes = [on(name, 8) for name in NAMES[: used + idle]] + [off(name, 8) for name in NAMES[used + idle :]]
+    pods = [running(f"p{number}", name, 8) for number, name in enumerate(NAMES[:used])]
+    return Stage(pool or a_large_pool(), nodes=nodes, pods=pods)
+
+
+def on_now(stage: Stage) -> int:
+    return sum(stage.state(name) == "On" for name in NAMES)
+
+
+def test_one_in_twenty_that_nobody_uses_stays_on() -> None:
+    stage = stage_with(100, 20)
+    stage.pass_time(12 * HOUR, every=MINUTE)
+    assert on_now(stage) == 100 + 5
+    assert len(stage.commands()) == 15
+    assert "stays on: 5 % of the 100 machines that nobody uses stay warm" in explained(stage, "w119")
+
+
+def explained(stage: Stage, name: str) -> str:
+    """What is said of a machine that is idle, as if it were the only one."""
+    service = round_of(stage.world())
+    pool, it = service.machines[name]
+    return staying(pool, it)
+
+
+def test_what_nobody_used_for_a_day_sleeps_all_the_same() -> None:
+    stage = stage_with(0, 10)
+    stage.pass_time(26 * HOUR, every=2 * MINUTE)
+    assert on_now(stage) == 0
+
+
+def test_the_more_there_are_the_faster_they_go() -> None:
+    stage = stage_with(100, 25)
+    stage.pass_time(6 * HOUR, every=30 * SECOND)
+    slept = [at for at, command in stage.commands() if command.startswith("sleep")]
+    pauses = [later - earlier for earlier, later in pairwise(slept)]
+    assert len(slept) == 20
+    assert pauses[0] <= 3 * 60 < 30 * 60 <= pauses[-1]
+    assert all(earlier <= later + 60 for earlier, later in pairwise(pauses))
+
+
+def test_one_is_woken_ahead_for_a_hundred_in_use() -> None:
+    assert wakes(decided(stage_with(99, 0).world())["one"]) == []
+    decision = decided(stage_with(100, 0).world())["one"]
+    assert wakes(decision) == ["w100"]
+    why = "Waking w100 (8 GPUs) since 100 machines are in use and 1 machine is kept ready for who comes; "
+    assert decision.message.startswith(why)
+    assert wakes(decided(stage_with(100, 1).world())["one"]) == [], "one is there"
+    assert wakes(decided(stage_with(190, 0).world())["one"]) == [], "too few are left to keep one warm"
+
+
+def test_what_is_woken_ahead_is_like_what_is_used_most() -> None:
+    sizes = {name: (1, 4, 8)[number % 3] for number, name in enumerate(NAMES)}
+    used = [name for name in NAMES if sizes[name] != 1][:100]
+    fours = [name for name in used if sizes[name] == 4]
+    pods = [running(f"p{name}", name, 1) for name in used]
+    nodes = [on(name, sizes[name]) if name in used else off(name, sizes[name]) for name in NAMES]
+    world = a_view(a_pool(machines=sizes), nodes=nodes, pods=pods)
+    [woken] = wakes(decided(world)["one"])
+    assert len(fours) == 50, "as many as the large ones, and then the smaller size"
+    assert sizes[woken] == 4
+
+
+@pytest.mark.parametrize(
+    ("machines", "percent", "warm"), [(99, None, 0), (100, None, 5), (100, 0, 0), (20, 5, 1), (10, 100, 10)]
+)
+def test_only_large_pools_have_them_unless_told(machines: int, percent: int | None, warm: int) -> None:
+    given = {} if percent is None else {"warmPercent": percent}
+    stage = stage_with(0, machines, a_large_pool(machines, **given))
+    stage.pass_time(8 * HOUR, every=MINUTE)
+    assert sum(stage.state(name) == "On" for name in NAMES[:machines]) == warm
+
+
+def test_a_small_pool_goes_to_sleep_as_the_policy_says() -> None:
+    stage = stage_with(0, 40, a_large_pool(40, maxConcurrentSleeps=8))
+    assert len(effects(decided(stage.world())["one"])) == 8
+
+
+def test_hardly_any_is_switched_back_and_forth_while_demand_trembles() -> None:
+    """Ten pods more come and go every ten minutes, for six hours; without warm machines that costs far more."""
+    counts = []
+    for percent in (5, 0):
+        stage = stage_with(100, 5, a_large_pool(warmPercent=percent, idleSeconds=300))
+        for number in range(18):
+            burst = [waiting(f"b{number}-{place}", 8, since=stage.now) for place in range(10)]
+            stage.pods |= {pod.uid: pod for pod in burst}
+            stage.pass_time(10 * MINUTE, every=30 * SECOND)
+            for pod in burst:
+                stage.end(pod.uid, gone=True)
+            stage.pass_time(10 * MINUTE, every=30 * SECOND)
+        counts.append(len([command for _, command in stage.commands() if command.startswith("wake")]))
+    assert counts[0] < counts[1] / 4
+
+
+def test_nothing_is_woken_only_to_be_warm() -> None:
+    world = a_view(a_large_pool(), nodes=[off(name, 8) for name in NAMES])
+    assert effects(decided(world)["one"]) == []
+
+
+def test_a_pool_that_is_halted_wakes_nothing_ahead() -> None:
+    paused = stage_with(160, 0, a_large_pool(paused=True))
+    paused.look()
+    assert paused.commands() == []
