@@ -70,7 +70,7 @@ def test_every_pool_has_its_row_and_leads_to_its_page(page: Page, cellar: Served
     expect(first.locator("td[data-title=Machines] .amount")).to_have_text(
         "2 on, 1 booting, 1 draining, 1 going to sleep, 1 off, 1 failed, 1 not known"
     )
-    expect(first.locator("td[data-title='GPUs free']")).to_have_text("5 of 12")
+    expect(first.locator("td[data-title='GPUs free']")).to_have_text("5 of 8")
     expect(first.locator("td[data-title=Saved]")).to_have_text("34.5 kWh")
     page.get_by_role("searchbox").fill("steady")
     expect(page.locator("#pools tbody th a")).to_have_text(["attic"])
@@ -134,6 +134,7 @@ def test_what_people_must_know_stands_at_the_top(page: Page, cellar: Served) -> 
     expect(page.locator("#unserved tbody tr").first).to_contain_text("It needs 16 nvidia.com/gpu and 4 are there.")
     expect(page.locator("#facts")).to_contain_text("Mon Fri 08:00 to 18:00 Europe/Berlin, 1 on")
     expect(page.locator("#facts")).to_contain_text("Woken on trial")
+    expect(page.locator("#facts")).to_contain_text("Tried, no help so far")
     expect(page.locator("#history .entry")).not_to_have_count(0)
     opened(page, cellar.url, "#/power/attic")
     expect(page.locator("#warnings")).to_be_hidden()
@@ -321,6 +322,7 @@ def test_512_machines(page: Page, serve: Callable[..., Served]) -> None:
     opened(page, served.url, "#/power/rack")
     rows = page.locator("#machines tbody tr")
     expect(rows).to_have_count(MANY)
+    expect(page.locator("#facts")).to_contain_text("5 % of the machines that nobody uses")
     page.evaluate(
         """() => {
             window.touched = new Set();

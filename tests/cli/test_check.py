@@ -84,6 +84,16 @@ def test_right_ones_pass_and_old_ones_are_sent_to_convert(headroom: Headroom) ->
     assert "`headroom convert` changes it" in done.out
 
 
+def test_files_may_be_given_as_to_the_other_commands(headroom: Headroom, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(OURS)
+    assert headroom("check", "-f", tmp_path / "one.yaml").out == "1 resource, no problems\n"
+    none = headroom("check")
+    assert (none.code, none.err) == (
+        2,
+        "headroom: reading manifests: none are given; write `headroom check FILE`, - being standard input\n",
+    )
+
+
 @pytest.mark.parametrize("version", ["example.com/v1", "headroom.dev/v2", "headroom.dev"])
 def test_convert_is_not_named_for_what_it_does_not_know(headroom: Headroom, version: str) -> None:
     done = headroom("check", "-", stdin=OURS.replace("headroom.dev/v1alpha1", version).encode())
@@ -105,6 +115,30 @@ def test_an_unknown_kind_of_ours_is_a_problem(
     assert done.code == 1
     assert f"{kind}/a: kind must be one of " in done.out
     assert known in done.out
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "says"),
+    [
+        ("v1", "Nod", "passed over 1 Nod of v1: did you mean Node of v1?"),
+        ("v1", "Pods", "passed over 1 Pods of v1: did you mean Pod of v1?"),
+        ("example.com/v1", "Powerpol", "did you mean PowerPool of headroom.dev/v1alpha1?"),
+        ("headroom.dev/v1alpha1", "powerpool", "not 'powerpool'; did you mean PowerPool of headroom.dev/v1alpha1?"),
+        ("headroom.dev/v1alpha1", "Nod", "not 'Nod'; did you mean Node of v1?"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_a_kind_with_a_slip_in_it_is_asked_about(
+    headroom: Headroom, command: str, version: str, kind: str, says: str
+) -> None:
+    done = headroom(command, "-", stdin=f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n".encode())
+    assert says in done.out + done.err
+
+
+@pytest.mark.parametrize("kind", ["NodeClass", "PodTemplate", "NodeMetrics", "PodGroup", "Machine"])
+def test_other_kinds_are_not_asked_about(headroom: Headroom, kind: str) -> None:
+    done = headroom("check", "-", stdin=f"apiVersion: v1\nkind: {kind}\nmetadata: {{name: a}}\n".encode())
+    assert "did you mean" not in done.out + done.err
 
 
 @pytest.mark.parametrize("command", ["check", "plan"])

@@ -215,7 +215,7 @@ def test_a_snapshot_is_something_to_try_the_other_commands_on(headroom: Headroom
         name: each["percent"] for name, each in used.items()
     }
     assert headroom("replay", world).code == 0
-    assert headroom("explain", "gwb/vision/vision", "--from", world).out.startswith("GPUWorkloadBudget/vision/vision\n")
+    assert "\n\nGPUWorkloadBudget/vision/vision\n" in headroom("explain", "gwb/vision/vision", "--from", world).out
     change.write_text(SCENARIO.partition("---\n")[2].replace("team-a", "vision").replace("lab", "vision"))
     said = headroom("simulate", "--from", world, "--change", change, "-o", "json")
     assert said.code == 0, said.err

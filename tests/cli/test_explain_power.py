@@ -53,7 +53,9 @@ def pool_with(folder: Path, *machines: dict[str, object], **policy: object) -> P
 def test_a_machine_that_failed_says_how_and_when_it_is_tried_again(headroom: Headroom, tmp_path: Path) -> None:
     done = headroom("explain", "machine/gpu-02", "-f", pool_with(tmp_path, FAILED), "--now", NOON)
     says = "Machine gpu-02 (8 GPUs) of PowerPool/basement is Failed since 2026-11-15T11:00:00Z."
-    assert done.out.splitlines()[:5] == [
+    proviso, *lines = done.out.splitlines()
+    assert proviso == "Nothing is done here: this is what Headroom would do with what was given."
+    assert lines[1:6] == [
         f"{says} {FAILED['reason']}",
         "- last told to wake at 2026-11-15T10:45:00Z",
         "- failed 2 times in a row",
@@ -67,6 +69,66 @@ def test_a_machine_that_failed_says_how_and_when_it_is_tried_again(headroom: Hea
     )
     assert row.split()[:5] == ["basement", "0", "1", "0", "1"]
     assert " MachinesFailed " in row
+
+
+def test_machines_on_trial_are_told_with_how_often_it_was_in_vain(headroom: Headroom, tmp_path: Path) -> None:
+    found = list(yaml.safe_load_all(pool_with(tmp_path, FAILED).read_text()))
+    pool = next(each for each in found if each["kind"] == "PowerPool")
+    pool["status"]["trials"] = [
+        {"shape": "0123456789ab", "machine": "gpu-02", "at": "2026-11-15T11:30:00Z", "inVain": 2}
+    ]
+    done = headroom("explain", "pp/basement", "-f", "-", "--now", NOON, stdin=yaml.safe_dump_all(found).encode())
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["MACHINE", "AT", "TIMES", "IN", "VAIN"] in lines
+    assert ["gpu-02", "2026-11-15T11:30:00Z", "2"] in lines
+
+
+RACK = {
+    "apiVersion": "headroom.dev/v1alpha1",
+    "kind": "PowerPool",
+    "metadata": {"name": "rack"},
+    "spec": {"machines": [{"name": "gpu-01", "gpuCount": 8, "redfish": {"address": "https://bmc.example.com"}}]},
+    "status": {
+        "machines": [{"name": "gpu-01", "state": "On", "since": "2026-11-14T08:00:00Z", "busy": True}],
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "Reconciled",
+                "message": "1 of 1 machines is on, 1 in use.",
+                "lastTransitionTime": NOON,
+            }
+        ],
+    },
+}
+KEPT = "- kept on by lab/train-0, vision/notebook and vision/old-0"
+
+
+def test_a_machine_that_pods_keep_on_names_them(headroom: Headroom, fleet: Served) -> None:
+    both = [*yaml.safe_load_all(FLEET.read_text()), RACK]
+    done = headroom("explain", "machine/gpu-01", "-f", "-", "--now", NOON, stdin=yaml.safe_dump_all(both).encode())
+    assert KEPT in done.out.splitlines()
+    fleet.put(RACK)
+    done = headroom("explain", "machine/gpu-01", "--kubeconfig", fleet.kubeconfig())
+    assert done.out.splitlines()[:2] == [
+        "Machine gpu-01 (8 GPUs) of PowerPool/rack is On since 2026-11-14T08:00:00Z.",
+        KEPT,
+    ]
+    done = headroom("explain", "machine/gpu-01", "-o", "json", "--kubeconfig", fleet.kubeconfig())
+    assert json.loads(done.out)["holding"] == [KEPT.removeprefix("- ")]
+    done = headroom("explain", "machine/gpu-01", "--kubeconfig", fleet.kubeconfig("half", SEES_POOLS))
+    assert "kept on" not in done.out
+    assert "- not looked at, for lack of rights: pods, nodes" in done.out
+
+
+def test_what_no_operator_has_looked_at_is_called_a_plan(headroom: Headroom, fleet: Served) -> None:
+    done = headroom("explain", "pp/basement", "--kubeconfig", fleet.kubeconfig())
+    assert done.out.startswith("PowerPool/basement\n"), "the operator has written it down"
+    fleet.put(RACK | {"metadata": {"name": "new"}, "status": {}})
+    done = headroom("explain", "pp/new", "--kubeconfig", fleet.kubeconfig())
+    assert done.out.startswith(
+        "No operator has looked at it yet: this is what Headroom would do now.\n\nPowerPool/new\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +197,7 @@ def test_who_sees_all_that_counts_hears_which_machine_wakes_and_what_was_not_loo
     headroom: Headroom, fleet: Served
 ) -> None:
     done = headroom("explain", "pod/lab/wide", "--kubeconfig", fleet.kubeconfig("viewer", SEES_ALL_BUT_KARPENTER))
-    assert done.out.splitlines()[0].endswith("gpu-02 (8 GPUs) of PowerPool/basement is being woken for it.")
+    assert done.out.splitlines()[0].endswith("gpu-02 (8 GPUs) of PowerPool/basement is to be woken for it.")
     assert "nodepools.karpenter.sh" in done.out
 
 

@@ -122,7 +122,9 @@ def test_no_file_is_a_usage_error(headroom: Headroom) -> None:
 def test_explain_says_why(headroom: Headroom, name: str) -> None:
     done = headroom("explain", name, "-f", "-", "--now", NOW, stdin=BUDGET.encode())
     assert done.code == 0
-    assert done.out.splitlines()[:2] == [
+    assert done.out.splitlines()[:4] == [
+        "Nothing is done here: this is what Headroom would do with what was given.",
+        "",
         "GPUWorkloadBudget/default/team-a",
         "WithinBudget: 0.000 of 100 GPU-hours used in the last 24 h.",
     ]
@@ -132,6 +134,7 @@ def test_explain_says_why(headroom: Headroom, name: str) -> None:
 
 def test_explain_names_problems(headroom: Headroom) -> None:
     done = headroom("explain", "gwb/team-b", "-f", "-", stdin=WRONG.encode())
+    assert done.out.startswith("GPUWorkloadBudget/"), "nothing would be done"
     assert done.out.count("Problem: spec.quota.") == 2
 
 

@@ -40,12 +40,12 @@ CASES: list[tuple[str, list[dict[str, str]], str]] = [
     (
         "image-pull",
         [{"type": "CordonNode", "node": "w2"}],
-        "Draining: Draining w2 (8 GPUs), idle since 2026-11-15T08:00:00Z; 2 of 2 machines are on, 1 in use.",
+        "Draining: Draining w2 (8 GPUs), idle since 2026-11-15T08:00:00Z; 1 of 2 machines is on, 1 in use.",
     ),
     (
         "finished-pods",
         [{"type": "CordonNode", "node": "w2"}],
-        "Draining: Draining w2 (8 GPUs), idle since 2026-11-15T11:30:00Z; 2 of 2 machines are on.",
+        "Draining: Draining w2 (8 GPUs), idle since 2026-11-15T11:30:00Z; 1 of 2 machines is on.",
     ),
     (
         "impossible-pod",
@@ -106,15 +106,19 @@ def test_a_case_is_decided_and_explained(
     told = headroom("explain", "powerpool/basement", "-f", example(name), "--now", NOW, "-o", "json")
     assert json.loads(told.out)["decision"] == decision
     lines = headroom("explain", "pp/basement", "-f", example(name), "--now", NOW).out.splitlines()
-    assert lines[0] == "PowerPool/basement"
-    assert " ".join(lines[1:]).startswith(sentence)
+    assert lines[:3] == [
+        "Nothing is done here: this is what Headroom would do with what was given.",
+        "",
+        "PowerPool/basement",
+    ]
+    assert " ".join(lines[3:]).startswith(sentence)
 
 
 @pytest.mark.parametrize(
     ("name", "pod", "state", "sentence"),
     [
-        ("one-large-pod", "train", "Waking", "w2 (8 GPUs) of PowerPool/basement is being woken for it."),
-        ("fragments", "whole", "Waking", "n3 (4 GPUs) of PowerPool/basement is being woken for it."),
+        ("one-large-pod", "train", "Waking", "w2 (8 GPUs) of PowerPool/basement is to be woken for it."),
+        ("fragments", "whole", "Waking", "n3 (4 GPUs) of PowerPool/basement is to be woken for it."),
         (
             "impossible-pod",
             "huge",
@@ -130,7 +134,7 @@ def test_a_case_is_decided_and_explained(
             "Unmodelled",
             (
                 f"PowerPool/basement wakes no machine for it: kube-scheduler does not place it on n1, where it would fit: "
-                f"{SCHEDULER}. w1 was tried, and no more are woken until such a pod is bound."
+                f"{SCHEDULER}. w1 is on trial, and no more are woken until such a pod is bound."
             ),
         ),
         (

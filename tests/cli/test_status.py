@@ -48,6 +48,29 @@ def test_who_leads(headroom: Headroom, fleet: Served, spec: dict[str, str], says
     assert f"Operator   {says}\n" in headroom("status", "--kubeconfig", fleet.kubeconfig()).out
 
 
+POOL = """\
+apiVersion: headroom.dev/v1alpha1
+kind: PowerPool
+metadata: {name: rack}
+spec: {machines: [{name: w1, gpuCount: 8, redfish: {address: "https://bmc.example.com"}}]}
+"""
+
+
+def test_without_budgets_nothing_is_said_of_budgets(headroom: Headroom) -> None:
+    done = headroom("status", "-f", "-", "--now", NOON, stdin=POOL.encode())
+    lines = [line for line in done.out.splitlines() if line]
+    proviso = "Nothing is done here: this is what Headroom would do with what was given."
+    assert [line.split("  ")[0] for line in lines] == [proviso, "As of", "GPUs", "Pods", "POOL", "rack"]
+    used = [
+        *(f"---\n{each}" for each in FLEET.read_text().split("---\n") if "kind: GPUWorkloadBudget" not in each),
+        POOL,
+    ]
+    assert "\nUncovered  " in headroom("status", "-f", "-", "--now", NOON, stdin="\n".join(used).encode()).out
+    assert headroom(
+        "status", "-f", "-", "--now", NOON, stdin=b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
+    ).out.endswith("There is no budget; docs/examples shows how one is written.\n")
+
+
 @pytest.mark.parametrize(
     "words",
     [

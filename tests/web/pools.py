@@ -103,7 +103,10 @@ UNSERVED = (
     Unserved(pod="team-a/huge", pods=3, reason="NoMachineFits", message="It needs 16 nvidia.com/gpu and 4 are there."),
     Unserved(pod="team-a/odd", reason="Unmodelled", message="kube-scheduler says: 0/2 nodes match the spread."),
 )
-TRIALS = (Trial(shape="0123456789ab", machine="l4-2", at=text(NOON - 10 * MINUTE)),)
+TRIALS = (
+    Trial(shape="0123456789ab", machine="l4-2", at=text(NOON - 10 * MINUTE)),
+    Trial(shape="ba9876543210", machine="l4-1", at=text(NOON - 20 * MINUTE), in_vain=2),
+)
 
 
 def troubled() -> Left:

@@ -66,7 +66,7 @@ def test_a_pool_is_told_in_numbers_and_in_words(made: Made) -> None:
         "machines": 8,
         "states": {"Off": 1, "Booting": 1, "On": 2, "Draining": 1, "Sleeping": 1, "Unknown": 1, "Failed": 1},
         "gpus": "32",
-        "gpusOn": "12",
+        "gpusOn": "8",
         "gpusFree": "5",
         "usedKwh": "12.345678",
         "savedKwh": "34.5",
@@ -168,7 +168,10 @@ def test_the_page_of_a_pool_has_what_people_must_know(made: Made) -> None:
     assert page["unserved"][0]["message"] == "It needs 16 nvidia.com/gpu and 4 are there."
     types = [each["type"] for each in page["pool"]["conditions"]]
     assert types == ["Ready", "SharedWithKarpenter", "Braked", "MachinesFailed"]
-    assert page["pool"]["trials"] == [{"machine": "l4-2", "at": text(NOON - 10 * MINUTE)}]
+    assert page["pool"]["trials"] == [
+        {"machine": "l4-2", "at": text(NOON - 10 * MINUTE)},
+        {"machine": "l4-1", "at": text(NOON - 20 * MINUTE), "inVain": 2},
+    ]
     assert page["pool"]["policy"]["keepOn"] == ["Mon Fri 08:00 to 18:00 Europe/Berlin, 1 on"]
     assert page["pool"]["policy"]["idleSeconds"] == 900
     assert page["mayListNodes"]

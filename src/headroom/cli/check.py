@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from headroom.cli import manifests, output, passing
-from headroom.cli.options import Form, Output
+from headroom.cli import addresses, manifests, output, passing
+from headroom.cli.options import Files, Form, Output
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -17,22 +17,28 @@ if TYPE_CHECKING:
 
 
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Manifests; - is standard input.")],
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Manifests, as with --file.")] = None,
+    files: Files = None,
     form: Output = Form.table,
 ) -> None:
     """Validate manifests offline, as the API server would.
 
     Every wrong field is named as FILE:LINE: KIND/NAME: FIELD MESSAGE. What is allowed and hardly meant, such as a ladder that evicts
-    pods which start again at once, is a warning. Exit code 1 if a field is wrong, and 2 if a file could not be read; the others are
-    still checked. Objects that are not of Headroom are passed over.
+    pods which start again at once, is a warning. An address that the operator would never call is wrong; for the others it is said what
+    --allow-egress must list. Exit code 1 if a field is wrong, and 2 if a file could not be read; the others are still checked. Objects that
+    are not of Headroom are passed over.
 
     Example: headroom check docs/examples/*.yaml
     """
+    from headroom.api.advice import advice
     from headroom.sim import documents
 
+    named = [*(paths or ()), *(files or ())]
+    if not named:
+        raise Misconfigured("reading manifests: none are given; write `headroom check FILE`, - being standard input")
     found, read, unread = documents.Documents(), [], []
-    manifests.refuse_twice(files)
-    for path in files:
+    manifests.refuse_twice(named)
+    for path in named:
         try:
             [(source, text)] = manifests.read([path])
             documents.take(found, source, text, any_group=True)
@@ -41,22 +47,33 @@ def check(
             output.say(f"headroom: {error}")
         else:
             read.append((source, text))
-    wrong, dubious = manifests.complaints(found, read), manifests.warnings(found, read)
+    judged = Judged(
+        wrong=manifests.ordered(
+            [*manifests.complaints(found, read), *manifests.remarks(found, read, addresses.refused)], read
+        ),
+        dubious=manifests.remarks(found, read, lambda each: [*advice(each), *addresses.dubious(each)]),
+        egress=addresses.entries(each for each in found.resources if not each.problems),
+    )
     if form.is_data:
-        output.as_data(_wire(found, wrong, dubious, unread), form)
+        output.as_data(_wire(found, judged, unread), form)
     else:
-        _show(found, read, wrong, dubious)
+        _show(found, read, judged)
     if unread:
         raise typer.Exit(output.COULD_NOT_RUN)
-    raise typer.Exit(output.PROBLEMS if wrong else output.OK)
+    raise typer.Exit(output.PROBLEMS if judged.wrong else output.OK)
 
 
-def _show(
-    found: Documents,
-    texts: Sequence[manifests.Text],
-    wrong: Sequence[manifests.Complaint],
-    dubious: Sequence[manifests.Complaint],
-) -> None:
+class Judged(NamedTuple):
+    """What was found."""
+
+    wrong: Sequence[manifests.Complaint]
+    dubious: Sequence[manifests.Complaint]
+    egress: list[str]
+    """What the operator must be allowed to call for these files to work."""
+
+
+def _show(found: Documents, texts: Sequence[manifests.Text], judged: Judged) -> None:
+    wrong, dubious, _ = judged
     passing.say(passed_over(found), "only resources of Headroom are checked")
     # A price book is read by Headroom too, and checked.
     with_ours = {place.source for place in found.ours}
@@ -75,6 +92,8 @@ def _show(
     elif found.ours:
         more = f", {output.counted(len(dubious), 'warning')}" if dubious else ""
         output.line(f"{output.counted(len(found.ours), 'resource')}, no problems{more}")
+    if judged.egress:
+        output.say(addresses.hint(judged.egress))
 
 
 def passed_over(found: Documents) -> dict[str, int]:
@@ -83,12 +102,7 @@ def passed_over(found: Documents) -> dict[str, int]:
     return found.ignored | {kind: count for kind, count in read_by_plan.items() if count}
 
 
-def _wire(
-    found: Documents,
-    wrong: Sequence[manifests.Complaint],
-    dubious: Sequence[manifests.Complaint],
-    unread: Sequence[str],
-) -> dict[str, Any]:
+def _wire(found: Documents, judged: Judged, unread: Sequence[str]) -> dict[str, Any]:
     def listed(complaints: Sequence[manifests.Complaint]) -> list[dict[str, Any]]:
         return [
             {
@@ -103,8 +117,9 @@ def _wire(
 
     return {
         "resources": len(found.ours),
-        "problems": listed(wrong),
-        "warnings": listed(dubious),
+        "problems": listed(judged.wrong),
+        "warnings": listed(judged.dubious),
+        "allowEgress": judged.egress,
         "passedOver": passed_over(found),
         "unread": list(unread),
     }

@@ -9,13 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from headroom.cli import machines, manifests, output
+from headroom.cli import addresses, machines, manifests, output
 from headroom.cli.options import ManifestForm, Manifests
 from headroom.model.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from headroom.api.kinds import AnyResource
 
 Json = Any
 
@@ -104,9 +107,9 @@ class Conversion:
 
     def hints(self) -> Iterator[str]:
         """What else has to be done for the result to work."""
-        if self._machines:
-            listed = ",".join(machines.origins(self._machines.values()))
-            yield f"the operator calls only addresses that it is allowed to: give it --allow-egress {listed}"
+        listed = addresses.entries(_pools(self.documents()))
+        if listed:
+            yield addresses.hint(listed, most=len(listed))
 
     def _take_document(self, source: str, document: dict[str, Json]) -> None:
         candidates = list(_candidates(document))
@@ -182,6 +185,18 @@ def _problems(documents: list[Json]) -> Iterator[str]:
         if str(document.get("apiVersion")).partition("/")[0] == GROUP:
             for problem in problems(document):
                 yield f"{_named(document)}: {problem.field} {problem.message}"
+    for pool in _pools(documents):
+        for problem in addresses.refused(pool):
+            yield f"PowerPool/{pool.name}: {problem.field} {problem.message}"
+
+
+def _pools(documents: list[Json]) -> list[AnyResource]:
+    """The power pools of a result, read as they will be."""
+    from headroom.adapters.kube import parse
+    from headroom.api.resources import GROUP
+
+    pools = (each for each in documents if each.get("kind") == "PowerPool")
+    return [parse.resource(each) for each in pools if str(each.get("apiVersion")).partition("/")[0] == GROUP]
 
 
 # --- what all kinds have ------------------------------------------------------------------------------------------------

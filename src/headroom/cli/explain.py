@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from headroom.api.power_status import PowerPoolStatus
     from headroom.cli.explain_pods import ToldOfPod
     from headroom.cli.explain_power import ToldOfMachine
+    from headroom.cli.nearby import Near
     from headroom.model.decisions import Decision, Ref
     from headroom.model.world import World
     from headroom.runtime.settings import Settings
 
 MOST_NEAR: Final = 3
 MOST_LISTED: Final = 20
+_NOT_YET: Final = "No operator has looked at it yet: this is what Headroom would do now."
 
 
 def explain(
@@ -53,12 +55,13 @@ def explain(
 
     Example: headroom explain pod/lab/next -f docs/examples/budget-used-up.yaml --now 2026-11-15T12:00:00Z
     """
-    from headroom.cli import live, output, worlds
+    from headroom.cli import live, worlds
 
     asked = _asked(what)
     named = [*(files or ()), *(paths or ())]
     if named or snapshot:
         told = _explained(worlds.given(named, snapshot, now).world, asked, in_files=True)
+        head = worlds.PROVISO
     else:
         settings = live.settings_of(kubeconfig, context, namespace)
 
@@ -66,10 +69,20 @@ def explain(
             return await _in_cluster(kube, settings, asked)
 
         told = live.with_cluster(settings, work)
+        head = _NOT_YET
+    _print(told, head if told.is_plan else "", form)
+
+
+def _print(told: Told | ToldOfPod | ToldOfMachine, head: str, form: Form) -> None:
+    from headroom.cli import output
+
     if form.is_data:
         output.as_data(told.wire(), form)
-    else:
-        told.show()
+        return
+    if head:
+        output.line(head)
+        output.line()
+    told.show()
 
 
 def _asked(what: str) -> tuple[str, str, str]:
@@ -136,20 +149,37 @@ async def _pod_in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str,
     if not explain_pods.waits_for_a_place(told):
         return told
     seen = await nearby.machines(kube, settings)
-    # Without Karpenter's pools or a namespace's labels the answer may be less exact; without these it would be wrong.
-    is_enough = not {"pods", "nodes", "powerpools.headroom.dev"} & set(seen.unread)
-    told = (explain_pods.with_power if is_enough else explain_pods.with_written_power)(told, seen.world)
+    told = (explain_pods.with_power if _is_enough(seen) else explain_pods.with_written_power)(told, seen.world)
     return told._replace(unread=tuple(dict.fromkeys((*told.unread, *seen.unread))))
 
 
+def _is_enough(seen: Near) -> bool:
+    """Whether what could be read tells what power does."""
+    # Without Karpenter's pools or a namespace's labels the answer may be less exact; without these it would be wrong.
+    return not {"pods", "nodes", "powerpools.headroom.dev"} & set(seen.unread)
+
+
+async def _machine_in_cluster(kube: Kube, settings: Settings, name: str) -> ToldOfMachine:
+    """What the operator has written down of a machine; what keeps it on takes sight of the whole cluster."""
+    from headroom.cli import explain_power, nearby
+
+    near = await nearby.ours(kube, settings, "PowerPool", "")
+    told = explain_power.told_of_machine(near.world, name, None)
+    if not told.is_on:
+        return told
+    seen = await nearby.machines(kube, settings)
+    if _is_enough(seen):
+        return told.kept_by(seen.world)
+    return told._replace(unread=seen.unread)
+
+
 async def _in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str, str]) -> Told | ToldOfPod | ToldOfMachine:
-    from headroom.cli import explain_pods, explain_power, nearby
+    from headroom.cli import explain_pods, explain_power
 
     if asked[0] in explain_pods.WORDS.values():
         return await _pod_in_cluster(kube, settings, asked)
     if asked[0] == explain_power.MACHINE:
-        near = await nearby.ours(kube, settings, "PowerPool", "")
-        return explain_power.told_of_machine(near.world, asked[2], None)
+        return await _machine_in_cluster(kube, settings, asked[2])
     return await _resource_in_cluster(kube, settings, asked)
 
 
@@ -194,6 +224,11 @@ class Told(NamedTuple):
     stopped: bool
     decision: Decision | None
     source: Literal["decided", "written"] = "decided"
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether it is what would be done, and not what an operator has written down."""
+        return self.source == "decided" and self.decision is not None
 
     def wire(self) -> dict[str, Any]:
         """The form for machines."""
@@ -295,7 +330,7 @@ def _explained(
     if asked[0] in explain_pods.WORDS.values():
         return explain_pods.told(world, asked, in_files=True)
     if asked[0] == explain_power.MACHINE:
-        return explain_power.told_of_machine(world, asked[2], planning.decisions(world))
+        return explain_power.told_of_machine(world, asked[2], planning.decisions(world)).kept_by(world)
     ref = find(world, asked, in_files=in_files)
     decision = next((each for each in planning.decisions(world) if each.resource == ref), None)
     return Told(ref, world.resources[ref], world.stopped, decision)

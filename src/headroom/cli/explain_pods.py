@@ -45,6 +45,11 @@ class ToldOfPod(NamedTuple):
     power: ByPower | None = None
     """What power pools do for a pod that waits."""
 
+    @property
+    def is_plan(self) -> bool:
+        """The first line says why it waits, and what is due is called so."""
+        return False
+
     def wire(self) -> dict[str, Any]:
         """The form for machines."""
         what = self.found.what

@@ -35,8 +35,9 @@ def show(pool: AnyResource, status: PowerPoolStatus) -> None:
     _show_machines(found)
     unserved = [(each.pod, each.pods, each.reason, each.message) for each in status.unserved]
     _table("No machine is woken for", ("POD", "PODS", "REASON", "WHY"), unserved, texts=1)
-    trials = [(each.machine, each.at) for each in status.trials]
-    _table("Woken on trial, as Headroom does not understand wholly what their pods need", ("MACHINE", "AT"), trials)
+    trials = [(each.machine, each.at, each.in_vain or "") for each in status.trials]
+    title = "On trial, or tried in vain, for pods whose needs Headroom does not understand wholly"
+    _table(title, ("MACHINE", "AT", "TIMES IN VAIN"), trials)
 
 
 def _numbers(status: PowerPoolStatus, found: Sequence[tuple[Machine, MachineStatus]]) -> Iterator[tuple[str, str]]:
@@ -45,7 +46,7 @@ def _numbers(status: PowerPoolStatus, found: Sequence[tuple[Machine, MachineStat
     states = [known.state for _, known in found]
     listed = ", ".join(f"{states.count(each)} {each}" for each in STATES if each in states)
     yield "Machines", f"{len(found)}: {listed}"
-    on = sum(machine.gpu_count for machine, known in found if known.state in ("On", "Draining"))
+    on = sum(machine.gpu_count for machine, known in found if known.state == "On")
     yield "GPUs", f"{on} of {sum(machine.gpu_count for machine, _ in found)} on"
     if status.energy is not None:
         energy = status.energy
@@ -105,6 +106,26 @@ class ToldOfMachine(NamedTuple):
     why: str
     """What was decided on its pool."""
     source: Literal["decided", "written"]
+    holding: tuple[str, ...] = ()
+    """What keeps it on, or when it goes to sleep."""
+    unread: tuple[str, ...] = ()
+    """What was not looked at, for lack of rights."""
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether it is what would be done, and not what an operator has written down."""
+        return self.source == "decided"
+
+    @property
+    def is_on(self) -> bool:
+        """Whether something may keep it on."""
+        return self.known.state in ("On", "Draining")
+
+    def kept_by(self, world: World) -> ToldOfMachine:
+        """With what keeps it on, by a world that is complete."""
+        from headroom.core.power import holding
+
+        return self._replace(holding=holding(world, self.machine.name) if self.is_on else ())
 
     def wire(self) -> dict[str, Any]:
         """The form for machines."""
@@ -116,7 +137,9 @@ class ToldOfMachine(NamedTuple):
             "sentence": self._sentence(),
             "machine": msgspec.to_builtins(self.known),
             "gpuCount": self.machine.gpu_count,
+            "holding": list(self.holding),
             "decision": self.why,
+            "unread": list(self.unread),
         }
 
     def show(self) -> None:
@@ -132,11 +155,14 @@ class ToldOfMachine(NamedTuple):
         return f"Machine {self.machine.name} ({gpus}) of {self.pool} is {self.known.state}{since}.{reason}"
 
     def _details(self) -> Iterator[str]:
+        yield from self.holding
         yield from _remarks(self.known)
         count = len(self.known.toggles)
         if count:
             yield f"switched {'once' if count == 1 else f'{count} times'} in the last hour"
         yield f"{self.pool}: {self.why}"
+        if self.unread:
+            yield f"not looked at, for lack of rights: {', '.join(self.unread)}"
 
 
 def told_of_machine(world: World, name: str, decisions: Sequence[Decision] | None) -> ToldOfMachine:

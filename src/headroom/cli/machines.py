@@ -10,7 +10,6 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 FIELDS: Final = {
     "NAME": "name",
@@ -112,12 +111,6 @@ def usable(candidate: Candidate) -> tuple[dict[str, Any] | None, str]:
         field, message = found
         return None, f"{candidate.label}: {candidate.names.get(field, field)} {message}, so this machine is left out"
     return fields, ""
-
-
-def origins(machines: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Scheme, host and port of every address that machines are switched by."""
-    called = (machine[field] for machine in machines for field in ("scaleUpEndpoint", "scaleDownEndpoint"))
-    return sorted({f"{parts.scheme}://{parts.netloc}" for parts in map(urlsplit, called)})
 
 
 def _problems(fields: dict[str, Any]) -> tuple[str, str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,6 +12,8 @@ from headroom.model.errors import Misconfigured
 if TYPE_CHECKING:
     import yaml
 
+    from headroom.api.kinds import AnyResource
+    from headroom.api.schema import Problem
     from headroom.sim.documents import Documents, Place
 
 LARGEST_BYTES: Final = 256 * 2**20
@@ -80,6 +82,8 @@ def complaints(found: Documents, texts: Sequence[Text]) -> list[Complaint]:
         why = wrong.message
         if wrong.field == "apiVersion" and wrong.resource["kind"] in KINDS:
             why = f"{why}; {passing.remedy(lines.word(wrong.place, 'apiVersion'), wrong.resource['kind'])}"
+        if wrong.field == "kind" and (near := passing.near(wrong.resource["kind"])):
+            why = f"{why}; {near}"
         if wrong.earlier is not None:
             why = f"{why}: it stands at {wrong.earlier.source}:{lines.of(wrong.earlier, '')} already"
         out.append(Complaint(wrong.place.source, lines.of(wrong.place, wrong.field), wrong.resource, wrong.field, why))
@@ -87,24 +91,29 @@ def complaints(found: Documents, texts: Sequence[Text]) -> list[Complaint]:
         named = found.ours.get(lines.place(each.source, each.line), {"kind": "", "namespace": "", "name": ""})
         why = f"is given twice: line {each.first_line} has it already"
         out.append(Complaint(each.source, each.line, named, each.key, why))
-    order = {source: number for number, (source, _) in enumerate(texts)}
-    return sorted(out, key=lambda each: (order[each.source], each.line))
+    return ordered(out, texts)
 
 
-def warnings(found: Documents, texts: Sequence[Text]) -> list[Complaint]:
-    """What is allowed and hardly meant, text by text, from top to bottom."""
-    from headroom.api.advice import advice
+def remarks(
+    found: Documents, texts: Sequence[Text], judge: Callable[[AnyResource], Iterable[Problem]]
+) -> list[Complaint]:
+    """What somebody has to say of the valid resources among what was read."""
     from headroom.model.world import ref_of
 
     lines, out = _LinesOf(texts), []
     for resource in found.resources:
         place = found.places.get(ref_of(resource))
-        for each in advice(resource) if place is not None and not resource.problems else ():
+        for each in judge(resource) if place is not None and not resource.problems else ():
             assert place is not None
             named = {"kind": resource.kind, "namespace": resource.namespace, "name": resource.name}
             out.append(Complaint(place.source, lines.of(place, each.field), named, each.field, each.message))
+    return ordered(out, texts)
+
+
+def ordered(found: Iterable[Complaint], texts: Sequence[Text]) -> list[Complaint]:
+    """Text by text, from top to bottom."""
     order = {source: number for number, (source, _) in enumerate(texts)}
-    return sorted(out, key=lambda each: (order[each.source], each.line))
+    return sorted(found, key=lambda each: (order[each.source], each.line))
 
 
 class _LinesOf:

@@ -7,6 +7,18 @@ from typing import Final
 
 from headroom.cli import output
 
+_READ: Final = {
+    "Pod": "v1",
+    "Node": "v1",
+    "Namespace": "v1",
+    "ConfigMap": "v1",
+    "ResourceClaim": "resource.k8s.io/v1",
+    "NodePool": "karpenter.sh/v1",
+    "NodeClaim": "karpenter.sh/v1",
+}
+"""What Headroom reads of others."""
+_ALIKE: Final = 0.85
+"""Strict, since most kinds of others only look a little like one of these: NodeClass is no NodeClaim."""
 _OWNERS: Final = ("Job", "JobSet", "Deployment", "StatefulSet", "ReplicaSet", "CronJob")
 """Makers of pods, which a newcomer may take for what is counted."""
 
@@ -32,6 +44,21 @@ def remedy(version: str, kind: str) -> str:
     return "`headroom convert` changes it" if _converted(version, kind) else f"write {API_VERSION}"
 
 
+def near(kind: str) -> str:
+    """A question about a kind that is spelled much like this one; empty if there is none."""
+    import difflib
+
+    from headroom.api.kinds import KINDS
+    from headroom.api.resources import API_VERSION
+
+    known = {each.lower(): (each, _READ.get(each, API_VERSION)) for each in (*KINDS, *_READ)}
+    found = difflib.get_close_matches(kind.lower(), known, n=1, cutoff=_ALIKE)
+    if not found or known[found[0]][0] == kind:
+        return ""
+    name, version = known[found[0]]
+    return f"did you mean {name} of {version}?"
+
+
 def _hint(version: str, kind: str) -> str:
     from headroom.api.kinds import KINDS
     from headroom.api.resources import API_VERSION
@@ -43,7 +70,7 @@ def _hint(version: str, kind: str) -> str:
         return f"if they are meant for Headroom, write apiVersion: {API_VERSION}"
     if kind in _OWNERS:
         return "only what Headroom has suspended counts; the pods that they made are what is counted, so give those too"
-    return "`headroom demo --scenario` plays it" if (version, kind) == (SIM_GROUP, SCENARIO) else ""
+    return "`headroom demo --scenario` plays it" if (version, kind) == (SIM_GROUP, SCENARIO) else near(kind)
 
 
 def _converted(version: str, kind: str) -> bool:

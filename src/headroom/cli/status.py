@@ -10,6 +10,7 @@ import typer
 
 from headroom.cli import output
 from headroom.cli.options import Context, FilesInstead, Form, From, Kubeconfig, MoreFiles, Namespace, Now, Output
+from headroom.cli.worlds import PROVISO
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -123,6 +124,9 @@ def _show(found: dict[str, Any], form: Form, everything: bool) -> None:
     if form.is_data:
         output.as_data(found, form)
         return
+    if "operator" not in found:
+        output.line(PROVISO)
+        output.line()
     output.as_fields(_head(found))
     _show_budgets(found, everything)
     _show_pools(found["pools"], everything)
@@ -144,11 +148,11 @@ def _head(found: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield from _fleet(found["fleet"])
     if "uncovered" in found:
         hours, burn = found["uncovered"]["gpuHours"], found["uncovered"]["burnRateGpus"]
-        some = f"{hours} GPU-hours of the last 24 h, {output.counted(burn, 'GPU')} now: no budget counts them"
-        yield (
-            "Uncovered",
-            some if (hours, burn) != ("0.000", "0") else "nothing: budgets count every GPU of the last 24 h",
-        )
+        if (hours, burn) != ("0.000", "0"):
+            some = f"{hours} GPU-hours of the last 24 h, {output.counted(burn, 'GPU')} now: no budget counts them"
+            yield "Uncovered", some
+        elif found["budgets"]:
+            yield "Uncovered", "nothing: budgets count every GPU of the last 24 h"
     if found["unread"]:
         yield "Not seen", f"{', '.join(found['unread'])}: you may not list them"
 
@@ -184,10 +188,10 @@ def _show_budgets(found: dict[str, Any], everything: bool) -> None:
     from headroom.model import times
 
     rows = sorted(found["budgets"], key=lambda each: (-each.get("percent", 0), each["namespace"], each["name"]))
-    output.line()
     if not rows:
-        output.line(_no_budget(found))
+        _say_there_is_none(found)
         return
+    output.line()
     most = len(rows) if everything or not output.is_terminal() else MOST_BUDGETS
     at = times.moment(found["at"]) or 0
     table = [
@@ -207,13 +211,22 @@ def _show_budgets(found: dict[str, Any], everything: bool) -> None:
         output.line(f"and {output.counted(len(rows) - most, 'budget')} more, less used; --all lists them")
 
 
+def _say_there_is_none(found: dict[str, Any]) -> None:
+    """Without budgets nothing is said of them, unless somebody looks for one or there is nothing else."""
+    says = _no_budget(found)
+    if says:
+        output.line()
+        output.line(says)
+
+
 def _no_budget(found: dict[str, Any]) -> str:
     from headroom.cli.explain import offered
 
     if any(each.startswith("gpuworkloadbudgets") for each in found["unread"]):
         return "No budget may be seen."
     if "namespace" not in found:
-        return "There is no budget; docs/examples shows how one is written."
+        is_all = found["pools"] or found["others"]
+        return "" if is_all else "There is no budget; docs/examples shows how one is written."
     others = found["otherNamespaces"]
     near = offered(found["namespace"], {each: each for each in others})
     known = f"; known are {', '.join(others[:MOST_OTHERS])}" if others and not near else ""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
     from headroom.cli.planning import Problems
     from headroom.model.world import World
+
+
+PROVISO: Final = "Nothing is done here: this is what Headroom would do with what was given."
+"""Stands above what is decided on a world that was given."""
 
 
 class Given(NamedTuple):

@@ -6,7 +6,8 @@ accident, and `guard` looks a name up once, checks every number it has, and conn
 
 from headroom.adapters.egress.entries import SETTING, Entry, entries
 from headroom.adapters.egress.guard import LARGEST_ANSWER, Answer, Guard, NoAnswer, NotSent, Request
-from headroom.adapters.egress.targets import Target, target_of
+from headroom.adapters.egress.networks import special
+from headroom.adapters.egress.targets import Target, datagram_to, target_of
 
 __all__ = [
     "LARGEST_ANSWER",
@@ -18,6 +19,8 @@ __all__ = [
     "NotSent",
     "Request",
     "Target",
+    "datagram_to",
     "entries",
+    "special",
     "target_of",
 ]

@@ -13,11 +13,10 @@ from typing import Final
 from msgspec import Struct
 
 from headroom.adapters.egress.networks import Network, Number
-from headroom.adapters.egress.targets import PORTS, host_of, number_of, spelled
+from headroom.adapters.egress.targets import PORTS, WAKE_ON_LAN, host_of, number_of, spelled
 from headroom.model.errors import Misconfigured, Refused
 
 SETTING: Final = "--allow-egress (HEADROOM_ALLOW_EGRESS)"
-WAKE_ON_LAN: Final = "wol"
 _ENTRY: Final = re.compile(
     r"(?:(https|http|wol)://)?(\*\.)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?:/([0-9]{1,3}))?(?::([0-9]{1,5}))?", re.ASCII
 )

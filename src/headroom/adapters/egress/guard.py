@@ -23,9 +23,9 @@ from msgspec import Struct
 from yarl import URL
 
 import headroom
-from headroom.adapters.egress.entries import SETTING, WAKE_ON_LAN, Entry
+from headroom.adapters.egress.entries import SETTING, Entry
 from headroom.adapters.egress.networks import Network, Number, lies_within, special
-from headroom.adapters.egress.targets import Target, number_of, spelled, target_of
+from headroom.adapters.egress.targets import Target, datagram_to, number_of, spelled, target_of
 from headroom.model.errors import Refused, Unavailable
 
 LARGEST_ANSWER: Final = 64 * 1024
@@ -86,13 +86,11 @@ class Guard:
 
     async def send(self, number: str, port: int, packet: bytes) -> None:
         """Send one datagram, as Wake-on-LAN does. Raises `Refused` or `NotSent`."""
-        known = number_of(number)
-        if known is None:
-            raise Refused("its address is no number")
-        target = Target(scheme=WAKE_ON_LAN, host=str(known), port=port)
+        target = datagram_to(number, port)
         entries = self._entries(target)
         _check_listed(target, entries)
-        _check_special(target, known, special(known), entries)
+        assert target.number is not None
+        _check_special(target, target.number, special(target.number), entries)
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
                 sender.setblocking(False)

@@ -16,6 +16,7 @@ from headroom.adapters.egress.networks import Number
 from headroom.model.errors import Refused
 
 PORTS: Final = {"https": 443, "http": 80}
+WAKE_ON_LAN: Final = "wol"
 LONGEST: Final = 2048
 _LONGEST_NAME: Final = 253
 _URL: Final = re.compile(r"(https?)://([^/?]*)(/[^?]*)?(\?.*)?", re.ASCII)
@@ -68,6 +69,14 @@ def target_of(url: str) -> Target:
         raise Refused("its address has a user name in it; credentials belong in a Secret")
     host, port = _authority(authority, PORTS[scheme])
     return Target(scheme=scheme, host=host, port=port, path=path, query=query[1:])
+
+
+def datagram_to(number: str, port: int) -> Target:
+    """The target of a Wake-on-LAN packet. Raises `Refused` unless it is a number in its usual spelling."""
+    known = number_of(number)
+    if known is None:
+        raise Refused("its address is no number; write four plain ones from 0 to 255, such as 10.0.7.255")
+    return Target(scheme=WAKE_ON_LAN, host=str(known), port=port)
 
 
 def _authority(text: str, usual: int) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from typing import Final
 from headroom.api.kinds import AnyResource
 from headroom.api.power import PowerPolicy
 from headroom.api.power_status import STATES, PowerPoolStatus
-from headroom.core.power import KIND
+from headroom.core.power import KIND, warm_percent
 from headroom.core.usage import MICRO
 from headroom.model import conditions
 from headroom.model.decisions import Decision, Ref
@@ -82,7 +82,7 @@ def pool_row(world: World, resource: AnyResource, decision: Decision | None) -> 
     status = machines.status_of(resource, decision)
     found = [(machines.gpus(world, each), known) for each, known in machines.remembered(resource, status)]
     states = [known.state for _, known in found]
-    there = [(gpus, known) for gpus, known in found if gpus.is_there and known.state in ("On", "Draining")]
+    there = [gpus for gpus, known in found if gpus.is_there and known.state == "On"]
     state, tone = _state(resource, status)
     return row | parts.known(
         {
@@ -91,8 +91,8 @@ def pool_row(world: World, resource: AnyResource, decision: Decision | None) -> 
             "machines": len(found),
             "states": {each: states.count(each) for each in STATES if each in states},
             "gpus": parts.decimal(sum(each.gpu_count for each in resource.spec.machines) * MICRO),
-            "gpusOn": parts.decimal(sum(gpus.all for gpus, _ in there)),
-            "gpusFree": parts.decimal(sum(max(gpus.all - gpus.held, 0) for gpus, each in there if each.state == "On")),
+            "gpusOn": parts.decimal(sum(each.all for each in there)),
+            "gpusFree": parts.decimal(sum(max(each.all - each.held, 0) for each in there)),
             "usedKwh": status.energy.used_kwh if status.energy else "",
             "savedKwh": status.energy.saved_kwh if status.energy else "",
             "unservedPods": sum(each.pods for each in status.unserved),
@@ -126,16 +126,19 @@ def _details(resource: AnyResource, status: PowerPoolStatus) -> Model:
             for each in status.conditions
         ],
         "problems": [f"{each.field} {each.message}" for each in resource.problems],
-        "trials": [{"machine": each.machine, "at": each.at} for each in status.trials],
+        "trials": [
+            parts.known({"machine": each.machine, "at": each.at, "inVain": each.in_vain or None})
+            for each in status.trials
+        ],
         "energyAsOf": status.energy.as_of if status.energy else "",
     }
     if resource.spec is not None:
         found |= {"gpuResourceName": resource.spec.gpu_resource_name, "order": resource.spec.order}
-        found["policy"] = _policy(resource.spec.policy)
+        found["policy"] = _policy(resource.spec.policy, len(resource.spec.machines))
     return parts.known(found)
 
 
-def _policy(policy: PowerPolicy) -> Model:
+def _policy(policy: PowerPolicy, machines: int) -> Model:
     return parts.known(
         {
             "idleSeconds": policy.idle_seconds,
@@ -143,6 +146,7 @@ def _policy(policy: PowerPolicy) -> Model:
             "minOn": policy.min_on,
             "minOnSeconds": policy.min_on_seconds,
             "minOffSeconds": policy.min_off_seconds,
+            "warmPercent": warm_percent(policy, machines),
             "togglesPerHour": policy.toggles_per_hour,
             "maxConcurrentWakes": policy.max_concurrent_wakes,
             "maxConcurrentSleeps": policy.max_concurrent_sleeps,

@@ -196,13 +196,14 @@ function factsOf(pool) {
   fact("Kept on", (policy.keepOn ?? []).join("; "));
   fact("On for at least", policy.minOnSeconds ? seconds(policy.minOnSeconds) : undefined);
   fact("Off for at least", policy.minOffSeconds ? seconds(policy.minOffSeconds) : undefined);
+  fact("Kept warm", policy.warmPercent ? `${policy.warmPercent} % of the machines that nobody uses` : undefined);
   fact("At a time", limits(policy));
   fact("Switched at most", policy.togglesPerHour === undefined ? undefined : `${policy.togglesPerHour} times an hour each`);
   fact("Wakes", PREFERS[policy.prefer]);
   fact("Before sleep", DRAINS[policy.drain]);
   fact("GPUs are asked for as", pool.gpuResourceName);
   fact("Energy up to", pool.energyAsOf ? time(pool.energyAsOf, "moment") : undefined);
-  for (const each of pool.trials ?? []) fact("Woken on trial", h("span", {}, `${each.machine} `, time(each.at)));
+  for (const each of pool.trials ?? []) fact(each.inVain ? "Tried, no help so far" : "Woken on trial", h("span", {}, `${each.machine} `, time(each.at)));
   for (const each of pool.conditions ?? []) {
     const sentence = h("span");
     prose(sentence, each.message ? `: ${each.message}` : "");

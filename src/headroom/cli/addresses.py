@@ -1,0 +1,102 @@
+"""The addresses in power pools, read as the operator's guard reads them: which can never be called, and what must be listed for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from headroom.adapters.egress import Target
+    from headroom.api.kinds import AnyResource
+    from headroom.api.power import Machine
+    from headroom.api.schema import Problem
+
+MOST_LISTED: Final = 20
+BROADCAST: Final = "255.255.255.255"
+"""Where magic packets go unless another address is given: special, and still meant."""
+_THIS_MACHINE: Final = "localhost"
+_ITS_NUMBER: Final = "127.0.0.1"
+
+
+class Called(NamedTuple):
+    """One address of a pool."""
+
+    field: str
+    target: Target | None
+    """Where it leads; None if the guard refuses it."""
+    refused: str = ""
+    """Why, as the end of a sentence that begins with the field."""
+
+
+def called(pool: AnyResource) -> Iterator[Called]:
+    """Every address of a valid power pool; of other kinds none."""
+    from headroom.api.power import PowerPoolSpec
+
+    if isinstance(pool.spec, PowerPoolSpec):
+        for number, machine in enumerate(pool.spec.machines):
+            yield from _of_machine(f"spec.machines[{number}]", machine)
+
+
+def _of_machine(where: str, machine: Machine) -> Iterator[Called]:
+    from headroom.adapters.egress import datagram_to, target_of
+    from headroom.model.errors import Refused
+
+    addresses = {
+        "scaleUpEndpoint": machine.scale_up_endpoint,
+        "scaleDownEndpoint": machine.scale_down_endpoint,
+        "statusEndpoint": machine.status_endpoint,
+        "redfish.address": machine.redfish.address if machine.redfish else None,
+        "wakeOnLan.address": machine.wake_on_lan.address if machine.wake_on_lan else None,
+    }
+    for name, address in addresses.items():
+        if address is None:
+            continue
+        try:
+            packets = machine.wake_on_lan if name == "wakeOnLan.address" else None
+            target = datagram_to(packets.address, packets.port) if packets else target_of(address)
+        except Refused as problem:
+            yield Called(f"{where}.{name}", None, str(problem).removeprefix("its address "))
+        else:
+            yield Called(f"{where}.{name}", target)
+
+
+def refused(pool: AnyResource) -> list[Problem]:
+    """Addresses that can be read in more than one way, or in none: no list allows them."""
+    from headroom.api.schema import Problem
+
+    never = "the operator calls no such address, whatever --allow-egress lists"
+    return [Problem(each.field, f"{each.refused}; {never}") for each in called(pool) if each.refused]
+
+
+def dubious(pool: AnyResource) -> list[Problem]:
+    """Addresses of numbers that are hardly meant, and that only an entry for that very number allows."""
+    from headroom.api.schema import Problem
+
+    judged = [(each.field, _doubt(each.target)) for each in called(pool) if each.target]
+    return [Problem(field, says) for field, says in judged if says]
+
+
+def _doubt(target: Target) -> str:
+    """Why an address is hardly meant; empty for an ordinary one, and for names, which may stand for anything."""
+    from headroom.adapters.egress import special
+
+    if target.host == _THIS_MACHINE:
+        return f"is the operator's own machine; if that is meant, write {_ITS_NUMBER}, and list that in --allow-egress"
+    if target.number is None or target.host == BROADCAST:
+        return ""
+    # The smallest network says most.
+    _, what = max(special(target.number), key=lambda each: each[0].prefixlen, default=(None, ""))
+    return f"is {what}; only the entry {target.entry} itself in --allow-egress allows that" if what else ""
+
+
+def entries(pools: Iterable[AnyResource]) -> list[str]:
+    """What an administrator must list so that the operator can switch the machines of these pools; nothing dubious, as people copy it."""
+    targets = (each.target for pool in pools for each in called(pool) if each.target)
+    return sorted({target.entry for target in targets if not _doubt(target)})
+
+
+def hint(listed: list[str], most: int = MOST_LISTED) -> str:
+    """A sentence about what must be listed."""
+    more = len(listed) - most
+    rest = f" and {more} more (-o json has them all; *.NAME and 10.0.7.0/24 stand for many)" if more > 0 else ""
+    return f"the operator calls only addresses that it is allowed to: give it --allow-egress {','.join(listed[:most])}{rest}"
