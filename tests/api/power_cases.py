@@ -51,6 +51,7 @@ POOL = manifest(
             "maxConcurrentWakes": 2,
             "maxConcurrentSleeps": 1,
             "warmPercent": 10,
+            "schedulers": ["gpu-binpack"],
             "protectedMachines": ["gpu-worker-1"],
             "keepOn": [{"days": ["Mon"], "begin": "08:00", "end": "18:00", "timeZone": "Europe/Berlin", "minOn": 1}],
             "prefer": "FewestWatts",
@@ -239,6 +240,10 @@ _POLICY: dict[str, Cases] = {
     "spec.policy.togglesPerHour": whole(1, 120),
     "spec.policy.maxConcurrentWakes": _optional(whole(1, 512)),
     "spec.policy.maxConcurrentSleeps": _optional(whole(1, 512)),
+    "spec.policy.schedulers": Cases(
+        valid=([], None, ["gpu-binpack", "a.b"], [f"s{i}" for i in range(16)]),
+        invalid=([""], ["A"], ["a/b"], [3], ["x" * 254], [f"s{i}" for i in range(17)], "a", {"a": "b"}),
+    ),
     "spec.policy.warmPercent": _optional(whole(0, 100)),
     "spec.policy.protectedMachines": Cases(
         valid=([], None, ["a", "b"], [f"m{i}" for i in range(512)]),

@@ -182,6 +182,8 @@ class Stage:
         """kube-scheduler works."""
         self.never: set[str] = set()
         """Pods that it refuses wherever they would go."""
+        self.only: dict[str, str] = {}
+        """Pods that it places on one node and nowhere else."""
         self.done: list[tuple[int, Action]] = []
         self.decisions: dict[str, Decision] = {}
         self._later: list[tuple[int, str, str]] = []
@@ -265,7 +267,12 @@ class Stage:
             if pod.node or not self.binds or pod.gates or uid in self.never:
                 continue
             for name, node in sorted(self.nodes.items()):
-                if node.ready and not node.unschedulable and gpus_of(pod.shape) <= self._free(node):
+                if (
+                    self.only.get(uid, name) == name
+                    and node.ready
+                    and not node.unschedulable
+                    and gpus_of(pod.shape) <= self._free(node)
+                ):
                     self.pods[uid] = structs.replace(
                         pod, node=name, phase="Running", started=self.now, unschedulable_since=None
                     )

@@ -173,7 +173,7 @@ def test_a_gang_of_two_shapes_is_served_together() -> None:
 def test_a_gang_with_one_impossible_pod_is_not_served() -> None:
     found = chosen([*gang("x", 2, 4), *gang("x", 1, 16, prefix="big")], EIGHT)
     assert (found.rooms, left(found)) == ((), [("team-a/big0", 3)])
-    assert found.impossible.keys() == {digest_of(a_shape(16))}
+    assert found.impossible.keys() == {f"gang-{digest_of(a_shape(16))}"}
 
 
 def test_those_who_are_served_change_places_if_one_more_goes_in_then() -> None:

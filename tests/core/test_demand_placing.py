@@ -198,10 +198,10 @@ def test_refused_pods_still_go_to_what_is_coming_or_new() -> None:
     assert left(found) == [("team-a/p2", 1)]
 
 
-def test_at_most_twenty_rooms_are_told() -> None:
+def test_every_room_is_told_in_which_they_are_refused() -> None:
     found = placed(refused(), nodes=[a_ready_node(f"n{number:02}") for number in range(30)])
     [verdict] = found.verdicts.values()
-    assert verdict.rooms == tuple(f"n{number:02}" for number in range(20))
+    assert verdict.rooms == tuple(f"n{number:02}" for number in range(30))
 
 
 def test_a_node_of_unknown_age_is_no_evidence() -> None:

@@ -18,7 +18,7 @@ from tests.core.demand_stage import MINUTE, a_shape, a_view, alike, amounts, gan
 OTHERS = Shape(requests=amounts(1), scheduler="volcano")
 NOWHERE = (
     "Its scheduler, volcano, may never place it: no pod in view was placed by volcano or runs it. "
-    "It counts as soon as volcano has placed any pod; or name another scheduler (spec.schedulerName)."
+    "It counts as soon as volcano has placed any pod, or a PowerPool names volcano (policy.schedulers)."
 )
 
 
@@ -136,6 +136,12 @@ def test_pods_of_a_scheduler_that_shows_nowhere_wake_nothing(beside: Pod) -> Non
     found = wanted(a_view(waits(shape=OTHERS), beside))
     assert found.units == ()
     assert found.left_out["uid-p"].reason == "OtherScheduler"
+
+
+def test_a_scheduler_that_a_pool_names_places_pods() -> None:
+    """As a second profile of kube-scheduler does, of whose pods none may be left."""
+    pool = a_resource("PowerPool", policy={"schedulers": ["volcano"]})
+    assert wanted(a_view(waits(shape=OTHERS), resources=[pool])).left_out == {}
 
 
 def test_no_pod_asks_for_kube_scheduler_by_that_name() -> None:

@@ -371,3 +371,11 @@ def test_a_pool_that_is_being_deleted_does_nothing_more() -> None:
     pool = structs.replace(a_pool(), deleting=True)
     decision = decided(a_view(pool, pods=[waiting("a")]))["one"]
     assert (decision.actions, decision.reason) == ((), "Deleting")
+
+
+def test_a_machine_that_was_paused_on_its_way_goes_on() -> None:
+    """It is empty: nothing failed."""
+    draining = was("w1", "Draining", NOON - 20 * MINUTE, idle_since=NOON - HOUR)
+    pool = remembered(a_pool(machines={"w1": 4}), draining)
+    decision = decided(a_view(pool, nodes=[cordoned(on("w1", 4))]))["one"]
+    assert effects(decision) == [SleepMachine(pool="one", machine="w1")]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from msgspec import structs
 
+from headroom.api.power_status import Trial
+from headroom.core.demand import digest_of
 from headroom.model.actions import CordonNode
 from headroom.model.facts import Pod, Shape
-from headroom.model.times import text
+from headroom.model.times import moment, text
 from headroom.model.world import ref_of
 from tests.builders import NOON
 from tests.core.power_stage import (
@@ -165,7 +168,7 @@ def test_a_retried_job_does_not_wake_a_machine_with_every_try() -> None:
         [pod] = refused(1, stage.now)
         stage.pods = {uid: structs.replace(pod, uid=uid, name=uid)}
         stage.pass_time(10 * MINUTE, every=30 * SECOND)
-    assert len([command for _, command in stage.commands() if command.startswith("wake")]) <= 6
+    assert len([command for _, command in stage.commands() if command.startswith("wake")]) <= 10, "hardly one an hour"
 
 
 def test_no_machine_is_tried_while_others_boot_for_the_same() -> None:
@@ -190,6 +193,172 @@ def test_a_trial_whose_machine_others_fill_is_over() -> None:
     assert wakes(later) == ["w2"]
 
 
+def woken(stage: Stage) -> list[str]:
+    return [command.removeprefix("wake ") for _, command in stage.commands() if command.startswith("wake ")]
+
+
+def trial_of(stage: Stage) -> Trial:
+    shape = digest_of(SPREAD)
+    [trial] = [trial for pool in stage.pools.values() for trial in pool.status.trials if trial.shape == shape]
+    assert isinstance(trial, Trial)
+    return trial
+
+
+def test_each_machine_has_its_turn() -> None:
+    """In the end the one is tried that does, whichever pool has it."""
+    pools = [a_pool("one", {"w1": 2, "w2": 2}, idleSeconds=60), a_pool("two", {"w3": 2, "w4": 4}, idleSeconds=60)]
+    stage = Stage(*pools, nodes=[on("n1", 8)], pods=refused(1))
+    stage.only["uid-p0"] = "w4"
+    stage.pass_time(4 * HOUR, every=30 * SECOND)
+    assert woken(stage) == ["w1", "w2", "w3", "w4"]
+    assert stage.pods["uid-p0"].node == "w4"
+
+
+@pytest.mark.parametrize("policy", [{"minOn": 1}, {"protectedMachines": ["w1", "w2"]}, {"idleSeconds": 7200}])
+def test_a_machine_that_stays_on_is_no_trial_for_ever(policy: dict[str, Any]) -> None:
+    stage = Stage(a_pool(machines={"w1": 2, "w2": 2, "w3": 2}, **policy), nodes=[on("w1", 2)], pods=refused(1))
+    stage.only["uid-p0"] = "w3"
+    stage.pass_time(HOUR, every=30 * SECOND)
+    assert stage.pods["uid-p0"].node == "w3"
+
+
+def test_a_machine_that_wakes_for_others_is_not_on_trial_again() -> None:
+    stage = Stage(a_pool(machines={"w1": 2}, idleSeconds=60), nodes=[on("n1", 1)], pods=refused(1))
+    stage.never = {"uid-p0"}
+    stage.pass_time(10 * MINUTE, every=15 * SECOND)
+    before = trial_of(stage)
+    assert (before.machine, before.in_vain) == ("w1", 1)
+    for number in range(2):
+        stage.pods[f"o{number}"] = waiting(f"o{number}", 2, since=stage.now, uid=f"o{number}")
+        stage.pass_time(3 * MINUTE, every=15 * SECOND)
+        assert stage.pods[f"o{number}"].node == "w1"
+        stage.end(f"o{number}", gone=True)
+        assert trial_of(stage).until == before.until
+    assert trial_of(stage).in_vain == 1
+
+
+def test_the_pause_ends_when_it_was_to_end_whatever_goes_to_sleep() -> None:
+    stage = Stage(a_pool(machines={"w1": 2, "w2": 2}, idleSeconds=60), nodes=[on("n1", 8)], pods=refused(1))
+    stage.never = {"uid-p0"}
+    stage.pass_time(5 * MINUTE, every=15 * SECOND)
+    ends = moment(trial_of(stage).until) or 0
+    stage.pods["other"] = waiting("other", 2, since=stage.now, uid="other", shape=Shape(requests=((GPU, 2_000_000),)))
+    stage.only["other"] = "w2"
+    stage.pass_time(5 * MINUTE, every=15 * SECOND)
+    stage.end("other", gone=True)
+    stage.pass_time(ends - stage.now, every=15 * SECOND)
+    assert trial_of(stage).machine == "w2", "the next one is tried"
+    assert trial_of(stage).at == text(ends)
+
+
+def test_who_comes_later_waits_an_hour_at_most() -> None:
+    """Even if the first ones are tried only once a day by now, and none has been placed."""
+    long_refused = Trial(
+        shape=digest_of(SPREAD),
+        machine="w1",
+        at=text(NOON - HOUR),
+        in_vain=9,
+        refused_at=text(NOON),
+        until=text(NOON + 24 * HOUR),
+    )
+    off = was("w1", "Off", woken_at=NOON - HOUR), was("w2", "Off")
+    pool = remembered(a_pool(machines={"w1": 2, "w2": 2}), *off, trials=(long_refused,))
+    late = refused(1, since=NOON)
+    assert wakes(decided(a_view(pool, pods=refused(1), now=NOON + 2 * HOUR))["one"]) == []
+    assert wakes(decided(a_view(pool, pods=late, now=NOON + HOUR - SECOND))["one"]) == []
+    assert wakes(decided(a_view(pool, pods=late, now=NOON + HOUR))["one"]) == ["w2"]
+
+
+def test_who_comes_later_is_served_at_once_when_others_like_them_were_placed() -> None:
+    """Also while a node refuses the first one, and while another machine is tried for it."""
+    stage = Stage(a_pool(machines={"w1": 2, "w2": 2, "w3": 2}, idleSeconds=60), nodes=[on("n1", 1)], pods=refused(1))
+    stage.never = {"uid-p0"}
+    stage.pass_time(10 * MINUTE, every=15 * SECOND)
+    stage.pods["first"] = structs.replace(refused(1, stage.now)[0], uid="first", name="first")
+    stage.only["first"] = "n1"
+    stage.pass_time(MINUTE, every=15 * SECOND)
+    assert trial_of(stage).placed
+    for number in range(10):
+        uid = f"f{number}"
+        stage.pods[uid] = structs.replace(refused(1, stage.now)[0], uid=uid, name=uid)
+        stage.only[uid] = "w3" if number % 2 else "w2"
+        stage.pass_time(20 * MINUTE, every=15 * SECOND)
+        assert stage.pods[uid].node or woken(stage)[-1] == "w1", (
+            "it was plain demand, though the machine may be another one"
+        )
+        stage.end(uid, gone=True) if stage.pods[uid].node else stage.pods.pop(uid)
+
+
+def test_what_one_pod_finds_out_says_nothing_of_a_gang() -> None:
+    shape = Shape(requests=((GPU, 8_000_000),))
+    labels = (("jobset.sigs.k8s.io/jobset-name", "g"),)
+    gang = [waiting(f"g{n}", 8, since=NOON - 2 * MINUTE, shape=shape, labels=labels) for n in range(3)]
+    stray = waiting("stray", 8, since=NOON - 2 * MINUTE, shape=shape)
+    pool = a_pool(machines={"w1": 8, "w2": 8, "w3": 8})
+    assert wakes(decided(a_view(pool, nodes=[on("n1", 8)], pods=gang))["one"]) == ["w1", "w2"]
+    with_stray = decided(a_view(pool, nodes=[on("n1", 8)], pods=[*gang, stray]))["one"]
+    assert {"w1", "w2"} <= set(wakes(with_stray))
+
+
+def test_shapes_that_nothing_can_hold_do_not_block_others() -> None:
+    picky = [
+        structs.replace(
+            waiting(f"p{n}", since=NOON - 5 * MINUTE),
+            shape=Shape(requests=((GPU, 1_000_000), ("cpu", n + 1)), node_selector=(("kubernetes.io/hostname", "n1"),)),
+        )
+        for n in range(20)
+    ]
+    [last] = refused(1)
+    node = on("n1", 8, allocatable=(("cpu", 64_000_000), (GPU, 8_000_000)))
+    world = a_view(a_pool(machines={"w1": 2}), nodes=[node], pods=[*picky, structs.replace(last, name="z", uid="z")])
+    assert wakes(decided(world)["one"]) == ["w1"]
+
+
+def test_a_neighbour_that_begins_anew_all_the_time_proves_nothing() -> None:
+    pool = a_pool(machines={"w1": 2, "w2": 2, "w3": 2}, idleSeconds=60)
+    stage = Stage(pool, nodes=[on("n1", 8)], pods=refused(1))
+    stage.never = {"uid-p0"}
+    for _ in range(12):
+        loops = structs.replace(running("loops", "n1", created=NOON - 5 * HOUR, started=stage.now), shape=SPREAD)
+        stage.pods[loops.uid] = structs.replace(loops, started_after=stage.now - MINUTE)
+        stage.pass_time(5 * MINUTE, every=15 * SECOND)
+    assert len(woken(stage)) <= 3
+
+
+def test_a_machine_that_does_not_boot_is_no_answer() -> None:
+    stage = Stage(
+        a_pool(machines={"w1": 2, "w2": 2, "w3": 2}, bootTimeoutSeconds=300), nodes=[on("n1", 8)], pods=refused(1)
+    )
+    stage.never, stage.dead = {"uid-p0"}, {"w2"}
+    stage.pass_time(30 * MINUTE, every=15 * SECOND)
+    assert woken(stage) == ["w1", "w2", "w3"]
+    at = {command: at for at, command in stage.commands()}
+    assert at["wake w3"] - at["wake w2"] <= 330, "as soon as w2 has failed"
+
+
+def test_a_trial_that_two_pools_remember_is_kept_once() -> None:
+    trial = Trial(
+        shape=digest_of(SPREAD), machine="w1", at=text(NOON - HOUR), in_vain=1, refused_at=text(NOON), until=text(NOON)
+    )
+    later = structs.replace(trial, machine="w3", at=text(NOON - MINUTE))
+    one = remembered(a_pool("one", {"w1": 2}), was("w1", "Off"), trials=(trial,))
+    two = remembered(a_pool("two", {"w3": 2}), was("w3", "Off"), trials=(later,))
+    found = decided(a_view(one, two, nodes=[on("n1", 8)], pods=refused(1), now=NOON - SECOND))
+    assert [status(each).trials for each in found.values()] == [(), (later,)]
+
+
+def test_no_more_is_tried_than_can_be_remembered() -> None:
+    shapes = [Shape(requests=((GPU, 1_000_000),), spread=f'[{{"topologyKey":"z{n}"}}]') for n in range(80)]
+    pods = [
+        structs.replace(waiting(f"p{n:02}", since=NOON - 2 * MINUTE), shape=shape) for n, shape in enumerate(shapes)
+    ]
+    stage = Stage(a_pool(machines={f"w{n:02}": 1 for n in range(90)}, idleSeconds=60), nodes=[on("n1", 8)], pods=pods)
+    stage.binds = False
+    stage.pass_time(20 * MINUTE, every=30 * SECOND)
+    assert len(stage.pools[ref_of(a_pool())].status.trials) == 64
+    assert len(woken(stage)) == 64
+
+
 # --- what is kept for them ------------------------------------------------------------------------------------------------------
 
 
@@ -206,6 +375,17 @@ def test_an_idle_machine_that_would_hold_a_refused_pod_stays_on(refused_for: int
     left = decided(a_view(written, nodes=nodes[:3], pods=pods))["one"]
     assert effects(left) == []
     assert "w3" in left.message
+
+
+def test_as_many_stay_on_as_would_hold_them_however_many_there_are() -> None:
+    """kube-scheduler is down for a while: what its pods need is not switched off meanwhile."""
+    machines = {f"w{number:02}": 8 for number in range(40)}
+    pods = [waiting(f"p{number}", 8, since=NOON - 5 * MINUTE) for number in range(30)]
+    stage = Stage(a_pool(machines=machines, idleSeconds=60), nodes=[on(name, 8) for name in machines], pods=pods)
+    stage.binds = False
+    stage.pass_time(20 * MINUTE, every=30 * SECOND)
+    assert 29 <= sum(stage.state(name) == "On" for name in machines) <= 30
+    assert len(woken(stage)) <= 1, "that is the one on trial"
 
 
 def test_it_is_not_kept_for_ever() -> None:

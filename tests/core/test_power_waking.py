@@ -380,6 +380,34 @@ def test_a_machine_whose_cordon_is_just_being_lifted_is_room(how: int) -> None:
     assert decision.message.endswith("1 pod that waits fits on w2.")
 
 
+@pytest.mark.parametrize(
+    "taint",
+    [
+        Taint("node.cilium.io/agent-not-ready", "true", "NoExecute"),
+        Taint("node.kubernetes.io/network-unavailable", "", "NoSchedule"),
+        Taint("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule"),
+        Taint("startup-taint.cluster-autoscaler.kubernetes.io/driver", "", "NoSchedule"),
+    ],
+)
+def test_a_machine_on_which_not_everything_has_started_yet_is_coming(taint: Taint) -> None:
+    booted = was("w2", "On", NOON - 2 * MINUTE, woken_at=NOON - 5 * MINUTE)
+    node = on("w2", 8, since=NOON - 2 * MINUTE, taints=(taint,))
+    pool = remembered(a_pool(), was("w1", "Off"), booted)
+    assert wakes(decided(a_view(pool, nodes=[node], pods=many(1, 4)))["one"]) == []
+    late = a_view(pool, nodes=[node], pods=many(1, 4, since=NOON + 14 * MINUTE), now=NOON + 15 * MINUTE)
+    assert wakes(decided(late)["one"]) == ["w1"], "it should have started by now"
+    asleep = remembered(a_pool(machines={"w2": 8}), was("w2", "Off"))
+    assert wakes(decided(a_view(asleep, nodes=[off("w2", 8, taints=(taint,))], pods=many(1, 4)))["one"]) == ["w2"]
+
+
+def test_a_device_that_was_promised_and_has_not_been_found_yet_is_coming() -> None:
+    asks = Shape(requests=(("nvidia.com/gpu", 4_000_000), ("rdma/hca", 1_000_000)))
+    pods = [structs.replace(waiting("p0", 4), shape=asks)]
+    booted = was("w2", "On", NOON - 2 * MINUTE, woken_at=NOON - 5 * MINUTE)
+    pool = remembered(a_pool(template={"resources": {"rdma/hca": "8"}}), was("w1", "Off"), booted)
+    assert wakes(decided(a_view(pool, nodes=[on("w2", 8, since=NOON - 2 * MINUTE)], pods=pods))["one"]) == []
+
+
 def test_a_cordon_that_cannot_be_lifted_does_not_keep_pods_waiting() -> None:
     pool = remembered(a_pool(), was("w1", "Off"), was("w2", "On", NOON - 6 * MINUTE, idle_since=NOON - HOUR))
     decision = decided(a_view(pool, nodes=[cordoned(on("w2", 8))], pods=many(1, 4)))["one"]

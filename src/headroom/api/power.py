@@ -51,6 +51,7 @@ MachineName = Annotated[
     ),
 ]
 Watts = Annotated[int, Meta(ge=0, le=100_000)]
+SchedulerName = Annotated[str, object_name("As pods name it.", hint="a name: lower-case letters, digits, '-' and '.'")]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Some = Annotated[int, Meta(ge=1, le=MOST_MACHINES)]
 Amount = Annotated[str | int, quantity("An amount of the resource.")]
@@ -206,6 +207,14 @@ class PowerPolicy(ApiType, frozen=True, kw_only=True):
     priority_floor: Annotated[
         int, Meta(ge=-(2**31), le=2**31 - 1, description="Pods of a lower priority wake nothing.")
     ] = -10
+    schedulers: Annotated[
+        tuple[SchedulerName, ...],
+        Meta(
+            max_length=16,
+            description="Other schedulers that place pods in this cluster, by the name that pods have in schedulerName; needed only "
+            "where none of their pods is left to tell.",
+        ),
+    ] = ()
     share_with_karpenter: Annotated[
         bool, Meta(description="True: machines wake also for pods that a Karpenter NodePool could serve.")
     ] = False

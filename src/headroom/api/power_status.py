@@ -51,14 +51,15 @@ class Trial(ApiType, frozen=True, kw_only=True):
 
     shape: Annotated[str, Meta(description="What the pods have in common, as a digest.")]
     machine: Annotated[str, Meta(description="The machine.")]
-    at: Annotated[str, Meta(description="When it was woken, or let go to sleep since it was no help.")]
+    at: Annotated[str, Meta(description="When it was woken.")]
     in_vain: Annotated[
         int,
         Meta(ge=0, description="How often a machine was no help to such pods; after each time the pause is longer."),
     ] = 0
-    refused_at: Annotated[str, Meta(description="When a machine that was no help to them was last let go.")] = ""
+    refused_at: Annotated[str, Meta(description="When such pods were last seen to be refused beside a machine.")] = ""
+    until: Annotated[str, Meta(description="Before this, no other machine is tried for them.")] = ""
     placed: Annotated[
-        bool | None, Meta(description="Others like them found a place since: only those that waited then are meant.")
+        bool | None, Meta(description="Others like them found a place since: only those that were refused are meant.")
     ] = None
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from headroom.core.demand.choosing import choose, impossible
 from headroom.core.demand.digests import digest_of
-from headroom.core.demand.existing import reopened, returning, rooms
+from headroom.core.demand.existing import reopened, returning, rooms, started
 from headroom.core.demand.fitting import why_not
 from headroom.core.demand.karpenter import served_by_karpenter
 from headroom.core.demand.placing import place
 from headroom.core.demand.units import (
+    OF_GANGS,
     VERDICT_MS,
     Candidate,
     Chosen,
@@ -26,6 +27,7 @@ from headroom.core.demand.units import (
 from headroom.core.demand.waiting import gpu_resources, wanted
 
 __all__ = [
+    "OF_GANGS",
     "VERDICT_MS",
     "Candidate",
     "Chosen",
@@ -45,6 +47,7 @@ __all__ = [
     "returning",
     "rooms",
     "served_by_karpenter",
+    "started",
     "wanted",
     "why_not",
 ]

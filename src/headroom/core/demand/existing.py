@@ -19,6 +19,15 @@ from headroom.model.world import World
 CORDON: Final = "node.kubernetes.io/unschedulable"
 _STATES: Final = "node.kubernetes.io/"
 """Taints of this name say how a node is, and go with it."""
+_STARTING: Final = (
+    _STATES,
+    "node.cloudprovider.kubernetes.io/",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+    "karpenter.sh/unregistered",
+)
+_AGENTS: Final = "/agent-not-ready"
+"""So network and storage drivers call the taint that they take away once they run: node.cilium.io, ebs.csi.aws.com and others."""
 _STALE: Final = (f"{_STATES}not-ready", f"{_STATES}unreachable", CORDON)
 """Taints that a controller takes from a node a moment after it is ready and not cordoned: they say what it was."""
 _ENDED: Final = ("Succeeded", "Failed")
@@ -55,7 +64,12 @@ def returning(world: World, node: Node) -> Room:
             for name, amount in (*pod.shape.requests, (PODS, WHOLE)):
                 held[name] = held.get(name, 0) + amount
     free = tuple((name, max(0, amount - held.get(name, 0))) for name, amount in node.allocatable)
-    return Room(name=node.name, source="Machine", labels=node.labels, taints=_without(node.taints, _STATES), free=free)
+    return Room(name=node.name, source="Machine", labels=node.labels, taints=started(node.taints), free=free)
+
+
+def started(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    """The taints of a node that stay once everything on it has started."""
+    return tuple(each for each in taints if not each.key.startswith(_STARTING) and not each.key.endswith(_AGENTS))
 
 
 def _without(taints: tuple[Taint, ...], *begins: str) -> tuple[Taint, ...]:

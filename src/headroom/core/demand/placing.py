@@ -7,7 +7,6 @@ that we do not model, and that node is no place for such pods.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -17,8 +16,6 @@ from headroom.core.demand.units import VERDICT_MS, Part, Placed, Room, Unit, Ver
 from headroom.model.facts import Pod
 from headroom.model.tables import ABSENT, Ints
 from headroom.model.world import World
-
-MOST_ROOMS_TOLD: Final = 20
 
 
 def place(world: World, units: Sequence[Unit], rooms: Iterable[Room]) -> Placed:
@@ -61,6 +58,7 @@ class _Judge:
         self.verdicts: dict[str, Verdict] = {}
         self._open: dict[tuple[str, str], Bools] = {}
         """By gang, empty for none, and shape."""
+        self._names = np.array([room.name for room in stock.rooms], np.object_)
         self._known = _known_since(stock)
         self._turns: list[int] = [each + VERDICT_MS for each in self._known.tolist() if each >= 0]
         self._old = (self._known >= 0) & (self._known <= world.now - VERDICT_MS)
@@ -125,7 +123,7 @@ class _Judge:
             open_ = np.ones(len(self._stock.rooms), np.bool_)
             open_[refused] = False
             self._open[gang, part.digest] = open_
-            names = [self._stock.rooms[room].name for room in refused[:MOST_ROOMS_TOLD].tolist()]
+            names = self._names[refused].tolist()
             self.verdicts[part.digest] = Verdict(
                 digest=part.digest,
                 scheduler=part.shape.spoken_scheduler,

@@ -20,10 +20,11 @@ class Schedulers:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._known = {OURS: True}
+        pools = (each.spec for _, each in world.of_kind("PowerPool") if each.spec is not None)
+        self._known = dict.fromkeys({OURS, *(name for spec in pools for name in spec.policy.schedulers)}, True)
 
     def places(self, name: str) -> bool:
-        """Whether a scheduler is at work here: pods of its are on nodes, or it runs here itself."""
+        """Whether a scheduler is at work here: a pool names it, pods of its are on nodes, or it runs here itself."""
         known = self._known.get(name)
         if known is None:
             known = self._known[name] = self._has_placed(name) or self._runs(name)

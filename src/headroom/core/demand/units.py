@@ -9,6 +9,8 @@ from msgspec import Struct, structs
 from headroom.model.facts import Amounts, Pairs, Shape, Taint
 from headroom.model.times import MINUTE
 
+OF_GANGS: Final = "gang-"
+"""How the digests of gangs' shapes begin."""
 VERDICT_MS: Final = MINUTE
 """kube-scheduler tries again within seconds what it could not place; what it refuses for so long, it means."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from headroom.core.demand.digests import digest_of
 from headroom.core.demand.exhausted import Exhausted
 from headroom.core.demand.schedulers import OURS, Schedulers
-from headroom.core.demand.units import LeftOut, Part, Unit, Wanted
+from headroom.core.demand.units import OF_GANGS, LeftOut, Part, Unit, Wanted
 from headroom.model.facts import Pod, Shape
 from headroom.model.gangs import GROUPS, SYSTEM_OWNERS, gang_of, size_of
 from headroom.model.times import MINUTE, SECOND
@@ -159,7 +159,7 @@ class _Look:
             return None
         says = (
             f"Its scheduler, {name}, may never place it: no pod in view was placed by {name} or runs it. "
-            f"It counts as soon as {name} has placed any pod; or name another scheduler (spec.schedulerName)."
+            f"It counts as soon as {name} has placed any pod, or a PowerPool names {name} (policy.schedulers)."
         )
         return LeftOut(reason="OtherScheduler", message=says)
 
@@ -213,14 +213,15 @@ def _unit(gang: str, pods: list[Pod]) -> Unit:
         priority=max([pod.priority for pod in pods]),
         oldest=oldest,
         first=first,
-        parts=tuple(sorted((_part(shape, each) for shape, each in aged.items()), key=lambda part: part.digest)),
+        parts=tuple(sorted((_part(gang, shape, each) for shape, each in aged.items()), key=lambda part: part.digest)),
     )
 
 
-def _part(shape: Shape, aged: list[tuple[int, str, str]]) -> Part:
+def _part(gang: str, shape: Shape, aged: list[tuple[int, str, str]]) -> Part:
     return Part(
         shape=shape,
-        digest=digest_of(shape),
+        # What one pod finds out says nothing of a gang, nor a gang of one pod.
+        digest=f"{OF_GANGS}{digest_of(shape)}" if gang else digest_of(shape),
         pods=tuple([uid for _, _, uid in aged]),
         names=tuple([name for _, name, _ in aged]),
     )

@@ -16,8 +16,6 @@ from headroom.model.world import World
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _USUAL: Final = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
-_PASSING: Final = "node.kubernetes.io/"
-"""How taints begin that say how a node is, and go with it."""
 _MICRO: Final = 1000
 """Billionths in a millionth."""
 
@@ -34,8 +32,16 @@ def emptied(pool: Pool, it: Member) -> Room:
     """What a machine offers with nothing at all on it."""
     if it.node is None or not it.gpus_shown:
         return _promised(pool, it.spec)
-    taints = tuple(each for each in it.node.taints if not each.key.startswith(_PASSING))
+    taints = demand.started(it.node.taints)
     return Room(name=it.name, source="Machine", labels=it.node.labels, taints=taints, free=it.node.allocatable)
+
+
+def arriving(pool: Pool, it: Member, room: Room) -> Room:
+    """A machine that has come, as it will be once everything on it has started."""
+    shown = dict(it.node.allocatable) if it.node is not None else {}
+    missing = {name: amount for name, amount in _amounts(pool, it.spec) if not shown.get(name)}
+    free = tuple(sorted((dict(room.free) | missing).items()))
+    return structs.replace(room, taints=demand.started(room.taints), free=free)
 
 
 def renamed(room: Room, name: str) -> Room:

@@ -221,6 +221,11 @@ def when(text: str, now: int) -> int | None:
     return None if moment is None else min(moment, now)
 
 
+def moment_of(text: str) -> int | None:
+    """A moment that was written down, as it stands there."""
+    return _moment(text) if text else None
+
+
 def told(moment: int | None) -> str:
     """A moment as it is written down."""
     return "" if moment is None else _text(moment)

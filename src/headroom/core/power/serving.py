@@ -17,7 +17,7 @@ from headroom.core.power import coming, states, trials
 from headroom.core.power.gathering import machines_of
 from headroom.core.power.members import UNIT, Cordon, Member, Pool
 from headroom.core.power.states import ABORT_MS
-from headroom.core.power.trials import Tried
+from headroom.core.power.trials import Standing, Tried
 from headroom.model import times
 from headroom.model.facts import Node
 from headroom.model.world import World
@@ -101,20 +101,22 @@ def begin(world: World, pools: list[Pool]) -> Service:
     placed = demand.place(world, units, [room for name, room in there.items() if name not in service.coming])
     service.hold(placed.into)
     service.verdicts = placed.verdicts
-    pauses = [each.until for each in service.tried.values() if each.until > world.now]
+    pauses = [until for each in service.tried.values() for until in _pauses(each) if until > world.now]
     turns = (wanted.turns_at, placed.turns_at, *pauses)
     service.turns_at = min((each for each in turns if each is not None), default=None)
     service.left = _regain(service, placed)
     return service
 
 
+def _pauses(each: Standing) -> tuple[int, int]:
+    return each.until, each.until_for(refused=False)
+
+
 def is_judged(service: Service, unit: Unit) -> bool:
     """Whether kube-scheduler does not place such pods where we would, or did not when it was last tried."""
     if not service.verdicts and not service.tried:
         return False
-    return any(
-        part.digest in service.verdicts or trials.binds(service.world, part, service.tried) for part in unit.parts
-    )
+    return any(trials.judges(service.world, part, service.tried, service.verdicts) for part in unit.parts)
 
 
 def _existing(service: Service) -> Iterable[Room]:
@@ -146,8 +148,14 @@ def _coming(service: Service, there: Mapping[str, Room]) -> Iterable[Room]:
     for pool, it in service.machines.values():
         if it.state == "Booting" or states.is_joining(it, service.world.now, pool.boot_ms):
             yield coming.room_of(service.world, pool, it)
-        elif it.state == "On" and service.world.now - it.since < NEW_MS and it.before is not None and it.name in there:
-            yield there[it.name]
+        elif it.state == "On" and it.before is not None and it.name in there:
+            room = there[it.name]
+            whole = coming.arriving(pool, it, room)
+            if service.world.now - it.since < NEW_MS:
+                yield whole
+            elif whole != room and service.world.now - (it.woken_at or 0) < pool.boot_ms:
+                # It is ready, but what runs on every node has not started there yet.
+                yield whole
 
 
 def _regain(service: Service, placed: Placed) -> list[Unit]:

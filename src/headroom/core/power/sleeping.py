@@ -19,6 +19,7 @@ from headroom.model.actions import CordonNode, DrainNode, SleepMachine, Uncordon
 
 SETTLE_MS: Final = 10 * times.SECOND
 """From the moment the cordon is seen: kube-scheduler may have decided on a pod just before it saw it."""
+ENOUGH_TRIED: Final = 3
 REFUSED_MS: Final = times.HOUR
 """For so long an idle machine is kept for pods that would fit on it and are refused."""
 NEWLY_IDLE_MS: Final = 60 * times.SECOND
@@ -64,7 +65,9 @@ def _keep_for_refused(service: Service) -> None:
     """Keep on what would hold pods that kube-scheduler refuses: it may be right only for now."""
     for unit in service.left if service.verdicts else ():
         since = _refused_since(service, unit)
-        digests = {part.digest for part in unit.parts} & service.verdicts.keys()
+        # By the time some were tried in vain, such pods have had an hour, however often they were made anew.
+        digests = {part.digest for part in unit.parts if trials.in_vain(service.tried, part) < ENOUGH_TRIED}
+        digests &= service.verdicts.keys()
         names = {name for digest in digests for name in service.verdicts[digest].rooms} & service.machines.keys()
         # What was woken while they waited has its answer.
         rooms = [service.rooms[name] for name in sorted(names) if (service.machines[name][1].woken_at or 0) < since]
@@ -111,7 +114,7 @@ def _drain(pool: Pool, it: Member) -> None:
     why = _comes_back(pool, it)
     if why:
         states.stay_on(it, now, why)
-    elif now - it.since >= ABORT_MS:
+    elif now - it.since >= ABORT_MS and (it.lodgers or it.cordon is not Cordon.OURS):
         it.put_off(now, doubled(ABORT_MS, it.failures, times.HOUR))
         states.stay_on(it, now, f"it could not be emptied within {ABORT_MS // times.MINUTE} minutes")
     elif it.cordon is not Cordon.OURS:
@@ -143,12 +146,13 @@ def _cordon_more(service: Service, pool: Pool, nominated: frozenset[str]) -> Non
     if pool.braked:
         return
     free = most_at_once(pool) - len(pool.are("Draining", "Sleeping"))
+    on_trial = {each.trial.machine for each in service.tried.values() if each.is_awaited}
     spare = len(pool.are("On")) - least_on(pool).machines
     pace = Pace(pool)
     for it in sorted(pool.are("On"), key=lambda each: (-each.gpus, each.name)):
         if free <= 0 or spare <= 0:
             return
-        if it.name in service.into or it.name in nominated or awake(pool, it) is not None:
+        if it.name in service.into or it.name in nominated or it.name in on_trial or awake(pool, it) is not None:
             continue
         it.held = pace.holds(it)
         if it.held:
@@ -158,7 +162,7 @@ def _cordon_more(service: Service, pool: Pool, nominated: frozenset[str]) -> Non
         it.become("Draining", pool.now, CORDONING)
         it.due.append(CordonNode(node=it.name))
         it.tell("DrainingMachine", f"({of_gpus(it.gpus)}) is idle since {told(it.idle_since)} and gets no new pods.")
-        trials.remember(pool, it.name, service.verdicts, service.tried)
+        trials.remember(pool, it, service.verdicts, service.tried)
 
 
 def most_at_once(pool: Pool) -> int:

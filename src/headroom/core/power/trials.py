@@ -11,35 +11,39 @@ from msgspec import Struct, structs
 from headroom.api.power_status import Trial
 from headroom.core import demand
 from headroom.core.demand import Part, Unit, Verdict, Wanted
-from headroom.core.power.members import Pool, told, when
+from headroom.core.power.members import Cordon, Member, Pool, moment_of, told, when
 from headroom.core.power.states import doubled
 from headroom.model import times
+from headroom.model.facts import Pod
 from headroom.model.world import World
 
 OUTCOME_MS: Final = 2 * times.MINUTE
-"""After so long on a machine, others have shown what they want of it."""
+"""So long after a machine has come, it shows whether it was any help."""
 FIRST_PAUSE_MS: Final = 15 * times.MINUTE
 LONGEST_PAUSE_MS: Final = 24 * times.HOUR
+NEWCOMERS_PAUSE_MS: Final = times.HOUR
+"""Pods that were not refused themselves do not wait longer for the next try."""
 FORGOTTEN_MS: Final = times.HOUR
 """While nobody waits for its outcome."""
 MOST: Final = 64
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """A trial that is not over."""
+    """A trial that is not over, or that was in vain."""
 
     pool: Pool
     trial: Trial
-    at: int
     runs: bool
-    """Its machine is on or coming, and the outcome is awaited."""
+    """Its machine is on or coming, and the outcome is not known."""
+    is_awaited: bool
+    """And somebody waits for it."""
+    refused_at: int
+    until: int
+    """Before when no other machine is tried."""
 
-    @property
-    def until(self) -> int:
-        """Before when no other machine is tried, once this one was no help."""
-        return self.at + (
-            doubled(FIRST_PAUSE_MS, self.trial.in_vain - 1, LONGEST_PAUSE_MS) if self.trial.in_vain else 0
-        )
+    def until_for(self, *, refused: bool) -> int:
+        """Before when no other machine is tried for those that were refused themselves, or for who came later."""
+        return self.until if refused else self.until - max(0, _pause(self.trial.in_vain) - NEWCOMERS_PAUSE_MS)
 
 
 Tried = dict[str, Standing]
@@ -50,33 +54,87 @@ def standing(world: World, pools: list[Pool], wanted: Wanted) -> Tried:
     """Let go of trials that are over; those that stand."""
     if not any(pool.before.trials for pool in pools):
         return {}
-    waiting = {part.digest for unit in (*wanted.units, *wanted.exhausted) for part in unit.parts}
+    waiting = _waiting(world, wanted)
     found: Tried = {}
     for pool in pools:
         for trial in pool.before.trials:
-            known = _known(world, pool, trial)
-            if known is not None and not _is_forgotten(trial, trial.shape in waiting, world.now - known.at):
+            known = _known(world, pool, trial, waiting.get(trial.shape))
+            # Where a status was lost on its way, two pools may remember a trial of one shape: the later one counts.
+            if known is not None and (trial.shape not in found or trial.at > found[trial.shape].trial.at):
                 found[trial.shape] = known
-                pool.trials.append(known.trial)
+    for known in found.values():
+        known.pool.trials.append(known.trial)
     return found
 
 
-def _known(world: World, pool: Pool, trial: Trial) -> Standing | None:
-    at = when(trial.at, world.now) or 0
-    machine = next((each for each in pool.are("Booting", "On") if each.name == trial.machine), None)
-    # A machine that failed, or that others fill, has proved nothing: the next one may be tried.
-    runs = machine is not None and not (machine.busy and world.now - machine.since >= OUTCOME_MS)
-    placed = trial.placed or _is_proved(world, trial, at)
-    if not trial.in_vain and (placed or not runs):
+def _waiting(world: World, wanted: Wanted) -> dict[str, int]:
+    """Shapes, by digest, of which pods wait, and since when the first of them is refused."""
+    found: dict[str, int] = {}
+    for unit in (*wanted.units, *wanted.exhausted):
+        for part in unit.parts:
+            pods = (world.pods.get(uid) for uid in part.pods)
+            since = min((pod.unschedulable_since or world.now for pod in pods if pod is not None), default=world.now)
+            found[part.digest] = min(since, found.get(part.digest, world.now))
+    return found
+
+
+def _known(world: World, pool: Pool, trial: Trial, refused_since: int | None) -> Standing | None:
+    now, at = world.now, when(trial.at, world.now) or 0
+    machine = next((it for it in pool.members if it.name == trial.machine and told(it.woken_at) == trial.at), None)
+    runs = machine is not None and not trial.until and _awaits(machine, now)
+    if runs and machine is not None and refused_since is not None and _was_no_help(machine, refused_since, now):
+        trial, runs = _in_vain(trial, now), False
+    elif _is_proved(world, trial, at) or (not runs and not trial.in_vain):
+        # Where it was any help, the next one may be tried at once; so too where it failed, or others fill it, which proves nothing.
+        if not trial.in_vain:
+            return None
+        runs = False
+    if refused_since is None and now - at >= (LONGEST_PAUSE_MS if trial.in_vain else FORGOTTEN_MS):
         return None
-    trial = structs.replace(trial, placed=True) if placed else trial
-    return Standing(pool=pool, trial=trial, at=at, runs=runs and not placed)
+    refused_at = when(trial.refused_at, now) or 0
+    if trial.in_vain and not trial.placed and _was_placed(world, trial, refused_at):
+        trial = structs.replace(trial, placed=True)
+    until = min(moment_of(trial.until) or 0, now + LONGEST_PAUSE_MS)
+    return Standing(
+        pool=pool,
+        trial=trial,
+        runs=runs,
+        is_awaited=runs and refused_since is not None,
+        refused_at=refused_at,
+        until=until,
+    )
+
+
+def _awaits(machine: Member, now: int) -> bool:
+    """Whether nobody knows yet if a machine is any help."""
+    if machine.state == "Booting":
+        return True
+    is_open = machine.state == "On" and machine.cordon in (Cordon.NOBODY, Cordon.LIFTED)
+    return is_open and not (machine.busy and now - machine.since >= OUTCOME_MS)
+
+
+def _was_no_help(machine: Member, refused_since: int, now: int) -> bool:
+    """Whether it has been there for long enough, and pods that were refused before are still."""
+    is_idle = machine.state == "On" and not machine.busy
+    return is_idle and now - machine.since >= OUTCOME_MS and refused_since <= now - demand.VERDICT_MS
+
+
+def _in_vain(trial: Trial, now: int) -> Trial:
+    times_in_vain = trial.in_vain + 1
+    return structs.replace(trial, in_vain=times_in_vain, refused_at=told(now), until=told(now + _pause(times_in_vain)))
+
+
+def _pause(in_vain: int) -> int:
+    return doubled(FIRST_PAUSE_MS, in_vain - 1, LONGEST_PAUSE_MS)
+
+
+# --- whom it concerns -----------------------------------------------------------------------------------------------------------
 
 
 def apart(world: World, unit: Unit, tried: Tried) -> Iterator[Unit]:
-    """The pods of a unit that were refused before others like them found a place, apart from those that came later."""
+    """The pods of a unit that were refused themselves, apart from those that came later."""
     known = tried.get(unit.parts[0].digest)
-    if unit.gang or known is None or not known.trial.placed:
+    if unit.gang or known is None or not known.trial.in_vain:
         yield unit
         return
     [part] = unit.parts
@@ -88,66 +146,101 @@ def apart(world: World, unit: Unit, tried: Tried) -> Iterator[Unit]:
             yield structs.replace(unit, parts=(structs.replace(part, pods=pods, names=names),), first=names[0])
 
 
-def binds(world: World, part: Part, tried: Tried) -> bool:
-    """Whether what was tried says something of these pods."""
+def judges(world: World, part: Part, tried: Tried, verdicts: Mapping[str, Verdict]) -> bool:
+    """Whether these pods are among those that are refused, or that nobody can tell from them."""
     known = tried.get(part.digest)
-    return known is not None and (not known.trial.placed or _was_refused(world, part.pods[0], known))
+    if known is not None and known.trial.placed and not _was_refused(world, part.pods[0], known):
+        return False
+    return known is not None or part.digest in verdicts
+
+
+def may_be_tried(world: World, part: Part, tried: Tried) -> bool:
+    """Whether the last try for such pods is over, and long enough ago."""
+    known = tried.get(part.digest)
+    if known is None:
+        return True
+    return not known.runs and known.until_for(refused=_was_refused(world, part.pods[0], known)) <= world.now
+
+
+def in_vain(tried: Tried, part: Part) -> int:
+    """How often a machine was no help to such pods."""
+    known = tried.get(part.digest)
+    return known.trial.in_vain if known else 0
 
 
 def _was_refused(world: World, uid: str, known: Standing) -> bool:
-    """Whether a pod had waited beside a machine for long enough when that was let go."""
-    pod, let_go = world.pods.get(uid), when(known.trial.refused_at, world.now) or 0
-    return pod is not None and (pod.unschedulable_since or let_go) <= let_go - demand.VERDICT_MS
+    """Whether a pod had waited beside a machine for long enough when that was seen."""
+    pod = world.pods.get(uid)
+    return pod is not None and (pod.unschedulable_since or world.now) <= known.refused_at - demand.VERDICT_MS
+
+
+# --- what is remembered ---------------------------------------------------------------------------------------------------------
 
 
 def begin(pool: Pool, shape: str, machine: str, tried: Tried) -> None:
     """Remember that a machine is tried for a shape."""
     known = tried.get(shape)
-    new = Trial(shape=shape, machine=machine, at=told(pool.now))
-    if known is not None:
-        new = structs.replace(new, in_vain=known.trial.in_vain, refused_at=known.trial.refused_at)
-    _keep(pool, new, tried, runs=True)
+    new = structs.replace(known.trial, until="") if known else Trial(shape=shape, machine="", at="")
+    _keep(pool, structs.replace(new, machine=machine, at=told(pool.now)), tried, runs=True)
 
 
-def remember(pool: Pool, machine: str, verdicts: Mapping[str, Verdict], tried: Tried) -> None:
-    """A machine goes to sleep on which kube-scheduler did not place pods that wait: for them none is woken for a while."""
+def remember(pool: Pool, it: Member, verdicts: Mapping[str, Verdict], tried: Tried) -> None:
+    """A machine goes to sleep beside which pods were refused: for them none is woken for a while."""
     for verdict in verdicts.values():
         known = tried.get(verdict.digest)
-        was_tried = known is not None and known.runs and known.trial.machine == machine
-        if was_tried or (machine in verdict.rooms and (known is None or not known.runs)):
-            # Others that go to sleep beside it say nothing new.
-            in_vain = max(1, (known.trial.in_vain if known else 0) + was_tried)
-            now = told(pool.now)
-            new = Trial(shape=verdict.digest, machine=machine, at=now, in_vain=in_vain, refused_at=now)
-            if known is not None:
-                new = structs.replace(new, placed=known.trial.placed)
+        if it.name not in verdict.rooms or (known is not None and known.runs):
+            continue
+        if known is None and not is_full(pool, 1):
+            new = _in_vain(Trial(shape=verdict.digest, machine=it.name, at=told(it.woken_at or it.since)), pool.now)
             _keep(pool, new, tried, runs=False)
+        elif known is not None:
+            _keep(known.pool, structs.replace(known.trial, refused_at=told(pool.now)), tried, runs=False)
 
 
 def _keep(pool: Pool, trial: Trial, tried: Tried, *, runs: bool) -> None:
     known = tried.get(trial.shape)
     if known is not None:
         known.pool.trials.remove(known.trial)
-    while len(pool.trials) >= MOST:
-        oldest = min(pool.trials, key=lambda each: (when(each.at, pool.now) or 0, each.shape))
-        pool.trials.remove(oldest)
-        tried.pop(oldest.shape, None)
     pool.trials.append(trial)
-    tried[trial.shape] = Standing(pool=pool, trial=trial, at=pool.now, runs=runs)
+    tried[trial.shape] = Standing(
+        pool=pool,
+        trial=trial,
+        runs=runs,
+        is_awaited=runs,
+        refused_at=moment_of(trial.refused_at) or 0,
+        until=moment_of(trial.until) or 0,
+    )
+
+
+def is_full(pool: Pool, shapes: int) -> bool:
+    """Whether a pool can remember no more."""
+    return len(pool.trials) + shapes > MOST
+
+
+# --- what kube-scheduler did since ----------------------------------------------------------------------------------------------
 
 
 def _is_proved(world: World, trial: Trial, at: int) -> bool:
-    """Whether kube-scheduler has placed such a pod since: on the machine, or anywhere."""
-    pods = world.pods
-    alike = [number for number, shape in pods.shapes.items() if demand.digest_of(shape) == trial.shape]
-    rows = np.flatnonzero(np.isin(pods.column("shape"), alike) & (pods.column("node") != pods.names.number("")))
-    for row in rows.tolist():
-        pod = pods.at(row)
-        is_new = pod.created >= at if pod.started is None else pod.started >= at
-        if is_new or (pod.node == trial.machine and pod.started is None):
+    """Whether it has placed such a pod on the machine since, or one that waited as well anywhere. That a container began anew says nothing."""
+    for pod in _bound(world, trial.shape):
+        is_new = pod.started is not None and pod.started >= at
+        if pod.node == trial.machine and (is_new or pod.started is None):
+            return True
+        if is_new and pod.created < at and pod.started_after is None:
             return True
     return False
 
 
-def _is_forgotten(trial: Trial, waits: bool, age: int) -> bool:
-    return not waits and age >= (LONGEST_PAUSE_MS if trial.in_vain else FORGOTTEN_MS)
+def _was_placed(world: World, trial: Trial, since: int) -> bool:
+    """Whether it has placed one anywhere since."""
+    return any(
+        pod.created >= since or (pod.started is not None and pod.started_after is None and pod.started >= since)
+        for pod in _bound(world, trial.shape)
+    )
+
+
+def _bound(world: World, digest: str) -> Iterator[Pod]:
+    pods, wanted = world.pods, digest.removeprefix(demand.OF_GANGS)
+    alike = [number for number, shape in pods.shapes.items() if demand.digest_of(shape) == wanted]
+    rows = np.flatnonzero(np.isin(pods.column("shape"), alike) & (pods.column("node") != pods.names.number("")))
+    return map(pods.at, rows.tolist())

@@ -215,27 +215,25 @@ def _try_out(service: Service) -> None:
     judged = [unit for unit in service.left if is_judged(service, unit)]
     if not judged:
         return
-    coming_for = _coming_for(service)
-    due = [unit for unit in judged if not any(part.digest in coming_for for part in unit.parts)]
-    tried = 0
-    for unit in due:
-        if tried < MOST_TRIALS_AT_ONCE and _may_be_tried(service, unit):
-            tried += 1
-            _try_one(service, unit if unit.gang else structs.replace(unit, parts=(_first(unit),)))
+    coming_for, tried = _coming_for(service), 0
+    for unit in judged:
+        if tried < MOST_TRIALS_AT_ONCE and _may_be_tried(service, unit, coming_for):
+            tried += _try_one(service, unit if unit.gang else structs.replace(unit, parts=(_first(unit),)))
     seat(service)
 
 
 def _coming_for(service: Service) -> set[str]:
     """Shapes, by digest, for which machines boot."""
     booting = [name for name in service.into if name in service.machines and service.machines[name][1].state != "On"]
-    pods = (service.world.pods.get(uid) for name in booting for uid in service.into[name])
-    return {demand.digest_of(pod.shape) for pod in pods if pod is not None}
+    coming_ = {uid for name in booting for uid in service.into[name]}
+    parts = (part for unit in (*service.wanted.units, *service.wanted.exhausted) for part in unit.parts)
+    return {part.digest for part in parts if not coming_.isdisjoint(part.pods)} if coming_ else set()
 
 
-def _may_be_tried(service: Service, unit: Unit) -> bool:
-    """Whether the last try for such pods is over, and long enough ago."""
-    known = [service.tried[part.digest] for part in unit.parts if part.digest in service.tried]
-    return not any(each.runs or each.until > service.world.now for each in known)
+def _may_be_tried(service: Service, unit: Unit, coming_for: set[str]) -> bool:
+    return all(
+        part.digest not in coming_for and trials.may_be_tried(service.world, part, service.tried) for part in unit.parts
+    )
 
 
 def _first(unit: Unit) -> demand.Part:
@@ -243,24 +241,47 @@ def _first(unit: Unit) -> demand.Part:
     return structs.replace(part, pods=part.pods[:1], names=part.names[:1])
 
 
-def _try_one(service: Service, unit: Unit) -> None:
-    """Wake one machine that holds all of a unit, in the first pool that has such a one."""
+def _try_one(service: Service, unit: Unit) -> bool:
+    """Wake one machine that holds all of a unit, if there is one: the cheapest of the first pool, later each of them in its turn."""
+    has_turns = any(part.digest in service.tried for part in unit.parts)
+    found: list[tuple[tuple[int, int, str], Pool, Candidate]] = []
     for pool in service.pools:
-        if _slots(pool) == 0 or declined(service, pool, unit):
+        if _slots(pool) == 0 or declined(service, pool, unit) or trials.is_full(pool, len(unit.parts)):
             continue
         candidates = _candidates(service, pool)
-        before = {service.tried[part.digest].trial.machine for part in unit.parts if part.digest in service.tried}
-        others = [each for name, each in candidates.items() if name not in before]
-        chosen = demand.choose([unit], others)
-        if before and (len(chosen.rooms) != 1 or chosen.rest):
-            chosen = demand.choose([unit], list(candidates.values()))
-        if len(chosen.rooms) == 1 and not chosen.rest:
-            it = service.machines[chosen.rooms[0]][1]
-            service.rooms[it.name] = service.coming[it.name] = candidates[it.name].room
-            for part in unit.parts:
-                trials.begin(pool, part.digest, it.name, service.tried)
-            _wake(pool, it, f"on trial for pod {unit.first}")
-            return
+        able = [each for each in candidates.values() if _may_hold(unit, each.room)]
+        if has_turns:
+            found += [(_last_woken(service, each), pool, each) for each in able]
+        elif chosen := _holding(unit, able):
+            return _wake_on_trial(service, pool, candidates[chosen], unit)
+    for _, pool, each in sorted(found, key=lambda option: option[0]):
+        if _holding(unit, [each]):
+            return _wake_on_trial(service, pool, each, unit)
+    return False
+
+
+def _may_hold(unit: Unit, room: Room) -> bool:
+    return not any(demand.why_not(part.shape, room) for part in unit.parts)
+
+
+def _holding(unit: Unit, candidates: list[Candidate]) -> str:
+    """The candidate that holds all of a unit; empty if no single one does."""
+    chosen = demand.choose([unit], candidates) if candidates else Chosen(rest=(unit,))
+    return chosen.rooms[0] if len(chosen.rooms) == 1 and not chosen.rest else ""
+
+
+def _last_woken(service: Service, candidate: Candidate) -> tuple[int, int, str]:
+    it = service.machines[candidate.room.name][1]
+    return it.failures, it.woken_at or 0, it.name
+
+
+def _wake_on_trial(service: Service, pool: Pool, candidate: Candidate, unit: Unit) -> bool:
+    it = service.machines[candidate.room.name][1]
+    service.rooms[it.name] = service.coming[it.name] = candidate.room
+    for part in unit.parts:
+        trials.begin(pool, part.digest, it.name, service.tried)
+    _wake(pool, it, f"on trial for pod {unit.first}")
+    return True
 
 
 # --- for those who want machines on ---------------------------------------------------------------------------------------------
