@@ -133,7 +133,10 @@ class Cluster(ABC):
         self._nodes.append(name)
         capacity = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
         status = {"capacity": capacity, "allocatable": capacity}
-        return await self.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status})
+        # Pods that other tests left behind must not find their way here.
+        spec = {"taints": [{"key": "contracts", "effect": "NoSchedule"}]}
+        document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec, "status": status}
+        return await self.create(document)
 
     @property
     def kube(self) -> Kube:
