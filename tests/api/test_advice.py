@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from headroom.api.advice import advice
+from headroom.api.advice import advice, between
+from headroom.api.kinds import AnyResource
 from tests.builders import a_resource
 from tests.core.stage import a_budget
 
@@ -138,6 +139,18 @@ def test_a_sound_pool_needs_no_advice(spec: dict[str, Any]) -> None:
             "spec.webhook.body",
             "is no JSON",
         ),
+        (
+            [WEBHOOK | {"scaleUpEndpoint": "https://a/up?x=1&api_token=s3cr3t"}],
+            {},
+            "spec.machines[0].scaleUpEndpoint",
+            "has api_token in it",
+        ),
+        (
+            [WEBHOOK | {"name": f"w{n}", "scaleDownEndpoint": f"https://a/{n}"} for n in range(20)],
+            {"policy": {"keepOn": [{"begin": "08:00", "end": "18:00"}]}},
+            "spec.policy.keepOn[0]",
+            "wakes all 20 machines at once",
+        ),
         ([], {"webhook": {"body": '{"a": "${name}"}'}}, "spec.webhook.body", "has ${name}, which is sent as it is"),
     ],
 )
@@ -145,6 +158,38 @@ def test_a_dubious_pool_is_told(machines: list[dict[str, Any]], spec: dict[str, 
     [found] = of_pool(*machines, **spec)
     assert found.startswith(f"{field} ")
     assert says in found
+
+
+def beside(*pools: AnyResource) -> list[str]:
+    return [f"{pool.name} {each.field} {each.message}" for pool in pools for each in between(pool, pools)]
+
+
+def pool_of(name: str, *machines: dict[str, Any], **spec: Any) -> AnyResource:
+    return a_resource("PowerPool", name, machines=list(machines), **spec)
+
+
+def test_a_switch_of_two_machines_is_told() -> None:
+    other = WEBHOOK | {"name": "w3", "scaleUpEndpoint": "https://a/up3"}
+    found = beside(pool_of("one", WEBHOOK, BMC, other), pool_of("two", bmc() | {"name": "w4"}))
+    assert [each.split(" switches")[0] for each in found] == [
+        "one spec.machines[0].scaleDownEndpoint",
+        "one spec.machines[1].redfish",
+        "one spec.machines[2].scaleDownEndpoint",
+        "two spec.machines[0].redfish",
+    ]
+    assert "give system" in found[1]
+    assert beside(pool_of("one", WEBHOOK, other, webhook={"body": '{"it": "${machine}"}'})) == []
+    assert beside(pool_of("one", bmc(system="1"), bmc(system="2") | {"name": "w4"})) == []
+
+
+def test_a_machine_of_two_pools_is_told() -> None:
+    found = beside(
+        pool_of("one", WEBHOOK), pool_of("two", WEBHOOK | {"scaleDownEndpoint": "https://b/down"}), a_budget()
+    )
+    assert found == [
+        "one spec.machines[0].name is a machine of PowerPool/two too; only one of them may switch it",
+        "two spec.machines[0].name is a machine of PowerPool/one too; only one of them may switch it",
+    ]
 
 
 def test_a_body_that_is_never_sent_needs_no_advice() -> None:

@@ -186,3 +186,20 @@ def test_an_operator_that_restarts_during_a_boot_waits_for_it(headroom: Headroom
     assert effects(late) == [wake("w1"), wake("w2")], (
         "w1 did not fail and holds four of them; w2 is tried once more for the rest"
     )
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_plain_pod_of_another_scheduler_counts_where_a_pool_names_it(
+    headroom: Headroom, tmp_path: Path, named: bool
+) -> None:
+    pool, *others = yaml.safe_load_all(example("one-large-pod").read_text())
+    pool["spec"].setdefault("policy", {})["schedulers"] = ["gpu-binpack"] if named else []
+    for each in others:
+        if each["kind"] == "Pod":
+            each["spec"]["schedulerName"] = "gpu-binpack"
+            each.pop("status", None)
+    file = tmp_path / "other.yaml"
+    file.write_text(yaml.safe_dump_all([pool, *others]))
+    assert effects(decided(headroom, file)) == ([wake("w2")] if named else [])
+    told = headroom("explain", "pod/lab/train", "-f", file, "--now", NOW).out
+    assert ("a PowerPool names" in " ".join(told.split())) != named

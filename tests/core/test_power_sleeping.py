@@ -20,6 +20,7 @@ from tests.core.power_stage import (
     MINUTE,
     SECOND,
     Stage,
+    a_machine,
     a_pool,
     a_view,
     cordoned,
@@ -379,3 +380,22 @@ def test_a_machine_that_was_paused_on_its_way_goes_on() -> None:
     pool = remembered(a_pool(machines={"w1": 4}), draining)
     decision = decided(a_view(pool, nodes=[cordoned(on("w1", 4))]))["one"]
     assert effects(decision) == [SleepMachine(pool="one", machine="w1")]
+
+
+def test_a_switch_that_would_switch_off_another_machine_sends_nobody_to_sleep() -> None:
+    """One of them may be busy, and even if it is not: nobody could tell what the other did."""
+    same = {"scaleDownEndpoint": "http://power-api/rack/down"}
+    pool = a_pool(listed=[a_machine("w1", 4, **same), a_machine("w2", 4, **same), a_machine("w3", 4)])
+    nodes = [on(name, 4) for name in ("w1", "w2", "w3")]
+    world = a_view(pool, nodes=nodes, pods=[running("p", "w2", 4)])
+    assert effects(decided(world)["one"]) == [CordonNode(node="w3")]
+    named = {"body": '{"machine": "${machine}"}'}
+    apart = a_pool(listed=[a_machine("w1", 4, **same), a_machine("w2", 4, **same)], webhook=named)
+    assert effects(decided(a_view(apart, nodes=nodes[:2]))["one"]) == [CordonNode(node="w1")]
+    bmc = {"name": "w1", "gpuCount": 4, "redfish": {"address": "https://bmc.example.com"}}
+    two = [a_pool("one", listed=[bmc]), a_pool("two", listed=[bmc | {"name": "w2"}])]
+    found = decided(a_view(*two, nodes=nodes[:2]))
+    assert [effects(each) for each in found.values()] == [[], []]
+    assert found["one"].message.endswith(
+        "w1 is idle since 2026-11-15T07:00:00Z and stays on, since its switch would switch off w2 too."
+    )

@@ -250,6 +250,8 @@ def test_machines_boot_in_turn_where_few_may_at_a_time() -> None:
     decision = decided(a_view(pool, pods=pods))["one"]
     assert len(wakes(decision)) == 1
     assert unserved(decision) == [("team-a/q0", 2, "WakeLimit")]
+    assert "wait for their turn" in decision.message
+    assert conditions.find(decision.status.conditions, "Unserved") is None, "it is only a matter of time"
     stage = Stage(pool, pods=pods)
     stage.pass_time(7 * MINUTE)
     assert [at for at, _ in stage.commands()] == [1, 121, 241]

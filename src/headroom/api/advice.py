@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from headroom.api.budgets import GPUWorkloadBudgetSpec
 from headroom.api.enforcement import HARMLESS, Step, percent
 from headroom.api.kinds import AnyResource
-from headroom.api.power import Machine, PowerPoolSpec
+from headroom.api.power import Machine, PowerPoolSpec, sleep_switch
 from headroom.api.schema import Problem
 from headroom.api.switches import Webhook
 
@@ -19,6 +20,10 @@ OPERATORS_NAMESPACE: Final = "headroom-system"
 PLACES: Final = ("machine", "pool", "action")
 """What is put into the body of a call."""
 _PLACE: Final = re.compile(r"\$\{([^{}]*)\}")
+_KEY: Final = re.compile(
+    r"[?&]((?:[^=&]*[-_])?(?:token|key|apikey|secret|password|passwd|auth|signature|sig))=", re.IGNORECASE
+)
+MANY: Final = 20
 BOOT_SHARE: Final = 5
 """Idle for less than this part of what a boot may take, a machine is hardly off before it is needed again."""
 
@@ -29,7 +34,14 @@ def advice(resource: AnyResource) -> list[Problem]:
         case GPUWorkloadBudgetSpec() as budget:
             return [*_namespaces(resource), *_ladder(budget)]
         case PowerPoolSpec() as pool:
-            return [*_machines(pool), *_watts(pool), *_secrets(pool), *_body(resource.name, pool), *_policy(pool)]
+            return [
+                *_keys(pool),
+                *_machines(pool),
+                *_watts(pool),
+                *_secrets(pool),
+                *_body(resource.name, pool),
+                *_policy(pool),
+            ]
     return []
 
 
@@ -67,6 +79,44 @@ def _step(steps: tuple[Step, ...], step: Step) -> Iterator[str]:
 
 
 # --- power pools --------------------------------------------------------------------------------------------------------------
+
+
+def between(resource: AnyResource, others: Iterable[AnyResource]) -> Iterator[Problem]:
+    """What is dubious about a power pool beside others: machines that two of them name, and switches that would switch off others too."""
+    if not isinstance(resource.spec, PowerPoolSpec):
+        return
+    pools = [each for each in others if isinstance(each.spec, PowerPoolSpec)]
+    names = {it.name: each.name for each in reversed(pools) if each.name != resource.name for it in each.spec.machines}
+    switches = Counter(sleep_switch(each.spec, it) for each in pools for it in each.spec.machines)
+    for number, machine in enumerate(resource.spec.machines):
+        where = f"spec.machines[{number}]"
+        if machine.name in names:
+            yield Problem(
+                f"{where}.name", f"is a machine of PowerPool/{names[machine.name]} too; only one of them may switch it"
+            )
+        switch = sleep_switch(resource.spec, machine)
+        if switch and switches[switch] > 1:
+            yield Problem(
+                f"{where}.redfish" if machine.redfish else f"{where}.scaleDownEndpoint",
+                "switches off another machine too, so neither is ever sent to sleep; "
+                + ("give system" if machine.redfish else "give each its own, or name it in webhook.body as ${machine}"),
+            )
+
+
+def _keys(spec: PowerPoolSpec) -> Iterator[Problem]:
+    """Secrets in addresses, which every reader of the pool sees."""
+    for number, machine in enumerate(spec.machines):
+        for name, address in (
+            ("scaleUpEndpoint", machine.scale_up_endpoint),
+            ("scaleDownEndpoint", machine.scale_down_endpoint),
+            ("statusEndpoint", machine.status_endpoint),
+        ):
+            key = _KEY.search(address or "")
+            if key is not None:
+                yield Problem(
+                    f"spec.machines[{number}].{name}",
+                    f"has {key[1]} in it, which everybody may read who sees the pool; use webhook.tokenSecretRef or headers",
+                )
 
 
 def _machines(spec: PowerPoolSpec) -> Iterator[Problem]:
@@ -177,6 +227,11 @@ def _policy(spec: PowerPoolSpec) -> Iterator[Problem]:
     elif names <= set(policy.protected_machines):
         yield Problem("spec.policy.protectedMachines", "has every machine, so none of them ever sleeps")
     for number, window in enumerate(policy.keep_on):
+        if window.min_on is None and len(names) >= MANY and policy.max_concurrent_wakes is None:
+            yield Problem(
+                f"spec.policy.keepOn[{number}]",
+                f"wakes all {len(names)} machines at once when it begins; give minOn, or maxConcurrentWakes if that is meant",
+            )
         if window.min_on is not None and window.min_on > len(names):
             yield Problem(
                 f"spec.policy.keepOn[{number}].minOn",

@@ -285,3 +285,11 @@ class PowerPool:
             AGE_COLUMN,
         ),
     )
+
+
+def sleep_switch(spec: PowerPoolSpec, machine: Machine) -> str:
+    """What is called to send a machine to sleep, as one text; empty where the call itself names the machine."""
+    if machine.scale_down_endpoint:
+        return "" if "${machine}" in spec.webhook.body else machine.scale_down_endpoint.rstrip("/")
+    redfish = machine.redfish
+    return f"{redfish.address.rstrip('/')} {redfish.system}".strip() if redfish is not None else ""

@@ -125,7 +125,8 @@ class Redfish(ApiType, frozen=True, kw_only=True):
         ),
     ] = ""
     credentials_secret_ref: Annotated[
-        SecretName | None, Meta(description="The Secret with username and password; without it nothing is sent.")
+        SecretName | None,
+        Meta(description="The Secret with username and password; without it the BMC is called without any."),
     ] = None
     certificate_authority: Annotated[
         str, Meta(max_length=16384, description="PEM of who signed the BMC's certificate; empty: the usual ones.")

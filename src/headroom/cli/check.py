@@ -30,7 +30,7 @@ def check(
 
     Example: headroom check docs/examples/*.yaml
     """
-    from headroom.api.advice import advice
+    from headroom.api.advice import advice, between
     from headroom.sim import documents
 
     named = [*(paths or ()), *(files or ())]
@@ -51,7 +51,9 @@ def check(
         wrong=manifests.ordered(
             [*manifests.complaints(found, read), *manifests.remarks(found, read, addresses.refused)], read
         ),
-        dubious=manifests.remarks(found, read, lambda each: [*advice(each), *addresses.dubious(each)]),
+        dubious=manifests.remarks(
+            found, read, lambda each: [*advice(each), *between(each, found.resources), *addresses.dubious(each)]
+        ),
         egress=addresses.entries(each for each in found.resources if not each.problems),
     )
     if form.is_data:

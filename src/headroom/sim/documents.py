@@ -29,7 +29,6 @@ from headroom.model.facts import (
     Offer,
     Pod,
     Price,
-    Shape,
     Usage,
     Workload,
 )
@@ -40,7 +39,6 @@ from headroom.sim.texts import Repeated, objects
 
 SIM_GROUP: Final = "sim.headroom.dev/v1"
 SCENARIO: Final = "Scenario"
-DEFAULT_SCHEDULER: Final = Shape().scheduler
 OWN_NAMESPACE: Final = "headroom-system"
 """Where the operator would run."""
 
@@ -123,9 +121,9 @@ class Documents(Struct, kw_only=True):
 
 
 def _seen_by_scheduler(pod: Pod, now: int) -> Pod:
-    """A manifest that people write says nothing of scheduling; in a cluster kube-scheduler would have looked at it by now."""
+    """A manifest that people write says nothing of scheduling; in a cluster its scheduler would have looked at it by now."""
     waits = not pod.node and not pod.gates and pod.phase == "Pending" and pod.deleting is None
-    if not waits or pod.unschedulable_since is not None or pod.shape.scheduler != DEFAULT_SCHEDULER:
+    if not waits or pod.unschedulable_since is not None:
         return pod
     return structs.replace(pod, unschedulable_since=now, nominated_since=now if pod.nominated_node else None)
 

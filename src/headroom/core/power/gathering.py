@@ -7,6 +7,7 @@ from typing import Final
 
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
+from headroom.api.power import sleep_switch
 from headroom.core.power import idling, schedule, states
 from headroom.core.power.coming import gpus_shown
 from headroom.core.power.members import KIND, Member, Pool, cordon_of, remember
@@ -21,10 +22,24 @@ def pools_of(world: World) -> list[Pool]:
     """Every pool that can be read. A machine that two of them name belongs to the first."""
     readable = [(ref, each) for ref, each in world.of_kind(KIND) if each.spec is not None]
     owners: dict[str, str] = {}
-    return [
+    pools = [
         _pool(world, ref, each, owners)
         for ref, each in sorted(readable, key=lambda pair: (pair[1].spec.order, pair[0].name))
     ]
+    _mark_shared_switches(pools)
+    return pools
+
+
+def _mark_shared_switches(pools: list[Pool]) -> None:
+    """Find machines of which none can be switched off alone."""
+    first: dict[str, Member] = {}
+    for pool in pools:
+        for it in pool.members:
+            switch = sleep_switch(pool.spec, it.spec)
+            other = first.setdefault(switch, it) if switch else it
+            if other is not it:
+                it.shares_switch = other.name
+                other.shares_switch = other.shares_switch or it.name
 
 
 def _pool(world: World, ref: Ref, resource: AnyResource, owners: dict[str, str]) -> Pool:

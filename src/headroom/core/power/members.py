@@ -75,6 +75,8 @@ class Member(Struct, kw_only=True, eq=False):
     retry_after: int | None = None
     toggles: tuple[int, ...] = ()
     """When it was switched in the hour before it was last switched."""
+    shares_switch: str = ""
+    """Another machine that would go off with it, since both have the same switch."""
     held: str = ""
     """Why it stays on though it has been idle for long enough."""
     wanted_until: int = 0

@@ -177,6 +177,8 @@ def awake(pool: Pool, it: Member) -> Awake | None:
         return Awake("pods use it")
     if idling.is_protected(pool, it):
         return Awake("it is protected")
+    if it.shares_switch:
+        return Awake(f"its switch would switch off {it.shares_switch} too")
     if it.cordon is not Cordon.NOBODY:
         return Awake("its node is cordoned, and not for this")
     if it.wanted_until > pool.now:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from headroom.api.power_status import Unserved
 from headroom.api.resources import Condition
 from headroom.core.power import energy
 from headroom.core.power.members import Cordon, Member, Pool, told
 from headroom.core.power.serving import Service
 from headroom.core.power.sleeping import awake, most_at_once
-from headroom.core.power.unserved import HALTED
+from headroom.core.power.unserved import HALTED, WAKE_LIMIT
 from headroom.core.power.warmth import least_on
 from headroom.core.power.wording import few, for_pods, how_many, machines, of_machines, of_pods, quoted, small
 from headroom.model import conditions
@@ -64,7 +65,7 @@ def _sentences(service: Service, pool: Pool) -> Iterator[Said]:
     if booting:
         yield Said("Waking", f"{_booting(service, pool, booting)}.")
     if pool.unserved:
-        yield _unserved(pool)
+        yield _unserved(pool, pool.unserved[0])
     if pool.braked:
         yield Said("Braked", _capital(pool.braked))
     draining, sleeping = pool.are("Draining"), pool.are("Sleeping")
@@ -109,12 +110,17 @@ def _booting(service: Service, pool: Pool, booting: list[Member]) -> str:
     return f"{machines(booting)} {'boots' if len(booting) == 1 else 'boot'} since {since} {purpose}"
 
 
-def _unserved(pool: Pool) -> Said:
-    first = pool.unserved[0]
+def _unserved(pool: Pool, first: Unserved) -> Said:
     others = pool.unserved_pods - first.pods
     who = f"Pod {first.pod}" + (f" and {first.pods - 1} like it" if first.pods > 1 else "")
-    more = f" {of_pods(others)} more {'waits' if others == 1 else 'wait'} in vain." if others else ""
-    return Said(first.reason, f"{who} {'waits' if first.pods == 1 else 'wait'} in vain: {small(first.message)}{more}")
+    more = f" {of_pods(others)} more {'waits' if others == 1 else 'wait'} too." if others else ""
+    waits = "waits" if first.pods == 1 else "wait"
+    how = (
+        f"{waits} for {'its' if first.pods == 1 else 'their'} turn"
+        if first.reason == WAKE_LIMIT
+        else f"{waits} in vain"
+    )
+    return Said(first.reason, f"{who} {how}: {small(first.message)}{more}")
 
 
 def _steady(service: Service, pool: Pool) -> Said:
@@ -186,12 +192,12 @@ def verdicts(pool: Pool) -> Iterator[Verdict]:
         "MachinesFailed" if failed else "NoneFailed",
         says or "Every machine did what it was told.",
     )
-    first = pool.unserved[0] if pool.unserved else None
+    first = next((each for each in pool.unserved if each.reason != WAKE_LIMIT), None)
     yield Verdict(
         "Unserved",
         first is not None,
         first.reason if first else "AllServed",
-        _unserved(pool).message if first else "No pod waits in vain.",
+        _unserved(pool, first).message if first else "No pod waits in vain.",
     )
     named = sorted(pool.shared)
     yield Verdict(

@@ -19,6 +19,7 @@ from headroom.model.facts import Shape
 
 MOST: Final = 10
 LONGEST: Final = 2048
+WAKE_LIMIT: Final = "WakeLimit"
 SILENT: Final = ("OtherGpus", "BudgetExhausted")
 """Why a pool has nothing to say of a pod: it is not for its machines, or a budget says it all."""
 HALTED: Final = {
@@ -87,7 +88,7 @@ def wake_limit(pool: Pool) -> Why:
     """Why a machine that could be woken is not yet."""
     booting = len(pool.are("Booting"))
     return Why(
-        "WakeLimit",
+        WAKE_LIMIT,
         f"{of_machines(booting)} {'boots' if booting == 1 else 'boot'} already, and no more may at a time (maxConcurrentWakes).",
     )
 
