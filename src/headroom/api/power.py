@@ -131,7 +131,7 @@ class KeepOn(ApiType, frozen=True, kw_only=True):
             max_length=5,
             pattern=_TIME,
             description="When it begins.",
-            extra=extra(hint="a time of the day such as 08:00"),
+            extra=extra(hint="a time of the day in quotes, such as '08:00'"),
         ),
     ]
     end: Annotated[
@@ -140,7 +140,7 @@ class KeepOn(ApiType, frozen=True, kw_only=True):
             max_length=5,
             pattern=_TIME,
             description="When it ends; one before begin is on the next day.",
-            extra=extra(hint="a time of the day such as 18:30"),
+            extra=extra(hint="a time of the day in quotes, such as '18:30'"),
         ),
     ]
     time_zone: Annotated[
