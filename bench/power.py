@@ -37,10 +37,8 @@ DEFAULT: Final = "ours"
 OURS: Final[Mapping[str, Mapping[str, int]]] = {
     DEFAULT: {},
     "ours, warmPercent 8": {"warm_percent": 8},
-    "ours, warmPercent 12": {"warm_percent": 12},
     "ours, warmPercent 0": {"warm_percent": 0},
     "ours, warmPercent 0, idleSeconds 1800": {"warm_percent": 0, "idle_seconds": 1800},
-    "ours, warmPercent 0, idleSeconds 3600": {"warm_percent": 0, "idle_seconds": 3600},
 }
 """Our policies: the default, and what it would be with other settings."""
 KEPT: Final = "power-policies"

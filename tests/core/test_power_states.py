@@ -9,7 +9,7 @@ from msgspec import structs
 
 from headroom.core.power import explained
 from headroom.model.actions import UncordonNode
-from headroom.model.facts import Call, Machine, Node
+from headroom.model.facts import Call, Machine, Node, Taint
 from headroom.model.times import moment, text
 from tests.builders import NOON
 from tests.core.power_stage import (
@@ -332,3 +332,23 @@ def test_a_pool_that_lost_a_machine_lets_go_of_its_node() -> None:
     found = decided(a_view(first, second, nodes=[cordoned(on("w1"), "PowerPool/a")]))
     assert effects(found["a"]) == [UncordonNode(node="w1")]
     assert effects(found["b"]) == []
+
+
+def test_a_machine_on_which_something_has_not_started_boots_until_it_has() -> None:
+    """And one on which it never does has failed, as one without its GPUs: it is not woken again and again."""
+    taint = Taint("node.cilium.io/agent-not-ready", "", "NoSchedule")
+    pool = a_pool(machines={"w1": 4, "w2": 4}, bootTimeoutSeconds=300)
+    stage = Stage(pool, nodes=[off("w1", 4, taints=(taint,)), off("w2", 4)], pods=[waiting("p", 4)])
+    stage.binds = False
+    stage.pass_time(4 * MINUTE)
+    assert stage.state("w1") == "Booting"
+    assert machine(stage.decisions["one"], "w1").reason == f"Its node is Ready and has the taint {taint.key} so far."
+    stage.pass_time(2 * MINUTE)
+    found = machine(stage.decisions["one"], "w1")
+    assert (found.state, found.failures, found.reason) == ("On", 1, f"Its node still has the taint {taint.key}.")
+    assert [command for _, command in stage.commands()] == ["wake w1", "wake w2"]
+    stage.pods.clear()
+    stage.pods["q"] = waiting("q", 4, since=stage.now, uid="q")
+    stage.nodes["w1"] = structs.replace(stage.nodes["w1"], taints=())
+    stage.pass_time(5 * SECOND)
+    assert machine(stage.decisions["one"], "w1").reason == ""

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from headroom.api.power_status import Trial
 from headroom.core.demand import digest_of
-from headroom.model.actions import CordonNode
+from headroom.core.power.trials import MOST
 from headroom.model.facts import Pod, Shape
 from headroom.model.times import moment, text
 from headroom.model.world import ref_of
@@ -24,7 +24,6 @@ from tests.core.power_stage import (
     a_pool,
     a_view,
     decided,
-    effects,
     on,
     remembered,
     running,
@@ -281,12 +280,10 @@ def test_who_comes_later_is_served_at_once_when_others_like_them_were_placed() -
     for number in range(10):
         uid = f"f{number}"
         stage.pods[uid] = structs.replace(refused(1, stage.now)[0], uid=uid, name=uid)
-        stage.only[uid] = "w3" if number % 2 else "w2"
-        stage.pass_time(20 * MINUTE, every=15 * SECOND)
-        assert stage.pods[uid].node or woken(stage)[-1] == "w1", (
-            "it was plain demand, though the machine may be another one"
-        )
-        stage.end(uid, gone=True) if stage.pods[uid].node else stage.pods.pop(uid)
+        stage.pass_time(5 * MINUTE, every=15 * SECOND)
+        assert stage.pods[uid].node, "within a boot"
+        stage.end(uid, gone=True)
+        stage.pass_time(15 * MINUTE, every=15 * SECOND)
 
 
 def test_what_one_pod_finds_out_says_nothing_of_a_gang() -> None:
@@ -347,72 +344,96 @@ def test_a_trial_that_two_pools_remember_is_kept_once() -> None:
     assert [status(each).trials for each in found.values()] == [(), (later,)]
 
 
-def test_no_more_is_tried_than_can_be_remembered() -> None:
+def test_no_more_is_remembered_than_a_status_holds() -> None:
+    old = [
+        Trial(
+            shape=f"s{n:03}",
+            machine="w2",
+            at=text(NOON - n * MINUTE),
+            in_vain=1,
+            refused_at=text(NOON),
+            until=text(NOON + HOUR),
+        )
+        for n in range(MOST)
+    ]
+    off = was("w1", "Off"), was("w2", "Off")
+    pool = remembered(a_pool(machines={"w1": 2, "w2": 2}), *off, trials=tuple(old))
+    decision = decided(a_view(pool, nodes=[on("n1", 8)], pods=refused(1)))["one"]
+    kept = {each.shape for each in status(decision).trials}
+    assert len(kept) == MOST
+    assert digest_of(SPREAD) in kept
+    assert f"s{MOST - 1:03}" not in kept, "the oldest"
+
+
+def test_many_shapes_are_tried_each_in_its_turn() -> None:
     shapes = [Shape(requests=((GPU, 1_000_000),), spread=f'[{{"topologyKey":"z{n}"}}]') for n in range(80)]
     pods = [
         structs.replace(waiting(f"p{n:02}", since=NOON - 2 * MINUTE), shape=shape) for n, shape in enumerate(shapes)
     ]
     stage = Stage(a_pool(machines={f"w{n:02}": 1 for n in range(90)}, idleSeconds=60), nodes=[on("n1", 8)], pods=pods)
     stage.binds = False
-    stage.pass_time(20 * MINUTE, every=30 * SECOND)
-    assert len(stage.pools[ref_of(a_pool())].status.trials) == 64
-    assert len(woken(stage)) == 64
+    stage.pass_time(80 * MINUTE, every=30 * SECOND)
+    assert {trial.in_vain for trial in stage.pools[ref_of(a_pool())].status.trials} == {3}
+    assert 2 * 80 <= len(woken(stage)) <= 3 * 80
 
 
-# --- what is kept for them ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("refused_for", [2 * MINUTE, 10 * MINUTE, 59 * MINUTE])
-def test_an_idle_machine_that_would_hold_a_refused_pod_stays_on(refused_for: int) -> None:
-    """Free GPUs are there only in fragments but for one idle machine: that one is needed, whatever kube-scheduler says."""
-    pool = a_pool(machines={"w1": 4, "w2": 4, "w3": 4, "w4": 4}, idleSeconds=60)
-    nodes = [on(name, 4) for name in ("w1", "w2", "w3", "w4")]
-    used = [running("a", "w1", 2), running("b", "w2", 2)]
-    pods = [*used, waiting("big", 4, since=NOON - refused_for)]
-    decision = decided(a_view(pool, nodes=nodes, pods=pods))["one"]
-    assert effects(decision) == [CordonNode(node="w4")], "one is enough for it"
-    written = structs.replace(pool, status=decision.status)
-    left = decided(a_view(written, nodes=nodes[:3], pods=pods))["one"]
-    assert effects(left) == []
-    assert "w3" in left.message
-
-
-def test_as_many_stay_on_as_would_hold_them_however_many_there_are() -> None:
-    """kube-scheduler is down for a while: what its pods need is not switched off meanwhile."""
-    machines = {f"w{number:02}": 8 for number in range(40)}
-    pods = [waiting(f"p{number}", 8, since=NOON - 5 * MINUTE) for number in range(30)]
-    stage = Stage(a_pool(machines=machines, idleSeconds=60), nodes=[on(name, 8) for name in machines], pods=pods)
+def test_a_gang_is_tried_as_a_whole_once_its_pause_is_over() -> None:
+    """A late volume, say: it was refused for forty minutes, and would be placed now."""
+    labels = (("jobset.sigs.k8s.io/jobset-name", "g"),)
+    gang = [waiting(f"g{n}", 8, since=NOON - 2 * MINUTE, labels=labels) for n in range(2)]
+    stage = Stage(a_pool(machines={"w1": 8, "w2": 8, "w3": 8}), pods=gang)
     stage.binds = False
-    stage.pass_time(20 * MINUTE, every=30 * SECOND)
-    assert 29 <= sum(stage.state(name) == "On" for name in machines) <= 30
-    assert len(woken(stage)) <= 1, "that is the one on trial"
+    stage.pass_time(50 * MINUTE, every=30 * SECOND)
+    assert sorted(woken(stage)) == ["w1", "w1", "w2", "w3"], "twice in vain, each in its turn"
+    assert all(stage.state(name) == "Off" for name in ("w1", "w2", "w3"))
+    stage.binds = True
+    stage.pass_time(HOUR, every=30 * SECOND)
+    assert len({pod.node for pod in stage.pods.values()} & {"w1", "w2", "w3"}) == 2
 
 
-def test_it_is_not_kept_for_ever() -> None:
-    pool = a_pool(machines={"w3": 4}, idleSeconds=60)
-    stage = Stage(pool, nodes=[on("w3", 4)], pods=[waiting("big", 4, since=NOON - 2 * MINUTE)])
+def test_pods_of_others_on_a_machine_on_trial_are_no_reason_for_the_next_one() -> None:
+    machines = {f"w{number}": 8 for number in range(6)}
+    stage = Stage(a_pool(machines=machines), nodes=[on("n1", 8)], pods=refused(1))
+    stage.never = {"uid-p0"}
+    for number in range(20):
+        uid = f"o{number}"
+        spread = "w0" if stage.nodes.get("w0") and stage.nodes["w0"].ready else "n1"
+        stage.pods[uid] = running(
+            uid, spread, 1, started=stage.now, created=stage.now, shape=Shape(requests=((GPU, 1_000_000),))
+        )
+        stage.pass_time(3 * MINUTE, every=30 * SECOND)
+        del stage.pods[uid]
+    assert len(woken(stage)) <= 3
+
+
+def test_once_a_refused_pod_finds_its_place_the_others_are_served_at_once() -> None:
+    pods = refused(12)
+    stage = Stage(a_pool(machines={f"w{number}": 2 for number in range(6)}, idleSeconds=60), pods=pods)
     stage.binds = False
-    stage.pass_time(70 * MINUTE, every=5 * SECOND)
-    assert [(at // 60, command) for at, command in stage.commands()] == [(58, "sleep w3")]
+    stage.pass_time(20 * MINUTE, every=15 * SECOND)
+    stage.binds = True
+    stage.pass_time(40 * MINUTE, every=15 * SECOND)
+    assert all(pod.node for pod in stage.pods.values())
 
 
-# --- before their verdict -------------------------------------------------------------------------------------------------------
+def test_a_clock_that_was_turned_back_keeps_nobody_waiting() -> None:
+    far = Trial(
+        shape=digest_of(SPREAD),
+        machine="w1",
+        at=text(NOON),
+        in_vain=3,
+        refused_at=text(NOON),
+        until="9999-01-01T00:00:00Z",
+    )
+    pool = remembered(a_pool(machines={"w1": 2}), was("w1", "Off"), trials=(far,))
+    stage = Stage(pool, nodes=[on("n1", 8)], pods=refused(1))
+    stage.never = {"uid-p0"}
+    stage.look()
+    assert trial_of(stage).until == text(NOON + 24 * HOUR)
 
 
-def test_a_machine_that_has_just_become_idle_is_for_who_has_waited() -> None:
-    pool = remembered(a_pool(machines={"w1": 2}, idleSeconds=0), was("w1", "On", NOON - HOUR, busy=True))
-    decision = decided(a_view(pool, nodes=[on("w1", 2)], pods=refused(2)))["one"]
-    assert effects(decision) == [], "kube-scheduler takes a moment"
-    assert decision.message == "1 of 1 machines is on; 2 pods that wait fit on w1."
-
-
-def test_a_moment_before_it_binds_is_no_verdict_that_lasts() -> None:
-    """GPUs become free under pods that have waited for long: kube-scheduler takes a moment, and that is all."""
-    pool = a_pool(machines={"w1": 8, "w2": 8, "w3": 8})
-    pods = [waiting(f"p{number}", 8, since=NOON - 5 * MINUTE) for number in range(3)]
-    first = decided(a_view(pool, nodes=[on("n1", 8)], pods=pods))["one"]
-    assert wakes(first) == ["w1"]
-    bound = running("p0", "n1", 8, created=NOON - 5 * MINUTE, started=NOON + 3 * SECOND)
-    written = structs.replace(pool, status=first.status)
-    later = decided(a_view(written, nodes=[on("n1", 8)], pods=[bound, *pods[1:]], now=NOON + 5 * SECOND))["one"]
-    assert wakes(later) == ["w2"]
+def test_shapes_that_fit_on_one_machine_on_trial_share_it() -> None:
+    shapes = [Shape(requests=((GPU, 1_000_000),), spread=f'[{{"topologyKey":"z{n}"}}]') for n in range(8)]
+    pods = [structs.replace(waiting(f"p{n}", since=NOON - 2 * MINUTE), shape=shape) for n, shape in enumerate(shapes)]
+    world = a_view(a_pool(machines={f"w{n}": 8 for n in range(9)}), nodes=[on("n1", 8)], pods=pods)
+    assert wakes(decided(world)["one"]) == ["w0"]

@@ -78,6 +78,6 @@ class PowerPoolStatus(Status, frozen=True, kw_only=True):
         tuple[Unserved, ...], Meta(max_length=10, description="Pods that no machine is woken for, and why.")
     ] = ()
     trials: Annotated[
-        tuple[Trial, ...], Meta(max_length=64, description="Machines woken on trial.", extra=extra(map_key="shape"))
+        tuple[Trial, ...], Meta(max_length=256, description="Machines woken on trial.", extra=extra(map_key="shape"))
     ] = ()
     moving: ClassVar[frozenset[str]] = frozenset({"energy"})

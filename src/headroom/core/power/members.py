@@ -13,6 +13,7 @@ from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.api.power import Machine, PowerPolicy, PowerPoolSpec
 from headroom.api.power_status import MachineStatus, PowerPoolStatus, State, Trial, Unserved
+from headroom.core import demand
 from headroom.model import times
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref
@@ -22,6 +23,8 @@ from headroom.model.facts import Machine as Power
 KIND: Final = "PowerPool"
 UNIT: Final = 1_000_000
 """Amounts are told in millionths."""
+NO_NETWORK: Final = "node.kubernetes.io/network-unavailable"
+_ITS_STATE: Final = "node.kubernetes.io/"
 CHANGING: Final = ("Booting", "Draining", "Sleeping")
 LONGEST_REASON: Final = 1024
 LONGEST_RETRY_MS: Final = 24 * times.HOUR
@@ -102,6 +105,15 @@ class Member(Struct, kw_only=True, eq=False):
         return self.node is not None and self.node.ready
 
     @property
+    def starts(self) -> str:
+        """The taint by which something that runs on every node says that it has not started on this one; empty if nothing does."""
+        given = () if self.node is None else self.node.taints
+        # The others of Kubernetes' own come and go with what the node says of itself, and with cordons.
+        telling = tuple(each for each in given if each.key == NO_NETWORK or not each.key.startswith(_ITS_STATE))
+        gone = set(telling) - set(demand.started(telling))
+        return min((each.key for each in gone), default="")
+
+    @property
     def power_is(self) -> str:
         """On or Off, where somebody knows; else empty."""
         return self.power.power if self.power is not None and self.power.power != "Unknown" else ""
@@ -175,7 +187,6 @@ class Pool(Struct, kw_only=True, eq=False):
     """Machines that stay on beside those in use."""
     ahead: int = 0
     """So many of them are woken ahead."""
-    pace_turns_at: int | None = None
     braked: str = ""
     """Why nothing goes to sleep, as a sentence."""
     brake_ends_at: int | None = None

@@ -106,7 +106,7 @@ def _due(pool: Pool) -> list[Action]:
 
 
 def _turns(service: Service, pool: Pool) -> Iterator[int]:
-    known = [pool.floor_turns_at, pool.pace_turns_at, pool.brake_ends_at, service.turns_at]
+    known = [pool.floor_turns_at, pool.brake_ends_at, service.turns_at]
     known += [each for it in pool.members for each in _turns_of(pool, it)]
     known += [it.since + serving.NEW_MS for it in pool.are("On") if it.name in service.into]
     if pool.wants:

@@ -101,6 +101,7 @@ def begin(world: World, pools: list[Pool]) -> Service:
     placed = demand.place(world, units, [room for name, room in there.items() if name not in service.coming])
     service.hold(placed.into)
     service.verdicts = placed.verdicts
+    trials.conclude(world.now, service.tried, service.verdicts)
     pauses = [until for each in service.tried.values() for until in _pauses(each) if until > world.now]
     turns = (wanted.turns_at, placed.turns_at, *pauses)
     service.turns_at = min((each for each in turns if each is not None), default=None)

@@ -12,7 +12,7 @@ from headroom.core.power import idling, states, trials
 from headroom.core.power.members import Cordon, Member, Pool, cordon_of, told
 from headroom.core.power.serving import Service, without
 from headroom.core.power.states import ABORT_MS, CORDONING, doubled
-from headroom.core.power.warmth import LONGEST_MS, Pace, least_on
+from headroom.core.power.warmth import LONGEST_MS, Warm, least_on
 from headroom.core.power.wording import of_gpus, of_machines
 from headroom.model import times
 from headroom.model.actions import CordonNode, DrainNode, SleepMachine, UncordonNode
@@ -63,7 +63,8 @@ def _nominated(service: Service) -> frozenset[str]:
 
 def _keep_for_refused(service: Service) -> None:
     """Keep on what would hold pods that kube-scheduler refuses: it may be right only for now."""
-    for unit in service.left if service.verdicts else ():
+    waiting = (*service.wanted.units, *service.wanted.exhausted) if service.verdicts else ()
+    for unit in waiting:
         since = _refused_since(service, unit)
         # By the time some were tried in vain, such pods have had an hour, however often they were made anew.
         digests = {part.digest for part in unit.parts if trials.in_vain(service.tried, part) < ENOUGH_TRIED}
@@ -148,16 +149,16 @@ def _cordon_more(service: Service, pool: Pool, nominated: frozenset[str]) -> Non
     free = most_at_once(pool) - len(pool.are("Draining", "Sleeping"))
     on_trial = {each.trial.machine for each in service.tried.values() if each.is_awaited}
     spare = len(pool.are("On")) - least_on(pool).machines
-    pace = Pace(pool)
+    warm = Warm(pool)
     for it in sorted(pool.are("On"), key=lambda each: (-each.gpus, each.name)):
         if free <= 0 or spare <= 0:
             return
         if it.name in service.into or it.name in nominated or it.name in on_trial or awake(pool, it) is not None:
             continue
-        it.held = pace.holds(it)
+        it.held = warm.holds(it)
         if it.held:
             continue
-        pace.let_go()
+        warm.let_go()
         free, spare = free - 1, spare - 1
         it.become("Draining", pool.now, CORDONING)
         it.due.append(CordonNode(node=it.name))

@@ -75,8 +75,9 @@ def _observe_up(it: Member, now: int, boot_ms: int) -> None:
         _observe_still_up(it, now, boot_ms)
     elif it.was == "Draining":
         _observe_draining(it, now)
-    elif it.was == "Booting" and it.gpus_shown < it.gpus and now < (it.woken_at or it.since) + boot_ms:
-        it.become("Booting", now, f"Its node is Ready and shows {it.gpus_shown} of {it.gpus} GPUs so far.")
+    elif it.was == "Booting" and _short(it) and now < (it.woken_at or it.since) + boot_ms:
+        said = f"shows {it.gpus_shown} of {it.gpus} GPUs" if it.gpus_shown < it.gpus else f"has the taint {it.starts}"
+        it.become("Booting", now, f"Its node is Ready and {said} so far.")
     else:
         _on(it, now, boot_ms)
 
@@ -151,9 +152,9 @@ def _on(it: Member, now: int, boot_ms: int) -> None:
 
 
 def _short(it: Member) -> str:
-    if it.gpus_shown >= it.gpus:
-        return ""
-    return f"Its node shows {it.gpus_shown} of {it.gpus} GPUs."
+    if it.gpus_shown < it.gpus:
+        return f"Its node shows {it.gpus_shown} of {it.gpus} GPUs."
+    return f"Its node still has the taint {it.starts}." if it.starts else ""
 
 
 # --- its node is not ready, or not there ----------------------------------------------------------------------------------------
@@ -200,8 +201,8 @@ def _off(it: Member, now: int) -> None:
     if was is None:
         it.since = _went_off(it, now)
     elif was in ("Sleeping", "Failed"):
-        if it.node is None or it.gpus_shown >= it.gpus:
-            # What it was last told it did; only one that came up short of GPUs would do so again.
+        if it.node is None or not _short(it):
+            # What it was last told it did; only one that came up short would do so again.
             it.failures, it.retry_after = 0, None
         it.tell("MachineOff", "is off.")
     elif was != "Off":

@@ -151,8 +151,9 @@ def staying(pool: Pool, it: Member) -> str:
     why = awake(pool, it)
     if why is not None:
         return f"may sleep from {told(why.until)} on" if why.until is not None else f"stays on, since {why.why}"
-    if len(pool.are("On")) <= pool.floor:
-        return f"stays on, since {of_machines(pool.floor)} must be on now (minOn, keepOn)"
+    least = least_on(pool)
+    if len(pool.are("On")) <= least.machines:
+        return f"stays on, since {least.why}" + (" (minOn, keepOn)" if least.machines == pool.floor else "")
     if pool.braked:
         return f"does not sleep yet: {small(pool.braked).removesuffix('.')}"
     going = len(pool.are("Draining", "Sleeping"))

@@ -25,7 +25,7 @@ NEWCOMERS_PAUSE_MS: Final = times.HOUR
 """Pods that were not refused themselves do not wait longer for the next try."""
 FORGOTTEN_MS: Final = times.HOUR
 """While nobody waits for its outcome."""
-MOST: Final = 64
+MOST: Final = 256
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -37,6 +37,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     """Its machine is on or coming, and the outcome is not known."""
     is_awaited: bool
     """And somebody waits for it."""
+    machine: Member | None = None
+    """What is tried, while it is still on or coming for that."""
     refused_at: int
     until: int
     """Before when no other machine is tried."""
@@ -80,43 +82,48 @@ def _waiting(world: World, wanted: Wanted) -> dict[str, int]:
 
 def _known(world: World, pool: Pool, trial: Trial, refused_since: int | None) -> Standing | None:
     now, at = world.now, when(trial.at, world.now) or 0
+    refused_at, until = when(trial.refused_at, now) or 0, moment_of(trial.until) or 0
+    if until > now + LONGEST_PAUSE_MS:
+        # A clock was turned back: nobody waits longer than the longest pause.
+        until = now + LONGEST_PAUSE_MS
+        trial = structs.replace(trial, until=told(until))
     machine = next((it for it in pool.members if it.name == trial.machine and told(it.woken_at) == trial.at), None)
-    runs = machine is not None and not trial.until and _awaits(machine, now)
-    if runs and machine is not None and refused_since is not None and _was_no_help(machine, refused_since, now):
-        trial, runs = _in_vain(trial, now), False
-    elif _is_proved(world, trial, at) or (not runs and not trial.in_vain):
-        # Where it was any help, the next one may be tried at once; so too where it failed, or others fill it, which proves nothing.
-        if not trial.in_vain:
-            return None
-        runs = False
+    runs = machine is not None and not trial.until and _is_open(machine)
     if refused_since is None and now - at >= (LONGEST_PAUSE_MS if trial.in_vain else FORGOTTEN_MS):
         return None
-    refused_at = when(trial.refused_at, now) or 0
-    if trial.in_vain and not trial.placed and _was_placed(world, trial, refused_at):
+    bound = list(_bound(world, trial.shape))
+    if not (runs or trial.in_vain) or _is_proved(bound, trial, at, refused_at):
+        # It failed, which proves nothing, or it was a help: the next one may be tried at once.
+        return None
+    if trial.in_vain and not trial.placed and _was_placed(bound, refused_at):
         trial = structs.replace(trial, placed=True)
-    until = min(moment_of(trial.until) or 0, now + LONGEST_PAUSE_MS)
+    is_awaited = runs and refused_since is not None
     return Standing(
-        pool=pool,
-        trial=trial,
-        runs=runs,
-        is_awaited=runs and refused_since is not None,
-        refused_at=refused_at,
-        until=until,
+        pool=pool, trial=trial, runs=runs, is_awaited=is_awaited, machine=machine, refused_at=refused_at, until=until
     )
 
 
-def _awaits(machine: Member, now: int) -> bool:
-    """Whether nobody knows yet if a machine is any help."""
-    if machine.state == "Booting":
-        return True
-    is_open = machine.state == "On" and machine.cordon in (Cordon.NOBODY, Cordon.LIFTED)
-    return is_open and not (machine.busy and now - machine.since >= OUTCOME_MS)
+def _is_open(machine: Member) -> bool:
+    """Whether pods can go to a machine, or will be able to."""
+    return machine.state == "Booting" or (
+        machine.state == "On" and machine.cordon in (Cordon.NOBODY, Cordon.LIFTED, Cordon.OURS)
+    )
 
 
-def _was_no_help(machine: Member, refused_since: int, now: int) -> bool:
-    """Whether it has been there for long enough, and pods that were refused before are still."""
-    is_idle = machine.state == "On" and not machine.busy
-    return is_idle and now - machine.since >= OUTCOME_MS and refused_since <= now - demand.VERDICT_MS
+def conclude(now: int, tried: Tried, verdicts: Mapping[str, Verdict]) -> None:
+    """End the trials whose outcome shows: pods are still refused beside the machine, or others have filled it."""
+    for shape, known in list(tried.items()):
+        machine = known.machine
+        if not known.runs or machine is None or machine.state != "On" or now - machine.since < OUTCOME_MS:
+            continue
+        verdict = verdicts.get(shape)
+        if verdict is not None and machine.name in verdict.rooms:
+            _keep(known.pool, _in_vain(known.trial, now), tried, runs=False)
+        elif machine.busy:
+            known.pool.trials.remove(known.trial)
+            del tried[shape]
+            if known.trial.in_vain:
+                _keep(known.pool, known.trial, tried, runs=False)
 
 
 def _in_vain(trial: Trial, now: int) -> Trial:
@@ -157,9 +164,12 @@ def judges(world: World, part: Part, tried: Tried, verdicts: Mapping[str, Verdic
 def may_be_tried(world: World, part: Part, tried: Tried) -> bool:
     """Whether the last try for such pods is over, and long enough ago."""
     known = tried.get(part.digest)
-    if known is None:
-        return True
-    return not known.runs and known.until_for(refused=_was_refused(world, part.pods[0], known)) <= world.now
+    return known is None or (not known.runs and until_for(world, part, known) <= world.now)
+
+
+def until_for(world: World, part: Part, known: Standing) -> int:
+    """Before when no other machine is tried for these pods."""
+    return known.until_for(refused=_was_refused(world, part.pods[0], known))
 
 
 def in_vain(tried: Tried, part: Part) -> int:
@@ -190,17 +200,21 @@ def remember(pool: Pool, it: Member, verdicts: Mapping[str, Verdict], tried: Tri
         known = tried.get(verdict.digest)
         if it.name not in verdict.rooms or (known is not None and known.runs):
             continue
-        if known is None and not is_full(pool, 1):
+        if known is None:
             new = _in_vain(Trial(shape=verdict.digest, machine=it.name, at=told(it.woken_at or it.since)), pool.now)
             _keep(pool, new, tried, runs=False)
-        elif known is not None:
+        else:
             _keep(known.pool, structs.replace(known.trial, refused_at=told(pool.now)), tried, runs=False)
 
 
 def _keep(pool: Pool, trial: Trial, tried: Tried, *, runs: bool) -> None:
     known = tried.get(trial.shape)
-    if known is not None:
+    if known is not None and known.trial in known.pool.trials:
         known.pool.trials.remove(known.trial)
+    if len(pool.trials) >= MOST:
+        oldest = min(pool.trials, key=lambda each: (when(each.at, pool.now) or 0, each.shape))
+        pool.trials.remove(oldest)
+        tried.pop(oldest.shape, None)
     pool.trials.append(trial)
     tried[trial.shape] = Standing(
         pool=pool,
@@ -212,30 +226,28 @@ def _keep(pool: Pool, trial: Trial, tried: Tried, *, runs: bool) -> None:
     )
 
 
-def is_full(pool: Pool, shapes: int) -> bool:
-    """Whether a pool can remember no more."""
-    return len(pool.trials) + shapes > MOST
-
-
 # --- what kube-scheduler did since ----------------------------------------------------------------------------------------------
 
 
-def _is_proved(world: World, trial: Trial, at: int) -> bool:
-    """Whether it has placed such a pod on the machine since, or one that waited as well anywhere. That a container began anew says nothing."""
-    for pod in _bound(world, trial.shape):
-        is_new = pod.started is not None and pod.started >= at
-        if pod.node == trial.machine and (is_new or pod.started is None):
-            return True
-        if is_new and pod.created < at and pod.started_after is None:
+def _is_proved(bound: list[Pod], trial: Trial, at: int, refused_at: int) -> bool:
+    """Whether it has placed one of those that were refused since; before any machine was tried in vain, any that waited.
+
+    That a container began anew says nothing.
+    """
+    refused_before, since = (refused_at - demand.VERDICT_MS, max(at, refused_at)) if trial.in_vain else (at, at)
+    for pod in bound:
+        is_new = pod.started is not None and pod.started >= since and pod.started_after is None
+        is_there = pod.node == trial.machine and pod.started is None
+        if pod.created < refused_before and (is_new or is_there):
             return True
     return False
 
 
-def _was_placed(world: World, trial: Trial, since: int) -> bool:
+def _was_placed(bound: list[Pod], since: int) -> bool:
     """Whether it has placed one anywhere since."""
     return any(
         pod.created >= since or (pod.started is not None and pod.started_after is None and pod.started >= since)
-        for pod in _bound(world, trial.shape)
+        for pod in bound
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from headroom.api.power_status import Unserved
 from headroom.core import demand
 from headroom.core.demand import Room, Unit
-from headroom.core.power import coming
+from headroom.core.power import coming, trials
 from headroom.core.power.members import Cordon, Member, Pool, told
 from headroom.core.power.serving import Service, is_judged
 from headroom.core.power.trials import Standing
@@ -101,20 +101,19 @@ def _unmodelled(service: Service, unit: Unit) -> Why:
         where = f"{verdict.scheduler} does not place it on {few(verdict.rooms)}, where it would fit"
         says.append(f"{where}: {quoted(verdict.message)}")
     if tried is not None:
-        says.append(_tried(service, tried))
-    elif unit.gang:
-        says.append("No single machine could hold its gang, so none is woken on trial.")
+        says.append(_tried(service, unit, tried))
     else:
         says.append("No machine can be woken on trial now.")
     return Why("Unmodelled", " ".join(says))
 
 
-def _tried(service: Service, tried: Standing) -> str:
+def _tried(service: Service, unit: Unit, tried: Standing) -> str:
     machine = tried.trial.machine
     if tried.runs:
         return f"{machine} is on trial, and no more are woken until such a pod is bound."
-    if tried.until > service.world.now:
-        return f"{machine} was no help to such pods, so none is tried for them before {told(tried.until)}."
+    until = trials.until_for(service.world, unit.parts[0], tried)
+    if until > service.world.now:
+        return f"{machine} was no help to such pods, so none is tried for them before {told(until)}."
     return f"{machine} was no help to such pods, and no machine can be woken on trial now."
 
 

@@ -217,9 +217,19 @@ def _try_out(service: Service) -> None:
         return
     coming_for, tried = _coming_for(service), 0
     for unit in judged:
-        if tried < MOST_TRIALS_AT_ONCE and _may_be_tried(service, unit, coming_for):
-            tried += _try_one(service, unit if unit.gang else structs.replace(unit, parts=(_first(unit),)))
-    seat(service)
+        if tried >= MOST_TRIALS_AT_ONCE:
+            break
+        if not _is_seated(service, unit) and _may_be_tried(service, unit, coming_for):
+            woken = _try_one(service, unit if unit.gang else structs.replace(unit, parts=(_first(unit),)))
+            if woken:
+                tried += 1
+                seat(service)
+
+
+def _is_seated(service: Service, unit: Unit) -> bool:
+    """Whether a machine that is tried for others holds them too."""
+    uid = unit.parts[0].pods[0]
+    return any(uid in uids for uids in service.into.values())
 
 
 def _coming_for(service: Service) -> set[str]:
@@ -242,46 +252,43 @@ def _first(unit: Unit) -> demand.Part:
 
 
 def _try_one(service: Service, unit: Unit) -> bool:
-    """Wake one machine that holds all of a unit, if there is one: the cheapest of the first pool, later each of them in its turn."""
+    """Wake one machine that holds a pod, or those that hold a gang: the cheapest of the first pool, later each in its turn."""
     has_turns = any(part.digest in service.tried for part in unit.parts)
-    found: list[tuple[tuple[int, int, str], Pool, Candidate]] = []
+    found: list[tuple[tuple[int, ...], Pool, tuple[str, ...]]] = []
     for pool in service.pools:
-        if _slots(pool) == 0 or declined(service, pool, unit) or trials.is_full(pool, len(unit.parts)):
+        slots = _slots(pool)
+        if slots == 0 or declined(service, pool, unit):
             continue
-        candidates = _candidates(service, pool)
-        able = [each for each in candidates.values() if _may_hold(unit, each.room)]
+        able = [each for each in _candidates(service, pool).values() if _may_hold(unit, each.room)]
         if has_turns:
-            found += [(_last_woken(service, each), pool, each) for each in able]
-        elif chosen := _holding(unit, able):
-            return _wake_on_trial(service, pool, candidates[chosen], unit)
-    for _, pool, each in sorted(found, key=lambda option: option[0]):
-        if _holding(unit, [each]):
-            return _wake_on_trial(service, pool, each, unit)
-    return False
+            able = [structs.replace(each, cost=_turn(service, each)) for each in able]
+        chosen = demand.choose([unit], able) if able else Chosen(rest=(unit,))
+        if not chosen.rest and (slots is None or len(chosen.rooms) <= slots):
+            price = _price(chosen, {each.room.name: each for each in able}) if has_turns else ()
+            found.append((price, pool, chosen.rooms))
+            if not has_turns:
+                break
+    if not found:
+        return False
+    _, pool, names = min(found, key=lambda option: option[0])
+    for name in names:
+        it = service.machines[name][1]
+        service.rooms[name] = service.coming[name] = service.closed[name]
+        _wake(pool, it, f"on trial for pod {unit.first}")
+    for part in unit.parts:
+        trials.begin(pool, part.digest, names[0], service.tried)
+    return True
 
 
 def _may_hold(unit: Unit, room: Room) -> bool:
-    return not any(demand.why_not(part.shape, room) for part in unit.parts)
+    """Whether a room is of any use to a unit."""
+    return any(not demand.why_not(part.shape, room) for part in unit.parts)
 
 
-def _holding(unit: Unit, candidates: list[Candidate]) -> str:
-    """The candidate that holds all of a unit; empty if no single one does."""
-    chosen = demand.choose([unit], candidates) if candidates else Chosen(rest=(unit,))
-    return chosen.rooms[0] if len(chosen.rooms) == 1 and not chosen.rest else ""
-
-
-def _last_woken(service: Service, candidate: Candidate) -> tuple[int, int, str]:
+def _turn(service: Service, candidate: Candidate) -> tuple[int, ...]:
+    """What was woken longest ago comes first, in seconds."""
     it = service.machines[candidate.room.name][1]
-    return it.failures, it.woken_at or 0, it.name
-
-
-def _wake_on_trial(service: Service, pool: Pool, candidate: Candidate, unit: Unit) -> bool:
-    it = service.machines[candidate.room.name][1]
-    service.rooms[it.name] = service.coming[it.name] = candidate.room
-    for part in unit.parts:
-        trials.begin(pool, part.digest, it.name, service.tried)
-    _wake(pool, it, f"on trial for pod {unit.first}")
-    return True
+    return it.failures, (it.woken_at or 0) // times.SECOND, it.gpus
 
 
 # --- for those who want machines on ---------------------------------------------------------------------------------------------
@@ -290,6 +297,8 @@ def _wake_on_trial(service: Service, pool: Pool, candidate: Candidate, unit: Uni
 def _keep_floor(pool: Pool) -> None:
     """Have as many machines on, or coming, as must be: first those that were about to sleep, then the smallest, or what is used most."""
     least = warmth.least_on(pool)
+    closed = sum(it.cordon is Cordon.FOREIGN for it in pool.are("On", "Booting"))
+    least = least._replace(machines=min(least.machines + closed, len(pool.members)))
     usual = warmth.usual_size(pool) if least.machines > pool.floor else 0
     asleep = sorted(pool.are("Draining"), key=lambda it: _like(it, usual))
     for it in asleep[: max(0, least.machines - len(pool.are("On", "Booting")))]:

@@ -15,11 +15,9 @@ from headroom.model import times
 
 LARGE: Final = 100
 """From so many machines on, a pool keeps some warm unless it says otherwise."""
-PERCENT: Final = 5
+PERCENT: Final = 4
 USED_FOR_ONE_AHEAD: Final = 100
 """For so many machines in use, one is woken ahead, if so many may be warm."""
-PACE_MS: Final = 30 * times.MINUTE
-"""One machine too many goes to sleep so long after the last one, two of them in half the time, and so on."""
 LONGEST_MS: Final = 24 * times.HOUR
 """What nobody used for so long need not be warm."""
 
@@ -60,34 +58,23 @@ def usual_size(pool: Pool) -> int:
     return max(sizes, key=lambda gpus: (sizes[gpus], -gpus), default=0)
 
 
-class Pace:
-    """Which of the machines that are idle for long enough go to sleep now."""
+class Warm:
+    """Which of the machines that are idle for long enough stay on."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._surplus = len(pool.are("On", "Booting")) - max(pool.floor, pool.used + pool.warm)
-        self._last = max((_left_at(it) for it in pool.members), default=0)
+        # What was used a short time ago may be again: while demand trembles, nothing is switched.
+        idle_ms = pool.policy.idle_seconds * times.SECOND
+        lately = sum(it.idle_since is not None and pool.now - it.idle_since < idle_ms for it in pool.are("On"))
+        self._more = len(pool.are("On", "Booting")) - max(pool.floor, pool.used + lately + pool.warm)
 
     def holds(self, it: Member) -> str:
         """Why an idle machine stays on all the same; empty if it may go."""
-        pool, now = self._pool, self._pool.now
-        if not pool.warm_percent or now - (it.idle_since or now) >= LONGEST_MS:
+        pool = self._pool
+        if not pool.warm_percent or self._more > 0 or pool.now - (it.idle_since or pool.now) >= LONGEST_MS:
             return ""
-        if self._surplus <= 0:
-            return (
-                f"{pool.warm_percent} % of the {of_machines(len(pool.members) - pool.used)} that nobody uses stay warm"
-            )
-        turn = self._last + PACE_MS // self._surplus
-        if turn <= now:
-            return ""
-        pool.pace_turns_at = turn
-        return f"{of_machines(self._surplus)} more than must be warm go to sleep one after the other"
+        return f"{pool.warm_percent} % of the {of_machines(len(pool.members) - pool.used)} that nobody uses stay warm"
 
     def let_go(self) -> None:
         """One goes."""
-        self._surplus, self._last = self._surplus - 1, self._pool.now
-
-
-def _left_at(it: Member) -> int:
-    """When a machine last went to sleep, or began to."""
-    return max(it.slept_at or 0, it.since if it.state == "Draining" else 0)
+        self._more -= 1
