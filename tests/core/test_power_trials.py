@@ -437,3 +437,15 @@ def test_shapes_that_fit_on_one_machine_on_trial_share_it() -> None:
     pods = [structs.replace(waiting(f"p{n}", since=NOON - 2 * MINUTE), shape=shape) for n, shape in enumerate(shapes)]
     world = a_view(a_pool(machines={f"w{n}": 8 for n in range(9)}), nodes=[on("n1", 8)], pods=pods)
     assert wakes(decided(world)["one"]) == ["w0"]
+
+
+def test_pods_that_come_and_go_beside_it_prove_nothing() -> None:
+    """One of the same shape a minute, placed at once: they were never refused."""
+    stage = Stage(a_pool(machines={f"w{number}": 8 for number in range(8)}), nodes=[on("n1", 8)], pods=refused(1))
+    stage.never = {"uid-p0"}
+    for number in range(40):
+        uid = f"f{number}"
+        stage.pods[uid] = structs.replace(refused(1, stage.now)[0], uid=uid, name=uid)
+        stage.pass_time(MINUTE, every=20 * SECOND)
+        stage.end(uid, gone=True)
+    assert len(woken(stage)) <= 3

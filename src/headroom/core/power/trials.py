@@ -230,11 +230,9 @@ def _keep(pool: Pool, trial: Trial, tried: Tried, *, runs: bool) -> None:
 
 
 def _is_proved(bound: list[Pod], trial: Trial, at: int, refused_at: int) -> bool:
-    """Whether it has placed one of those that were refused since; before any machine was tried in vain, any that waited.
-
-    That a container began anew says nothing.
-    """
-    refused_before, since = (refused_at - demand.VERDICT_MS, max(at, refused_at)) if trial.in_vain else (at, at)
+    """Whether it has placed one of those that were refused since. That a container began anew says nothing."""
+    refused_before = (refused_at if trial.in_vain else at) - demand.VERDICT_MS
+    since = max(at, refused_at)
     for pod in bound:
         is_new = pod.started is not None and pod.started >= since and pod.started_after is None
         is_there = pod.node == trial.machine and pod.started is None
