@@ -83,6 +83,8 @@ def _coming(world: World) -> Iterator[Room]:
 
 
 def _there(world: World, nodes: list[Node]) -> Iterator[Room]:
+    if not nodes:
+        return
     place = _places(world, nodes)
     freed = _freed(world, nodes, place)
     for number, (node, amounts) in enumerate(zip(nodes, _free(world, nodes, place), strict=True)):

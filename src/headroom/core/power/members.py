@@ -108,6 +108,8 @@ class Member(Struct, kw_only=True, eq=False):
     def starts(self) -> str:
         """The taint by which something that runs on every node says that it has not started on this one; empty if nothing does."""
         given = () if self.node is None else self.node.taints
+        if not given:
+            return ""
         # The others of Kubernetes' own come and go with what the node says of itself, and with cordons.
         telling = tuple(each for each in given if each.key == NO_NETWORK or not each.key.startswith(_ITS_STATE))
         gone = set(telling) - set(demand.started(telling))

@@ -150,13 +150,13 @@ def _coming(service: Service, there: Mapping[str, Room]) -> Iterable[Room]:
         if it.state == "Booting" or states.is_joining(it, service.world.now, pool.boot_ms):
             yield coming.room_of(service.world, pool, it)
         elif it.state == "On" and it.before is not None and it.name in there:
-            room = there[it.name]
-            whole = coming.arriving(pool, it, room)
-            if service.world.now - it.since < NEW_MS:
-                yield whole
-            elif whole != room and service.world.now - (it.woken_at or 0) < pool.boot_ms:
-                # It is ready, but what runs on every node has not started there yet.
-                yield whole
+            is_new = service.world.now - it.since < NEW_MS
+            if not is_new and service.world.now - (it.woken_at or 0) >= pool.boot_ms:
+                continue
+            room = coming.arriving(pool, it, there[it.name])
+            # It is ready; but what runs on every node may not have started there yet.
+            if is_new or room != there[it.name]:
+                yield room
 
 
 def _regain(service: Service, placed: Placed) -> list[Unit]:
