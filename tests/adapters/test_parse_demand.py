@@ -205,8 +205,8 @@ def in_a_world(pod: dict[str, Any]) -> Any:
 def test_a_manifest_counts_as_seen_by_the_scheduler() -> None:
     assert in_a_world(a_pod()).unschedulable_since == moment(NOW)
     assert in_a_world(a_pod({"conditions": [UNSCHEDULABLE]})).unschedulable_since == moment(EARLIER)
+    assert in_a_world(a_pod(schedulerName="volcano")).unschedulable_since == moment(NOW)
     for other in (
-        {"schedulerName": "volcano"},
         {"nodeName": "n1"},
         {"schedulingGates": [{"name": "g"}]},
     ):

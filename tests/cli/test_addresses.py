@@ -19,8 +19,11 @@ HINT = "the operator calls only addresses that it is allowed to: give it --allow
 
 def pool(*machines: dict[str, Any]) -> bytes:
     """A pool of these machines, each otherwise sound."""
-    usual = {"gpuCount": 1, "scaleDownEndpoint": "https://power-api/down"}
-    listed = [{"name": f"w{number}"} | usual | each for number, each in enumerate(machines)]
+    usual = [
+        {"name": f"w{number}", "gpuCount": 1, "scaleDownEndpoint": f"https://power-api/w{number}/down"}
+        for number in range(len(machines))
+    ]
+    listed = [sound | each for sound, each in zip(usual, machines, strict=True)]
     kind = {"apiVersion": "headroom.dev/v1alpha1", "kind": "PowerPool", "metadata": {"name": "rack"}}
     return json.dumps(kind | {"spec": {"machines": listed}}).encode()
 
