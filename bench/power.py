@@ -2,7 +2,7 @@
 
     make bench NAME=power                              a week of Philly and two weeks of openb (about ten minutes on two free cores)
     make bench NAME=power ARGS=--full                  all of Philly, and all of openb; nothing is kept
-    make bench NAME=power ARGS="--only plan"           deciding alone; nothing is kept
+    make bench NAME=power ARGS="--only plan"           deciding alone, as make bench NAME=planning
 
 The demands are recorded ones where HEADROOM_DATA names a folder that has them, else made up of the same form; bench/powering/demand.py
 says how they become pods. All policies have the same pods, the same scheduler (the first node by name with room), and machines that take
@@ -23,13 +23,12 @@ from typing import Any, Final, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from bench import results
+from bench import planning, results
 from bench.powering import demand as demands
 from bench.powering import foresight, rivals
 from bench.powering.demand import Demand
 from bench.powering.foresight import Rule
-from bench.powering.measures import Came, Followed, Least, came, followed, least
-from bench.powering.planning import PENDING, POOLS, SIZE, Planned, planned
+from bench.powering.measures import Came, Followed, Least, came, followed, least, short
 from bench.results import FOLDER, Row
 from headroom.sim.whatif.replay import SHORTEST_MS, replay
 
@@ -168,7 +167,7 @@ def rows_of(found: Compared) -> list[Row]:
 
     def row(figure: str, value: float, unit: str, seeds: float, **goal: Any) -> Row:
         return Row(
-            figure=f"{name}: {figure}", value=_short(value), unit=unit, peer=SEED, peer_value=_short(seeds), **goal
+            figure=f"{name}: {figure}", value=short(value), unit=unit, peer=SEED, peer_value=short(seeds), **goal
         )
 
     return [
@@ -182,16 +181,16 @@ def rows_of(found: Compared) -> list[Row]:
         ),
         row("machine-hours", mine.machine_hours, "h", seed.machine_hours),
         row("energy", mine.kwh, "kWh", seed.kwh),
-        row("mean wait", mine.mean_wait, "s", seed.mean_wait, goal=_short(seed.mean_wait)),
-        row("wait of 99 of 100", mine.wait(99), "s", seed.wait(99), goal=_short(seed.wait(99))),
+        row("mean wait", mine.mean_wait, "s", seed.mean_wait, goal=short(seed.mean_wait)),
+        row("wait of 99 of 100", mine.wait(99), "s", seed.wait(99), goal=short(seed.wait(99))),
         row(
             f"where it saves no less than the seed ({found.frugal()}): mean wait",
             frugal.mean_wait,
             "s",
             seed.mean_wait,
-            goal=_short(seed.mean_wait),
+            goal=short(seed.mean_wait),
         ),
-        row("the same: wait of 99 of 100", frugal.wait(99), "s", seed.wait(99), goal=_short(seed.wait(99))),
+        row("the same: wait of 99 of 100", frugal.wait(99), "s", seed.wait(99), goal=short(seed.wait(99))),
     ]
 
 
@@ -223,43 +222,14 @@ def rows_of_all(all_found: Sequence[Compared]) -> list[Row]:
         rows.append(
             Row(
                 figure=f"{name}: {figure}",
-                value=_short(mine),
+                value=short(mine),
                 unit=unit,
                 peer=SEED,
-                peer_value=_short(seeds),
-                **(goal or {"goal": _short(seeds)}),
+                peer_value=short(seeds),
+                **(goal or {"goal": short(seeds)}),
             )
         )
     return rows
-
-
-def rows_of_planning(found: Planned) -> list[Row]:
-    """The figures of deciding."""
-    what = f"{POOLS * SIZE:,} machines, {PENDING:,} waiting pods"
-    return [
-        Row(figure=f"{what}: CPU of a full pass", value=_short(found.busy.median), unit="ms", goal=500),
-        Row(figure="the same, slowest of seven", value=_short(found.busy.worst), unit="ms", goal=500),
-        Row(
-            figure="the same: CPU of plain first fit over pods and machines / ours",
-            value=_short(found.peer / found.busy.median),
-            unit="x",
-            peer="plain first fit (ms)",
-            peer_value=_short(found.peer),
-        ),
-        Row(
-            figure="the same: machines woken",
-            value=found.busy.woken,
-            unit="machines",
-            peer="plain first fit",
-            peer_value=found.peer_woken,
-        ),
-        Row(figure="nobody waits: CPU of a full pass", value=_short(found.quiet.median), unit="ms"),
-    ]
-
-
-def _short(value: float) -> float:
-    """As many digits as say something."""
-    return float(f"{value:.4g}") if abs(value) < 1000 else round(value)
 
 
 COLUMNS: Final = (
@@ -351,25 +321,22 @@ def show(all_found: Sequence[Compared], keep: bool) -> None:
 def main(arguments: list[str]) -> int:
     """Measure; write the results if it was everything, on recorded demand."""
     parser = argparse.ArgumentParser(prog="bench.power")
-    parser.add_argument("--only", choices=("plan", "demand"), help="one half; nothing is kept")
+    parser.add_argument("--only", choices=("plan", "demand"), help="one half, which is kept")
     parser.add_argument("--full", action="store_true", help="all days of both records; nothing is kept")
     given = parser.parse_args(arguments)
-    rows, found = [], []
-    if given.only != "demand":
-        say(f"{POOLS * SIZE:,} machines, {PENDING:,} waiting pods")
-        rows += rows_of_planning(planned())
-    if given.only != "plan":
-        with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as workers:
-            found = [compare(stretch, workers) for stretch in (FULL if given.full else USUAL)]
-        rows = [row for each in found for row in rows_of(each)] + rows_of_all(found) + rows
-    keep = not given.only and not given.full and all(each.demand.is_recorded for each in found)
-    if found:
-        show(found, keep)
-    if not keep:
-        for row in rows:
-            say(f"{row.figure}: {row.value:g} {row.unit}{' (missed)' if row.is_missed else ''}")
-        return 0
-    return 1 if results.write("power", rows) else 0
+    missed = planning.main([]) if given.only != "demand" else 0
+    if given.only == "plan":
+        return missed
+    with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as workers:
+        found = [compare(stretch, workers) for stretch in (FULL if given.full else USUAL)]
+    rows = [row for each in found for row in rows_of(each)] + rows_of_all(found)
+    keep = not given.full and all(each.demand.is_recorded for each in found)
+    show(found, keep)
+    if keep:
+        return 1 if results.write("power", rows) or missed else 0
+    for row in rows:
+        say(f"{row.figure}: {row.value:g} {row.unit}{' (missed)' if row.is_missed else ''}")
+    return missed
 
 
 if __name__ == "__main__":

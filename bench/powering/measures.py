@@ -151,3 +151,8 @@ def followed(demand: Demand, log: Log) -> Followed:
 def _minute(after: int) -> int:
     """The first minute whose middle is not before this: by then all that a record moves at the full minute has happened."""
     return max(0, -(-(after - times.MINUTE // 2) // times.MINUTE))
+
+
+def short(value: float) -> float:
+    """As many digits as say something."""
+    return float(f"{value:.4g}") if abs(value) < 1000 else round(value)
