@@ -194,44 +194,6 @@ def rows_of(found: Compared) -> list[Row]:
     ]
 
 
-def rows_of_all(all_found: Sequence[Compared]) -> list[Row]:
-    """The figures of all demands together: hours, starts and pods added up."""
-    recorded = "" if all(found.demand.is_recorded for found in all_found) else ", made up"
-    name = " and ".join(found.demand.name for found in all_found) + recorded
-
-    def added(policy: str) -> tuple[float, float, float]:
-        cames = [found.played[policy].came for found in all_found]
-        possible = sum(found.played[ALWAYS].came.machine_hours - found.least.machine_hours for found in all_found)
-        saved = sum(
-            found.played[ALWAYS].came.machine_hours - came.machine_hours
-            for found, came in zip(all_found, cames, strict=True)
-        )
-        starts = sum(came.starts_a_day * found.demand.days for found, came in zip(all_found, cames, strict=True))
-        followed_starts = sum(found.followed.starts_a_day * found.demand.days for found in all_found)
-        waits = [wait for came in cames for wait in came.waits]
-        return 100 * saved / possible, 100 * starts / followed_starts, sum(waits) / len(waits)
-
-    goals: list[dict[str, Any]] = [{"goal": LEAST_KEPT, "sense": "min"}, {"goal": MOST_STARTS}, {}]
-    told = (
-        ("possible saving kept", "%"),
-        ("starts, of those of following demand each minute", "%"),
-        ("mean wait", "s"),
-    )
-    rows = []
-    for (figure, unit), mine, seeds, goal in zip(told, added(DEFAULT), added(SEED), goals, strict=True):
-        rows.append(
-            Row(
-                figure=f"{name}: {figure}",
-                value=short(mine),
-                unit=unit,
-                peer=SEED,
-                peer_value=short(seeds),
-                **(goal or {"goal": short(seeds)}),
-            )
-        )
-    return rows
-
-
 COLUMNS: Final = (
     "policy",
     "machine-hours",
@@ -329,7 +291,7 @@ def main(arguments: list[str]) -> int:
         return missed
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as workers:
         found = [compare(stretch, workers) for stretch in (FULL if given.full else USUAL)]
-    rows = [row for each in found for row in rows_of(each)] + rows_of_all(found)
+    rows = [row for each in found for row in rows_of(each)]
     keep = not given.full and all(each.demand.is_recorded for each in found)
     show(found, keep)
     if keep:

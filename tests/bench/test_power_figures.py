@@ -55,17 +55,6 @@ def test_a_goal_that_is_missed_says_so() -> None:
     ]
 
 
-def test_all_demands_together_are_added_up() -> None:
-    first, second = compared(), compared({power.DEFAULT: (800, 10)})
-    told = {row.figure.partition(": ")[2]: row for row in power.rows_of_all([first, second])}
-    assert {name: (row.value, row.peer_value) for name, row in told.items()} == {
-        "possible saving kept": (58.33, 33.33),
-        "starts, of those of following demand each minute": (5, 0),
-        "mean wait": (30, 10),
-    }
-    assert [row.is_missed for row in told.values()] == [True, False, True]
-
-
 def test_every_policy_has_a_line_with_a_cell_for_each_column() -> None:
     found = compared()
     lines = list(power.lines(found))
