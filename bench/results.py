@@ -56,6 +56,13 @@ def write(
     return [row for row in checked if row.is_missed]
 
 
+def keep_table(name: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """A table of a benchmark's own, for pages that quote it."""
+    ruler = "|" + "---|" * len(columns)
+    head, *body = (f"| {' | '.join(cells)} |" for cells in (columns, *lines))
+    (FOLDER / f"{name}.md").write_text("\n".join([head, ruler, *body]) + "\n")
+
+
 def _table(name: str, rows: Sequence[Row]) -> Table:
     table = Table(title=name)
     for heading in ("figure", "value", "goal", "", "peer"):

@@ -113,7 +113,7 @@ def openb(days: int | None, folder: Path | None = None) -> Demand:
     texts = (OPENB_PODS.name, pods.encode()), (OPENB_NODES.name, nodes.encode())
     case = traces.read(*texts, None, traces.Naming(), days=days)
     case.works = [whole for work in case.works if (whole := _whole(work))]
-    case.nodes = [node for node in case.nodes if _gpus(node)]
+    case.nodes = [node for node in case.nodes if gpus_of(node)]
     return _demand("openb", is_recorded, case)
 
 
@@ -158,7 +158,7 @@ def _recorded(folder: Path | None, file: Path) -> str:
 def _demand(name: str, is_recorded: bool, case: Case) -> Demand:
     """A demand whose machines are on at its begin only where there is work for them."""
     case.boot_ms = BOOT_MS
-    case.nodes.sort(key=lambda node: (_gpus(node), node.name))
+    case.nodes.sort(key=lambda node: (gpus_of(node), node.name))
     placer = Placer(case.nodes, {work.shape for work in case.works})
     at_work = {placer.put(work.name, work.shape) for work in case.works if _is_there(work, case)}
     assert ANYWHERE not in at_work, "there is room for all at the begin"
@@ -173,7 +173,8 @@ def _is_there(work: Work, case: Case) -> bool:
     return work.began is not None or work.arrives == case.begin
 
 
-def _gpus(node: Node) -> int:
+def gpus_of(node: Node) -> int:
+    """How many a machine has."""
     return dict(node.allocatable).get(GPU, 0) // WHOLE
 
 
@@ -185,7 +186,7 @@ def pools_of(nodes: Sequence[Node]) -> Iterator[AnyResource]:
 
 
 def _machine(node: Node) -> dict[str, Any]:
-    gpus, address = _gpus(node), f"https://power.example.com/{node.name}"
+    gpus, address = gpus_of(node), f"https://power.example.com/{node.name}"
     return {
         "name": node.name,
         "gpuCount": gpus,

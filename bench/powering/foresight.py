@@ -40,26 +40,21 @@ class Rule(NamedTuple):
     """Seconds, on average."""
 
 
-def best(demand: Demand, knows: int, least_kept: float, most_starts: float) -> Rule | None:
-    """Of the rules that know so many minutes ahead and keep to the other goals, the one under which pods wait least."""
+def rules(demand: Demand, knows: int, possible_hours: float) -> Iterator[Rule]:
+    """What each rule that knows so many minutes ahead comes to; so many machine-hours can be saved at most."""
     used, machines = in_use(demand.case), len(demand.case.nodes)
-    fine = (each for each in _rules(used, machines, knows) if each.kept >= least_kept and each.starts <= most_starts)
-    return min(fine, key=lambda each: each.wait, default=None)
-
-
-def _rules(used: Ints, machines: int, knows: int) -> Iterator[Rule]:
     coming = sliding_window_view(np.append(used, np.full(knows, used[-1])), knows + 1).max(axis=1)
     for high in HIGHS:
         seen = sliding_window_view(np.append(np.full(high - 1, used[0]), used), high).max(axis=1)
         for more in MORE:
             wanted = np.minimum(np.maximum(seen, coming) + more, machines)
-            yield Rule(knows, high, more, *came_to(used, wanted, machines))
+            yield Rule(knows, high, more, *came_to(used, wanted, machines, possible_hours))
 
 
-def came_to(used: Ints, wanted: Ints, machines: int) -> tuple[float, float, float]:
+def came_to(used: Ints, wanted: Ints, machines: int, possible_hours: float) -> tuple[float, float, float]:
     """Saving kept and starts in percent, and seconds of waiting, if so many machines are wanted in each minute."""
     there = sliding_window_view(np.append(np.full(BOOT, wanted[0]), wanted), BOOT + 1).min(axis=1)
     starts, pods = np.diff(wanted).clip(min=0).sum(), np.diff(used).clip(min=0).sum()
     on = wanted.sum() + SHUTDOWN * starts
-    kept = (machines * len(used) - on) / (machines * len(used) - used.sum())
+    kept = (machines * len(used) - on) / 60 / possible_hours
     return 100 * float(kept), 100 * float(starts / pods), float((used - there).clip(min=0).sum() * 60 / pods)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.powering.demand import BUSY_WATTS, Demand
+from bench.powering.demand import BUSY_WATTS, Demand, gpus_of
 from bench.powering.rivals import LOST
 from headroom.model import times
 from headroom.sim.whatif.lives import Log
@@ -118,10 +118,26 @@ def _steps(case: Case, work: Work) -> Iterator[tuple[int, int, Work]]:
         yield begun + work.length, -1, work
 
 
+def fills_machines(case: Case) -> bool:
+    """Whether every pod takes all GPUs of a machine, whichever it gets."""
+    return len({*(gpus_of(node) * WHOLE for node in case.nodes), *(_gpus(work) for work in case.works)}) == 1
+
+
+def changes(case: Case) -> Iterator[tuple[int, int]]:
+    """The moments at which pods come and go, and how many are there from then on if nobody waits; only where all ask for as much."""
+    moments, asked = _asked(case)
+    last = np.append(moments[1:] != moments[:-1], True)  # of those at the same moment
+    counts = np.rint(asked[GPU][last] / _gpus(case.works[0])).astype(np.int64)
+    yield from zip(moments[last].tolist(), counts.tolist(), strict=True)
+
+
+def _gpus(work: Work) -> int:
+    return dict(work.shape.requests).get(GPU, 0)
+
+
 def in_use(case: Case) -> Ints:
     """How many pods are there in each minute if nobody waits: machines, where each pod fills one."""
-    moments, asked = _asked(case)
-    counts = np.rint(asked[GPU] / max(dict(work.shape.requests)[GPU] for work in case.works)).astype(np.int64)
+    moments, counts = (np.array(each, np.int64) for each in zip(*changes(case), strict=True))
     minutes = np.arange(case.begin, case.end, times.MINUTE) + times.MINUTE // 2
     return counts[np.searchsorted(moments, minutes, side="right") - 1]
 

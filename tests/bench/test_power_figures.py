@@ -9,9 +9,12 @@ from bench import power
 from bench.power import ALWAYS, MINUTE, SEED, Compared, Played
 from bench.powering import demand, foresight, measures, planning
 from bench.powering.measures import Came, Followed, Least
+from bench.powering.offline import Offline
 from headroom.core.power import PLAN
 from headroom.model.actions import WakeMachine
 from headroom.model.world import EVERYTHING
+
+BOUND = Offline(is_optimum=False, machine_hours=420, kwh=1, starts_a_day=9)
 
 
 def a_turn(policy: str, machine_hours: float, wait: float, starts_a_day: float = 0) -> Played:
@@ -21,7 +24,7 @@ def a_turn(policy: str, machine_hours: float, wait: float, starts_a_day: float =
     return Played(policy, came)
 
 
-def compared(settings: Mapping[str, tuple[float, float]] = MappingProxyType({})) -> Compared:
+def compared(settings: Mapping[str, tuple[float, float]] = MappingProxyType({}), plan: Offline = BOUND) -> Compared:
     """A demand under every policy; each setting of ours has machine-hours and a mean wait."""
     turns = [
         a_turn(ALWAYS, 1000, 0),
@@ -30,7 +33,7 @@ def compared(settings: Mapping[str, tuple[float, float]] = MappingProxyType({}))
         *(a_turn(name, *settings.get(name, (500, 50)), 7) for name in power.OURS),
     ]
     played = {turn.policy: turn for turn in turns}
-    return Compared(demand.philly(0, 1), Least(400, 1), Followed(400, 140), played)
+    return Compared(demand.philly(0, 1), Least(400, 1), plan, Followed(400, 140), played)
 
 
 def test_saving_is_told_as_a_share_of_what_is_possible() -> None:
@@ -39,13 +42,13 @@ def test_saving_is_told_as_a_share_of_what_is_possible() -> None:
     assert round(found.starts(power.DEFAULT), 1) == 5.0
 
 
-def test_waits_are_compared_where_no_less_is_saved() -> None:
-    *_, some, other = power.OURS
-    found = compared({some: (700, 9), other: (801, 1)})
-    assert found.frugal() == some, "the last one waits less, but saves less than the seed"
-    told = {row.figure: row for row in power.rows_of(found)}
-    [row] = [row for figure, row in told.items() if "no less than the seed" in figure]
-    assert (row.value, row.goal, row.is_missed) == (9, 10, False)
+def test_what_is_possible_is_what_the_optimum_saves_where_there_is_one() -> None:
+    found = compared(plan=Offline(True, 500, 1, 30))
+    assert [round(found.kept(name)) for name in (ALWAYS, SEED, MINUTE)] == [0, 40, 110]
+    assert [round(found.of_bound(found.played[name].came.machine_hours)) for name in (ALWAYS, SEED)] == [0, 33]
+    told = {line[0]: line[1:5] for line in power.lines(found)}
+    assert told[power.OPTIMUM] == ("500", "100.0 %", "83.3 %", "30.0")
+    assert told[power.LEAST] == ("400", "", "100.0 %", ""), "nobody can do better than the optimum"
 
 
 def test_a_goal_that_is_missed_says_so() -> None:
@@ -59,7 +62,7 @@ def test_every_policy_has_a_line_with_a_cell_for_each_column() -> None:
     found = compared()
     lines = list(power.lines(found))
     assert {len(line) for line in lines} == {len(power.COLUMNS)}
-    assert len(lines) == len(found.played) + 3
+    assert len(lines) == len(found.played) + 4
 
 
 def test_the_fleet_that_is_decided_on_is_as_large_as_it_is_said_to_be() -> None:
@@ -78,13 +81,15 @@ def test_the_fleet_that_is_decided_on_is_as_large_as_it_is_said_to_be() -> None:
 def test_who_knows_the_future_needs_no_more_than_that() -> None:
     """One machine more for ten minutes, once an hour: who sees it three minutes ahead has it in time, who sees less has not."""
     used = np.array([10] * 57 + [11] * 3 + [10] * 60, np.int64)
-    seen = [foresight.came_to(used, np.maximum(used, np.roll(used, -ahead)), 20) for ahead in range(4)]
+    seen = [foresight.came_to(used, np.maximum(used, np.roll(used, -ahead)), 20, 21) for ahead in range(4)]
     assert [wait for _, _, wait in seen] == [180, 120, 60, 0]
     assert [starts for _, starts, _ in seen] == [100, 100, 100, 100]
-    always = foresight.came_to(used, np.full(120, 20), 20)
+    always = foresight.came_to(used, np.full(120, 20), 20, 21)
     assert always == (0, 0, 0)
-    kept, _, _ = foresight.came_to(used, np.full(120, 11), 20)
-    assert round(kept, 1) == round(100 * (20 * 120 - 11 * 120) / (20 * 120 - used.sum()), 1)
+    kept, _, _ = foresight.came_to(used, np.full(120, 11), 20, 21)
+    assert round(kept, 1) == round(100 * 9 * 2 / 21, 1), (
+        "nine machines are off for two hours, of 21 hours that could be saved"
+    )
 
 
 def test_pods_that_fill_machines_are_counted_minute_by_minute() -> None:

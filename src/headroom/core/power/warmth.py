@@ -15,8 +15,8 @@ from headroom.model import times
 
 LARGE: Final = 100
 """From so many machines on, a pool keeps some warm unless it says otherwise."""
-PERCENT: Final = 4
-USED_FOR_ONE_AHEAD: Final = 100
+PERCENT: Final = 7
+USED_FOR_ONE_AHEAD: Final = 50
 """For so many machines in use, one is woken ahead, if so many may be warm."""
 LONGEST_MS: Final = 24 * times.HOUR
 """What nobody used for so long need not be warm."""

@@ -58,10 +58,11 @@ def _busy(case: Case, log: Log, wanted: Iterable[str]) -> dict[str, list[Span]]:
     for life in log.lives:
         if life.node in spans and life.gpus and life.started is not None:
             spans[life.node].append((max(life.started, case.begin), case.end if life.ended is None else life.ended))
-    return {name: _merged(found) for name, found in spans.items()}
+    return {name: merged(found) for name, found in spans.items()}
 
 
-def _merged(spans: list[Span]) -> list[Span]:
+def merged(spans: list[Span]) -> list[Span]:
+    """The same without overlaps, in order."""
     found: list[Span] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:
