@@ -88,10 +88,13 @@ def test_what_costs_nothing_is_used_first() -> None:
 
 
 def test_an_impossible_pod_opens_nothing_and_is_told_what_comes_nearest() -> None:
-    found = chosen([waits("big", 16), waits("p", 1)], FOUR, EIGHT)
+    pods = [waits("big", 16), waits("p", 1)]
+    found = chosen(pods, FOUR, EIGHT)
     assert found.rooms == ("w1",)
     assert left(found) == [("team-a/big", 1)]
-    assert found.impossible == {digest_of(a_shape(16)): f"The nearest is w2, but it needs 16 {GPU} and 8 are there."}
+    assert impossible(units_of(*pods), [FOUR.room, EIGHT.room]) == {
+        digest_of(a_shape(16)): f"The nearest is w2, but it needs 16 {GPU} and 8 are there."
+    }
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,7 @@ def test_the_nearest_is_one_that_is_allowed_with_the_most_gpus(shape: Any, why: 
     candidates = [tainted, a_room("b", free=amounts(4, 64, 512)), a_room("c", free=amounts(2, 64, 512))]
     units = units_of(waits(shape=shape))
     assert impossible(units, candidates) == {digest_of(shape): why}
-    assert choose(units, [Candidate(room=room, cost=(1,)) for room in candidates]).impossible == {digest_of(shape): why}
+    assert choose(units, [Candidate(room=room, cost=(1,)) for room in candidates]) == Chosen(rest=units)
 
 
 def test_the_nearest_has_most_of_the_gpus_that_are_asked_for() -> None:
@@ -167,13 +170,15 @@ def test_a_gang_of_two_shapes_is_served_together() -> None:
     pods = [*gang("x", 2, 4), *gang("x", 1, 1, prefix="leader")]
     assert chosen(pods, EIGHT, a_machine("w3", 1), FOUR).rooms == ("w2", "w3")
     found = chosen(pods, EIGHT)
-    assert (found.rooms, found.impossible, left(found)) == ((), {}, [("team-a/leader0", 3)])
+    assert (found.rooms, left(found)) == ((), [("team-a/leader0", 3)])
+    assert impossible(units_of(*pods), [EIGHT.room]) == {}
 
 
 def test_a_gang_with_one_impossible_pod_is_not_served() -> None:
-    found = chosen([*gang("x", 2, 4), *gang("x", 1, 16, prefix="big")], EIGHT)
+    pods = [*gang("x", 2, 4), *gang("x", 1, 16, prefix="big")]
+    found = chosen(pods, EIGHT)
     assert (found.rooms, left(found)) == ((), [("team-a/big0", 3)])
-    assert found.impossible.keys() == {f"gang-{digest_of(a_shape(16))}"}
+    assert impossible(units_of(*pods), [EIGHT.room]).keys() == {f"gang-{digest_of(a_shape(16))}"}
 
 
 def test_those_who_are_served_change_places_if_one_more_goes_in_then() -> None:
@@ -203,7 +208,7 @@ def test_labels_and_taints_decide_which_rooms_will_do() -> None:
     open_ = a_shape(1, node_selector=h100, tolerations='[{"operator": "Exists"}]')
     assert chosen([waits(shape=open_)], cheap, dear).rooms == ("dear",)
     shut = a_shape(1, node_selector=h100)
-    assert chosen([waits(shape=shut)], cheap, dear).impossible == {
+    assert impossible(units_of(waits(shape=shut)), [cheap.room, dear.room]) == {
         digest_of(shut): "The nearest is dear, but taint x:NoSchedule is not tolerated."
     }
 
@@ -252,8 +257,7 @@ def test_a_machine_of_which_no_network_card_is_named_is_not_opened_for_a_pod_tha
     pod = waits(shape=Shape(requests=(*amounts(4), ("rdma/hca", MICRO))))
     with_card = a_machine("w3", 8, free=(*amounts(8), ("rdma/hca", MICRO)))
     assert chosen([pod], FOUR, with_card).rooms == ("w3",)
-    found = chosen([pod], FOUR)
-    assert found.rooms == ()
-    assert found.impossible[digest_of(pod.shape)] == (
+    assert chosen([pod], FOUR).rooms == ()
+    assert impossible(units_of(pod), [FOUR.room])[digest_of(pod.shape)] == (
         "The nearest is w1, but it needs 1 rdma/hca and none is named there (resources of the machine, or of the template)."
     )

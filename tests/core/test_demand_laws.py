@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from headroom.core.demand import Candidate, Part, Room, Unit, choose, place, why_not
+from headroom.core.demand import Candidate, Part, Room, Unit, choose, impossible, place, why_not
 from headroom.core.demand.stock import Stock
 from headroom.model.facts import Pod, Shape, Taint
 from tests.core.demand_stage import GPU, MICRO, a_room, a_shape, a_view, affinity, amounts, gang, says, units_of, waits
@@ -122,7 +122,8 @@ def test_nobody_is_placed_where_they_do_not_fit(pods: list[Pod], rooms: list[Roo
 
 @given(some_pods(), some_rooms())
 def test_nothing_is_opened_in_vain(pods: list[Pod], rooms: list[Room]) -> None:
-    found = choose(units_of(*pods), [Candidate(room=room, cost=(1,)) for room in rooms])
+    units = units_of(*pods)
+    found, unfit = choose(units, [Candidate(room=room, cost=(1,)) for room in rooms]), impossible(units, rooms)
     check(pods, rooms, found.into, found.rest)
     assert found.into.keys() == set(found.rooms)
     assert all(found.into.values())
@@ -130,7 +131,7 @@ def test_nothing_is_opened_in_vain(pods: list[Pod], rooms: list[Room]) -> None:
     for unit in found.rest:
         for part in unit.parts:
             nowhere = all(why_not(of[part.pods[0]], room) for room in rooms)
-            assert (part.digest in found.impossible) == nowhere
+            assert (part.digest in unfit) == nowhere
 
 
 @given(some_pods(), some_rooms(), st.randoms(use_true_random=False))

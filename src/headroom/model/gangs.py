@@ -38,8 +38,8 @@ _LONGEST_COUNT: Final = 9
 
 def gang_of(pod: Pod) -> str:
     """The gang of a pod as Kind/namespace/name: its JobSet, its group of a LeaderWorkerSet or its pod group; empty for none."""
-    if pod.owner is not None and pod.owner.kind in SYSTEM_OWNERS:
-        return ""  # whatever its labels say, it is nobody's rank
+    if (not pod.labels and not pod.annotations) or (pod.owner is not None and pod.owner.kind in SYSTEM_OWNERS):
+        return ""  # whatever the labels of a DaemonSet's pod say, it is nobody's rank
     named = {key: value for key, value in pod.labels if key in _LABELS}
     if not named and not pod.annotations:
         return ""

@@ -135,6 +135,8 @@ class PodTable:
         """Pods under the uid of their controller."""
         self.gated: set[str] = set()
         """Uids of pods with a scheduling gate."""
+        self.nominated: set[str] = set()
+        """Uids of pods for which room is being made on a node."""
         self.annotated: set[str] = set()
         """Uids of pods with an annotation that Headroom reads."""
         self.finalized: set[str] = set()
@@ -252,6 +254,8 @@ class PodTable:
             self.by_owner.add(pod.owner.uid, pod.uid)
         if pod.gates:
             self.gated.add(pod.uid)
+        if pod.nominated_node:
+            self.nominated.add(pod.uid)
         if pod.annotations:
             self.annotated.add(pod.uid)
         if pod.finalizers:
@@ -270,6 +274,7 @@ class PodTable:
         if pod.owner:
             self.by_owner.remove(pod.owner.uid, pod.uid)
         self.gated.discard(pod.uid)
+        self.nominated.discard(pod.uid)
         self.annotated.discard(pod.uid)
         self.finalized.discard(pod.uid)
         self.limited.discard(pod.uid)

@@ -26,10 +26,10 @@ def choose(units: Sequence[Unit], candidates: Sequence[Candidate]) -> Chosen:
         return Chosen(rest=tuple(units))
     by_name = {each.room.name: each for each in candidates}
     stock = Stock((each.room for each in by_name.values()), [part for unit in units for part in unit.parts])
-    unfit = _impossible(stock, units)
-    possible = {place for place, unit in enumerate(units) if not any(part.digest in unfit for part in unit.parts)}
+    # While everything is empty: who fits nowhere then will not later, however others change places.
+    possible = [all(len(stock.fits(part)) for part in unit.parts) for unit in units]
     serving = _Serving(stock)
-    served = [serving.serve(unit) if place in possible else 0 for place, unit in enumerate(units)]
+    served = [serving.serve(unit) if fits else 0 for unit, fits in zip(units, possible, strict=True)]
     serving.empty()
     lots = list(serving.lots.values())
     opened = _cheapest(Closed(stock, by_name, lots), serving.opened()) if lots else Opened(0, (), {})
@@ -38,17 +38,13 @@ def choose(units: Sequence[Unit], candidates: Sequence[Candidate]) -> Chosen:
         rooms=tuple(stock.rooms[room].name for room in opened.rooms),
         into=_dealt(stock, units, served, opened, lots),
         rest=tuple(unit.without(many) if many else unit for unit, many in rest),
-        impossible=unfit,
     )
 
 
 def impossible(units: Sequence[Unit], rooms: Iterable[Room]) -> dict[str, str]:
     """Shapes, by digest, that none of these rooms holds even alone, each with a sentence about the one that comes nearest."""
-    return _impossible(Stock(rooms, [part for unit in units for part in unit.parts]), units)
-
-
-def _impossible(stock: Stock, units: Sequence[Unit]) -> dict[str, str]:
     parts = {part.digest: part for unit in units for part in unit.parts}
+    stock = Stock(rooms, list(parts.values()))
     return {
         digest: _nearest(stock, part) for digest, part in parts.items() if stock.rooms and not len(stock.fits(part))
     }

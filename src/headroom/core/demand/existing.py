@@ -170,10 +170,9 @@ def _asks(world: World, units: Units) -> dict[str, Ints]:
 
 def _awaited(world: World, nodes: list[Node]) -> Iterator[tuple[int, int]]:
     """The shapes of pods for which room is being made on one of these nodes: what becomes free there is theirs."""
-    numbers, get = {node.name: number for number, node in enumerate(nodes)}, world.pods.get
-    for uid in world.pods.unbound:
-        pod = get(uid)
-        if pod is None or not pod.nominated_node or pod.nominated_node not in numbers:
-            continue
-        if pod.deleting is None and nominated_until(world, pod) is not None:
-            yield world.pods.shapes.number(pod.shape), numbers[pod.nominated_node]
+    pods = world.pods
+    waiting = sorted(pods.nominated & pods.unbound)
+    numbers = {node.name: number for number, node in enumerate(nodes)} if waiting else {}
+    for pod in filter(None, map(pods.get, waiting)):
+        if pod.nominated_node in numbers and pod.deleting is None and nominated_until(world, pod) is not None:
+            yield pods.shapes.number(pod.shape), numbers[pod.nominated_node]

@@ -64,6 +64,12 @@ class Layout:
             self._note(lot, room, many)
         return held
 
+    def is_enough_beside(self, room: int) -> bool:
+        """Whether the other open rooms have as many GPUs left as are taken in this one; if not, nobody need try."""
+        taken = sum(self.closed.gpus[lot] * many for lot, many in self.content[room].items())
+        is_open = np.flatnonzero(self._open)
+        return int(self.stock.left(is_open[is_open != room]).sum()) >= taken
+
     def open_next(self, number: int) -> int:
         """Open the next room of a class."""
         room = self.left[number].pop()
@@ -158,6 +164,8 @@ def _emptiest(layout: Layout) -> list[int]:
 
 
 def _spare(layout: Layout, room: int) -> None:
+    if not layout.is_enough_beside(room):
+        return
     inside = layout.close(room)
     moved: list[tuple[int, list[Holding]]] = []
     for lot in inside:

@@ -148,5 +148,3 @@ class Chosen(Struct, frozen=True, kw_only=True):
     into: dict[str, tuple[str, ...]] = {}
     """As in Placed."""
     rest: tuple[Unit, ...] = ()
-    impossible: dict[str, str] = {}
-    """Shapes, by digest, that no candidate could hold even alone, with the sentence why not."""

@@ -89,7 +89,11 @@ class _Look:
             self._gang(gang).pods.append(pod)
         else:
             # The table has each shape once, so that equal shapes are one object; to hash one takes longer than all the rest.
-            self._count([pod], (id(pod.shape), pod.priority))
+            key = id(pod.shape), pod.priority
+            if self._budgets:
+                self._count([pod], key)
+            else:
+                self.counted.setdefault(key, []).append(pod)
 
     def _gang(self, name: str) -> _Gang:
         return self._gangs.setdefault(name, _Gang([], []))

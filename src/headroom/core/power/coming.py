@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from msgspec import structs
@@ -67,8 +68,14 @@ def _labels(template: Hardware, machine: Machine) -> Pairs:
 
 
 def _amounts(pool: Pool, machine: Machine) -> Amounts:
-    found = {pool.spec.gpu_resource_name: machine.gpu_count * UNIT}
-    for name, text in {**pool.spec.template.resources, **machine.resources}.items():
+    given = {**pool.spec.template.resources, **machine.resources}
+    return _read(pool.spec.gpu_resource_name, machine.gpu_count, tuple(given.items()))
+
+
+@lru_cache(maxsize=1024)
+def _read(gpu_resource: str, gpus: int, resources: tuple[tuple[str, str], ...]) -> Amounts:
+    found = {gpu_resource: gpus * UNIT}
+    for name, text in resources:
         amount = nano(text)
         # What nobody can read is not there: no machine is woken because of it.
         found.setdefault(name, 0 if isinstance(amount, Invalid) else max(0, amount) // _MICRO)
