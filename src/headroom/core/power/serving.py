@@ -206,8 +206,30 @@ def without(service: Service, room: Room) -> Room:
 
 def seat(service: Service) -> None:
     """Let those who are left take what is free on machines that are coming anyway."""
-    rooms = [without(service, room) for room in service.coming.values()]
-    if service.left and rooms:
-        seated = demand.place(service.world, service.left, rooms)
-        service.hold(seated.into)
-        service.left = list(seated.rest)
+    if not service.left or not service.coming:
+        return
+    for known in service.tried.values():
+        if known.runs and known.trial.machine in service.coming:
+            _seat_tried(service, known)
+    service.left = _seated(service, service.left, service.coming)
+
+
+def _seat_tried(service: Service, known: Standing) -> None:
+    """A machine on trial is first of all for one of those for whom it is tried, whoever else waits for longer."""
+    trial, left = known.trial, service.left
+    place = next((row for row, each in enumerate(left) if any(part.digest == trial.shape for part in each.parts)), None)
+    if place is None:
+        return
+    unit, names = left[place], trials.woken_for(known)
+    if not unit.gang:
+        [part] = unit.parts
+        unit = structs.replace(unit, parts=(structs.replace(part, pods=part.pods[:1], names=part.names[:1]),))
+    if not _seated(service, [unit], {name: room for name, room in service.coming.items() if name in names}):
+        left[place : place + 1] = [] if unit.count == left[place].count else [left[place].without(1)]
+
+
+def _seated(service: Service, units: list[Unit], rooms: Mapping[str, Room]) -> list[Unit]:
+    """Those who find no place in some rooms."""
+    placed = demand.place(service.world, units, [without(service, room) for room in rooms.values()])
+    service.hold(placed.into)
+    return list(placed.rest)

@@ -172,6 +172,18 @@ def until_for(world: World, part: Part, known: Standing) -> int:
     return known.until_for(refused=_was_refused(world, part.pods[0], known))
 
 
+def running(tried: Tried) -> set[str]:
+    """Machines that are on or coming to be tried; of those for a gang, one."""
+    return {known.trial.machine for known in tried.values() if known.runs}
+
+
+def woken_for(known: Standing) -> set[str]:
+    """Machines that were woken to be tried; for a gang, whatever its pool woke at that moment."""
+    if not known.trial.shape.startswith(demand.OF_GANGS):
+        return {known.trial.machine}
+    return {known.trial.machine, *(it.name for it in known.pool.members if told(it.woken_at) == known.trial.at)}
+
+
 def in_vain(tried: Tried, part: Part) -> int:
     """How often a machine was no help to such pods."""
     known = tried.get(part.digest)

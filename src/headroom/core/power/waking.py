@@ -145,12 +145,12 @@ def _chosen(
     """Where the units go, and which of the candidates are opened for them beside those of the same machines that come anyway."""
     coming_ = {name: without(service, room) for name, room in service.coming.items() if name in names}
     free = [Candidate(room=room, cost=NOTHING) for room in _free(service, pool, units)]
-    here = [Candidate(room=room, cost=NOTHING) for room in coming_.values()]
+    here = [Candidate(room=room, cost=_cost(pool, service.machines[name][1])) for name, room in coming_.items()]
+    # Asked as when what is coming was chosen, the answer is the same: nothing is missing, and what was woken ahead is left for who comes.
     chosen = demand.choose(units, [*free, *here, *candidates.values()])
     if not here or _price(chosen, candidates) == (*NOTHING, 0):
         return chosen
-    # Large choices are good, not perfect: asked as when what is coming was chosen, the same answer shows that nothing is missing.
-    here = [Candidate(room=room, cost=_cost(pool, service.machines[name][1])) for name, room in coming_.items()]
+    here = [structs.replace(each, cost=NOTHING) for each in here]
     again = demand.choose(units, [*free, *here, *candidates.values()])
     return min((chosen, again), key=lambda each: _price(each, candidates))
 
@@ -160,8 +160,8 @@ def _free(service: Service, pool: Pool, units: list[Unit]) -> list[Room]:
     if not any(unit.gang for unit in units):
         return []
     resource = pool.spec.gpu_resource_name
-    # What comes of machines that are asked later was not there when these were asked before, and must not change the answer.
-    hidden = service.coming.keys() - service.asked
+    # What comes of machines that are asked later, or on trial, was not there when these were asked before, and must not change the answer.
+    hidden = (service.coming.keys() - service.asked) | trials.running(service.tried)
     others = (room for name, room in (service.rooms | service.leaving).items() if name not in hidden)
     return [room for each in others if dict((room := without(service, each)).free).get(resource)]
 
@@ -233,8 +233,13 @@ def _is_seated(service: Service, unit: Unit) -> bool:
 
 
 def _coming_for(service: Service) -> set[str]:
-    """Shapes, by digest, for which machines boot."""
-    booting = [name for name in service.into if name in service.machines and service.machines[name][1].state != "On"]
+    """Shapes, by digest, for which machines boot, or that share one on trial."""
+    on_trial = {name for known in service.tried.values() if known.runs for name in trials.woken_for(known)}
+    booting = [
+        name
+        for name in service.into
+        if name in on_trial or (name in service.machines and service.machines[name][1].state != "On")
+    ]
     coming_ = {uid for name in booting for uid in service.into[name]}
     parts = (part for unit in (*service.wanted.units, *service.wanted.exhausted) for part in unit.parts)
     return {part.digest for part in parts if not coming_.isdisjoint(part.pods)} if coming_ else set()
