@@ -179,7 +179,9 @@ def test_every_wrong_field_is_named_at_once() -> None:
             "GPUWorkloadBudget",
             "spec.quota.hours",
             3,
-            Problem("spec.quota.hours", "is no field here; the fields are gpuHours, usd, windowHours"),
+            Problem(
+                "spec.quota.hours", "is no field here; did you mean gpuHours? The fields are gpuHours, usd, windowHours"
+            ),
         ),
         (
             "GPUWorkloadBudget",

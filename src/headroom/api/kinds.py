@@ -56,10 +56,7 @@ def problems(document: Json) -> list[Problem]:
     metadata, spec = document.get("metadata"), document.get("spec")
     found += metadata_problems(kind, metadata)
     found += [
-        Problem(
-            key if isinstance(key, str) else schema.shown(key),
-            f"{schema.NO_FIELD}; the fields are {', '.join(_FIELDS)}",
-        )
+        Problem(name := key if isinstance(key, str) else schema.shown(key), schema.no_field(name, _FIELDS))
         for key in document
         if key not in _FIELDS
     ]

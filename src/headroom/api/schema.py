@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -153,6 +153,8 @@ def _object(info: inspect.StructType, common: dict[str, Any]) -> Schema:
 # --- what is wrong with a document --------------------------------------------------------------------------------------------------
 
 NO_FIELD: Final = "is no field here"
+_ALIKE: Final = 0.75
+"""From here on two names are taken for one with a slip."""
 _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
     "array": (list, tuple),
@@ -285,7 +287,7 @@ def _check_object(schema: Schema, value: dict[str, Json], path: str) -> Iterator
         if not isinstance(name, str):
             yield Problem(_below(path, shown(name)), "must have text as its key: put the key in quotes")
         elif field is None:
-            yield Problem(_below(path, name), f"{NO_FIELD}; the fields are {', '.join(sorted(schema.properties))}")
+            yield Problem(_below(path, name), no_field(name, sorted(schema.properties)))
         elif each is not None:  # the API server drops a null and fills in the default
             yield from check(field, each, _below(path, name))
 
@@ -332,6 +334,16 @@ def _at(value: Json, path: str) -> Json:
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return value
+
+
+def no_field(name: str, fields: Sequence[str]) -> str:
+    """What is wrong with a field that there is not, the one first that is probably meant."""
+    import difflib
+
+    spelled = {each.lower(): each for each in fields}
+    near = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=_ALIKE)
+    meant = f"; did you mean {spelled[near[0]]}?" if near else ""
+    return f"{NO_FIELD}{meant}{' T' if meant else '; t'}he fields are {', '.join(fields)}"
 
 
 def _below(path: str, name: str) -> str:
