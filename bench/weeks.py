@@ -9,7 +9,7 @@ meet the other two goals in that week, the one that turned out best there.
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Final
 
 from bench import results
@@ -116,11 +116,15 @@ def lines(weeks: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
 
 def main(_arguments: list[str]) -> int:
     """Measure; write the results if the demand is the recorded one."""
-    weeks = []
-    with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as workers:
-        for week in range(WEEKS):
-            say(f"week {week + 1} of {WEEKS}")
-            weeks.append(compare(Stretch("Philly", 7 * week, 7), workers, (SEED,), (DEFAULT,)))
+    side_by_side = min(2, os.cpu_count() or 1)
+    with ProcessPoolExecutor(side_by_side) as workers, ThreadPoolExecutor(side_by_side) as asking:
+
+        def one(week: int) -> Compared:
+            found = compare(Stretch("Philly", 7 * week, 7), workers, (SEED,), (DEFAULT,))
+            say(f"week {week + 1} of {WEEKS} is done")
+            return found
+
+        weeks = list(asking.map(one, range(WEEKS)))
     rows = rows_of(weeks)
     if not all(week.demand.is_recorded for week in weeks):
         for row in rows:

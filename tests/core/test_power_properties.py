@@ -27,9 +27,11 @@ from tests.core.power_stage import (
     gpus_of,
     off,
     on,
+    remembered,
     running,
     status,
     waiting,
+    was,
 )
 
 STEP = 5 * SECOND
@@ -291,3 +293,17 @@ def test_what_was_woken_for_a_crowd_is_enough_until_all_have_their_place(seed: i
     sizes = {each.name: each.gpu_count for each in place.pools[0].spec.machines}
     come = booting._replace(nodes=[whole(on(name, sizes[name], NOON + 30 * SECOND)) for name in woken])
     assert effects(come.decided(now=NOON + 30 * SECOND)["a"]) == []
+
+
+@pytest.mark.parametrize(("seed", "leaving"), [(7, 20), (10, 20), (5, 40), (6, 40), (9, 40)])
+def test_machines_that_were_kept_from_sleeping_are_filled_as_when_they_were_kept(seed: int, leaving: int) -> None:
+    place = crowd(seed)
+    machines = place.pools[0].spec.machines
+    going = [was(each.name, "Draining", NOON - 5 * SECOND, idle_since=NOON - HOUR) for each in machines[:leaving]]
+    there = [whole(on(each.name, each.gpu_count, NOON - 2 * HOUR)) for each in machines[:leaving]]
+    before = place._replace(pools=[remembered(place.pools[0], *going)], nodes=there)
+    first = before.decided()["a"]
+    assert [each.name for each in status(first).machines if each.reason.startswith("It stays on")]
+    again = before._replace(pools=[structs.replace(place.pools[0], status=first.status)])
+    for later in (SECOND, 30 * SECOND):
+        assert [each for each in effects(again.decided(now=NOON + later)["a"]) if isinstance(each, WakeMachine)] == []

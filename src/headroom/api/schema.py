@@ -7,6 +7,7 @@ two must agree, and a test asks a real API server whether they do.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -338,8 +339,6 @@ def _at(value: Json, path: str) -> Json:
 
 def no_field(name: str, fields: Sequence[str]) -> str:
     """What is wrong with a field that there is not, the one first that is probably meant."""
-    import difflib
-
     spelled = {each.lower(): each for each in fields}
     near = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=_ALIKE)
     meant = f"; did you mean {spelled[near[0]]}?" if near else ""

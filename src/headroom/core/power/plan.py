@@ -108,7 +108,7 @@ def _due(pool: Pool) -> list[Action]:
 def _turns(service: Service, pool: Pool) -> Iterator[int]:
     known = [pool.floor_turns_at, pool.brake_ends_at, service.turns_at]
     known += [each for it in pool.members for each in _turns_of(pool, it)]
-    known += [it.since + serving.NEW_MS for it in pool.are("On") if it.name in service.into]
+    known += [it.since + states.NEW_MS for it in pool.are("On") if it.name in service.into]
     if pool.wants:
         known += [bar.until for bar in waking.bars(pool).values()]
     return (each for each in known if each is not None and each > pool.now)

@@ -7,7 +7,6 @@ in the same order as when they were chosen, so the same pods find the same place
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from msgspec import Struct, field, structs
 
@@ -18,12 +17,8 @@ from headroom.core.power.gathering import machines_of
 from headroom.core.power.members import UNIT, Cordon, Member, Pool
 from headroom.core.power.states import ABORT_MS
 from headroom.core.power.trials import Standing, Tried
-from headroom.model import times
 from headroom.model.facts import Node
 from headroom.model.world import World
-
-NEW_MS: Final = 60 * times.SECOND
-"""For so long a machine that has come counts as coming: those it was woken for are about to be bound to it."""
 
 
 class Service(Struct, kw_only=True, eq=False):
@@ -96,16 +91,18 @@ def begin(world: World, pools: list[Pool]) -> Service:
     if not units:
         return service
     there = {room.name: room for room in _existing(service)}
-    service.coming = {room.name: room for room in _coming(service, there)}
+    kept = {name for name, (_, it) in service.machines.items() if states.was_kept(it, world.now)}
+    service.coming = {room.name: room for room in _coming(service, there) if room.name not in kept}
     service.rooms = there | service.coming
-    placed = demand.place(world, units, [room for name, room in there.items() if name not in service.coming])
+    old = [room for name, room in there.items() if name not in service.coming and name not in kept]
+    placed = demand.place(world, units, old)
     service.hold(placed.into)
     service.verdicts = placed.verdicts
     trials.conclude(world.now, service.tried, service.verdicts)
     pauses = [until for each in service.tried.values() for until in _pauses(each) if until > world.now]
     turns = (wanted.turns_at, placed.turns_at, *pauses)
     service.turns_at = min((each for each in turns if each is not None), default=None)
-    service.left = _regain(service, placed)
+    service.left = _regain(service, placed, [room for name, room in there.items() if name in kept])
     return service
 
 
@@ -150,7 +147,7 @@ def _coming(service: Service, there: Mapping[str, Room]) -> Iterable[Room]:
         if it.state == "Booting" or states.is_joining(it, service.world.now, pool.boot_ms):
             yield coming.room_of(service.world, pool, it)
         elif it.state == "On" and it.before is not None and it.name in there:
-            is_new = service.world.now - it.since < NEW_MS
+            is_new = service.world.now - it.since < states.NEW_MS
             if not is_new and service.world.now - (it.woken_at or 0) >= pool.boot_ms:
                 continue
             room = coming.arriving(pool, it, there[it.name])
@@ -159,8 +156,8 @@ def _coming(service: Service, there: Mapping[str, Room]) -> Iterable[Room]:
                 yield room
 
 
-def _regain(service: Service, placed: Placed) -> list[Unit]:
-    """Keep machines on that were about to sleep and can hold what waits."""
+def _regain(service: Service, placed: Placed, kept: list[Room]) -> list[Unit]:
+    """Keep machines on that were about to sleep and can hold what waits; those that were kept a moment ago hold it as they did then."""
     # A machine that kube-scheduler passes over is no help, however often it is kept from sleeping.
     judged = [unit for unit in placed.rest if is_judged(service, unit)]
     plain = [unit for unit in placed.rest if not is_judged(service, unit)]
@@ -169,11 +166,11 @@ def _regain(service: Service, placed: Placed) -> list[Unit]:
         for pool, it in service.machines.values()
         if it.state == "Draining" and it.node is not None and not pool.halted
     ]
-    if not nodes or not plain:
+    if not plain or not (nodes or kept):
         return list(placed.rest)
     leaving = demand.reopened(service.world, sorted(nodes, key=lambda node: node.name))
     service.leaving = {room.name: room for room in leaving}
-    regained = demand.place(service.world, plain, leaving)
+    regained = demand.place(service.world, plain, [*kept, *leaving])
     service.hold(regained.into)
     keep_on(service, regained.into)
     return sorted((*regained.rest, *judged), key=lambda unit: unit.turn)

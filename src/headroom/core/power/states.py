@@ -16,7 +16,10 @@ LONGEST_CALL_PAUSE_MS: Final = times.HOUR
 LONGEST_BOOT_PAUSE_MS: Final = 24 * times.HOUR
 ABORT_MS: Final = 5 * times.MINUTE
 """A machine that is not empty so long after it was cordoned is let go again."""
+NEW_MS: Final = 60 * times.SECOND
+"""For so long a machine that has come counts as coming, and one that was kept on as kept: those it is for are about to be bound to it."""
 CORDONING: Final = "It is being cordoned."
+_STAYS: Final = "It stays on"
 MOST_DOUBLINGS: Final = 20
 
 
@@ -118,7 +121,7 @@ def _observe_draining(it: Member, now: int) -> None:
 
 
 def _stay_on(it: Member, now: int, why: str, *, warns: bool = False) -> None:
-    it.become("On", now, f"It stays on: {why}.")
+    it.become("On", now, f"{_STAYS}: {why}.")
     it.tell("MachineOn", f"stays on: {why}.", warns=warns)
 
 
@@ -127,11 +130,17 @@ def stay_on(it: Member, now: int, why: str) -> None:
     _stay_on(it, now, why)
 
 
+def was_kept(it: Member, now: int) -> bool:
+    """Whether it was kept from going to sleep a moment ago."""
+    return it.state == it.was == "On" and it.reason.startswith(_STAYS) and now - it.since < NEW_MS
+
+
 def _on(it: Member, now: int, boot_ms: int) -> None:
     was, short = it.was, _short(it)
     if was == "On":
         # Why it did not go to sleep is worth knowing until it is tried again.
-        it.reason = short or (it.reason if it.retry_after is not None and it.retry_after > now else "")
+        is_tried_later = it.retry_after is not None and it.retry_after > now
+        it.reason = short or (it.reason if is_tried_later or was_kept(it, now) else "")
         return
     woken = it.woken_at
     it.become("On", now, short)
