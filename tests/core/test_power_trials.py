@@ -449,26 +449,3 @@ def test_pods_that_come_and_go_beside_it_prove_nothing() -> None:
         stage.pass_time(MINUTE, every=20 * SECOND)
         stage.end(uid, gone=True)
     assert len(woken(stage)) <= 3
-
-
-def test_a_machine_on_trial_is_no_room_for_a_gang_that_needs_others_of_another_pool() -> None:
-    labels = (("jobset.sigs.k8s.io/jobset-name", "g"),)
-    pods = [*refused(1), *(waiting(f"g{number}", 1, labels=labels) for number in range(6))]
-    pools = [a_pool("one", {"w1": 2}), a_pool("two", {"w2": 4})]
-    first = decided(a_view(*pools, nodes=[on("n1", 1)], pods=pods))
-    assert [wakes(each) for each in first.values()] == [["w1"], []], "one on trial; the gang has five places, not six"
-    written = [structs.replace(pool, status=first[pool.name].status) for pool in pools]
-    again = decided(a_view(*written, nodes=[on("n1", 1)], pods=pods))
-    assert [wakes(each) for each in again.values()] == [[], []]
-
-
-def test_a_shape_that_shares_a_machine_on_trial_is_tried_on_no_other_when_it_has_come() -> None:
-    labels = (("jobset.sigs.k8s.io/jobset-name", "g"),)
-    pods = [waiting("g0", 4, since=NOON - 2 * MINUTE, labels=labels), *refused(5)]
-    pool = a_pool(machines={"w1": 1, "w2": 8})
-    first = decided(a_view(pool, nodes=[on("n1", 4)], pods=pods))["one"]
-    assert wakes(first) == ["w2"]
-    written = structs.replace(pool, status=first.status)
-    ready = NOON + 20 * SECOND
-    come = decided(a_view(written, nodes=[on("n1", 4), on("w2", 8, ready)], pods=pods, now=ready))["one"]
-    assert wakes(come) == [], "one pod of five found no place on it, which is no reason to try another"

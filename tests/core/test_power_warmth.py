@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headroom.api.kinds import AnyResource
 from headroom.core.power.plan import round_of
 from headroom.core.power.telling import staying
+from headroom.model.facts import Shape
+from tests.builders import NOON
 from tests.core.power_stage import (
+    GPU,
     HOUR,
     MINUTE,
     SECOND,
@@ -21,9 +25,12 @@ from tests.core.power_stage import (
     off,
     on,
     running,
+    waiting,
     wakes,
 )
 
+REFUSED = "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints."
+SPREAD = Shape(requests=((GPU, 8_000_000),), spread='[{"topologyKey":"zone"}]')
 NAMES = [f"w{number:03}" for number in range(200)]
 
 
@@ -124,3 +131,30 @@ def test_a_pool_that_is_halted_wakes_nothing_ahead() -> None:
     paused = stage_with(160, 0, a_large_pool(paused=True))
     paused.look()
     assert paused.commands() == []
+
+
+def test_nothing_is_woken_ahead_for_those_for_whom_nothing_is_woken() -> None:
+    """Pods below the floor would take each machine that is woken ahead, and the next one."""
+    low = [waiting(f"low{number}", 8) for number in range(5)]
+    stage = stage_with(100, 0, a_large_pool(priorityFloor=10))
+    stage.pods |= {pod.uid: pod for pod in low}
+    stage.look()
+    stage.pass_time(10 * MINUTE, every=30 * SECOND)
+    assert stage.commands() == []
+    for pod in low:
+        del stage.pods[pod.uid]
+    stage.pass_time(MINUTE, every=30 * SECOND)
+    assert len(stage.commands()) == 2
+
+
+def test_what_is_woken_ahead_and_waited_for_by_others_asks_for_no_more_ahead() -> None:
+    refused = [
+        structs.replace(waiting(f"j{number}", 8, since=NOON - 2 * MINUTE), shape=SPREAD, unschedulable_message=REFUSED)
+        for number in range(20)
+    ]
+    stage = stage_with(100, 1)
+    stage.pods |= {pod.uid: pod for pod in refused}
+    stage.never = {pod.uid for pod in refused}
+    stage.look()
+    stage.pass_time(3 * MINUTE, every=SECOND)
+    assert len(stage.commands()) == 2, "one on trial, and one of the two that are kept ready"

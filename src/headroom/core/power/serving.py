@@ -43,7 +43,9 @@ class Service(Struct, kw_only=True, eq=False):
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     """Shapes, by digest, that kube-scheduler judges differently."""
     tried: Tried = field(default_factory=dict)
-    """Shapes for which a machine was woken on trial."""
+    """Shapes for which a machine was woken on trial,"""
+    seated: set[str] = field(default_factory=set)
+    """and those of them, by digest, of which one has its place there."""
     exhausted: frozenset[str] = frozenset()
     """Uids of pods whose budget is used up."""
     asked: set[str] = field(default_factory=set)
@@ -205,8 +207,8 @@ def seat(service: Service) -> None:
     """Let those who are left take what is free on machines that are coming anyway."""
     if not service.left or not service.coming:
         return
-    for known in service.tried.values():
-        if known.runs and known.trial.machine in service.coming:
+    for shape, known in service.tried.items():
+        if known.runs and known.trial.machine in service.coming and shape not in service.seated:
             _seat_tried(service, known)
     service.left = _seated(service, service.left, service.coming)
 
@@ -217,12 +219,13 @@ def _seat_tried(service: Service, known: Standing) -> None:
     place = next((row for row, each in enumerate(left) if any(part.digest == trial.shape for part in each.parts)), None)
     if place is None:
         return
-    unit, names = left[place], trials.woken_for(known)
+    unit, names = left[place], trials.woken_for(known, service.tried)
     if not unit.gang:
         [part] = unit.parts
         unit = structs.replace(unit, parts=(structs.replace(part, pods=part.pods[:1], names=part.names[:1]),))
     if not _seated(service, [unit], {name: room for name, room in service.coming.items() if name in names}):
         left[place : place + 1] = [] if unit.count == left[place].count else [left[place].without(1)]
+        service.seated |= {part.digest for part in unit.parts}
 
 
 def _seated(service: Service, units: list[Unit], rooms: Mapping[str, Room]) -> list[Unit]:

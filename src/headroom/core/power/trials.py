@@ -173,15 +173,17 @@ def until_for(world: World, part: Part, known: Standing) -> int:
 
 
 def running(tried: Tried) -> set[str]:
-    """Machines that are on or coming to be tried; of those for a gang, one."""
-    return {known.trial.machine for known in tried.values() if known.runs}
+    """Machines that are on or coming to be tried, while somebody waits for the outcome."""
+    return {name for known in tried.values() if known.is_awaited for name in woken_for(known, tried)}
 
 
-def woken_for(known: Standing) -> set[str]:
-    """Machines that were woken to be tried; for a gang, whatever its pool woke at that moment."""
-    if not known.trial.shape.startswith(demand.OF_GANGS):
-        return {known.trial.machine}
-    return {known.trial.machine, *(it.name for it in known.pool.members if told(it.woken_at) == known.trial.at)}
+def woken_for(known: Standing, tried: Tried) -> set[str]:
+    """Machines that were woken to be tried; for a gang, whatever its pool woke at that moment and not to be tried for others."""
+    trial = known.trial
+    if not trial.shape.startswith(demand.OF_GANGS):
+        return {trial.machine}
+    others = {each.trial.machine for each in tried.values() if each.runs and each.trial.machine != trial.machine}
+    return {it.name for it in known.pool.members if told(it.woken_at) == trial.at} - others
 
 
 def in_vain(tried: Tried, part: Part) -> int:

@@ -19,6 +19,8 @@ from headroom.model.actions import WakeMachine
 MOST_TRIALS_AT_ONCE: Final = 8
 NOTHING: Final = (0, 0, 0)
 ASLEEP: Final = ("Off", "Unknown", "Failed")
+UNWANTED: Final = ("BelowPriorityFloor", "BudgetExhausted", "SharedWithKarpenter")
+"""Why nothing is woken for pods that would take whatever is on."""
 
 
 class Bar(NamedTuple):
@@ -34,12 +36,15 @@ def serve(service: Service) -> None:
     for has_failed in (False, True):
         for pool in service.pools:
             _serve_from(service, pool, {it.name for it in pool.members if bool(it.failures) == has_failed})
+    left, used = list(service.left), set(service.into)
     seat(service)
     _try_out(service)
+    # Who only takes what is free on its way puts nothing to use: for them nothing is woken, nor anything instead of what they take.
+    used |= trials.running(service.tried)
     for pool in service.pools:
         if not pool.halted:
-            warmth.measure(pool, sum(it.busy or it.name in service.into for it in pool.members))
-            _keep_floor(pool)
+            warmth.measure(pool, sum(it.busy or it.name in used for it in pool.members))
+            _keep_floor(service, pool, [unit for unit in left if declined(service, pool, unit) in UNWANTED])
 
 
 def bar(pool: Pool, it: Member) -> Bar | None:
@@ -161,7 +166,7 @@ def _free(service: Service, pool: Pool, units: list[Unit]) -> list[Room]:
         return []
     resource = pool.spec.gpu_resource_name
     # What comes of machines that are asked later, or on trial, was not there when these were asked before, and must not change the answer.
-    hidden = (service.coming.keys() - service.asked) | trials.running(service.tried)
+    hidden = (service.coming.keys() - service.asked) | (service.coming.keys() & trials.running(service.tried))
     others = (room for name, room in (service.rooms | service.leaving).items() if name not in hidden)
     return [room for each in others if dict((room := without(service, each)).free).get(resource)]
 
@@ -234,11 +239,9 @@ def _is_seated(service: Service, unit: Unit) -> bool:
 
 def _coming_for(service: Service) -> set[str]:
     """Shapes, by digest, for which machines boot, or that share one on trial."""
-    on_trial = {name for known in service.tried.values() if known.runs for name in trials.woken_for(known)}
+    machines, on_trial = service.machines, trials.running(service.tried)
     booting = [
-        name
-        for name in service.into
-        if name in on_trial or (name in service.machines and service.machines[name][1].state != "On")
+        name for name in service.into if name in on_trial or (name in machines and machines[name][1].state != "On")
     ]
     coming_ = {uid for name in booting for uid in service.into[name]}
     parts = (part for unit in (*service.wanted.units, *service.wanted.exhausted) for part in unit.parts)
@@ -299,7 +302,7 @@ def _turn(service: Service, candidate: Candidate) -> tuple[int, ...]:
 # --- for those who want machines on ---------------------------------------------------------------------------------------------
 
 
-def _keep_floor(pool: Pool) -> None:
+def _keep_floor(service: Service, pool: Pool, unwanted: list[Unit]) -> None:
     """Have as many machines on, or coming, as must be: first those that were about to sleep, then the smallest, or what is used most."""
     least = warmth.least_on(pool)
     closed = sum(it.cordon is Cordon.FOREIGN for it in pool.are("On", "Booting"))
@@ -313,8 +316,11 @@ def _keep_floor(pool: Pool) -> None:
         return
     asleep = sorted((it for it in pool.are(*ASLEEP) if bar(pool, it) is None), key=lambda it: _like(it, usual))
     slots = _slots(pool)
-    for it in asleep[: short if slots is None else min(short, slots)]:
-        _wake(pool, it, f"since {least.why}")
+    must = pool.floor + closed - len(pool.are("On", "Booting"))
+    for number, it in enumerate(asleep[: short if slots is None else min(short, slots)]):
+        room = coming.room_of(service.world, pool, it)
+        if number < must or not any(_may_hold(unit, room) for unit in unwanted):
+            _wake(pool, it, f"since {least.why}")
     pool.wants = len(pool.are("On", "Booting")) < least.machines
 
 

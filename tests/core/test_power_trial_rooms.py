@@ -1,0 +1,94 @@
+"""Whose room a machine on trial is: of those for whom it is tried, while they wait for the outcome, and then of everybody."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from headroom.model.facts import Pod, Shape
+from tests.builders import NOON
+from tests.core.power_stage import GPU, MINUTE, SECOND, Stage, a_pool, a_view, decided, on, status, waiting, wakes
+
+REFUSED = "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints."
+SPREAD = Shape(requests=((GPU, 1_000_000),), spread='[{"topologyKey":"zone"}]')
+LABELS = (("jobset.sigs.k8s.io/jobset-name", "g"),)
+
+
+def refused(count: int, since: int = NOON - 2 * MINUTE) -> list[Pod]:
+    return [
+        structs.replace(waiting(f"p{number}", since=since), shape=SPREAD, unschedulable_message=REFUSED)
+        for number in range(count)
+    ]
+
+
+def test_a_machine_on_trial_is_no_room_for_a_gang_that_needs_others_of_another_pool() -> None:
+    pods = [*refused(1), *(waiting(f"g{number}", 1, labels=LABELS) for number in range(6))]
+    pools = [a_pool("one", {"w1": 2}), a_pool("two", {"w2": 4})]
+    first = decided(a_view(*pools, nodes=[on("n1", 1)], pods=pods))
+    assert [wakes(each) for each in first.values()] == [["w1"], []], "one on trial; the gang has five places, not six"
+    written = [structs.replace(pool, status=first[pool.name].status) for pool in pools]
+    again = decided(a_view(*written, nodes=[on("n1", 1)], pods=pods))
+    assert [wakes(each) for each in again.values()] == [[], []]
+
+
+def test_a_shape_that_shares_a_machine_on_trial_is_tried_on_no_other_when_it_has_come() -> None:
+    pods = [waiting("g0", 4, since=NOON - 2 * MINUTE, labels=LABELS), *refused(5)]
+    pool = a_pool(machines={"w1": 1, "w2": 8})
+    first = decided(a_view(pool, nodes=[on("n1", 4)], pods=pods))["one"]
+    assert wakes(first) == ["w2"]
+    written = structs.replace(pool, status=first.status)
+    ready = NOON + 20 * SECOND
+    come = decided(a_view(written, nodes=[on("n1", 4), on("w2", 8, ready)], pods=pods, now=ready))["one"]
+    assert wakes(come) == [], "one pod of five found no place on it, which is no reason to try another"
+
+
+def test_others_do_not_take_the_place_of_those_for_whom_it_is_tried() -> None:
+    """Two are tried for the large ones and for the small one; the second large one came before the small one, and would take its place."""
+    large = Shape(requests=((GPU, 4_000_000),), spread=SPREAD.spread)
+    pods = [
+        structs.replace(waiting(f"p{number}", since=NOON - 3 * MINUTE), shape=large, unschedulable_message=REFUSED)
+        for number in range(2)
+    ]
+    pool = a_pool(machines={"w1": 4, "w2": 4, "w3": 1})
+    world = [*pods, *refused(1)]
+    first = decided(a_view(pool, nodes=[on("n1", 4)], pods=world))["one"]
+    assert wakes(first) == ["w1", "w3"]
+    again = decided(a_view(structs.replace(pool, status=first.status), nodes=[on("n1", 4)], pods=world))["one"]
+    assert (wakes(again), status(again).trials) == ([], status(first).trials)
+
+
+def a_gang(stage: Stage) -> None:
+    """Three pods that need two machines come."""
+    for number in range(3):
+        pod = waiting(f"g{number}", 4, since=stage.now - 5 * SECOND, labels=LABELS)
+        stage.pods[pod.uid] = structs.replace(pod, created=stage.now - MINUTE)
+
+
+def on_trial(machines: dict[str, int], *, minutes: int) -> tuple[Stage, Pod]:
+    """A pod that is never placed, beside a machine that was woken to try."""
+    [pod] = refused(1)
+    stage = Stage(a_pool(machines=machines), nodes=[on("n1", 1)], pods=[pod])
+    stage.never, stage.boot_ms = {pod.uid}, MINUTE
+    stage.look()
+    stage.pass_time(minutes * MINUTE, every=5 * SECOND)
+    assert [name for _, name in stage.commands()] == ["wake w1"]
+    return stage, pod
+
+
+def test_a_machine_is_everybodys_once_nobody_waits_for_what_it_shows() -> None:
+    stage, pod = on_trial({"w1": 8, "w2": 8}, minutes=1)
+    stage.pass_time(30 * SECOND, every=5 * SECOND)
+    del stage.pods[pod.uid]
+    stage.pass_time(150 * SECOND, every=5 * SECOND)
+    a_gang(stage)
+    stage.never |= set(stage.pods)
+    stage.pass_time(30 * SECOND, every=5 * SECOND)
+    assert [name for _, name in stage.commands()] == ["wake w1", "wake w2"]
+
+
+def test_a_gang_that_counts_on_a_machine_on_trial_wakes_no_other_while_it_boots() -> None:
+    stage, _ = on_trial({"w1": 8, "w2": 8, "w3": 8, "w4": 8}, minutes=1)
+    stage.pass_time(20 * SECOND, every=5 * SECOND)
+    a_gang(stage)
+    stage.never |= set(stage.pods)
+    stage.pass_time(2 * MINUTE, every=5 * SECOND)
+    assert [name for _, name in stage.commands()] == ["wake w1", "wake w2"]
