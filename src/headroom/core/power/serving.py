@@ -44,8 +44,8 @@ class Service(Struct, kw_only=True, eq=False):
     """Shapes, by digest, that kube-scheduler judges differently."""
     tried: Tried = field(default_factory=dict)
     """Shapes for which a machine was woken on trial,"""
-    seated: set[str] = field(default_factory=set)
-    """and those of them, by digest, of which one has its place there."""
+    seated: dict[str, frozenset[str]] = field(default_factory=dict)
+    """and those of them, by digest, of which one has its place there: on which machines."""
     exhausted: frozenset[str] = frozenset()
     """Uids of pods whose budget is used up."""
     asked: set[str] = field(default_factory=set)
@@ -210,7 +210,9 @@ def seat(service: Service) -> None:
     for shape, known in service.tried.items():
         if known.runs and known.trial.machine in service.coming and shape not in service.seated:
             _seat_tried(service, known)
-    service.left = _seated(service, service.left, service.coming)
+    seated = demand.place(service.world, service.left, [without(service, room) for room in service.coming.values()])
+    service.hold(seated.into)
+    service.left = list(seated.rest)
 
 
 def _seat_tried(service: Service, known: Standing) -> None:
@@ -223,13 +225,9 @@ def _seat_tried(service: Service, known: Standing) -> None:
     if not unit.gang:
         [part] = unit.parts
         unit = structs.replace(unit, parts=(structs.replace(part, pods=part.pods[:1], names=part.names[:1]),))
-    if not _seated(service, [unit], {name: room for name, room in service.coming.items() if name in names}):
+    rooms = [without(service, room) for name, room in service.coming.items() if name in names]
+    seated = demand.place(service.world, [unit], rooms)
+    if not seated.rest:
+        service.hold(seated.into)
+        service.seated |= {part.digest: frozenset(seated.into) for part in unit.parts}
         left[place : place + 1] = [] if unit.count == left[place].count else [left[place].without(1)]
-        service.seated |= {part.digest for part in unit.parts}
-
-
-def _seated(service: Service, units: list[Unit], rooms: Mapping[str, Room]) -> list[Unit]:
-    """Those who find no place in some rooms."""
-    placed = demand.place(service.world, units, [without(service, room) for room in rooms.values()])
-    service.hold(placed.into)
-    return list(placed.rest)

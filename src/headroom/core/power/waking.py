@@ -40,7 +40,7 @@ def serve(service: Service) -> None:
     seat(service)
     _try_out(service)
     # Who only takes what is free on its way puts nothing to use: for them nothing is woken, nor anything instead of what they take.
-    used |= trials.running(service.tried)
+    used = used.union(*service.seated.values())
     for pool in service.pools:
         if not pool.halted:
             warmth.measure(pool, sum(it.busy or it.name in used for it in pool.members))
