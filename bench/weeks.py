@@ -1,7 +1,8 @@
 """Whether what the power benchmark shows of one week of Philly holds in the others: each whole week by itself, under ours and the seed.
 
-    make bench NAME=weeks                              about twenty minutes on two free cores
+    make bench NAME=weeks                              about a quarter of an hour on two free cores
 
+A week is so many recorded minutes; in one of them the record has a gap of some hours.
 The last column is a yardstick that nobody could have used: of the plain rules of bench/powering/foresight.py that know nothing ahead and
 meet the other two goals in that week, the one that turned out best there.
 """

@@ -15,13 +15,14 @@ from numpy.lib.stride_tricks import sliding_window_view
 from bench.powering.demand import BOOT_MS, Demand
 from bench.powering.measures import Ints, in_use
 from headroom.model import times
+from headroom.sim.hardware import SHUTDOWN_SECONDS
 
 HIGHS: Final = (5, 8, 10, 12, 15, 20, 30, 45)
 """Over how many of the last minutes a rule looks."""
 MORE: Final = range(9)
 """How many machines more it has on."""
 BOOT: Final = BOOT_MS // times.MINUTE
-SHUTDOWN: Final = 0.5
+SHUTDOWN: Final = SHUTDOWN_SECONDS / 60
 """Minutes."""
 
 

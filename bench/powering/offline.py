@@ -2,7 +2,8 @@
 
 Machines take as long to boot and to shut down as for everybody else, and are on meanwhile. Where every pod fills a machine, machines are
 interchangeable, and the best is to use again the one that was freed last: all others then rest for as long as they can, and each rest is
-slept through if it is longer than a shutdown and a boot. That is exact. Where pods share machines, nobody can compute the best places;
+slept through if it is longer than a shutdown and a boot. That is exact, but for the first three minutes, in which nobody could have booted in time:
+what is needed then counts as booting from the begin on. Where pods share machines, nobody can compute the best places;
 there the places are those of a scheduler that takes the first node by name with room, and only the switching is the best possible.
 """
 

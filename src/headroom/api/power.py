@@ -188,7 +188,7 @@ class PowerPolicy(ApiType, frozen=True, kw_only=True):
     warm_percent: Annotated[
         Percent | None,
         Meta(
-            description="Of the machines that nobody uses, how many stay on all the same, in percent. Not given: 7 in pools of 100 "
+            description="Of the machines that nobody uses, how many stay on all the same, in percent. Not given: 6 in pools of 100 "
             "machines and more, else none."
         ),
     ] = None

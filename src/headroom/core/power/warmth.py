@@ -15,9 +15,11 @@ from headroom.model import times
 
 LARGE: Final = 100
 """From so many machines on, a pool keeps some warm unless it says otherwise."""
-PERCENT: Final = 7
+PERCENT: Final = 6
 USED_FOR_ONE_AHEAD: Final = 50
 """For so many machines in use, one is woken ahead, if so many may be warm."""
+LATELY: Final = 3
+"""Machines that were used within so many halves of idleSeconds count as in use."""
 LONGEST_MS: Final = 24 * times.HOUR
 """What nobody used for so long need not be warm."""
 
@@ -64,8 +66,8 @@ class Warm:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         # What was used a short time ago may be again: while demand trembles, nothing is switched.
-        idle_ms = pool.policy.idle_seconds * times.SECOND
-        lately = sum(it.idle_since is not None and pool.now - it.idle_since < idle_ms for it in pool.are("On"))
+        lately_ms = pool.policy.idle_seconds * times.SECOND * LATELY // 2
+        lately = sum(it.idle_since is not None and pool.now - it.idle_since < lately_ms for it in pool.are("On"))
         self._more = len(pool.are("On", "Booting")) - max(pool.floor, pool.used + lately + pool.warm)
 
     def holds(self, it: Member) -> str:
