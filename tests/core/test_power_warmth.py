@@ -24,9 +24,11 @@ from tests.core.power_stage import (
     effects,
     off,
     on,
+    remembered,
     running,
     waiting,
     wakes,
+    was,
 )
 
 REFUSED = "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints."
@@ -158,3 +160,15 @@ def test_what_is_woken_ahead_and_waited_for_by_others_asks_for_no_more_ahead() -
     stage.look()
     stage.pass_time(3 * MINUTE, every=SECOND)
     assert len(stage.commands()) == 2, "one on trial, and one of the two that are kept ready"
+
+
+def test_the_clock_alone_lets_machines_sleep_that_were_used_a_while_ago() -> None:
+    nodes = [on(name, 8) for name in NAMES[:120]] + [off(name, 8) for name in NAMES[120:]]
+    pods = [running(f"p{number}", name, 8) for number, name in enumerate(NAMES[:100])]
+    idle = [was(name, "On", NOON - HOUR, idle_since=NOON - 11 * MINUTE) for name in NAMES[100:120]]
+    pool = remembered(a_large_pool(), *idle)
+    decision = decided(a_view(pool, nodes=nodes, pods=pods))["one"]
+    assert effects(decision) == [], "they count as used for a quarter of an hour"
+    assert decision.next_turn_ms == 4 * MINUTE
+    then = decided(a_view(pool, nodes=nodes, pods=pods, now=NOON + 4 * MINUTE))["one"]
+    assert len(effects(then)) == 14

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import structs
 
 from headroom.api.kinds import AnyResource
-from headroom.core.power import energy, serving, sleeping, states, telling, unserved, waking
+from headroom.core.power import energy, serving, sleeping, states, telling, unserved, waking, warmth
 from headroom.core.power.gathering import left_over, pools_of
 from headroom.core.power.members import CHANGING, KIND, Member, Pool
 from headroom.core.power.serving import Service
@@ -124,6 +124,8 @@ def _turns_of(pool: Pool, it: Member) -> Iterator[int | None]:
     elif it.state == "On":
         why = sleeping.awake(pool, it)
         yield why.until if why is not None else None
+        if it.held:
+            yield from warmth.turns(pool, it)
     elif states.is_joining(it, pool.now, pool.boot_ms):
         yield states.may_still_join_until(it, pool.boot_ms)
 

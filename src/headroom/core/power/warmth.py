@@ -60,13 +60,22 @@ def usual_size(pool: Pool) -> int:
     return max(sizes, key=lambda gpus: (sizes[gpus], -gpus), default=0)
 
 
+def _lately_ms(pool: Pool) -> int:
+    return pool.policy.idle_seconds * times.SECOND * LATELY // 2
+
+
+def turns(pool: Pool, it: Member) -> tuple[int, ...]:
+    """When a machine that is kept warm no longer counts as used lately, and when nobody has used it for too long."""
+    return () if it.idle_since is None else (it.idle_since + _lately_ms(pool), it.idle_since + LONGEST_MS)
+
+
 class Warm:
     """Which of the machines that are idle for long enough stay on."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         # What was used a short time ago may be again: while demand trembles, nothing is switched.
-        lately_ms = pool.policy.idle_seconds * times.SECOND * LATELY // 2
+        lately_ms = _lately_ms(pool)
         lately = sum(it.idle_since is not None and pool.now - it.idle_since < lately_ms for it in pool.are("On"))
         self._more = len(pool.are("On", "Booting")) - max(pool.floor, pool.used + lately + pool.warm)
 
