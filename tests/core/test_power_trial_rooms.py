@@ -42,17 +42,20 @@ def test_a_shape_that_shares_a_machine_on_trial_is_tried_on_no_other_when_it_has
 
 
 def test_others_do_not_take_the_place_of_those_for_whom_it_is_tried() -> None:
-    """Two are tried for the large ones and for the small one; the second large one came before the small one, and would take its place."""
-    large = Shape(requests=((GPU, 4_000_000),), spread=SPREAD.spread)
+    """One machine is tried for the large pods, one for the middle one, and the small one shares that. The second large one came before both."""
     pods = [
-        structs.replace(waiting(f"p{number}", since=NOON - 3 * MINUTE), shape=large, unschedulable_message=REFUSED)
-        for number in range(2)
+        structs.replace(
+            waiting(f"p{gpus}-{number}", since=NOON - minutes * MINUTE),
+            shape=Shape(requests=((GPU, gpus * 1_000_000),), spread=SPREAD.spread),
+            unschedulable_message=REFUSED,
+        )
+        for gpus, minutes, count in ((4, 4, 2), (2, 3, 1), (1, 2, 1))
+        for number in range(count)
     ]
     pool = a_pool(machines={"w1": 4, "w2": 4, "w3": 1})
-    world = [*pods, *refused(1)]
-    first = decided(a_view(pool, nodes=[on("n1", 4)], pods=world))["one"]
-    assert wakes(first) == ["w1", "w3"]
-    again = decided(a_view(structs.replace(pool, status=first.status), nodes=[on("n1", 4)], pods=world))["one"]
+    first = decided(a_view(pool, nodes=[on("n1", 4)], pods=pods))["one"]
+    assert wakes(first) == ["w1", "w2"]
+    again = decided(a_view(structs.replace(pool, status=first.status), nodes=[on("n1", 4)], pods=pods))["one"]
     assert (wakes(again), status(again).trials) == ([], status(first).trials)
 
 
