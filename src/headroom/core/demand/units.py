@@ -59,6 +59,11 @@ class Unit(Struct, frozen=True, gc=False, kw_only=True):
         """Whose turn it is: by priority, then age, then name."""
         return -self.priority, self.oldest, self.first
 
+    def one(self) -> Unit:
+        """The first pod of a unit that is no gang."""
+        [part] = self.parts
+        return structs.replace(self, parts=(structs.replace(part, pods=part.pods[:1], names=part.names[:1]),))
+
     def without(self, served: int) -> Unit:
         """What is left of a unit that is no gang once some of its pods have a place."""
         rest = self.parts[0].without(served)

@@ -222,9 +222,7 @@ def _seat_tried(service: Service, known: Standing) -> None:
     if place is None:
         return
     unit, names = left[place], trials.woken_for(known, service.tried)
-    if not unit.gang:
-        [part] = unit.parts
-        unit = structs.replace(unit, parts=(structs.replace(part, pods=part.pods[:1], names=part.names[:1]),))
+    unit = unit if unit.gang else unit.one()
     rooms = [without(service, room) for name, room in service.coming.items() if name in names]
     seated = demand.place(service.world, [unit], rooms)
     if not seated.rest:

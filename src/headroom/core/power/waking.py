@@ -225,7 +225,7 @@ def _try_out(service: Service) -> None:
         if tried >= MOST_TRIALS_AT_ONCE:
             break
         if not _is_seated(service, unit) and _may_be_tried(service, unit, coming_for):
-            woken = _try_one(service, unit if unit.gang else structs.replace(unit, parts=(_first(unit),)))
+            woken = _try_one(service, unit if unit.gang else unit.one())
             if woken:
                 tried += 1
                 seat(service)
@@ -252,11 +252,6 @@ def _may_be_tried(service: Service, unit: Unit, coming_for: set[str]) -> bool:
     return all(
         part.digest not in coming_for and trials.may_be_tried(service.world, part, service.tried) for part in unit.parts
     )
-
-
-def _first(unit: Unit) -> demand.Part:
-    part = unit.parts[0]
-    return structs.replace(part, pods=part.pods[:1], names=part.names[:1])
 
 
 def _try_one(service: Service, unit: Unit) -> bool:
