@@ -34,7 +34,7 @@ class Keeper:
 
     def __init__(self, table: UsageTable) -> None:
         self.table = table
-        self._node_prices: dict[str, tuple[Node, tuple[Price, ...], int, int | None]] = {}
+        self._node_prices = NodePrices()
 
     def see(self, pod: Pod, around: Around, look: Look) -> list[Row]:
         """A pod is in view."""
@@ -69,11 +69,31 @@ class Keeper:
         node = around.nodes.get(pod.node)
         if node is None:
             return None
-        known = self._node_prices.get(node.name)
-        if known is None or known[0] is not node or known[1] is not around.prices or known[2] != id(around.offers):
-            found = prices.node_price(node, around.prices, around.offers)
-            known = self._node_prices[node.name] = node, around.prices, id(around.offers), found
-        return prices.pod_price(known[3], amounts, node)
+        return prices.pod_price(self._node_prices.of(node, around), amounts, node)
+
+
+class NodePrices:
+    """Remembers what each node costs an hour, for as long as the node and everything that prices it stay the same."""
+
+    def __init__(self) -> None:
+        self._priced_by: tuple[tuple[Price, ...], dict[str, Offer]] = ((), {})
+        self._known: dict[str, tuple[Node, int | None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, node: Node, around: Around) -> int | None:
+        """Millionths of a dollar an hour; None if nobody says."""
+        if (around.prices, around.offers) != self._priced_by:
+            # A copy: the mapping may be a view of one that changes.
+            self._priced_by, self._known = (around.prices, dict(around.offers)), {}
+        known = self._known.get(node.name)
+        if known is None or known[0] is not node:
+            known = self._known[node.name] = node, prices.node_price(node, around.prices, around.offers)
+            if len(self._known) > len(around.nodes):
+                # Nodes come and go under new names; only those that are there are worth remembering.
+                self._known = {name: each for name, each in self._known.items() if name in around.nodes.names()}
+        return known[1]
 
 
 def counted_resources(world: World) -> frozenset[str]:

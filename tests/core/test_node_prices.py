@@ -1,0 +1,58 @@
+"""What a node costs is remembered only as long as it holds."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from headroom.core.usage.keeping import Around, NodePrices
+from headroom.model.facts import Offer, Price
+from headroom.model.tables import NodeTable
+from tests.builders import a_node
+
+DOLLAR = 1_000_000
+KIND = (("node.kubernetes.io/instance-type", "g"),)
+
+
+def around(nodes: NodeTable, price: int = 0, offers: dict[str, Offer] | None = None) -> Around:
+    book = (Price(instance_type="g", price_per_hour=price),) if price else ()
+    return Around(nodes, {}, book, offers or {}, {}, ())
+
+
+def an_offer(price: int) -> Offer:
+    return Offer(name="o", instance_type="g", price_per_hour=price)
+
+
+def test_nodes_that_are_gone_are_forgotten() -> None:
+    nodes, known = NodeTable(), NodePrices()
+    for number in range(300):
+        node = a_node(f"n{number}", labels=KIND)
+        nodes.put(node)
+        assert known.of(node, around(nodes, DOLLAR)) == DOLLAR
+        nodes.remove(f"n{number - 2}")
+        assert len(known) <= 3
+
+
+def test_another_book_or_another_offer_counts_at_once() -> None:
+    nodes, known = NodeTable(), NodePrices()
+    node = a_node("n", labels=KIND)
+    nodes.put(node)
+    assert known.of(node, around(nodes, DOLLAR)) == DOLLAR
+    assert known.of(node, around(nodes, 2 * DOLLAR)) == 2 * DOLLAR
+    # One after the other in the same place in memory, as a mapping that is made anew for every look may be.
+    for price in (3, 4, 5, 6):
+        assert known.of(node, around(nodes, offers={"o": an_offer(price * DOLLAR)})) == price * DOLLAR
+    live = {"o": an_offer(7 * DOLLAR)}
+    beside = around(nodes, offers=live)
+    assert known.of(node, beside) == 7 * DOLLAR
+    live["o"] = an_offer(8 * DOLLAR)
+    assert known.of(node, beside) == 8 * DOLLAR
+
+
+def test_a_node_of_another_type_under_the_same_name_costs_what_it_costs() -> None:
+    nodes, known = NodeTable(), NodePrices()
+    first = a_node("n", labels=KIND)
+    nodes.put(first)
+    assert known.of(first, around(nodes, DOLLAR)) == DOLLAR
+    other = structs.replace(first, labels=(("node.kubernetes.io/instance-type", "h"),))
+    nodes.put(other)
+    assert known.of(other, around(nodes, DOLLAR)) is None
