@@ -27,6 +27,9 @@ JSON_ALLOWED = {
 JSON_KEYS = "metadata|spec|status|containers|containerStatuses|ownerReferences|resourceVersion"
 JSON_INDEXING = re.compile(rf"""\[\s*["']({JSON_KEYS})["']\s*\]|\.get\(\s*["']({JSON_KEYS})["']""")
 
+# Fixtures that start a real control plane.
+CONTROL_PLANES = {"control_" + "plane", "bare_control_" + "plane"}
+
 PATCHING = re.compile(r"\b(monkeypatch|mocker|unittest\.mock|import mock|MagicMock|setattr)\b")
 
 # Split, so that this file does not find itself.
@@ -83,6 +86,13 @@ def functions(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
             yield node
 
 
+def fixtures_asked_for(name: str) -> set[str]:
+    """The parameters of tests and fixtures, and what `usefixtures` and `getfixturevalue` name."""
+    asked = {argument.arg for function in functions(name) for argument in function.args.args}
+    constants = (node for node in ast.walk(ast.parse(text_of(name))) if isinstance(node, ast.Constant))
+    return asked | {node.value for node in constants if isinstance(node.value, str)}
+
+
 @pytest.mark.parametrize("folder", MOST_LINES)
 def test_files_are_short(folder: str) -> None:
     long = {name: len(text_of(name).splitlines()) for name in python_files(folder)}
@@ -131,6 +141,15 @@ def test_core_modules_use_one_another_by_their_front_door() -> None:
             if not at_home and (inside or private):
                 found.append(f"{name}:{node.lineno}")
     assert found == []
+
+
+def test_what_needs_a_control_plane_runs_in_the_lane_that_builds_it() -> None:
+    """The other lane runs while the control plane is still being built, so a test there would be skipped."""
+    lane = re.search(r'^ON_A_CLUSTER="(.*)"', text_of("tools/test"), re.MULTILINE)
+    assert lane
+    allowed = tuple(f"tests/{tier}/" for tier in lane[1].split())
+    names = [name for name in python_files("tests") if not name.startswith((*allowed, "tests/conftest.py"))]
+    assert [f"{name} {asking}" for name in names for asking in fixtures_asked_for(name) & CONTROL_PLANES] == []
 
 
 def test_nothing_depends_on_one_machine() -> None:

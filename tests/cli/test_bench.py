@@ -1,13 +1,10 @@
-"""`headroom bench`: the curve of expected use, the report, and pods that come in their time and end in theirs.
+"""`headroom bench`: the curve of expected use, the report, and pods that come in their time.
 
 Also the truth that the accuracy benchmark measures against: whoever judges must be right first.
 """
 
 import json
 import random
-import signal
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,6 @@ from headroom.sim.clock import SimClock
 from tests.adapters.simulated import virtual
 from tests.builders import NOON
 from tests.cli.conftest import Headroom
-from tests.control_plane import ControlPlane, wait_until
 
 SEED = bench.Workload(count=50, rate=Fraction(10), runtime=30_000, micro_gpus=100_000)
 CHAOS = bench.Workload(count=50, rate=Fraction(10), runtime=60_000, micro_gpus=100_000)
@@ -295,61 +291,3 @@ async def test_pods_of_an_earlier_run_are_not_taken_for_ours() -> None:
     await bench.Making(TEMPLATE, plan).work(kube)
     with pytest.raises(Misconfigured, match=r"bench-0000.*delete the pods of an earlier run, or give another --prefix"):
         await bench.Making(TEMPLATE, plan).work(kube)
-
-
-@pytest.fixture
-def namespace(control_plane: ControlPlane) -> str:
-    name = f"bench-{random.randrange(10**6)}"
-    control_plane.kubectl("create", "namespace", name)
-    return name
-
-
-def command(plane: ControlPlane, namespace: str, *flags: str) -> list[str]:
-    base = [sys.executable, "-m", "headroom", "bench", "workload", "--kubeconfig", str(plane.kubeconfig())]
-    return [*base, "--namespace", namespace, *flags]
-
-
-def pods_in(plane: ControlPlane, namespace: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(plane.get(f"/api/v1/namespaces/{namespace}/pods"))["items"]
-    return found
-
-
-def test_on_kwok_nodes_pods_end_after_their_run_time_and_keep_their_start(
-    control_plane: ControlPlane, namespace: str
-) -> None:
-    control_plane.add_node(f"{namespace}-node")
-    flags = ("--count", "3", "--rate", "20", "--runtime", "3s", "--gpus", "100m", "--gpu-resource", "cpu", "--kwok")
-    done = subprocess.run(
-        command(control_plane, namespace, *flags), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Made 3 pods in ")
-    wait_until(
-        lambda: [pod["status"]["phase"] for pod in pods_in(control_plane, namespace)] == ["Succeeded"] * 3,
-        "all pods have ended",
-    )
-    for pod in pods_in(control_plane, namespace):
-        [container] = pod["status"]["containerStatuses"]
-        ended = container["state"]["terminated"]
-        assert ended["finishedAt"] > ended["startedAt"] == pod["status"]["startTime"]
-    control_plane.kubectl("delete", "node", f"{namespace}-node")
-    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
-
-
-def test_interrupted_it_says_what_it_made_and_how_to_undo_it(control_plane: ControlPlane, namespace: str) -> None:
-    flags = ("--count", "100", "--rate", "2", "--gpus", "100m", "--gpu-resource", "cpu")
-    with subprocess.Popen(
-        command(control_plane, namespace, *flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        wait_until(lambda: len(pods_in(control_plane, namespace)) >= 2, "two pods are made", 60)
-        process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=30)
-    made = len(pods_in(control_plane, namespace))
-    assert (process.returncode, out) == (130, "")
-    # The last one may have been made while its answer was still on the way.
-    assert said in [
-        f"headroom: making pods: interrupted after {number} of 100; "
-        f"delete them with: kubectl delete pods -n {namespace} -l managed-by=headroom-bench\n"
-        for number in (made - 1, made)
-    ]
-    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
