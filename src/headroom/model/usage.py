@@ -16,6 +16,8 @@ from headroom.model.facts import Amounts, Pairs
 DAY: Final = 86_400_000
 LATE_MS: Final = 60_000
 """By how much a second writer may be behind the first."""
+UNSEEN: Final = "@unseen"
+"""Stands among the labels of a row when nobody saw which labels the pod had then: a name that no label can have."""
 
 
 class Evidence(IntEnum):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headroom.model.facts import Pairs
 from headroom.model.ordering import Group, Order, Terms
 from headroom.model.tables import ABSENT, Ints, Numbering
-from headroom.model.usage import LATE_MS, Row, merged
+from headroom.model.usage import LATE_MS, UNSEEN, Row, merged
 
 Bools = NDArray[np.bool_]
 
@@ -63,7 +63,7 @@ class UsageTable:
         """The rows whose begin or end is known only within bounds."""
         self.kept: set[str] = set()
         """Uids of the pods in view that have our finalizer."""
-        self._keys: frozenset[str] = frozenset()
+        self._keys = frozenset({UNSEEN})
         self._group_of: dict[tuple[int, Pairs], int] = {}
         self._labels: Numbering[Pairs] = Numbering()
         self._terms: Numbering[Terms] = Numbering()

@@ -15,7 +15,7 @@ from headroom.api.resources import LabelSelector
 from headroom.core.usage.observing import NAMESPACE_NAME, OF_NAMESPACE
 from headroom.core.usage.prices import ANY, WHOLE, usual_weight
 from headroom.model.facts import UNREADABLE, Amounts, Pairs
-from headroom.model.usage import Row
+from headroom.model.usage import UNSEEN, Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
 
@@ -44,6 +44,8 @@ class Counted(NamedTuple):
     """Group to millionths of a GPU."""
     unreadable: dict[int, str]
     """Groups with an amount that nobody can read, each with the resource's name."""
+    possible: dict[int, int]
+    """Group to millionths of a GPU, where nobody saw the labels: it may have been the budget's."""
 
 
 def scope_of(world: World, budget: AnyResource) -> Scope:
@@ -134,13 +136,17 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
     named = scope.namespaces if scope.namespace_selector is None else None
     key = (scope.clusters, named, scope.weights, _frozen(scope.selector), _frozen(scope.namespace_selector))
     found: Counted
-    known, found, covered = memory.get(key, (0, Counted({}, {}), scope.namespaces))
+    known, found, covered = memory.get(key, (0, Counted({}, {}, {}), scope.namespaces))
     if covered != scope.namespaces:
-        known, found = 0, Counted({}, {})
+        known, found = 0, Counted({}, {}, {})
     for number in range(known, len(table.groups)):
         group = table.groups[number]
-        if _covers(scope, group.terms.cluster, group.terms.namespace, group.labels):
-            rate, unreadable = counts(group.terms.amounts, scope.weights)
+        cluster, namespace, amounts, _ = group.terms
+        if _is_unseen(group.labels):
+            if _reaches(scope, cluster, namespace, _parted(group.labels)[1]):
+                found.possible[number] = counts(amounts, scope.weights)[0]
+        elif _covers(scope, cluster, namespace, group.labels):
+            rate, unreadable = counts(amounts, scope.weights)
             if rate:
                 found.rates[number] = rate
             if unreadable:
@@ -155,12 +161,21 @@ def rate_of(scope: Scope, row: Row) -> int:
 
 
 def _covers(scope: Scope, cluster: str, namespace: str, labels: Pairs) -> bool:
+    own, theirs = _parted(labels)
+    return not _is_unseen(own) and selects(scope.selector, own) and _reaches(scope, cluster, namespace, theirs)
+
+
+def _reaches(scope: Scope, cluster: str, namespace: str, theirs: Pairs) -> bool:
+    """Whether a scope covers pods of a namespace, which had these labels."""
     if scope.clusters and cluster != scope.clusters:
         return False
-    own, theirs = _parted(labels)
     if scope.namespace_selector is not None and theirs:
-        return selects(scope.namespace_selector, theirs) and selects(scope.selector, own)
-    return namespace in scope.namespaces and selects(scope.selector, own)
+        return selects(scope.namespace_selector, theirs)
+    return namespace in scope.namespaces
+
+
+def _is_unseen(labels: Pairs) -> bool:
+    return any(key == UNSEEN for key, _ in labels)
 
 
 def _parted(labels: Pairs) -> tuple[Pairs, Pairs]:

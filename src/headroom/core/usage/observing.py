@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from headroom.model.facts import Amounts, Claim, Namespace, Pairs, Pod
-from headroom.model.usage import EVIDENCE, LATE_MS, Evidence, Row
+from headroom.model.usage import EVIDENCE, LATE_MS, UNSEEN, Evidence, Row
 
 ENDED_PHASES: Final = ("Succeeded", "Failed")
 DEVICE_CLASSES: Final = {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu"}
@@ -118,6 +118,9 @@ def gone(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row]:
     if not every:
         return rows
     last = every[max(every)]
+    if not known and len(rows) > 1:
+        # It started and went while nobody looked: it need not have been there up to now.
+        return [structs.replace(rows[0], seen_until=rows[0].start)]
     if last.ended is not None:
         return rows
     if look.is_gapless:
@@ -173,7 +176,18 @@ def _first(pod: Pod, held: Held, look: Look, end: int | None, evidence: Evidence
     start = max(pod.started, pod.created)
     before = start if pod.started_after is None else max(pod.started_after, pod.created)
     row = _row(pod, held, look, start, min(start, pod.started, before))
+    if pod.created <= look.since < start < look.at and look.since:
+        # It was there before the gap, and nobody saw the labels that it had when it started: they may have been others.
+        unseen = structs.replace(row, labels=_unseen(held.labels), seen_until=look.at, gone_by=look.at)
+        if end is None:
+            return [unseen, _row(pod, held, look, look.at, look.at)]
+        return [structs.replace(unseen, ended=max(end, start), evidence=evidence)]
     return [row if end is None else structs.replace(row, ended=max(end, start), evidence=evidence)]
+
+
+def _unseen(labels: Pairs) -> Pairs:
+    """Labels that nobody saw; those of the namespace are known all the same."""
+    return tuple(sorted(((UNSEEN, ""), *(pair for pair in labels if pair[0].startswith(OF_NAMESPACE)))))
 
 
 def _before(known: Sequence[Row], pod: Pod) -> list[Row]:

@@ -269,16 +269,25 @@ class Ledgered:
         return int(np.sum(self.gpus.held * rates.values)) * rates.unit
 
     def _uncertain(self) -> tuple[int, int]:
-        """How much more it may have been: rows whose begin or end was not seen."""
+        """How much more it may have been: rows whose begin or end was not seen, and rows whose labels were not."""
+        gpus, usd = self._possible()
         if not self._table.uncertain and not self.stale:
-            return 0, 0
+            return gpus, usd
         high_end, high_start = _of(self._table, "high_end", self.rows), _of(self._table, "high_start", self.rows)
         mask = (high_end != self._end) | (high_start != self._start)
-        if not mask.any():
-            return 0, 0
         most = overlaps(high_start[mask], high_end[mask], self._span) - self.gpus.held[mask]
         groups = self._group[mask]
-        return _exact_sum(most, groups, self._counted.rates), _exact_sum(most, groups, self._prices)
+        return gpus + _exact_sum(most, groups, self._counted.rates), usd + _exact_sum(most, groups, self._prices)
+
+    def _possible(self) -> tuple[int, int]:
+        rates = self._counted.possible
+        if not rates:
+            return 0, 0
+        rows = self._table.rows_of(rates)
+        groups = _of(self._table, "group", rows)
+        most = overlaps(_of(self._table, "high_start", rows), _of(self._table, "high_end", rows), self._span)
+        prices = {number: self._table.groups[number].terms.price or 0 for number in rates}
+        return _exact_sum(most, groups, rates), _exact_sum(most, groups, prices)
 
     def _unreadable(self) -> str:
         if not self._counted.unreadable:

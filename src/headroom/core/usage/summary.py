@@ -56,7 +56,8 @@ def uncovered(world: World, window_hours: int = 24) -> Uncovered:
     """GPU time of pods that no budget counts, each resource with its usual weight."""
     table, budgets = world.usage, coverage.budgets_of(world)
     coverage.arrange(world, budgets)
-    covered = {number for each in budgets for number in coverage.counted(table, coverage.scope_of(world, each)).rates}
+    found = [coverage.counted(table, coverage.scope_of(world, each)) for each in budgets]
+    covered = {number for each in found for number in (*each.rates, *each.possible)}
     rates = {
         number: prices.gpus(group.terms.amounts)
         for number, group in enumerate(table.groups)
