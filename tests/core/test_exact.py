@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from headroom.core.budgets import PLAN, chores, index_of
 from headroom.model.actions import ApplyBudgetIndex, RemoveFinalizer
-from headroom.model.facts import Pod
+from headroom.model.facts import Namespace, Pod
 from headroom.model.times import HOUR, MINUTE
 from headroom.model.world import EVERYTHING, LedgerState, World
 from tests.builders import NOON, a_used_world
@@ -67,3 +68,29 @@ def test_the_index_is_written_for_exact_budgets_and_only_while_it_differs() -> N
     assert decide(known).actions == ()
     assert decide(a_used_world(a_budget())).actions == ()
     assert list(chores(a_used_world(index=known.index))) == [ApplyBudgetIndex(budget="team-a/one")]
+
+
+def test_an_index_of_1000_budgets_over_500_namespaces_each_fits_into_one_object() -> None:
+    """etcd takes 1.5 MiB; with the names in it, this would be 17 MB."""
+    spaces = {
+        name: Namespace(name=name, uid=name, labels=(("org", "x"),))
+        for name in (f"team-{number:04}-with-a-long-name" for number in range(500))
+    }
+    selector: dict[str, Any] = {"matchLabels": {"org": "x", "division": "y" * 63}}
+    selector["matchExpressions"] = [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["z" * 63]}]
+    budgets = [
+        structs.replace(a_budget(f"b{number}", accounting="Exact", namespaceSelector=selector), namespace="headroom")
+        for number in range(1000)
+    ]
+    few, many = (index_of(a_used_world(*budgets, own_namespace="headroom", namespaces=each)) for each in ({}, spaces))
+    assert few == many, "namespaces that come and go do not change it"
+    assert len(few) == 1000
+    assert len(msgspec.json.encode(msgspec.to_builtins(many))) < 700_000
+
+
+def test_a_budget_of_one_namespace_is_in_the_index_with_its_name() -> None:
+    selector = {"matchLabels": {"org": "x"}}
+    for own, names, by_labels in (("elsewhere", ("team-a",), False), ("team-a", (), True)):
+        budget = a_budget(accounting="Exact", namespaceSelector=selector)
+        (entry,) = index_of(a_used_world(budget, own_namespace=own))
+        assert (entry.namespaces, entry.namespace_selector is not None) == (names, by_labels)

@@ -110,6 +110,20 @@ def test_a_namespace_without_any_budget_says_so(required: dict[str, Server], pol
     wait_until(lambda: create(required["editor"], pod(namespace="hold-b"))[0] == 201, "the label is known to be gone")
 
 
+def test_a_budget_counts_in_namespaces_that_its_selector_matches(
+    required: dict[str, Server], policed_plane: ControlPlane
+) -> None:
+    set_index(required, [entry(namespaces=[], namespaceSelector={"matchLabels": {"org": "x"}})])
+    words = create(required["editor"], there())[1]["message"]
+    assert words.endswith("one of the budgets here counts: x/marker (marker=yes)")
+    policed_plane.kubectl("label", "namespace", HERE, "org=x")
+    wait_until(lambda: create(required["editor"], there())[0] == 201, "the label is known")
+    words = create(required["editor"], there(labels={}))[1]["message"]
+    assert words.endswith("counts: x/team-a (team=a); x/marker (marker=yes)")
+    policed_plane.kubectl("label", "namespace", HERE, "org-")
+    wait_until(lambda: create(required["editor"], there())[0] == 403, "the label is known to be gone")
+
+
 def test_2000_budgets_are_searched_to_their_end(required: dict[str, Server]) -> None:
     """The server gives up on an expression that costs too much; then every pod there would be refused."""
     many = [

@@ -153,6 +153,37 @@ def test_an_index_of_many_budgets_and_namespaces_is_searched_to_its_end(policed:
     assert finalizers(policed["admin"], pod("nvidia.com/gpu", labels={"team": "t1900"})) == []
 
 
+def by_labels(**selector: Any) -> Document:
+    return entry(namespaces=[], namespaceSelector=selector)
+
+
+def test_namespaces_are_covered_by_their_labels(policed: dict[str, Server], policed_plane: ControlPlane) -> None:
+    """The API server knows a namespace's labels by itself, so the index need not name all that a selector matches."""
+    tier = {"key": "tier", "operator": "NotIn", "values": ["free"]}
+    set_index(policed["admin"], [by_labels(matchLabels={"org": "x"}, matchExpressions=[tier])])
+    assert finalizers(policed["admin"], pod("nvidia.com/gpu")) == []
+    for label, found in (("org=x", [USAGE_FINALIZER]), ("tier=free", []), ("tier-", [USAGE_FINALIZER]), ("org-", [])):
+        policed_plane.kubectl("label", "namespace", "team-a", label)
+
+        def is_known(found: list[str] = found) -> bool:
+            return finalizers(policed["admin"], pod("nvidia.com/gpu")) == found
+
+        wait_until(is_known, label)
+    named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team-b"]}
+    set_index(policed["admin"], [by_labels(matchExpressions=[named])])
+    assert finalizers(policed["admin"], pod("nvidia.com/gpu", namespace="team-b")) == [USAGE_FINALIZER]
+    assert finalizers(policed["admin"], pod("nvidia.com/gpu")) == []
+
+
+def test_1000_budgets_over_any_number_of_namespaces_fit_into_the_index(policed: dict[str, Server]) -> None:
+    named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team-a"]}
+    not_here = [{"key": f"group-{i:04}", "operator": "Exists"} for i in range(1000)]
+    many = [by_labels(matchLabels={"org": "x" * 63}, matchExpressions=[each]) for each in not_here]
+    set_index(policed["admin"], [*many, by_labels(matchExpressions=[named])])
+    assert finalizers(policed["admin"], pod("nvidia.com/gpu")) == [USAGE_FINALIZER]
+    assert finalizers(policed["admin"], pod("nvidia.com/gpu", namespace="team-b")) == []
+
+
 # --- selectors, as Kubernetes has them -----------------------------------------------------------------------------------------
 
 KEYS, VALUES = ("team", "tier", "example.com/x"), ("a", "b", "")

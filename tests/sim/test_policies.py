@@ -152,6 +152,22 @@ def test_pods_that_a_scenario_puts_in_place_wait_too() -> None:
     simulated(work)
 
 
+@pytest.mark.parametrize(("wanted", "found"), [({"org": "x"}, [USAGE_FINALIZER]), ({"org": "y"}, [])])
+def test_the_index_covers_namespaces_by_their_labels(wanted: dict[str, str], found: list[str]) -> None:
+    async def work(server: ApiServer) -> None:
+        editor = policed(server)
+        labelled = {"name": "default", "labels": {"org": "x"}}
+        server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": labelled})
+        entry = {"budget": "ops/a", "namespaceSelector": {"matchLabels": wanted}, "exact": True, "namespaces": []}
+        spec = {"budgets": [entry | {"resources": ["nvidia.com/*"]}]}
+        metadata = {"name": "headroom"}
+        server.put({"apiVersion": "headroom.dev/v1alpha1", "kind": "BudgetIndex", "metadata": metadata, "spec": spec})
+        made = read(await ask(editor, "POST", PODS, team_pod()))
+        assert made["metadata"].get("finalizers", []) == found
+
+    simulated(work)
+
+
 def test_the_finalizer_of_exact_accounting_comes_with_the_index() -> None:
     async def work(server: ApiServer) -> None:
         editor = policed(server)

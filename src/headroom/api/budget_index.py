@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final
 
 from msgspec import Meta
 
-from headroom.api.resources import AGE_COLUMN, ApiType, Definition, SelectorRequirement
+from headroom.api.resources import AGE_COLUMN, ApiType, Definition, LabelSelector, SelectorRequirement
 from headroom.api.schema import Rule
 
 INDEX_NAME: Final = "headroom"
@@ -37,6 +37,15 @@ class Covered(ApiType, frozen=True, kw_only=True):
 class IndexEntry(Covered, frozen=True, kw_only=True):
     """One budget, as the policies need it."""
 
+    namespace_selector: Annotated[
+        LabelSelector | None,
+        Meta(
+            description=(
+                "Which namespaces it covers, by their labels, instead of those in `namespaces`: lists of names for many budgets "
+                "would not fit into one object."
+            )
+        ),
+    ] = None
     exact: Annotated[bool, Meta(description="Its pods get a finalizer, so that no end is missed.")] = False
 
 

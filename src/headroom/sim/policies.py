@@ -130,7 +130,9 @@ class Policies:
         if index is None or call.target.namespace == SYSTEM:
             return None
         budgets = index.body["spec"].get("budgets") or []
-        return [each for each in budgets if call.target.namespace in (each.get("namespaces") or ())]
+        namespace = self._store.get(NAMESPACE, "", call.target.namespace)
+        labels = labels_of(namespace.body) if namespace else {}
+        return [each for each in budgets if _is_in_scope(each, call.target.namespace, labels)]
 
     def _may(self, call: Call, verb: str, resource: str, group: str = GROUP, *, name: str = "") -> bool:
         """In the whole cluster: rights in single namespaces do not count."""
@@ -314,6 +316,11 @@ def _has_gate(pod: Body, gate: str) -> bool:
 
 def _lost(old: Body, new: Body, gate: str) -> bool:
     return _has_gate(old, gate) and not _has_gate(new, gate)
+
+
+def _is_in_scope(entry: Body, namespace: str, labels: Values) -> bool:
+    selector = entry.get("namespaceSelector")
+    return namespace in (entry.get("namespaces") or ()) if selector is None else matches(selector, labels)
 
 
 def _covers(covered: Body, pod: Body) -> bool:

@@ -111,23 +111,36 @@ BOUND: Final = "has(object.spec.nodeName)"
 # --- what a budget covers ------------------------------------------------------------------------------------------------------
 
 HERE: Final = "has(b.namespaces) && request.namespace in b.namespaces"
+"""The namespace is one that is named."""
 
 
 def selected(of: str = "object", *, unless_missing: bool = False) -> str:
     """The selector matches; `unless_missing` passes over labels that the pod does not have (yet)."""
-    has = labels_of(of)
+    return _matched("b", labels_of(of), unless_missing=unless_missing)
+
+
+def _matched(selector: str, has: str, *, unless_missing: bool = False) -> str:
+    """A selector matches labels."""
     listed = f"(e.key in {has} && {has}[e.key] in e.values)"
-    equal, missing = f"k in {has} && {has}[k] == b.matchLabels[k]", ""
+    equal, missing = f"k in {has} && {has}[k] == {selector}.matchLabels[k]", ""
     if unless_missing:
-        equal, missing = f"!(k in {has}) || {has}[k] == b.matchLabels[k]", f"!(e.key in {has}) || "
+        equal, missing = f"!(k in {has}) || {has}[k] == {selector}.matchLabels[k]", f"!(e.key in {has}) || "
     return (
-        f"(!has(b.matchLabels) || b.matchLabels.all(k, {equal})) && "
-        f"(!has(b.matchExpressions) || b.matchExpressions.all(e, {missing}("
+        f"(!has({selector}.matchLabels) || {selector}.matchLabels.all(k, {equal})) && "
+        f"(!has({selector}.matchExpressions) || {selector}.matchExpressions.all(e, {missing}("
         f"e.operator == 'In' ? {listed} : "
         f"e.operator == 'NotIn' ? !{listed} : "
         f"e.operator == 'Exists' ? e.key in {has} : "
         f"e.operator == 'DoesNotExist' && !(e.key in {has}))))"
     )
+
+
+MAY_BE_HERE: Final = f"(has(b.namespaceSelector) || ({HERE}))"
+"""For conditions, in which the server does not know the labels of the namespace."""
+IN_SCOPE: Final = (
+    f"(has(b.namespaceSelector) ? {_matched('b.namespaceSelector', labels_of('namespaceObject'))} : {HERE})"
+)
+"""The namespace is one that an entry of the index covers, by its name or by its labels."""
 
 
 def asked(of: str = "object") -> str:

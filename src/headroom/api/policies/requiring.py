@@ -33,9 +33,9 @@ def _uncounted() -> str:
     is_gpu_pod = cel.either(
         cel.claims(),
         cel.among(gpus),
-        f"{_BUDGETS}.exists(b, {cel.HERE} && has(b.resources) && {cel.among(others)})",
+        f"{_BUDGETS}.exists(b, {cel.IN_SCOPE} && has(b.resources) && {cel.among(others)})",
     )
-    counts_it = cel.both(cel.HERE, cel.selected(), cel.either(cel.claims(), cel.ASKS))
+    counts_it = cel.both(cel.IN_SCOPE, cel.selected(), cel.either(cel.claims(), cel.ASKS))
     return cel.where_asked(cel.both(f"!{_BUDGETS}.exists(b, {counts_it})", is_gpu_pod))
 
 
@@ -46,7 +46,7 @@ def _listed() -> str:
         "(has(b.matchExpressions) ? b.matchExpressions.map(e, e.key + ' ' + e.operator + "
         "(has(e.values) ? ' ' + e.values.join('|') : '')) : [])"
     )
-    return f"{_BUDGETS}.filter(b, {cel.HERE}).map(b, b.budget + ' (' + ({wanted}).join(', ') + ')').join('; ')"
+    return f"{_BUDGETS}.filter(b, {cel.IN_SCOPE}).map(b, b.budget + ' (' + ({wanted}).join(', ') + ')').join('; ')"
 
 
 def require_budget() -> dict[str, Json]:
@@ -58,9 +58,15 @@ def require_budget() -> dict[str, Json]:
         "failurePolicy": "Fail",
         "paramKind": {"apiVersion": API_VERSION, "kind": BudgetIndex.kind.name},
         "matchConstraints": cel.pods("CREATE", label=REQUIRE_BUDGET),
-        "matchConditions": [{"name": "no-budget", "expression": cel.both(cel.NO_MIRROR_POD, _uncounted())}],
+        # All else is asked below: a condition does not know the labels of the namespace.
+        "matchConditions": [{"name": "no-mirror-pod", "expression": cel.NO_MIRROR_POD}],
         "variables": [{"name": "budgets", "expression": _listed()}, {"name": "advice", "expression": advice}],
         "validations": [
-            {"expression": "false", "message": UNCOUNTED, "messageExpression": words, "reason": "Forbidden"}
+            {
+                "expression": f"!({_uncounted()})",
+                "message": UNCOUNTED,
+                "messageExpression": words,
+                "reason": "Forbidden",
+            }
         ],
     }

@@ -20,9 +20,8 @@ _INDEXES: Final = BudgetIndex.kind.plural
 
 def _counted_exactly(*, unless_missing: bool = False) -> str:
     # Most entries are not exact, and those cost next to nothing.
-    fits = cel.both(
-        "b.exact", cel.HERE, cel.selected(unless_missing=unless_missing), cel.either(cel.claims(), cel.ASKS)
-    )
+    here = cel.MAY_BE_HERE if unless_missing else cel.IN_SCOPE
+    fits = cel.both("b.exact", here, cel.selected(unless_missing=unless_missing), cel.either(cel.claims(), cel.ASKS))
     return f"has(params.spec.budgets) && {cel.where_asked(f'params.spec.budgets.exists(b, {fits})')}"
 
 
@@ -30,7 +29,8 @@ def usage_finalizer() -> dict[str, Json]:
     """A pod that an Exact budget counts gets our finalizer at birth, also while no operator runs.
 
     Another policy or a webhook may give the pod the label that a budget selects by. The server asks again after that, but only the
-    policies that it asked in the first round: hence the condition passes over missing labels, and the mutation does not.
+    policies that it asked in the first round: hence the condition passes over missing labels, and the mutation does not. Nor does a
+    condition know the labels of the namespace.
     """
     finalizers = f"Object{{metadata: Object.metadata{{finalizers: ['{USAGE_FINALIZER}']}}}}"
     return {

@@ -29,7 +29,9 @@ def _entry(world: World, budget: AnyResource) -> IndexEntry:
     scope = usage.scope_of(world, budget)
     return IndexEntry(
         budget=f"{budget.namespace}/{budget.name}",
-        namespaces=tuple(sorted(scope.namespaces)),
+        # A thousand budgets over hundreds of namespaces each would not fit into one object by their names.
+        namespaces=tuple(sorted(scope.namespaces)) if scope.namespace_selector is None else (),
+        namespace_selector=scope.namespace_selector,
         match_labels=dict(sorted(scope.selector.match_labels.items())),
         match_expressions=scope.selector.match_expressions,
         resources=tuple(name for name, _ in scope.weights),
