@@ -98,7 +98,7 @@ class Account:
         pods, as_of, found = self.world.pods, self.found.as_of, {}
         for uid, place in self.rows.places(sorted(pods.limited | pods.annotated)):
             pod = pods.get(uid)
-            end = end_of(self.world, pod, self.rows.start_at(place), as_of) if pod is not None else None
+            end = end_of(self.world, pod, self.rows.begun_at(place), as_of) if pod is not None else None
             if end is not None:
                 found[place] = end
         return found | {place: as_of for _, place in self.rows.places(sorted(going))}
@@ -112,7 +112,7 @@ class Account:
         return rate + claims * WHOLE_GPU
 
     def price(self, rate: int) -> int:
-        """What such a pod may cost an hour, by the dearest that is paid now; 0 where dollars do not matter."""
+        """What such a pod may cost an hour, by the dearest that is paid in the window; 0 where dollars do not matter."""
         if self.quota.usd_ms is None:
             return 0
         dollars, gpus = self.rows.dearest
@@ -153,9 +153,13 @@ def declared_length(world: World, pod: Pod) -> int | None:
     return min(both, default=None)
 
 
-def end_of(world: World, pod: Pod, start: int, as_of: int) -> int | None:
-    """When a pod that runs, or is about to, will be over at the latest; None if it may run on for ever."""
+def end_of(world: World, pod: Pod, begun: int, as_of: int) -> int | None:
+    """When a pod that runs, or is about to, will be over at the latest; None if it may run on for ever.
+
+    Its length counts from its start, of which the ledger knows, `begun`, or the pod itself, or the kubelet where containers restarted.
+    """
     if pod.deleting is not None:
         return max(as_of, pod.deleting)
     length = declared_length(world, pod)
+    start = min(each for each in (begun, pod.started, pod.started_after) if each is not None)
     return None if length is None else max(as_of, start + length)

@@ -117,7 +117,7 @@ class Need:
         as_of = account.found.as_of
         for run in each.runs:
             pod = account.world.pods.get(run.uid)
-            end = end_of(account.world, pod, run.start, as_of) if pod is not None else None
+            end = end_of(account.world, pod, run.begun, as_of) if pod is not None else None
             rate = run.price if self._is_dollars else run.rate
             if end is None:
                 self._rate += sign * rate

@@ -95,6 +95,9 @@ class Running(NamedTuple):
     """Which of the rows it is."""
     uid: str
     start: int
+    """When this row began."""
+    begun: int
+    """When the pod did: a new price or label begins a new row, and the pod runs on."""
     rate: int
     """Millionths of a GPU."""
     price: int
@@ -162,7 +165,7 @@ class Ledgered:
             uid, group = self._table.uid(int(self.rows[place])), int(self._group[place])
             if uid in world.pods and self._table.groups[group].terms.cluster == world.cluster:
                 rate, price = self._counted.rates[group], self._prices.get(group, 0)
-                found.append(Running(place, uid, int(self._start[place]), rate, price))
+                found.append(Running(place, uid, int(self._start[place]), self.begun_at(place), rate, price))
         return sorted(found, key=lambda each: each.uid)
 
     def used_by(self, places: Iterable[int]) -> dict[int, int]:
@@ -184,9 +187,10 @@ class Ledgered:
             if number in self._open:
                 yield uid, self._open[number]
 
-    def start_at(self, place: int) -> int:
-        """When the row at a place began."""
-        return int(self._start[place])
+    def begun_at(self, place: int) -> int:
+        """When the pod of the row at a place began, by the first of its rows."""
+        first = int(self._table.column("first")[self.rows[place]])
+        return int(self._table.column("start")[first])
 
     def forecasts(self, ends: Mapping[int, int], others: int = OPEN, until: int = OPEN) -> tuple[Forecast, Forecast]:
         """What the window will hold of GPUs and of dollars, up to `until`.
@@ -222,10 +226,11 @@ class Ledgered:
             known[number] = rate
         return known[self._group]
 
-    @property
+    @cached_property
     def dearest(self) -> tuple[int, int]:
         """The highest price that was paid for GPUs inside the window: millionths of a dollar an hour, for so many millionths of a GPU."""
-        paid = [(price, self._counted.rates[number]) for number, price in self._prices.items()]
+        inside = np.unique(self._group[(self.gpus.held > 0) | (self._end == OPEN)]).tolist()
+        paid = [(self._prices[number], self._counted.rates[number]) for number in inside if number in self._prices]
         return max(paid, key=lambda each: (Fraction(*each), each), default=(0, 1))
 
     def top(self, count: int) -> list[Top]:
