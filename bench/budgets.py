@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from bench import results
+from bench import jobs, results
 from bench.live.fleet import Figures, Fleet, Sizes
 from bench.live.operators import Operators
 from bench.live.server import Server
@@ -209,7 +209,7 @@ def measure_plan(rows: int) -> tuple[list[float], float]:
 
 
 def plan_rows() -> list[Row]:
-    """10,000, 100,000 and a million rows, and how the cost grows."""
+    """10,000, 100,000 and a million rows, how the cost grows, and Jobs with labels of their own."""
     goals = {10_000: None, 100_000: 100.0, 1_000_000: 250.0}
     out, medians = [], []
     for rows, goal in goals.items():
@@ -230,7 +230,7 @@ def plan_rows() -> list[Row]:
         ]
     for step, (less, more) in {"10,000 to 100,000": medians[:2], "100,000 to 1,000,000": medians[1:]}.items():
         out.append(Row(figure=f"growth of the cost, {step} rows", value=round(more / less, 2), unit="x"))
-    return out
+    return out + jobs.rows(NOW, a_budget, say)
 
 
 # The whole operator

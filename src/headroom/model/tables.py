@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from headroom.model.census import Census
 from headroom.model.facts import Amounts, Node, Pod, Shape
 
 Value = TypeVar("Value", bound=Hashable)
@@ -122,10 +123,13 @@ class PodTable:
         "started",
         "ended",
         "deleting",
+        "kind",
     )
 
     def __init__(self) -> None:
         self.generation = 0
+        self.census = Census()
+        """How many pods of each kind there are."""
         self.label_sets: Numbering[tuple[tuple[str, str], ...]] = Numbering()
         self.shapes: Numbering[Shape] = Numbering()
         self.names: Numbering[str] = Numbering()
@@ -183,6 +187,15 @@ class PodTable:
     def unbound(self) -> frozenset[str] | set[str]:
         """The uids of pods that have no node yet and have not ended."""
         return self.by_node[""]
+
+    def count_by(self, keys: frozenset[str]) -> Census:
+        """The census that tells labels apart by these keys, and by those that were asked for before."""
+        if not keys <= self.census.keys or self.census.is_outworn:
+            self.census = Census(keys | self.census.keys)
+            shapes, kinds = self._columns["shape"], self._columns["kind"]
+            for row in self._rows.values():
+                kinds[row] = self.census.add(self.at(row), int(shapes[row]))
+        return self.census
 
     def put(self, pod: Pod) -> bool:
         """Add or replace a pod; False if nothing but its resource version is new."""
@@ -244,6 +257,7 @@ class PodTable:
         columns["labels"][row], columns["shape"][row] = labels, shape
         columns["namespace"][row], columns["node"][row] = namespace, node
         columns["phase"][row] = PHASES.index(pod.phase) if pod.phase in PHASES else PHASES.index("Unknown")
+        columns["kind"][row] = self.census.add(pod, shape)
         columns["priority"][row], columns["created"][row] = pod.priority, pod.created
         columns["started"][row] = ABSENT if pod.started is None else pod.started
         columns["ended"][row] = ABSENT if pod.ended is None else pod.ended
@@ -266,6 +280,7 @@ class PodTable:
     def _leave(self, row: int) -> None:
         pod = self.at(row)
         columns = self._columns
+        self.census.remove(int(columns["kind"][row]))
         self.label_sets.drop(int(columns["labels"][row]))
         self.shapes.drop(int(columns["shape"][row]))
         self.names.drop(int(columns["namespace"][row]))

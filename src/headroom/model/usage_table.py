@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from headroom.model.facts import Pairs
 from headroom.model.ordering import Group, Order, Terms
+from headroom.model.postings import Postings
 from headroom.model.tables import ABSENT, Ints, Numbering
 from headroom.model.usage import LATE_MS, UNSEEN, Row, merged
 
@@ -55,6 +56,8 @@ class UsageTable:
         """From when on all that was held is here; what ended before may be missing."""
         self.groups: list[Group] = []
         """Every group by its number; none is ever forgotten until the keys change."""
+        self.postings = Postings()
+        """Groups by namespace and labels."""
         self.regrouped = 0
         """Grows when groups get other numbers."""
         self.memory: dict[Any, Any] = {}
@@ -161,7 +164,7 @@ class UsageTable:
 
     def _begin_groups(self) -> None:
         self.regrouped += 1
-        self.groups = []
+        self.groups, self.postings = [], Postings()
         self._group_of = {}
         self._order.forget()
 
@@ -169,8 +172,9 @@ class UsageTable:
         cut = tuple(pair for pair in self._labels[labels] if pair[0] in self._keys)
         number = self._group_of.get((terms, cut))
         if number is None:
-            number = self._group_of[terms, cut] = len(self.groups)
-            self.groups.append(Group(self._terms[terms], cut))
+            group = Group(self._terms[terms], cut)
+            number = self._group_of[terms, cut] = self.postings.add(group.terms.namespace, cut)
+            self.groups.append(group)
         return number
 
     # Writing

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from headroom.api.budgets import GPUWorkloadBudgetSpec
 from headroom.api.kinds import AnyResource
 from headroom.api.quantities import Invalid, nano
@@ -132,14 +130,15 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
     if memory.get("regrouped") != table.regrouped:
         memory.clear()
         memory["regrouped"] = table.regrouped
-    # Selected namespaces come and go; what was judged for those of before is of no use any more.
-    named = scope.namespaces if scope.namespace_selector is None else None
-    key = (scope.clusters, named, scope.weights, _frozen(scope.selector), _frozen(scope.namespace_selector))
+    key = (scope.clusters, scope.weights, *_selecting(scope))
     found: Counted
     known, found, covered = memory.get(key, (0, Counted({}, {}, {}), scope.namespaces))
     if covered != scope.namespaces:
         known, found = 0, Counted({}, {}, {})
-    for number in range(known, len(table.groups)):
+    # The labels that a namespace had decide for rows that know them, whatever it is called.
+    named = scope.namespaces if scope.namespace_selector is None else None
+    needed = [[*each, (UNSEEN, "")] for each in _needed(scope.selector)]
+    for number in table.postings.candidates(known, named, needed):
         group = table.groups[number]
         cluster, namespace, amounts, _ = group.terms
         if _is_unseen(group.labels):
@@ -184,6 +183,22 @@ def _parted(labels: Pairs) -> tuple[Pairs, Pairs]:
     return tuple(pair for pair in labels if not pair[0].startswith(OF_NAMESPACE)), tuple(theirs)
 
 
+def _needed(selector: LabelSelector) -> list[list[tuple[str, str]]]:
+    """Labels without which nothing is selected: of each list, one."""
+    one_of = [
+        [(each.key, value) for value in dict.fromkeys(each.values)]
+        for each in selector.match_expressions
+        if each.operator == "In"
+    ]
+    return [*([pair] for pair in selector.match_labels.items()), *one_of]
+
+
+def _selecting(scope: Scope) -> tuple[Any, ...]:
+    """What is judged under one name. Selected namespaces come and go; what was judged for those of before is of no use any more."""
+    named = scope.namespaces if scope.namespace_selector is None else None
+    return named, _frozen(scope.selector), _frozen(scope.namespace_selector)
+
+
 def _frozen(selector: LabelSelector | None) -> tuple[Any, ...]:
     if selector is None:
         return ()
@@ -196,7 +211,7 @@ def budgets_of(world: World) -> list[AnyResource]:
 
 
 def arrange(world: World, budgets: Iterable[AnyResource]) -> None:
-    """Let the table tell labels apart by all keys that some budget looks at."""
+    """Let the tables tell labels apart by all keys that some budget looks at."""
     keys = set[str]()
     for each in budgets:
         keys |= keys_of(each.spec.selector)
@@ -204,6 +219,7 @@ def arrange(world: World, budgets: Iterable[AnyResource]) -> None:
             theirs = {NAMESPACE_NAME, *keys_of(each.spec.namespace_selector)}
             keys |= {OF_NAMESPACE + key for key in theirs}
     world.usage.group_by(frozenset(keys))
+    world.pods.count_by(frozenset(key for key in keys if not key.startswith(OF_NAMESPACE)))
 
 
 class Matching(NamedTuple):
@@ -215,17 +231,17 @@ class Matching(NamedTuple):
 
 
 def pods_matching(world: World, scope: Scope) -> Matching:
-    """How many pods there are in a scope; each label set and each shape is judged once."""
-    pods = world.pods
-    labels = [number for number, labels in pods.label_sets.items() if selects(scope.selector, labels)]
-    names = [number for name in scope.namespaces if (number := pods.names.number(name)) >= 0]
-    if not labels or not names:
-        return Matching(0, 0)
-    mask = np.isin(pods.column("labels"), labels) & np.isin(pods.column("namespace"), names)
-    shapes, counts_ = np.unique(pods.column("shape")[mask], return_counts=True)
-    asking = sum(
-        int(count)
-        for shape, count in zip(shapes, counts_, strict=True)
-        if counts(pods.shapes[int(shape)].requests, scope.weights) != (0, "")
-    )
-    return Matching(int(counts_.sum()), asking)
+    """How many pods there are in a scope. Kinds of pods are only ever added, so what was judged once is remembered with them."""
+    pods, census = world.pods, world.pods.count_by(keys_of(scope.selector))
+    key = _selecting(scope)
+    known, kinds, covered = census.memory.get(key, (0, [], scope.namespaces))
+    if covered != scope.namespaces:
+        known, kinds = 0, []
+    for number in census.postings.candidates(known, scope.namespaces, _needed(scope.selector)):
+        kind = census.kinds[number]
+        if kind.namespace in scope.namespaces and selects(scope.selector, kind.labels):
+            kinds.append(number)
+    census.memory[key] = len(census.kinds), kinds, scope.namespaces
+    found = [(census.counts[number], census.kinds[number].shape) for number in kinds if census.counts[number]]
+    asking = (n for n, shape in found if counts(pods.shapes[shape].requests, scope.weights) != (0, ""))
+    return Matching(sum(n for n, _ in found), sum(asking))
