@@ -107,7 +107,7 @@ def measured(case: Case, pods: int) -> list[float]:
 
 def rows(now: int, a_budget: Any, say: Callable[[str], None]) -> list[Row]:
     """Two fleets, and the plain way for the first."""
-    out = []
+    out: list[Row] = []
     for count, pods in ((100, 10_000), (1_000, 20_000)):
         say(f"{pods:,} pods with labels of their own and {count:,} budgets")
         case = Case(count, pods, now, a_budget)
