@@ -13,7 +13,8 @@ from headroom.core.usage import coverage
 from headroom.core.usage.coverage import Scope, counted, counts, pods_matching, selects
 from headroom.core.usage.observing import OF_NAMESPACE
 from headroom.model.facts import Pairs, Pod
-from headroom.model.usage import Row
+from headroom.model.ordering import Group
+from headroom.model.usage import UNSEEN, Row
 from headroom.model.world import World
 from tests.builders import a_pod, a_world
 
@@ -68,7 +69,10 @@ def test_pods_are_counted_as_if_every_one_was_looked_at(
             assert pods_matching(world, scope) == (len(mine), len(asking))
 
 
-@given(st.lists(st.tuples(namespaces, labels, st.none() | values), max_size=12), st.lists(scopes, max_size=4))
+@given(
+    st.lists(st.tuples(namespaces, labels | st.just(((UNSEEN, ""),)), st.none() | values), max_size=12),
+    st.lists(scopes, max_size=4),
+)
 def test_groups_are_counted_as_if_every_one_was_looked_at(
     made: list[tuple[str, Pairs, str | None]], wanted: list[Scope]
 ) -> None:
@@ -78,13 +82,20 @@ def test_groups_are_counted_as_if_every_one_was_looked_at(
         all_labels = tuple(sorted((*has, *(((f"{OF_NAMESPACE}org", org),) if org else ()))))
         world.usage.put(a_row(number, namespace, all_labels))
         for scope in wanted:
-            rates = counted(world.usage, scope).rates
+            found, groups = counted(world.usage, scope), list(enumerate(world.usage.groups))
             mine = {
-                group
-                for group, each in enumerate(world.usage.groups)
-                if coverage.rate_of(scope, a_row(0, each.terms.namespace, each.labels))
+                group for group, each in groups if coverage.rate_of(scope, a_row(0, each.terms.namespace, each.labels))
             }
-            assert rates.keys() == mine
+            assert found.rates.keys() == mine
+            unseen = {group for group, each in groups if (UNSEEN, "") in each.labels and reaches(scope, each)}
+            assert found.possible.keys() == unseen
+
+
+def reaches(scope: Scope, group: Group) -> bool:
+    org = dict(group.labels).get(f"{OF_NAMESPACE}org")
+    if scope.namespace_selector is None or org is None:
+        return group.terms.namespace in scope.namespaces
+    return scope.namespace_selector.match_labels["org"] == org
 
 
 def a_row(number: int, namespace: str, has: Pairs) -> Row:
@@ -112,20 +123,13 @@ def a_row(number: int, namespace: str, has: Pairs) -> Row:
     ids=["another namespace", "another label", "every namespace", "any label"],
 )
 @pytest.mark.parametrize("keys", [{"team"}, {"team", "job-name"}], ids=["team", "and somebody selects by job"])
-def test_a_budget_does_not_look_at_pods_and_rows_of_others(
-    scope: Scope, keys: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_budget_does_not_look_at_pods_and_rows_of_others(scope: Scope, keys: set[str]) -> None:
     world = busy_world(300, frozenset(keys))
-    looks = []
-
-    def noted(selector: LabelSelector, has: Pairs) -> bool:
-        looks.append(has)
-        return selects(selector, has)
-
-    monkeypatch.setattr(coverage, "selects", noted)
     assert pods_matching(world, scope) == (0, 0)
     assert counted(world.usage, scope).rates == {}
-    assert looks == []
+    needed = coverage.needed(scope.selector)
+    for postings in (world.pods.census.postings, world.usage.postings):
+        assert list(postings.candidates(0, scope.namespaces, needed)) == []
 
 
 def busy_world(pods: int, keys: frozenset[str]) -> World:

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headroom.model.facts import Pairs
 from headroom.model.ordering import Group, Order, Terms
 from headroom.model.postings import Postings
+from headroom.model.segments import NO_END, OPEN, Bounds, Segments
 from headroom.model.tables import ABSENT, Ints, Numbering
-from headroom.model.usage import LATE_MS, UNSEEN, Row, merged
+from headroom.model.usage import UNSEEN, Row, merged
 
-Bools = NDArray[np.bool_]
-
-OPEN: Final = 2**62
-"""The end of a row that is still held."""
-
+__all__ = ["OPEN", "PodRows", "UsageTable"]
 
 _COLUMNS: Final = (
     "start",
@@ -62,19 +58,19 @@ class UsageTable:
         """Grows when groups get other numbers."""
         self.memory: dict[Any, Any] = {}
         """What readers worked out from the groups and need not work out again."""
-        self.uncertain: set[int] = set()
-        """The rows whose begin or end is known only within bounds."""
         self.kept: set[str] = set()
         """Uids of the pods in view that have our finalizer."""
         self._keys = frozenset({UNSEEN})
         self._group_of: dict[tuple[int, Pairs], int] = {}
         self._labels: Numbering[Pairs] = Numbering()
         self._terms: Numbering[Terms] = Numbering()
-        self._rows: dict[str, int | tuple[int, ...]] = {}
+        self._rows: dict[str, int | Segments] = {}
+        """By pod: the number of its only row, or all of them."""
         self._alive: set[str] = set()
         self._pods: list[str] = []
         self._uids: list[str] = []
         self._columns: dict[str, Ints] = {name: np.full(64, ABSENT, np.int64) for name in _COLUMNS}
+        self._bounds = Bounds(self._columns)
         self._order = Order()
 
     def __len__(self) -> int:
@@ -98,9 +94,21 @@ class UsageTable:
         """The uid of a row's pod."""
         return self._uids[number]
 
-    def of_pod(self, uid: str, cluster: str = "") -> list[Row]:
+    @property
+    def uncertain(self) -> set[int]:
+        """The rows whose begin or end is known only within bounds."""
+        return self._bounds.uncertain
+
+    def of_pod(self, uid: str, cluster: str = "") -> PodRows:
         """The rows of a pod, in the order of their start; of this cluster unless another is named."""
-        return [self.row(number) for number in self._numbers(self._key(cluster or self.cluster, uid))]
+        return PodRows(self, self._numbers(self._key(cluster or self.cluster, uid)))
+
+    def has_end(self, uid: str) -> bool:
+        """Whether the end of a pod of this cluster is known."""
+        found = self._rows.get(uid)
+        if found is None:
+            return False
+        return (self._bounds.end(found) if isinstance(found, int) else found.over) != NO_END
 
     def last_of(self, uid: str) -> int | None:
         """The number of the last row of a pod of this cluster; None if it has none."""
@@ -109,7 +117,7 @@ class UsageTable:
 
     def row(self, number: int) -> Row:
         """One row as it was put together."""
-        at = {name: int(self._columns[name][number]) for name in _COLUMNS[:11]}
+        at = {name: self._columns[name].item(number) for name in _COLUMNS[:11]}
         terms = self._terms[at["terms"]]
         return Row(
             cluster=terms.cluster,
@@ -182,27 +190,52 @@ class UsageTable:
     def put(self, row: Row) -> Row | None:
         """Merge a row with what is known; the merged one, or None if it says nothing new."""
         key = self._key(row.cluster, row.uid)
-        numbers = self._numbers(key)
-        starts = self._columns["start"]
-        number = next((each for each in numbers if starts[each] == row.start), None)
-        if number is None:
-            number = len(self._pods)
-            self._uids.append(row.uid)
-            self._pods.append(row.pod)
-            self._grow(len(self._pods))
-            self._store(number, row, is_new=True)
-            starts = self._columns["start"]  # growing may have moved it
-            numbers = sorted((*numbers, number), key=lambda each: int(starts[each]))
-            self._rows[key] = number if len(numbers) == 1 else tuple(numbers)
-            result = row
-        else:
-            known = self.row(number)
-            result = merged(known, row)
-            if result == known:
-                return None
-            self._store(number, result, is_new=False)
-        self._settle(key, numbers)
+        found, starts = self._rows.get(key), self._columns["start"]
+        if isinstance(found, int):
+            if starts.item(found) == row.start:
+                return self._merge(key, found, row)
+            found = Segments((found,), self._bounds.end(found))
+        if found is None:
+            number = self._rows[key] = self._add(row)
+            self._bounds.settle_only(number, own=row.cluster == self.cluster, alive=key in self._alive)
+            return row
+        place = found.place(row.start, starts)
+        if place < len(found.numbers) and starts.item(found.numbers[place]) == row.start:
+            return self._merge(key, found.numbers[place], row, found, place)
+        number = self._add(row)
+        found.numbers.insert(place, number)
+        self._rows[key] = found
+        self._settle(key, number, found, place)
+        return row
+
+    def _add(self, row: Row) -> int:
+        number = len(self._pods)
+        self._uids.append(row.uid)
+        self._pods.append(row.pod)
+        self._grow(len(self._pods))
+        self._store(number, row, is_new=True)
+        return number
+
+    def _merge(self, key: str, number: int, row: Row, segments: Segments | None = None, place: int = 0) -> Row | None:
+        """Merge a row with the one of the same key."""
+        known = self.row(number)
+        result = merged(known, row)
+        if result == known:
+            return None
+        self._store(number, result, is_new=False)
+        self._settle(key, number, segments, place)
         return result
+
+    def _settle(self, key: str, number: int, segments: Segments | None, place: int) -> None:
+        """Work out what follows from a row that is new, for it and its neighbours."""
+        own, alive = self._is_own(number), key in self._alive
+        if segments is None:
+            self._bounds.settle_only(number, own=own, alive=alive)
+            return
+        end = self._bounds.end(number)
+        if end < segments.over:
+            segments.over, place = end, 0  # it ends the others too
+        self._bounds.settle(segments, place, own=own, alive=alive)
 
     def extend(self, rows: Sequence[Row]) -> int:
         """Merge many rows; how many said something new. Those of pods not known yet go in together, which is much quicker."""
@@ -233,16 +266,19 @@ class UsageTable:
         for name, found in values.items():
             self._columns[name][begin : begin + len(rows)] = [ABSENT if each is None else each for each in found]
         alive = np.array([key in self._alive for key, _ in fresh])
-        self._settle_single(begin, alive, np.array([row.cluster == self.cluster for row in rows]))
+        own = np.array([row.cluster == self.cluster for row in rows])
+        self._bounds.settle_single(begin, len(self._pods), alive, own)
 
     def set_alive(self, uid: str, alive: bool) -> None:
         """Say whether a pod of this cluster is in view: then the last of its rows is held on."""
         if alive == (uid in self._alive):
             return
         (self._alive.add if alive else self._alive.discard)(uid)
-        numbers = self._numbers(uid)
-        if numbers:
-            self._settle(uid, numbers)
+        found = self._rows.get(uid)
+        if isinstance(found, int):
+            self._settle(uid, found, None, 0)
+        elif found is not None:
+            self._settle(uid, found.numbers[-1], found, len(found.numbers) - 1)
 
     def prune(self, before: int) -> int:
         """Forget the rows that surely ended before a moment, once they are worth the work; how many."""
@@ -252,19 +288,19 @@ class UsageTable:
             return 0
         place = np.full(len(self._pods) + 1, ABSENT, np.int64)
         place[kept] = np.arange(len(kept))
-        self._columns = {name: column[: len(self._pods)][kept] for name, column in self._columns.items()}
+        self._columns.update({name: column[: len(self._pods)][kept] for name, column in self._columns.items()})
         self._pods, self._uids = ([each[number] for number in kept] for each in (self._pods, self._uids))
-        moved = {
-            key: tuple(int(place[each]) for each in self._numbers(key) if place[each] != ABSENT) for key in self._rows
-        }
-        self._rows = {key: each[0] if len(each) == 1 else each for key, each in moved.items() if each}
-        self.uncertain = {int(place[each]) for each in self.uncertain if place[each] != ABSENT}
-        for key in [key for key, each in moved.items() if len(each) > 1]:
-            self._columns["first"][list(moved[key])] = moved[key][0]
+        moved = {key: [int(place[each]) for each in self._numbers(key) if place[each] != ABSENT] for key in self._rows}
+        self._rows = {key: each[0] if len(each) == 1 else self._moved(each) for key, each in moved.items() if each}
+        self._bounds.uncertain = {int(place[each]) for each in self.uncertain if place[each] != ABSENT}
         single = np.array([each[0] for each in moved.values() if len(each) == 1], np.int64)
         self._columns["first"][single] = single
         self._renumber()
         return dropped
+
+    def _moved(self, numbers: list[int]) -> Segments:
+        self._columns["first"][numbers] = numbers[0]
+        return Segments(numbers, min(map(self._bounds.end, numbers)))
 
     def _renumber(self) -> None:
         """Forget labels and terms that no row has any more."""
@@ -301,86 +337,6 @@ class UsageTable:
             self._order.forget()  # a merge that changed what was held: rare enough to sort anew
         columns["group"][number] = group
 
-    def _settle(self, key: str, numbers: Sequence[int]) -> None:
-        """Work out what follows for each row of a pod: the last is held on while the pod is in view, the others end at the next."""
-        columns = self._columns
-        own = self._is_own(numbers[-1])
-        before, over = ABSENT, self._pod_end(numbers)
-        numbers = self._without_outdated(numbers)
-        for place, number in enumerate(numbers):
-            following = numbers[place + 1] if place + 1 < len(numbers) else None
-            low, high = self._ends(number, following, key, own=own)
-            start = int(columns["start"][number])
-            low, high = max(start, min(low, over)), max(start, min(high, over))
-            columns["first"][number] = numbers[0]
-            columns["current"][number] = own and following is None and key in self._alive
-            columns["low_end"][number], columns["high_end"][number] = low, max(low, high)
-            columns["high_start"][number] = high_start = min(start, max(int(columns["earliest"][number]), before))
-            is_sure = low == high and start == high_start
-            (self.uncertain.discard if is_sure else self.uncertain.add)(number)
-            before = low
-
-    def _without_outdated(self, numbers: Sequence[int]) -> Sequence[int]:
-        """The rows without those of somebody who was late: what began before them was seen in a later version already."""
-        if len(numbers) == 1:
-            return numbers
-        kept, newest, since, columns = [], 0, 0, self._columns
-        for number in numbers:
-            version, start = int(columns["version"][number]), int(columns["start"][number])
-            if version and version < newest and start - since < LATE_MS:
-                for name in ("low_end", "high_end", "high_start"):
-                    columns[name][number] = columns["start"][number]
-                columns["first"][number], columns["current"][number] = numbers[0], False
-                self.uncertain.discard(number)
-            else:
-                kept.append(number)
-                newest, since = (version, start) if version >= newest else (newest, since)
-        return kept
-
-    def _pod_end(self, numbers: Sequence[int]) -> int:
-        """The end of the pod by the strongest evidence, then the earliest, whichever of its rows has it."""
-        evidence, ended = self._columns["evidence"], self._columns["ended"]
-        ends = [(-int(evidence[each]), int(ended[each])) for each in numbers if evidence[each]]
-        return min(ends)[1] if ends else OPEN
-
-    def _settle_single(self, begin: int, alive: Bools, own: Bools) -> None:
-        """The same for the last rows of the table, each of which is the only one of its pod."""
-        part = {name: column[begin : len(self._pods)] for name, column in self._columns.items()}
-        is_open, is_found_gone = part["ended"] == ABSENT, part["gone_by"] != ABSENT
-        holds_on = is_open & np.where(own, alive, ~is_found_gone)
-        gone = np.where(is_found_gone, np.maximum(part["gone_by"], part["seen_until"]), OPEN)
-        low = np.where(is_open, np.where(holds_on, OPEN, part["seen_until"]), part["ended"])
-        high = np.where(is_open, np.where(holds_on, OPEN, gone), part["ended"])
-        part["low_end"][:] = np.maximum(low, part["start"])
-        part["high_end"][:] = np.maximum(high, part["low_end"])
-        part["high_start"][:] = np.minimum(part["start"], part["earliest"])
-        part["first"][:] = np.arange(begin, len(self._pods))
-        part["current"][:] = own & alive
-        unsure = (part["low_end"] != part["high_end"]) | (part["high_start"] != part["start"])
-        self.uncertain.update((np.flatnonzero(unsure) + begin).tolist())
-
-    def _ends(self, number: int, following: int | None, key: str, *, own: bool) -> tuple[int, int]:
-        """The earliest and the latest end of a row."""
-        columns = self._columns
-        ended = int(columns["ended"][number])
-        seen, gone = int(columns["seen_until"][number]), int(columns["gone_by"][number])
-        if ended != ABSENT:
-            low = high = ended
-        elif following is not None:
-            begins, earliest = int(columns["start"][following]), int(columns["earliest"][following])
-            low = begins if earliest >= begins else max(seen, earliest)
-            high = begins
-            if gone != ABSENT and seen >= gone:
-                low = high = gone
-        elif (own and key in self._alive) or (not own and gone == ABSENT):
-            low = high = OPEN
-        else:
-            low, high = seen, OPEN if gone == ABSENT else max(gone, seen)
-        if following is not None:
-            begins = int(columns["start"][following])
-            low, high = min(low, begins), min(high, begins)
-        return low, high
-
     # Small things
 
     def _key(self, cluster: str, uid: str) -> str:
@@ -389,7 +345,7 @@ class UsageTable:
 
     def _numbers(self, key: str) -> Sequence[int]:
         found = self._rows.get(key, ())
-        return (found,) if isinstance(found, int) else found
+        return (found,) if isinstance(found, int) else found.numbers if isinstance(found, Segments) else found
 
     def _is_own(self, number: int) -> bool:
         return self._terms[int(self._columns["terms"][number])].cluster == self.cluster
@@ -398,3 +354,31 @@ class UsageTable:
         numbers = self._numbers(uid)
         last = numbers[-1]
         return bool(self._columns["ended"][last] == ABSENT and self._columns["gone_by"][last] == ABSENT)
+
+
+class PodRows(Sequence[Row]):
+    """The rows of a pod by start, each made only when it is looked at."""
+
+    def __init__(self, table: UsageTable, numbers: Sequence[int]) -> None:
+        self._table, self._numbers = table, numbers
+        self._made: dict[int, Row] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # a view of what changes
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Row]: ...
+    def __getitem__(self, place: int | slice) -> Row | list[Row]:
+        if isinstance(place, slice):
+            return [self._table.row(number) for number in self._numbers[place]]
+        number = self._numbers[place]
+        if number not in self._made:
+            self._made[number] = self._table.row(number)
+        return self._made[number]

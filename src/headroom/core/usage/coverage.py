@@ -137,8 +137,8 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
         known, found = 0, Counted({}, {}, {})
     # The labels that a namespace had decide for rows that know them, whatever it is called.
     named = scope.namespaces if scope.namespace_selector is None else None
-    needed = [[*each, (UNSEEN, "")] for each in _needed(scope.selector)]
-    for number in table.postings.candidates(known, named, needed):
+    labels = [[*each, (UNSEEN, "")] for each in needed(scope.selector)]
+    for number in table.postings.candidates(known, named, labels):
         group = table.groups[number]
         cluster, namespace, amounts, _ = group.terms
         if _is_unseen(group.labels):
@@ -183,7 +183,7 @@ def _parted(labels: Pairs) -> tuple[Pairs, Pairs]:
     return tuple(pair for pair in labels if not pair[0].startswith(OF_NAMESPACE)), tuple(theirs)
 
 
-def _needed(selector: LabelSelector) -> list[list[tuple[str, str]]]:
+def needed(selector: LabelSelector) -> list[list[tuple[str, str]]]:
     """Labels without which nothing is selected: of each list, one."""
     one_of = [
         [(each.key, value) for value in dict.fromkeys(each.values)]
@@ -237,7 +237,7 @@ def pods_matching(world: World, scope: Scope) -> Matching:
     known, kinds, covered = census.memory.get(key, (0, [], scope.namespaces))
     if covered != scope.namespaces:
         known, kinds = 0, []
-    for number in census.postings.candidates(known, scope.namespaces, _needed(scope.selector)):
+    for number in census.postings.candidates(known, scope.namespaces, needed(scope.selector)):
         kind = census.kinds[number]
         if kind.namespace in scope.namespaces and selects(scope.selector, kind.labels):
             kinds.append(number)

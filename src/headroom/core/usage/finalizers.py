@@ -67,8 +67,7 @@ def _is_told(world: World, pod: Pod) -> bool:
     if pod.uid in world.ledger.unwritten:
         return False
     if pod.phase in ENDED_PHASES:
-        rows = world.usage.of_pod(pod.uid)
-        return not rows or any(row.ended is not None for row in rows)
+        return not world.usage.of_pod(pod.uid) or world.usage.has_end(pod.uid)
     return pod.deleting is not None and (not pod.node or world.as_of >= pod.deleting + OVERDUE_MS)
 
 

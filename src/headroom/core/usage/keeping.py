@@ -44,7 +44,9 @@ class Keeper:
 
     def lose(self, pod: Pod, around: Around, look: Look) -> list[Row]:
         """A pod was deleted; `look.since` is the last moment at which it was surely there."""
-        found = self._put(observing.gone(self.table.of_pod(pod.uid), pod, self._held(pod, around), look))
+        found: list[Row] = []
+        if pod.phase in observing.ENDED_PHASES or not self.table.has_end(pod.uid):
+            found = self._put(observing.gone(self.table.of_pod(pod.uid), pod, self._held(pod, around), look))
         self.table.set_alive(pod.uid, False)
         self.table.kept.discard(pod.uid)
         return found

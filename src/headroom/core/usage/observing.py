@@ -85,7 +85,7 @@ def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row
         return _first(pod, held, look, end, evidence)
     rows = _before(known, pod)
     # What is known of later than this look was seen by somebody who is ahead of us.
-    last = max((row for row in known if row.start <= look.at), key=lambda row: row.start, default=known[0])
+    last = next((row for row in reversed(known) if row.start <= look.at), known[0])
     held = _completed(held, last)
     if end is not None:
         return rows + _cut(known, last, end, evidence) + _ended(last, pod, held, look, (end, evidence))
@@ -109,12 +109,10 @@ def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row
 
 def gone(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row]:
     """What is new in the rows of a pod that was deleted; `pod` is its last state, `look.since` the last moment it was there."""
-    if pod.phase not in ENDED_PHASES and any(row.evidence for row in known):
-        return []  # its end is known already
     rows = observed(known, pod, held, look)
     if pod.phase in ENDED_PHASES:
         return rows
-    every = {row.start: row for row in (*known, *rows)}
+    every = {row.start: row for row in (*known[-1:], *rows)}
     if not every:
         return rows
     last = every[max(every)]
@@ -150,7 +148,8 @@ def _completed(held: Held, last: Row) -> Held:
     if price is None and held.amounts == last.amounts:
         price = last.price
     if not any(key.startswith(OF_NAMESPACE) for key, _ in labels):
-        labels = tuple(sorted((*labels, *(pair for pair in last.labels if pair[0].startswith(OF_NAMESPACE)))))
+        theirs = [pair for pair in last.labels if pair[0].startswith(OF_NAMESPACE)]
+        labels = tuple(sorted((*labels, *theirs))) if theirs else labels
     return Held(held.amounts, price, labels)
 
 
@@ -230,12 +229,15 @@ def _cut(known: Sequence[Row], last: Row, end: int, evidence: Evidence) -> list[
     """Rows before the last that reach beyond the end: a kubelet tells of a finish later, and a change was seen between the two."""
     if evidence < Evidence.CONTAINER_FINISH:
         return []  # a better word may come, and what was cut cannot be mended
-    before = [row for row in known if row.start < last.start]
-    held = [
-        structs.replace(row, ended=max(end, row.start), evidence=evidence) for row in before if end < row.seen_until
-    ]
-    unsure = [row for row in before if row.gone_by is not None and row.seen_until <= end < row.gone_by]
-    return held + [structs.replace(row, gone_by=end) for row in unsure]
+    found = []
+    for row in reversed(known):
+        if row.start < last.start and end < row.seen_until:
+            found.append(structs.replace(row, ended=max(end, row.start), evidence=evidence))
+        elif row.start < last.start and row.gone_by is not None and end < row.gone_by:
+            found.append(structs.replace(row, gone_by=end))
+        if row.start <= end and row.start < last.start:
+            break  # those before it are over where it begins
+    return found
 
 
 def _is_behind(pod: Pod, last: Row, look: Look) -> bool:
