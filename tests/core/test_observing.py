@@ -39,7 +39,7 @@ def rows(*steps: tuple[Pod, Look], held: Held = HELD) -> list[Row]:
     for pod, look in steps:
         for row in observing.observed(table.of_pod(pod.uid), pod, held._replace(labels=pod.labels), look):
             table.put(row)
-    return table.of_pod(steps[0][0].uid)
+    return list(table.of_pod(steps[0][0].uid))
 
 
 def spans(found: list[Row]) -> list[tuple[int, int | None, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import zip_longest
 from typing import Any
 
 from hypothesis import given
@@ -57,8 +57,7 @@ def expected(rows: list[Row], *, alive: bool) -> dict[int, Bound]:
         kept.append(row)
         newest, since = (row.version, row.start) if row.version >= newest else (newest, since)
     before = -1
-    for row, following in pairwise([*kept, None]):
-        assert row is not None
+    for row, following in zip_longest(kept, kept[1:]):
         low, high = _ends(row, following, alive=alive)
         low, high = max(row.start, min(low, over)), max(row.start, min(high, over))
         high_start = min(row.start, max(row.earliest, before))
