@@ -20,10 +20,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
-from tests.certificates import Authority, key_pair
+from tests.certificates import LIFETIME, Authority, key_pair
 from tests.processes import Guard, NotReady, Process, free_ports
 
 CORE = ("etcd", "kube-apiserver", "kubectl")
@@ -216,6 +217,10 @@ class ControlPlane:
         if user == CLIENT_CERTIFICATE_USER:
             return self._kubeconfig(user, _certified(self.client_certificate))
         return self._kubeconfig(user, {"token": self.token(user)})
+
+    def client_files(self, user: str, groups: Sequence[str] = (), lifetime: timedelta = LIFETIME) -> tuple[Path, Path]:
+        """Certificate and key files of a user; asked for again, the same files are written anew."""
+        return self._authority.client(user, list(groups), lifetime)
 
     def certificate_kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig file for a user who is known by a client certificate only."""

@@ -13,6 +13,7 @@ import yaml
 
 from headroom.adapters.kube import config
 from headroom.adapters.kube.config import ClientConfig
+from headroom.adapters.kube.tls import tls_context
 from headroom.model.errors import Misconfigured
 from tests.certificates import Authority
 
@@ -69,7 +70,7 @@ def complaint(folder: Path, content: Any, context: str | None = None) -> str:
 def test_token_and_authority(tmp_path: Path, pems: dict[str, Path]) -> None:
     found = loaded(tmp_path, document({"certificate-authority-data": encoded(pems["ca"])}))
     assert (found.server, found.namespace, found.token) == ("https://10.0.0.1:6443", "lab", SECRET)
-    tls = config.tls_context(found)
+    tls = tls_context(found)
     assert tls is not None
     assert len(tls.get_ca_certs()) == 1
 

@@ -23,6 +23,7 @@ from headroom.adapters.kube import config
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.http import HttpTransport
 from headroom.adapters.kube.reviews import ALLOWED_SECONDS, Reviews
+from headroom.adapters.kube.tls import tls_context
 from headroom.api import generate
 from headroom.api.crd import crd
 from headroom.api.kinds import DEFINITIONS
@@ -162,7 +163,7 @@ class Person:
         known = config.load(str(kubeconfig))
         self._headers = {"Authorization": f"Bearer {known.token}"} if known.token else {}
         # Made for the API server, it has the person's certificate; the operator's own is one that nobody can verify.
-        tls = config.tls_context(known)
+        tls = tls_context(known)
         assert tls is not None
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
         self._connector = aiohttp.TCPConnector(ssl=tls)

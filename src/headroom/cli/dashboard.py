@@ -100,7 +100,8 @@ def _way(config: ClientConfig, settings: Settings, wishes: Wishes) -> ClientConf
     from dataclasses import replace
     from urllib.parse import urlsplit
 
-    from headroom.adapters.kube.config import Pem, tls_context
+    from headroom.adapters.kube.config import Pem
+    from headroom.adapters.kube.tls import tls_context
 
     if wishes.address and (urlsplit(wishes.address).scheme != "https" or not urlsplit(wishes.address).netloc):
         raise Misconfigured(

@@ -8,10 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import ssl
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -19,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
+from headroom.adapters.kube.tls import tls_context
 from headroom.model.errors import Misconfigured
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -72,6 +71,10 @@ class ClientConfig:
     token: str = field(default="", repr=False)
     token_file: Path | None = None
     plugin: ExecPlugin | None = None
+    kubeconfigs: tuple[Path, ...] = ()
+    """The files that this comes from."""
+    context: str = ""
+    """The context in them that was asked for; empty for their current one."""
 
 
 def load(
@@ -103,40 +106,14 @@ def load(
     return config
 
 
-def tls_context(config: ClientConfig, certificate: bytes = b"", key: bytes = b"") -> ssl.SSLContext | None:
-    """How to speak TLS with the server, None for plain HTTP; a certificate given here goes before the configured one."""
-    if not config.server.startswith("https:"):
-        return None
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if not config.verify:
-        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    elif config.authority is None:
-        tls.load_default_certs()
-    else:
-        pem = config.authority.read()
-        try:
-            tls.load_verify_locations(cadata=pem.decode("ascii"))
-        except (ssl.SSLError, ValueError) as problem:
-            raise Misconfigured(f"reading {config.authority.label}: no PEM certificates in it ({problem})") from problem
-    if certificate:
-        _present(tls, certificate, key, "the certificate that the exec plugin printed")
-    elif config.certificate and config.key:
-        _present(tls, config.certificate.read(), config.key.read(), f"{config.certificate.label} and its key")
-    return tls
-
-
-def _present(tls: ssl.SSLContext, certificate: bytes, key: bytes, label: str) -> None:
-    # The ssl module takes client certificates from files only; this one is gone again at once.
-    with tempfile.NamedTemporaryFile(prefix="headroom-") as file:
-        file.write(certificate.rstrip() + b"\n" + key)
-        file.flush()
-        try:
-            # An encrypted key must fail, not ask at the terminal.
-            tls.load_cert_chain(file.name, password=b"")
-        except (ssl.SSLError, OSError) as problem:
-            raise Misconfigured(
-                f"reading {label}: they are no PEM certificate with its own key ({problem})"
-            ) from problem
+def reread(config: ClientConfig) -> ClientConfig:
+    """What the kubeconfig files of `config` say now. Raises `Misconfigured` if they cannot be read, or name another server."""
+    found = _from_files(config.kubeconfigs, config.context or None)
+    if (found.server, found.server_name, found.verify) != (config.server, config.server_name, config.verify):
+        raise Misconfigured(
+            f"reading {config.source} again: it names another server now, {found.server}; restart to use it"
+        )
+    return found
 
 
 # --- the pod that we run in -----------------------------------------------------------------------------------------------
@@ -285,7 +262,8 @@ def _from_files(files: Sequence[Path], wanted: str | None) -> ClientConfig:
     user, user_place = _User(), place
     if context.user:
         user, user_place = _entry(users, context.user, "user", place.file, f"correct context {name!r}")
-    return _combined(_Chosen(context, cluster, cluster_place, user, user_place))
+    combined = _combined(_Chosen(context, cluster, cluster_place, user, user_place))
+    return replace(combined, kubeconfigs=tuple(files), context=wanted or "")
 
 
 def _parsed(file: Path) -> _File:

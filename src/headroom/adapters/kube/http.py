@@ -137,6 +137,9 @@ class HttpTransport:
             renewed = await self.credentials.renewed(access)
             if renewed is not None:
                 response = await self._send_as(renewed, method, path, **more)
+            elif self.credentials.problem:
+                doing = paths.doing(method, path)
+                raise Unavailable(f"{doing}: the server does not know us (401), and {self.credentials.problem}")
         return response
 
     async def _send_as(

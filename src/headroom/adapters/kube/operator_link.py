@@ -12,8 +12,9 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
-from headroom.adapters.kube.config import ClientConfig, tls_context
+from headroom.adapters.kube.config import ClientConfig
 from headroom.adapters.kube.credentials import Access, Credentials
+from headroom.adapters.kube.tls import tls_context
 from headroom.adapters.kube.tunnel import Tunnel
 from headroom.model.errors import Misconfigured, Unavailable
 
