@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.listwatch import Event, Identity, Page
 from headroom.adapters.kube.transport import Reply, StreamRefused
-from headroom.adapters.kube.watch import Event, Page, Reflector
+from headroom.adapters.kube.watch import Reflector
 from headroom.model.errors import Unavailable
 
 Thing = tuple[str, str]
@@ -52,6 +53,9 @@ class Things:
 
     def keys(self) -> Iterable[str]:
         return self.held.keys()
+
+    def identity(self, key: str) -> Identity | None:
+        return Identity("", key, f"uid-{key}") if key in self.held else None
 
     def put(self, fact: Thing, *, listed: bool = False) -> None:
         self.held[fact[0]] = fact[1]
@@ -100,6 +104,12 @@ class Script:
         self.idles: list[float] = []
         self.before_opening: list[Callable[[], None] | None] = []
         """What happens between each question and its answer."""
+        self.still_there: set[str] = set()
+        """Objects that are there when they are read by name; all others are gone."""
+        self.by_name: list[str] = []
+        """Which objects were read by name."""
+        self.discovery: dict[str, Reply] = {}
+        """What else is at which address; without it, a load balancer's 404."""
         self.over = asyncio.Event()
 
     async def _next(self, query: Mapping[str, str]) -> Any:
@@ -115,10 +125,21 @@ class Script:
             raise answer
         return answer
 
-    async def request(self, *_: Any, query: Mapping[str, str] | None = None, **__: Any) -> Reply:
-        answer = await self._next(query or {})
+    async def request(self, _: str, path: str, query: Mapping[str, str] | None = None, **__: Any) -> Reply:
+        if path == "/apis" or (path.startswith("/apis/") and path.count("/") == 3) or "customresourced" in path:
+            return self.discovery.get(path, DEFAULT_BACKEND)
+        if query is None:
+            return self._named(path.rpartition("/")[2])
+        answer = await self._next(query)
         assert isinstance(answer, Reply), f"{query} was a list, the script has a stream"
         return answer
+
+    def _named(self, name: str) -> Reply:
+        self.by_name.append(name)
+        if name not in self.still_there:
+            return refusal(404, "NotFound", f'pods "{name}" not found')
+        labels = {"a": "b"}
+        return Reply(200, json.dumps({"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}}).encode())
 
     async def stream(
         self, *_: Any, query: Mapping[str, str], idle: float, opened: Callable[[], None] | None = None
@@ -171,6 +192,21 @@ def page(version: int, *names: str, cont: str = "") -> Reply:
     return Reply(
         200, json.dumps({"metadata": {"resourceVersion": str(version), "continue": cont}, "items": items}).encode()
     )
+
+
+DEFAULT_BACKEND = Reply(404, b"default backend - 404")
+
+
+def groups(**served: str) -> dict[str, Reply]:
+    """What an API server says that has these groups, each with a version and, after a slash, a plural."""
+    every = {"batch": "v1/jobs"} | {name.replace("_", "."): text for name, text in served.items()}
+    listed = [{"name": name, "versions": [{"version": text.partition("/")[0]}]} for name, text in every.items()]
+    found = {"/apis": Reply(200, json.dumps({"kind": "APIGroupList", "groups": listed}).encode())}
+    for name, text in every.items():
+        version, _, plural = text.partition("/")
+        about = {"kind": "APIResourceList", "groupVersion": f"{name}/{version}", "resources": [{"name": plural}]}
+        found[f"/apis/{name}/{version}"] = Reply(200, json.dumps(about).encode())
+    return found
 
 
 def refusal(code: int, reason: str, message: str = "no", **details: Any) -> Reply:

@@ -259,15 +259,24 @@ async def test_the_price_book() -> None:
 
 
 @virtual
-async def test_a_server_without_claims_or_our_index_has_none_and_the_view_is_complete() -> None:
+async def test_a_server_without_claims_has_none_and_the_view_is_complete() -> None:
     cluster = Accounted()
     cluster.transport._faults.add(wrong.Refusal(path=f"*{paths.claims()}*", status=404, reason="NotFound"))
-    cluster.transport._faults.add(wrong.Refusal(path=f"*{paths.budget_index()}*", status=404, reason="NotFound"))
     async with cluster:
         assert cluster.port.complete
-        assert (cluster.world.claims, cluster.world.index) == ({}, None)
-        [problem] = cluster.port.problems()
-        assert "budgetindexes" in problem
+        assert cluster.world.claims == {}
+
+
+@virtual
+async def test_without_our_index_the_view_is_not_complete() -> None:
+    """Preflight found it, so it is not absent but cannot be seen."""
+    cluster = Accounted()
+    cluster.transport._faults.add(wrong.Refusal(path=f"*{paths.budget_index()}*", status=404, reason="NotFound"))
+    await cluster.port.start()
+    assert not await cluster.port.synced(600)
+    [problem] = cluster.port.problems()
+    assert "budgetindexes" in problem
+    await cluster.port.stop()
 
 
 # --- the index -------------------------------------------------------------------------------------------------------------------

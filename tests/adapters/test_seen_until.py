@@ -91,12 +91,3 @@ async def test_a_list_in_pages_is_as_old_as_its_first_request() -> None:
     played.script.answers.append([played.wait(1), deleted("a", 21)])
     await played()
     assert played.sink.gone == [("a", "21", START)]
-
-
-async def test_a_kind_that_is_gone_took_its_objects_along_since_it_was_last_heard_of() -> None:
-    played = Played()
-    listed: list[Step] = [added("a", 1), bookmark(1, end=True), played.wait(20), bookmark(2), played.wait(5), BROKEN]
-    played.script.answers += [listed, refusal(404, "NotFound"), refusal(404, "NotFound")]
-    played.reflector._optional = True
-    await played()
-    assert played.sink.gone == [("a", None, START + 20_000)]

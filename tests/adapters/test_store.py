@@ -129,26 +129,6 @@ async def test_a_watch_that_ends_by_a_bug_is_told_of_and_one_that_is_cancelled_i
 
 
 @virtual
-async def test_a_kind_that_was_taken_away_has_no_resources_until_it_is_back() -> None:
-    async with Cluster() as cluster:
-        cluster.resource()
-        cluster.resource("PowerPool", "rack")
-        await cluster.settle()
-        cluster.port.subscribe("plan", ALL)
-        cluster.port.take_changes("plan")
-        gone = wrong.Refusal(status=404, path=paths.collection("GPUWorkloadBudget"), until="5m")
-        cluster.transport._faults.add(wrong.DroppedStream(path=paths.collection("GPUWorkloadBudget")))
-        cluster.transport._faults.add(gone)
-        await cluster.settle(60)
-        assert set(cluster.port.world(NOON).resources) == {Ref("PowerPool", "", "rack")}
-        assert cluster.port.take_changes("plan").resources == {a_ref()}
-        assert cluster.port.complete
-        await cluster.settle(300)
-        assert a_ref() in cluster.port.world(NOON).resources
-        assert cluster.port.take_changes("plan").everything
-
-
-@virtual
 async def test_what_every_cluster_has_cannot_be_absent() -> None:
     async with Cluster() as cluster:
         cluster.pod()

@@ -110,7 +110,7 @@ async def test_pauses_grow_up_to_a_limit_and_are_reset_by_success() -> None:
     assert growing[0] <= 0.5
     assert growing[2] <= 2
     assert LONGEST_PAUSE * 0.9 < max(growing) <= LONGEST_PAUSE
-    assert 12 < sum(growing[50:]) / (rounds - 50) < 18  # full jitter: half the limit on average
+    assert 0.4 < sum(growing[50:]) / (rounds - 50) / LONGEST_PAUSE < 0.6  # full jitter: half the limit on average
     assert last <= 0.5
 
 
@@ -206,24 +206,6 @@ async def test_kind_that_went_and_came_back_is_listed_anew() -> None:
     played = await play([added("a", 1), bookmark(1, end=True)], refusal(404, "NotFound"), [bookmark(9, end=True)])
     assert played.sink.held == {}
     assert played.reflector.relists == 1
-
-
-@pytest.mark.parametrize("optional", [True, False])
-async def test_a_kind_that_is_gone_takes_its_objects_along_if_it_may_go(optional: bool) -> None:
-    listed: list[Step] = [added("a", 1), bookmark(1, end=True)]
-    played = await Played(listed, refusal(404, "NotFound"), refusal(404, "NotFound"), optional=optional)()
-    assert played.sink.held == ({} if optional else {"a": "1"})
-    assert (played.reflector.synced, played.reflector.absent) == (False, optional)
-
-
-@pytest.mark.parametrize(
-    ("path", "said"), [("/apis/headroom.dev/v1alpha1/powerpools", True), ("/apis/e.com/v1/x", False)]
-)
-async def test_only_a_kind_of_ours_is_missed_when_it_is_absent(path: str, said: bool) -> None:
-    played = await Played(refusal(404, "NotFound"), refusal(404, "NotFound"), optional=True, path=path)()
-    assert played.reflector.absent
-    assert ("install the kinds" in played.reflector.problem) is said
-    assert bool(played.reflector.problem) is said
 
 
 async def test_a_line_that_is_no_event_breaks_the_stream_but_not_the_reflector() -> None:

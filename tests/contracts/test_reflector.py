@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from headroom.adapters.kube import decode
 from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.listwatch import Identity
 from headroom.adapters.kube.parse import Settings
 from headroom.adapters.kube.watch import Reflector
 from tests.contracts.cluster import Cluster
@@ -29,6 +30,10 @@ class Facts:
 
     def keys(self) -> Iterable[str]:
         return self.held.keys()
+
+    def identity(self, key: str) -> Identity | None:
+        fact = self.held.get(key)
+        return None if fact is None else Identity(fact.namespace, fact.name, fact.uid)
 
     def put(self, fact: Settings, *, listed: bool = False) -> None:
         self.held[fact.uid] = fact

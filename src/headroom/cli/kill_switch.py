@@ -28,7 +28,7 @@ class Switch(NamedTuple):
 async def read(kube: Kube, namespace: str) -> Switch:
     """How it stands, as far as we may know."""
     from headroom.adapters.kube import errors, parse, paths, raw
-    from headroom.adapters.kube.sinks import is_stopped
+    from headroom.adapters.kube.config_maps import is_stopped
 
     try:
         body = await kube.get(paths.configmap(namespace, NAME))

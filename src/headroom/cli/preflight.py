@@ -102,11 +102,13 @@ def needs(settings: Settings) -> list[Need]:
         found.append(Need("get", "namespaces", name="kube-system"))
     if settings.dry_run:
         return found
+    # What a list lacks is looked for by name before it counts as gone.
+    found += [Need("get", plural, group) for plural, group in seen]
+    found.append(Need("get", "configmaps", namespace=own))
     found += [Need("patch", f"{plural}/status", GROUP) for plural in plurals]
     found += [Need(verb, plural, GROUP) for plural in others for verb in ("create", "update")]
     found += [Need(verb, BudgetHold.kind.plural, GROUP) for verb in ("delete", "release")]
-    found += [Need(verb, plural, group) for plural, group in (("pods", ""), *owners) for verb in ("get", "patch")]
-    found += [Need(verb, "nodes") for verb in ("get", "patch")]
+    found += [Need("patch", plural, group) for plural, group in (("pods", ""), ("nodes", ""), *owners)]
     found.append(Need("get", "secrets", namespace=own))
     found += [Need("create", "pods/eviction"), Need("list", "poddisruptionbudgets", "policy")]
     found += [Need(verb, "events") for verb in ("get", "create", "patch")]

@@ -90,7 +90,9 @@ class World(Struct, frozen=True, kw_only=True):
     stopped: bool = False
     """The cluster-wide kill switch is thrown."""
     complete: bool = True
-    """Every list was read to its end and is still being watched. No destructive action is taken on less."""
+    """All that every decision needs is seen: each list was read to its end and is being watched. Nothing is done on less."""
+    unseen: Mapping[str, str] = {}
+    """Kinds that are not seen now, such as `workloads.kueue.x-k8s.io`, each with the cause. What is known of them is not of now."""
     resources: Mapping[Ref, AnyResource] = {}
     pods: PodTable = msgspec.field(default_factory=PodTable)
     nodes: NodeTable = msgspec.field(default_factory=NodeTable)
@@ -149,6 +151,7 @@ class _Saved(Struct, kw_only=True):
     offers: list[facts.Offer]
     machines: list[facts.Machine]
     settled: str = ""
+    unseen: dict[str, str] = {}
     calls: list[facts.Call] = []
     node_pools: list[facts.NodePool] = []
     node_claims: list[facts.NodeClaim] = []
@@ -177,6 +180,7 @@ def save(world: World) -> bytes:
         cluster=world.cluster,
         stopped=world.stopped,
         complete=world.complete,
+        unseen=dict(world.unseen),
         resources=[_saved_resource(world.resources[ref]) for ref in sorted(world.resources)],
         pods=sorted(world.pods, key=lambda pod: pod.uid),
         nodes=sorted(world.nodes, key=lambda node: node.name),
@@ -227,6 +231,7 @@ def load(text: bytes) -> World:
         cluster=saved.cluster,
         stopped=saved.stopped,
         complete=saved.complete,
+        unseen=saved.unseen,
         resources=by_ref(_loaded_resource(each) for each in saved.resources),
         pods=pods,
         nodes=nodes,

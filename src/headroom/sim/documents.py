@@ -10,8 +10,8 @@ from msgspec import Struct, field, structs
 from headroom.adapters import prices
 from headroom.adapters.kube import karpenter, operator_kinds, parse, paths, raw, values, workloads
 from headroom.adapters.kube.claims import claim_of
+from headroom.adapters.kube.config_maps import PRICES, SETTINGS, is_stopped
 from headroom.adapters.kube.operator_kinds import Index
-from headroom.adapters.kube.sinks import PRICES, SETTINGS, is_stopped
 from headroom.api import marks
 from headroom.api.kinds import KINDS, OPERATOR_KINDS, AnyResource
 from headroom.api.resources import API_VERSION, GROUP

@@ -13,9 +13,9 @@ import msgspec
 from headroom.adapters.kube import disruptions, karpenter, operator_kinds, parse, raw, workloads
 from headroom.adapters.kube.admission import Policy, policy_of
 from headroom.adapters.kube.claims import claim_of
+from headroom.adapters.kube.listwatch import Event, Page
 from headroom.adapters.kube.operator_kinds import Index
 from headroom.adapters.kube.parse import Settings
-from headroom.adapters.kube.watch import Event, Page
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import API_VERSION
 from headroom.model import facts

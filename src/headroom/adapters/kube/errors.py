@@ -169,6 +169,11 @@ def from_reply(reply: Reply, doing: str) -> ApiError:
     return kind(reply.status, reason, sentence, causes, _retry_after(reply, details))
 
 
+def says_gone(problem: NotFound, name: str) -> bool:
+    """Whether it is the API server itself that says that there is no object of that name, and not anything before it."""
+    return problem.reason == "NotFound" and f'"{name}" not found' in problem.message
+
+
 def eviction_error(error: ApiError) -> ApiError:
     """The error of an eviction: a server error that will never go away is told apart from one that may."""
     if isinstance(error, ServerError) and _TWO_BUDGETS in error.message:

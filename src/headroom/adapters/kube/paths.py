@@ -147,6 +147,14 @@ def status(kind: str, namespace: str, name: str) -> str:
     return of(GROUP, VERSION, KINDS[kind].plural, namespace, name, "status")
 
 
+def object_of(collection: str, namespace: str, name: str) -> str:
+    """One object of a collection, which may be that of all namespaces."""
+    root, _, plural = collection.rpartition("/")
+    if namespace and "/namespaces/" not in collection:
+        root = f"{root}/namespaces/{_plain(namespace)}"
+    return f"{root}/{plural}/{_plain(name)}"
+
+
 def spoken(path: str) -> str:
     """How people name what is at an address: `pods lab/train-0`, `powerpools.headroom.dev rack`, `nodes`."""
     parts = path.strip("/").split("/")

@@ -9,33 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import structs
 
-from headroom.adapters import prices
 from headroom.adapters.kube.admission import Policy
 from headroom.adapters.kube.changes import Subscriptions
+from headroom.adapters.kube.listwatch import Identity
 from headroom.adapters.kube.operator_kinds import Index
-from headroom.adapters.kube.parse import Settings
 from headroom.api.budget_index import INDEX_NAME
 from headroom.api.kinds import AnyResource
 from headroom.model.decisions import Ref
-from headroom.model.facts import Claim, Hold, Namespace, Node, NodeClaim, NodePool, Pod, Price, Workload
+from headroom.model.facts import Claim, Hold, Namespace, Node, NodeClaim, NodePool, Pod, Workload
 from headroom.model.ports import PodObserver
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import ref_of
-
-SETTINGS: Final = "headroom"
-"""The ConfigMap with the cluster-wide settings, in the operator's namespace."""
-PRICES: Final = "headroom-prices"
-"""The ConfigMap with the price book, in the operator's namespace."""
-NOT_STOPPED: Final = ("", "false", "no", "off", "0")
-
-
-def is_stopped(data: Mapping[str, str]) -> bool:
-    """Whether the kill switch is thrown: whoever writes anything there but a clear no wants it to be."""
-    return data.get("stop", "").strip().lower() not in NOT_STOPPED
 
 
 class Versioned(Protocol):
@@ -76,6 +64,11 @@ class PodSink:
     def keys(self) -> Iterable[str]:
         """All uids."""
         return self._table.uids()
+
+    def identity(self, key: str) -> Identity | None:
+        """Which pod it is."""
+        pod = self._table.get(key)
+        return None if pod is None else Identity(pod.namespace, pod.name, pod.uid)
 
     def put(self, fact: Pod, *, listed: bool = False) -> None:
         """Take in a pod; plans hear of it if more than its version is new."""
@@ -153,6 +146,11 @@ class NodeSink:
         """All names."""
         return self._table.names()
 
+    def identity(self, key: str) -> Identity | None:
+        """Which node it is."""
+        node = self._table.get(key)
+        return None if node is None else Identity("", node.name, node.uid)
+
     def put(self, fact: Node, *, listed: bool = False) -> None:
         """Take in a node; plans hear of it if more than its version is new."""
         before = self._table.get(fact.name)
@@ -183,6 +181,11 @@ class ResourceSink:
     def keys(self) -> Iterable[str]:
         """All uids."""
         return self._refs.keys()
+
+    def identity(self, key: str) -> Identity | None:
+        """Which resource it is."""
+        ref = self._refs.get(key)
+        return None if ref is None else Identity(ref.namespace, ref.name, key)
 
     def put(self, fact: AnyResource, *, listed: bool = False) -> None:
         """Take in a resource; plans hear of it if more than its version is new."""
@@ -242,6 +245,11 @@ class FactSink(Generic[Named]):
     def keys(self) -> Iterable[str]:
         """All names."""
         return self._keys
+
+    def identity(self, key: str) -> Identity | None:
+        """Which object it is."""
+        fact = self._facts.get(key)
+        return None if fact is None else Identity(getattr(fact, "namespace", ""), fact.name, fact.uid)
 
     def put(self, fact: Named, *, listed: bool = False) -> None:
         """Take in a fact; it is told of if more than its version is new."""
@@ -318,77 +326,3 @@ def node_claims(changes: Subscriptions) -> FactSink[NodeClaim]:
 def policies(changes: Subscriptions) -> FactSink[Policy]:
     """Keeps the admission policies or bindings of one kind."""
     return FactSink(lambda fact: fact.name, lambda _before, _after: changes.outside("policies"))
-
-
-class ConfigMapSink:
-    """Keeps one ConfigMap of the operator's namespace."""
-
-    NAME = ""
-
-    def __init__(self, changes: Subscriptions) -> None:
-        self.current: Settings | None = None
-        self._changes = changes
-
-    @property
-    def data(self) -> Mapping[str, str]:
-        """What stands in it; nothing if there is none."""
-        return self.current.data if self.current else {}
-
-    def key(self, fact: Settings) -> str:
-        """The uid."""
-        return fact.uid
-
-    def keys(self) -> Iterable[str]:
-        """The uid of the one ConfigMap, if it exists."""
-        return [self.current.uid] if self.current else []
-
-    def put(self, fact: Settings, *, listed: bool = False) -> None:
-        """Take it in."""
-        if fact.name != self.NAME or (self.current and not listed and is_older(fact, self.current)):
-            return
-        before, self.current = self.current, fact
-        if before is None or before.data != fact.data:
-            self._read()
-
-    def remove(self, key: str, _last: Settings | None, _seen_until: int) -> None:
-        """It is gone: everything has its default again."""
-        if self.current is not None and self.current.uid == key:
-            self.current = None
-            self._read()
-
-    def listed(self) -> None:
-        """Whether there is one is known."""
-
-    def _read(self) -> None:
-        raise NotImplementedError
-
-
-class SettingsSink(ConfigMapSink):
-    """Keeps the cluster-wide settings."""
-
-    NAME = SETTINGS
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the kill switch is thrown."""
-        return is_stopped(self.data)
-
-    def _read(self) -> None:
-        self._changes.outside("settings")
-
-
-class PriceSink(ConfigMapSink):
-    """Keeps the price book: every key of the ConfigMap is a list of prices."""
-
-    NAME = PRICES
-
-    def __init__(self, changes: Subscriptions) -> None:
-        super().__init__(changes)
-        self.book: tuple[Price, ...] = ()
-        self.problems: list[str] = []
-        """Why entries are left out, one sentence for each."""
-
-    def _read(self) -> None:
-        before, self.book, self.problems = self.book, *prices.of_config_map(self.data)
-        if self.book != before:
-            self._changes.outside("prices")

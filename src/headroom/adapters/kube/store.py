@@ -13,14 +13,17 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from headroom.adapters.kube import admission, decode, karpenter, parse, paths, raw, sinks
+from headroom.adapters.kube.absence import is_ours
 from headroom.adapters.kube.budget_holds import HoldOf
 from headroom.adapters.kube.budget_index import IndexOf
 from headroom.adapters.kube.changes import Subscriptions
 from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.config_maps import PriceSink, SettingsSink
 from headroom.adapters.kube.effects import Effects
 from headroom.adapters.kube.events import Events
-from headroom.adapters.kube.sinks import NodeSink, PodSink, PriceSink, ResourceSink, SettingsSink
-from headroom.adapters.kube.watch import Decoder, Reflector, Sink
+from headroom.adapters.kube.listwatch import Decoder, Sink
+from headroom.adapters.kube.sinks import NodeSink, PodSink, ResourceSink
+from headroom.adapters.kube.watch import Reflector
 from headroom.api import marks
 from headroom.api.budget_index import INDEX_NAME
 from headroom.api.kinds import KINDS, AnyResource
@@ -33,9 +36,6 @@ from headroom.model.ports import SETTLE_MS, Clock, Recording, Switches
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import Caps, Changes, LedgerState, World, ref_of
-
-OLDEST_SECONDS: Final = 120.0
-"""A watch that was silent for longer may hide anything; a bookmark comes about every minute."""
 
 Fact = TypeVar("Fact")
 _NO_LEDGER: Final = LedgerState()
@@ -94,6 +94,8 @@ class KubePort:
         lent: dict[str, Any] = {"index_of": index_of, "hold_of": hold_of, "switches": switches, "told": self._told}
         self._effects = Effects(kube, events, clock=clock, view=self, **lent)
         self._reflectors: dict[str, Reflector[Any]] = {}
+        self._needed: dict[str, Reflector[Any]] = {}
+        """Those without which nothing can be decided; the others limit only what needs them."""
         self._watch_all()
 
     def _watch_all(self) -> None:
@@ -110,36 +112,52 @@ class KubePort:
         self._watch_owners()
         self._watch_karpenter()
         for plural, policies in self._policies.items():
-            # Who may not read them can do all else.
-            more: dict[str, Any] = {"dispensable": True, "turned": partial(self._changes.outside, "policies")}
-            self._reflect(paths.policies(plural), decode.policies(), policies, labels=admission.SELECTOR, **more)
+            self._reflect(paths.policies(plural), decode.policies(), policies, labels=admission.SELECTOR, optional=True)
 
     def _watch_owners(self) -> None:
         """Those that we have suspended, and every Workload of Kueue: it alone knows which of them wait."""
-        for kind, decoder in (("Job", decode.jobs()), ("JobSet", decode.job_sets())):
-            self._watch_owner(kind, decoder, labels=marks.SUSPENDED)
-        self._watch_owner("Workload", decode.kueue_workloads())
+        kinds = (("Job", decode.jobs()), ("JobSet", decode.job_sets()), ("Workload", decode.kueue_workloads()))
+        for kind, decoder in kinds:
+            sink = sinks.workloads(self._changes, self._workloads)
+            labels = "" if kind == "Workload" else marks.SUSPENDED
+            # Jobs are in every cluster, so their absence proves nothing.
+            self._reflect(paths.owner(kind), decoder, sink, labels=labels, optional=kind != "Job")
 
     def _watch_karpenter(self) -> None:
-        """Who may not read them, or has no Karpenter, can do all else."""
-        turned = partial(self._changes.outside, "karpenter")
         pools, claims = (paths.karpenter(plural) for plural in karpenter.KINDS.values())
-        self._reflect(pools, decode.node_pools(), self._node_pools, dispensable=True, turned=turned)
-        self._reflect(claims, decode.node_claims(), self._node_claims, dispensable=True, turned=turned)
-
-    def _watch_owner(self, kind: str, decoder: Decoder[Workload], labels: str = "") -> None:
-        sink = sinks.workloads(self._changes, self._workloads)
-        turned = partial(self._changes.outside, "workloads")  # whether the cluster has Kueue is news by itself
-        self._reflect(paths.owner(kind), decoder, sink, labels=labels, optional=True, turned=turned)
+        self._reflect(pools, decode.node_pools(), self._node_pools, optional=True)
+        self._reflect(claims, decode.node_claims(), self._node_claims, optional=True)
 
     def _reflect(
-        self, path: str, decoder: Decoder[Fact], sink: Sink[Fact], *, name: str = "", labels: str = "", **more: Any
+        self,
+        path: str,
+        decoder: Decoder[Fact],
+        sink: Sink[Fact],
+        *,
+        name: str = "",
+        labels: str = "",
+        optional: bool = False,
     ) -> None:
-        """Watch a collection, or only the object of that name in it, or those with these labels."""
+        """Watch a collection, or only the object of that name in it, or those with these labels.
+
+        A cluster may lack a kind that is `optional`. If it is not Headroom's own either, only what needs it waits while it is not seen.
+        """
         query = {"fieldSelector": f"metadata.name={name}"} if name else {"labelSelector": labels} if labels else {}
-        self._reflectors[f"{path}/{name}" if name else path] = Reflector(
-            self._kube, path, decoder, sink, clock=self._clock, rng=self._rng, query=query, **more
+        place = f"{path}/{name}" if name else path
+        reflector = Reflector(
+            self._kube,
+            path,
+            decoder,
+            sink,
+            clock=self._clock,
+            rng=self._rng,
+            query=query,
+            optional=optional,
+            turned=partial(self._changes.outside, "sight"),
         )
+        self._reflectors[place] = reflector
+        if not optional or is_ours(path):
+            self._needed[place] = reflector
 
     def _told(self, reason: str, resource: AnyResource) -> None:
         self.enforced(reason, resource)
@@ -193,11 +211,19 @@ class KubePort:
 
     @property
     def complete(self) -> bool:
-        """Whether every list was read to its end and every watch was heard from lately."""
+        """Whether all that every decision needs is seen: every list was read to its end and every watch is open, or was just now."""
         alive = all(path in self._tasks and not self._tasks[path].done() for path in self._reflectors)
-        # A kind whose definition was taken away has no resources; the other capabilities go on.
-        synced = all(each.synced or each.absent for each in self._reflectors.values())
-        return bool(self._cluster) and alive and synced and self.age_seconds() <= OLDEST_SECONDS
+        seen = all(each.seen or each.absent for each in self._needed.values())
+        # The first look at what others made takes a moment, and is no reason to decide without it.
+        return bool(self._cluster) and alive and seen and all(each.tried for each in self._reflectors.values())
+
+    def unseen(self) -> dict[str, str]:
+        """The kinds that are not seen now, as `kubectl` names them, each with the cause."""
+        return {paths.spoken(path): each.cause for path, each in self._reflectors.items() if each.cause}
+
+    def watched(self) -> dict[str, bool]:
+        """Every kind that the cluster has, or should have, and whether it is seen now."""
+        return {paths.spoken(path): not each.cause for path, each in self._reflectors.items() if not each.absent}
 
     def age_seconds(self) -> float:
         """How long the most silent watch has been silent."""
@@ -205,7 +231,8 @@ class KubePort:
 
     def problems(self) -> list[str]:
         """Why the view is not complete, one sentence for each cause."""
-        found = [self._cluster_problem, *(each.problem for each in self._reflectors.values())]
+        waited_for = [each for path, each in self._reflectors.items() if path in self._needed or not each.tried]
+        found = [self._cluster_problem, *(each.cause for each in waited_for)]
         for path, task in self._tasks.items():
             if task.done() and not task.cancelled() and (error := task.exception()):
                 found.append(f"watching {paths.spoken(path)}: it ended by a mistake in Headroom: {error!r}")
@@ -260,6 +287,7 @@ class KubePort:
             own_namespace=self._namespace,
             stopped=self._settings.stopped,
             complete=self.complete,
+            unseen=self.unseen(),
             resources=self._resources_view,
             pods=self._pods,
             nodes=self._nodes,
@@ -275,14 +303,16 @@ class KubePort:
             index=index.budgets if index else None,
             holds=self._holds.facts,
             workloads=self._workloads_view,
-            kueue=self._reflectors[paths.owner("Workload")].synced,
+            kueue=self._reflectors[paths.owner("Workload")].is_served,
             hold_problem=self._hold_problem(),
             caps=self._caps,
         )
 
     def _hold_problem(self) -> str:
         watched = {plural: self._reflectors[paths.policies(plural)] for plural in admission.KINDS}
-        unread = {plural: each.problem or admission.unserved(plural) for plural, each in watched.items() if each.absent}
+        unread = {
+            plural: each.cause or admission.unserved(plural) for plural, each in watched.items() if not each.is_served
+        }
         return admission.problem({plural: sink.facts for plural, sink in self._policies.items()}, unread)
 
     def pod_with_finalizer(self, key: str) -> Pod | None:

@@ -1,113 +1,53 @@
 """Keeps a sink equal to one collection of the API server: list, watch, resume, list again, for ever.
 
-Nothing is lost and nothing is invented: an object leaves the sink only when the server said that it was deleted, when a list
-that was read to its end does not have it, or with its whole kind.
+Nothing is lost and nothing is invented: an object leaves the sink only when the server said that it was deleted, or when a list
+that was read to its end does not have it and the server confirms that by name. A kind that is not served takes nothing along.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct
 
-from headroom.adapters.kube import errors, paths
+from headroom.adapters.kube import absence, errors, paths
 from headroom.adapters.kube.client import Kube
-from headroom.api.resources import GROUP
+from headroom.adapters.kube.listwatch import Decoder, Event, Sink
 from headroom.model.errors import HeadroomError, Unavailable
 from headroom.model.ports import Clock
 
 Fact = TypeVar("Fact")
-FactIn_contra = TypeVar("FactIn_contra", contravariant=True)
 
 IDLE_SECONDS: Final = 90.0
 """Silence after which a stream counts as dead; the server sends a bookmark about once a minute."""
 WATCH_SECONDS: Final = (300, 600)
 """For how long a stream is asked for, at random, so that many do not end at once."""
 SHORTEST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 30.0
+LONGEST_PAUSE: Final = 15.0
+"""So that all is well again soon after whatever was wrong has ended."""
+OPEN_SECONDS: Final = 15.0
+"""A server that does not even begin to answer a watch for so long is asked again."""
+LIST_SECONDS: Final = 300.0
+MOST_PAGES: Final = 10_000
+"""A list that has no end by then has none at all."""
 CALM_SECONDS: Final = 10.0
 """A stream that held for so long was a success, even if nothing happened."""
 SHORT_SECONDS: Final = 1.0
 """A stream that ended sooner than this is suspicious."""
 CATCH_UP_SECONDS: Final = 5.0
 """For so long after a stream was opened, what comes may have happened while nobody listened."""
+GRACE_SECONDS: Final = 3.0
+"""A watch that is opened again so soon was never away; for longer nothing is decided on what it showed."""
+OLDEST_SECONDS: Final = 120.0
+"""A watch that was silent for longer may hide anything; a bookmark comes about every minute."""
+CONFIRMED: Final = 10
+"""Of the objects that a list lacks so many are looked for by name; of our own kinds, all."""
 BREATH: Final = 256
 """Objects after which other tasks get a turn."""
-
-
-class Page(Struct, Generic[Fact], frozen=True, gc=False):
-    """One page of a list."""
-
-    items: list[Fact]
-    version: str
-    cont: str = ""
-    """Where the next page begins; empty on the last one."""
-
-
-class Event(Struct, Generic[Fact], frozen=True, gc=False):
-    """One line of a watch."""
-
-    type: str
-    """ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
-    fact: Fact | None = None
-    version: str = ""
-    initial_end: bool = False
-    """True for the bookmark with the annotation k8s.io/initial-events-end."""
-    status_code: int = 0
-    """The code of an ERROR."""
-    message: str = ""
-    """The words of an ERROR."""
-
-
-class Decoder(Protocol[Fact]):
-    """Turns the server's JSON into facts.
-
-    An object that cannot be understood must not raise, since the same object would come again for ever: its event has no
-    fact, and its page leaves it out. Only what is no event or list at all raises `msgspec.MsgspecError`.
-    """
-
-    def page(self, body: bytes) -> Page[Fact]:
-        """A page of a list."""
-        ...
-
-    def event(self, line: bytes) -> Event[Fact]:
-        """A line of a watch."""
-        ...
-
-
-class Sink(Protocol[FactIn_contra]):
-    """Holds the facts."""
-
-    def key(self, fact: FactIn_contra) -> str:
-        """What tells this fact from all others."""
-        ...
-
-    def keys(self) -> Iterable[str]:
-        """The keys of all facts held."""
-        ...
-
-    def put(self, fact: FactIn_contra, *, listed: bool = False) -> None:
-        """Hold a fact, in place of one with the same key.
-
-        One that was `listed` is the truth, however old it looks: a cluster restored from a backup counts from lower versions.
-        """
-        ...
-
-    def remove(self, key: str, last: FactIn_contra | None, seen_until: int, /) -> None:
-        """Let go of a fact; there may be none.
-
-        `last` is its final state, None where nobody told. Up to `seen_until`, in milliseconds since 1970, it was surely there.
-        """
-        ...
-
-    def listed(self) -> None:
-        """A complete list has been taken in: the sink is now what the server has."""
-        ...
 
 
 class Reflector(Generic[Fact]):
@@ -125,19 +65,17 @@ class Reflector(Generic[Fact]):
         query: Mapping[str, str] | None = None,
         idle: float = IDLE_SECONDS,
         optional: bool = False,
-        dispensable: bool = False,
         turned: Callable[[], None] = lambda: None,
     ) -> None:
-        """A kind that is `optional` may be unknown to the server; one that is `dispensable` may even be hidden from us.
-
-        Whenever that turns, `turned` is called.
-        """
+        """A kind that is `optional` may be unknown to the server. Whenever it may be seen or not seen any more, `turned` is called."""
         self.synced = False
         """True while nothing is known to be missing: since the last complete list no event was lost."""
         self.absent = False
-        """The server does not know the kind, or does not let us see it, and we can do without: so it has no objects."""
+        """The server is known not to serve the kind, and nothing of it is in the sink: so it has no objects."""
+        self.tried = False
+        """There was an answer, or none in time: whatever is not seen by now may not be seen for long."""
         self.heard = clock.monotonic()
-        """When the server last told us anything, on the monotonic clock."""
+        """When the server last told us all there is, or something new, on the monotonic clock."""
         self.known_until = 0
         """While no stream is established: the moment (milliseconds since 1970) up to which nothing was missed."""
         self.problem = ""
@@ -146,7 +84,7 @@ class Reflector(Generic[Fact]):
         """Complete lists after the first."""
         self._kube, self._path, self._decoder, self._sink = kube, path, decoder, sink
         self._clock, self._rng, self._idle = clock, rng, idle
-        self._optional, self._dispensable, self._turned = optional or dispensable, dispensable, turned
+        self._absence, self._turned = absence.AbsentKind(kube, path) if optional else None, turned
         self._query = dict(query or {})
         self._version = ""
         self._listed_before = False
@@ -158,6 +96,31 @@ class Reflector(Generic[Fact]):
         self._began = self.heard
         self._is_open = False
         self._caught_up = 0.0
+        self._opened_at = 0.0
+        self._in_touch_at = float("-inf")
+
+    @property
+    def seen(self) -> bool:
+        """Whether the sink is what the server has now, as far as anybody can tell."""
+        now = self._clock.monotonic()
+        is_held = self._is_open and now - self._opened_at >= SHORT_SECONDS
+        is_near = is_held or now - self._in_touch_at <= GRACE_SECONDS
+        return self.synced and is_near and now - self.heard <= OLDEST_SECONDS
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the server had the kind when it was last known."""
+        return self._listed_before and not self.absent
+
+    @property
+    def cause(self) -> str:
+        """Why the kind is not seen, as a sentence; empty while it is seen or absent."""
+        if self.absent or self.seen:
+            return ""
+        silent = self._clock.monotonic() - self.heard
+        return self.problem or (
+            f"{self._doing}: nothing was heard for {silent:.0f} s" if self.tried else f"{self._doing}: no answer yet"
+        )
 
     @property
     def established(self) -> bool:
@@ -188,10 +151,9 @@ class Reflector(Generic[Fact]):
     async def _list(self) -> None:
         """A consistent list in pages; whatever page fails, nothing is removed."""
         seen: set[str] = set()
-        cont, asked = "", self._clock.now()
-        while True:
+        cont, asked, passed = "", self._clock.now(), set[str]()
+        for _ in range(MOST_PAGES):
             page = self._decoder.page(await self._kube.page(self._path, query=self._query, cont=cont))
-            self.heard = self._clock.monotonic()
             for fact in page.items:
                 self._sink.put(fact, listed=True)
                 seen.add(self._sink.key(fact))
@@ -199,9 +161,31 @@ class Reflector(Generic[Fact]):
             cont = page.cont
             if not cont:
                 break
+            if cont in passed:
+                raise Unavailable(f"{self._doing}: the list goes in circles: a page leads to one that was read before")
+            passed.add(cont)
+            self._check_time()
+        else:
+            raise Unavailable(f"{self._doing}: the list has no end after {MOST_PAGES} pages")
+        await self._confirm(seen)
         # The next list may be streamed again.
         self._streams_initial = True
         self._take_in(seen, page.version, asked)
+
+    def _check_time(self) -> None:
+        if self._clock.monotonic() - self._began > LIST_SECONDS:
+            raise Unavailable(f"{self._doing}: the list has no end after {LIST_SECONDS:g} s")
+
+    async def _confirm(self, seen: set[str]) -> None:
+        """Look by name for what a list lacks before it is removed: a list may be cut short, or not be the server's at all."""
+        missing = sorted(set(self._sink.keys()) - seen)
+        step = 1 if absence.is_ours(self._path) else max(1, len(missing) // CONFIRMED)
+        for key in missing[::step]:
+            known = self._sink.identity(key)
+            if known is not None and not await absence.is_gone(self._kube, self._path, self._query, known):
+                name = f"{known.namespace}/{known.name}" if known.namespace else known.name
+                raise Unavailable(f"{self._doing}: the list lacks {name}, which is there")
+            self._check_time()
 
     async def _follow(self, seen: set[str] | None) -> None:
         """One stream until its end; with `seen` it begins with the whole collection."""
@@ -214,32 +198,57 @@ class Reflector(Generic[Fact]):
             idle -= self._began - self.heard
         else:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        opened = self._stream_opened if seen is None else None
+        is_resumed = seen is None
         try:
-            async with aclosing(self._kube.watch(self._path, query=query, idle=idle, opened=opened)) as lines:
-                async for line in lines:
-                    event = self._decoder.event(line)
-                    if event.type == "ERROR":
-                        raise self._error(event)
-                    if seen is None:
-                        self._take(event)
-                    else:
-                        seen = self._take_initial(event, seen, asked)
-                    self.heard = self._clock.monotonic()
-                    self._countdown -= 1
-                    if self._countdown <= 0:
-                        self._countdown = BREATH
-                        await asyncio.sleep(0)
+            async with asyncio.timeout(OPEN_SECONDS) as opening:
+
+                def opened() -> None:
+                    opening.reschedule(None)
+                    if is_resumed:
+                        self._stream_opened()
+
+                async with aclosing(self._kube.watch(self._path, query=query, idle=idle, opened=opened)) as lines:
+                    async for line in lines:
+                        seen = await self._heard_line(line, seen, asked)
+        except TimeoutError:
+            raise Unavailable(f"{self._doing}: no answer within {OPEN_SECONDS:g} s") from None
         finally:
-            self._is_open = False
+            self._stream_closed()
         if seen is not None:
             raise Unavailable(f"{self._doing}: the stream ended before the list was complete")
         # The server ended it, after it had said all.
         self.known_until = self._clock.now()
 
+    async def _heard_line(self, line: bytes, seen: set[str] | None, asked: int) -> set[str] | None:
+        event = self._decoder.event(line)
+        if event.type == "ERROR":
+            raise self._error(event)
+        if seen is None:
+            self._take(event)
+            self.heard = self._in_touch_at = self._clock.monotonic()
+        elif event.initial_end:
+            await self._confirm(seen)
+            self._take_in(seen, event.version, asked)
+            self._stream_opened()
+            seen = None
+        else:
+            self._take_initial(event, seen, asked)
+            self._check_time()
+        self._countdown -= 1
+        if self._countdown <= 0:
+            self._countdown = BREATH
+            await asyncio.sleep(0)
+        return seen
+
     def _stream_opened(self) -> None:
-        self._is_open = True
-        self._caught_up = self._clock.monotonic() + CATCH_UP_SECONDS
+        self._is_open, self._opened_at = True, self._clock.monotonic()
+        self._caught_up = self._opened_at + CATCH_UP_SECONDS
+
+    def _stream_closed(self) -> None:
+        now = self._clock.monotonic()
+        if self._is_open and now - self._opened_at >= SHORT_SECONDS:
+            self._in_touch_at = now
+        self._is_open = False
 
     def _take(self, event: Event[Fact]) -> None:
         fact = event.fact
@@ -256,42 +265,37 @@ class Reflector(Generic[Fact]):
             self._version = event.version
         self._all_is_well()
 
-    def _take_initial(self, event: Event[Fact], seen: set[str], asked: int) -> set[str] | None:
-        """What has been seen so far, None once it was everything."""
+    def _take_initial(self, event: Event[Fact], seen: set[str], asked: int) -> None:
         fact = event.fact
-        if fact is not None:
-            key = self._sink.key(fact)
-            if event.type == "DELETED":
-                # A list shows nothing that was gone already when it was asked for.
-                self._sink.remove(key, fact, asked if key in seen else self.known_until)
-                seen.discard(key)
-            else:
-                self._sink.put(fact, listed=True)
-                seen.add(key)
-        elif event.initial_end:
-            self._take_in(seen, event.version, asked)
-            self._stream_opened()
-            return None
-        return seen
+        if fact is None:
+            return
+        key = self._sink.key(fact)
+        if event.type == "DELETED":
+            # A list shows nothing that was gone already when it was asked for.
+            self._sink.remove(key, fact, asked if key in seen else self.known_until)
+            seen.discard(key)
+        else:
+            self._sink.put(fact, listed=True)
+            seen.add(key)
 
     def _take_in(self, seen: set[str], version: str, asked: int) -> None:
         """The end of a complete list: what it does not have is gone. It is never older than the moment it was asked for."""
-        self._remove_all_but(seen)
-        self.known_until = asked
-        self.relists += self._listed_before
-        self._listed_before = True
-        self._version = version
-        # Only what comes after the list shows whether the watch holds.
-        self._began = self._clock.monotonic()
-        self.synced = True
-        self._set_absent(False)
-        self.problem = ""
-        self._sink.listed()
-
-    def _remove_all_but(self, seen: set[str]) -> None:
         # Sorted, so that a simulation goes the same way every time.
         for key in sorted(set(self._sink.keys()) - seen):
             self._sink.remove(key, None, self.known_until)
+        self.known_until = asked
+        self.relists += self._listed_before
+        self._version = version
+        # Only what comes after the list shows whether the watch holds.
+        self._began = self.heard = self._in_touch_at = self._clock.monotonic()
+        was_synced, self.synced = self.synced, True
+        self._listed_before = self.tried = True
+        self.absent, self.problem = False, ""
+        if self._absence is not None:
+            self._absence.refute()
+        self._sink.listed()
+        if not was_synced:
+            self._turned()
 
     # Failing and going on
 
@@ -326,16 +330,15 @@ class Reflector(Generic[Fact]):
         listing = not self._version
         if self._clock.monotonic() - self._began >= CALM_SECONDS and not listing:
             self._all_is_well()
-        self._set_absent(self._can_do_without(problem))
-        # A kind of ours should be there, though we can do without; one of others is their affair.
-        is_theirs = self.absent and isinstance(problem, errors.NotFound) and not self._is_ours
-        self.problem = "" if is_theirs else self._sentence(problem)
-        if self.absent or isinstance(problem, errors.Gone | errors.NotFound):
+        self.problem, self.tried = self._sentence(problem), True
+        if isinstance(problem, errors.Gone | errors.NotFound):
             # Events were lost, or the kind itself went: only a new list tells what is still there.
             self._version = ""
             self.synced = False
-        if self.absent:
-            self._remove_all_but(set())
+        if isinstance(problem, errors.NotFound) and self._absence is not None:
+            was_absent, self.absent = self.absent, await self._is_absent(self._absence)
+            if self.absent != was_absent:
+                self._turned()
         if listing and self._streams_initial and not isinstance(problem, _SAME_FOR_A_LIST):
             self._streams_initial = False
             if isinstance(problem, errors.ApiError):
@@ -348,15 +351,14 @@ class Reflector(Generic[Fact]):
             return  # that was pause enough
         await self._pause(problem)
 
-    def _set_absent(self, absent: bool) -> None:
-        before, self.absent = self.absent, absent
-        if absent != before:
-            self._turned()
+    async def _is_absent(self, kind: absence.AbsentKind) -> bool:
+        """Whether the kind is not served, and nobody would take that for the end of objects that were there.
 
-    def _can_do_without(self, problem: Exception) -> bool:
-        if isinstance(problem, errors.Forbidden):
-            return self._dispensable
-        return self._optional and isinstance(problem, errors.NotFound)
+        Of a kind of others that was never seen, what discovery says is enough. A kind of ours was there when we started.
+        """
+        is_ours = absence.is_ours(self._path)
+        is_proven = await kind.is_proven(at_once=not is_ours and not self._listed_before)
+        return is_proven and not set(self._sink.keys()) and (self._listed_before or not is_ours)
 
     async def _pause(self, problem: Exception | None) -> None:
         """Exponential backoff with full jitter, never shorter than the server asks for."""
@@ -373,15 +375,11 @@ class Reflector(Generic[Fact]):
         if isinstance(problem, errors.Forbidden):
             what = self._doing.removeprefix("watching ")
             return f"{problem}; grant the verbs list and watch on {what}, as deploy/rbac.yaml does"
-        if isinstance(problem, errors.NotFound) and self._is_ours:
+        if isinstance(problem, errors.NotFound) and absence.is_ours(self._path):
             return f"{problem}; install the kinds with `headroom crds | kubectl apply -f -`"
         if isinstance(problem, msgspec.MsgspecError):
             return f"{self._doing}: the answer cannot be read: {problem}"
         return str(problem)
-
-    @property
-    def _is_ours(self) -> bool:
-        return self._path.startswith(f"/apis/{GROUP}/")
 
     @property
     def _doing(self) -> str:

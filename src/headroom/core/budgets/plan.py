@@ -31,7 +31,19 @@ from headroom.model.world import Changes, World, ref_of
 LOOK_AGAIN_MS: Final = 30_000
 TURN_MS: Final = 500
 _OTHER: Final = frozenset(
-    {"usage", "namespaces", "claims", "prices", "index", "ledger", "settings", "holds", "workloads", "policies"}
+    {
+        "usage",
+        "namespaces",
+        "claims",
+        "prices",
+        "index",
+        "ledger",
+        "settings",
+        "holds",
+        "workloads",
+        "policies",
+        "sight",
+    }
 )
 
 
