@@ -125,7 +125,8 @@ class Script:
             raise answer
         return answer
 
-    async def request(self, _: str, path: str, query: Mapping[str, str] | None = None, **__: Any) -> Reply:
+    async def request(self, method: str, path: str, *, query: Mapping[str, str] | None = None, **_: Any) -> Reply:
+        assert method == "GET"
         if path == "/apis" or (path.startswith("/apis/") and path.count("/") == 3) or "customresourced" in path:
             return self.discovery.get(path, DEFAULT_BACKEND)
         if query is None:

@@ -180,7 +180,7 @@ async def test_a_list_of_ever_new_pages_has_a_limit() -> None:
 
 async def test_a_stream_of_endless_initial_events_has_a_limit() -> None:
     played = Played()
-    endless = [step for each in range(200) for step in (added(f"p{each}", each), played.wait(10))]
+    endless: list[Step] = [step for each in range(200) for step in (added(f"p{each}", each), played.wait(10))]
     played.script.answers.append(endless)
     await played()
     assert f"no end after {LIST_SECONDS:g} s" in played.reflector.problem

@@ -17,8 +17,9 @@ from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.http import HttpTransport
 from headroom.adapters.kube.leases import KubeLeases
+from headroom.adapters.kube.listwatch import Event, Identity, Page
 from headroom.adapters.kube.transport import Reply, Transport
-from headroom.adapters.kube.watch import Event, Page, Reflector
+from headroom.adapters.kube.watch import Reflector
 from headroom.model.errors import Unavailable
 from headroom.model.ports import LeaseTaken
 from tests.control_plane import CLIENT_CERTIFICATE_USER, ControlPlane
@@ -284,6 +285,9 @@ class Names:
 
     def keys(self) -> Iterable[str]:
         return self.held
+
+    def identity(self, key: str) -> Identity | None:
+        return None
 
     def put(self, fact: tuple[str, str], *, listed: bool = False) -> None:
         self.held[fact[0]] = fact[1]
