@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from headroom.adapters.kube import admission, decode, karpenter, parse, paths, raw, sinks
-from headroom.adapters.kube.absence import is_ours
 from headroom.adapters.kube.budget_holds import HoldOf
 from headroom.adapters.kube.budget_index import IndexOf
 from headroom.adapters.kube.changes import Subscriptions
@@ -94,8 +93,6 @@ class KubePort:
         lent: dict[str, Any] = {"index_of": index_of, "hold_of": hold_of, "switches": switches, "told": self._told}
         self._effects = Effects(kube, events, clock=clock, view=self, **lent)
         self._reflectors: dict[str, Reflector[Any]] = {}
-        self._needed: dict[str, Reflector[Any]] = {}
-        """Those without which nothing can be decided; the others limit only what needs them."""
         self._watch_all()
 
     def _watch_all(self) -> None:
@@ -144,7 +141,7 @@ class KubePort:
         """
         query = {"fieldSelector": f"metadata.name={name}"} if name else {"labelSelector": labels} if labels else {}
         place = f"{path}/{name}" if name else path
-        reflector = Reflector(
+        self._reflectors[place] = Reflector(
             self._kube,
             path,
             decoder,
@@ -155,9 +152,6 @@ class KubePort:
             optional=optional,
             turned=partial(self._changes.outside, "sight"),
         )
-        self._reflectors[place] = reflector
-        if not optional or is_ours(path):
-            self._needed[place] = reflector
 
     def _told(self, reason: str, resource: AnyResource) -> None:
         self.enforced(reason, resource)
@@ -213,7 +207,7 @@ class KubePort:
     def complete(self) -> bool:
         """Whether all that every decision needs is seen: every list was read to its end and every watch is open, or was just now."""
         alive = all(path in self._tasks and not self._tasks[path].done() for path in self._reflectors)
-        seen = all(each.seen or each.absent for each in self._needed.values())
+        seen = all(each.seen or each.absent for each in self._reflectors.values() if each.is_needed)
         # The first look at what others made takes a moment, and is no reason to decide without it.
         return bool(self._cluster) and alive and seen and all(each.tried for each in self._reflectors.values())
 
@@ -231,7 +225,7 @@ class KubePort:
 
     def problems(self) -> list[str]:
         """Why the view is not complete, one sentence for each cause."""
-        waited_for = [each for path, each in self._reflectors.items() if path in self._needed or not each.tried]
+        waited_for = [each for each in self._reflectors.values() if each.is_needed or not each.tried]
         found = [self._cluster_problem, *(each.cause for each in waited_for)]
         for path, task in self._tasks.items():
             if task.done() and not task.cancelled() and (error := task.exception()):

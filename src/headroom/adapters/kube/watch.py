@@ -68,6 +68,8 @@ class Reflector(Generic[Fact]):
         turned: Callable[[], None] = lambda: None,
     ) -> None:
         """A kind that is `optional` may be unknown to the server. Whenever it may be seen or not seen any more, `turned` is called."""
+        self.is_needed = not optional or absence.is_ours(path)
+        """Without it nothing can be decided; any other kind limits only what needs it."""
         self.synced = False
         """True while nothing is known to be missing: since the last complete list no event was lost."""
         self.absent = False
