@@ -108,7 +108,7 @@ class Looked(PodRows):
     """Rows that note how many of them were looked at."""
 
     def __init__(self, rows: PodRows) -> None:
-        super().__init__(rows._table, rows._numbers)
+        super().__init__(rows._make, rows._numbers)
         self.looks = 0
 
     def __getitem__(self, place: Any) -> Any:

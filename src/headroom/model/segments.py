@@ -7,14 +7,14 @@ out from shortly before the one that changed, never from the first.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headroom.model.tables import ABSENT, Ints
-from headroom.model.usage import LATE_MS
+from headroom.model.usage import LATE_MS, Row
 
 Bools = NDArray[np.bool_]
 
@@ -67,6 +67,34 @@ class Segments:
         if place and place % _EVERY == 0 and place // _EVERY > len(self._marks):
             self._marks = self._marks or []
             self._marks.append(mark)
+
+
+class PodRows(Sequence[Row]):
+    """The rows of a pod by start, each made only when it is looked at."""
+
+    def __init__(self, make: Callable[[int], Row], numbers: Sequence[int]) -> None:
+        self._make, self._numbers = make, numbers
+        self._made: dict[int, Row] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # a view of what changes
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Row]: ...
+    def __getitem__(self, place: int | slice) -> Row | list[Row]:
+        if isinstance(place, slice):
+            return [self._make(number) for number in self._numbers[place]]
+        number = self._numbers[place]
+        if number not in self._made:
+            self._made[number] = self._make(number)
+        return self._made[number]
 
 
 class Bounds:

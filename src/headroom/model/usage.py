@@ -68,6 +68,7 @@ class Row(Struct, frozen=True, gc=False, kw_only=True):
     amounts: Amounts = ()
     """What it held, in millionths, by resource name; the name is empty for GPUs that every budget counts as such."""
     labels: Pairs = ()
+    """Those in force when it begins: in the ledger all of them, in memory only those that some budget selects by."""
     price: int | None = None
     """What it cost, in millionths of a dollar an hour; None where nobody knows."""
 
@@ -77,6 +78,11 @@ class Row(Struct, frozen=True, gc=False, kw_only=True):
         if self.ended is None and self.gone_by is not None and self.seen_until >= self.gone_by:
             return self.gone_by
         return self.ended
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it tells of a change that was seen: it begins when it was first written down."""
+        return self.observed <= self.start
 
     @property
     def day(self) -> int:
@@ -127,12 +133,13 @@ def _precedence(row: Row) -> tuple[object, ...]:
     """The smallest one says what was held: who saw it best, and among equals any, but always the same.
 
     A row that begins when it was observed tells of a change, and the latest version there was by then is the truth. One that
-    begins earlier tells of what was before, and the earliest version comes closest to that.
+    begins earlier tells of what was before, and the earliest version comes closest to that. Of two that saw the same, one may
+    have kept only some of the labels; the other counts.
     """
-    is_change = row.observed <= row.start
     price = -1 if row.price is None else row.price
-    version = -row.version if is_change else row.version
-    return is_change, version, row.observed, row.labels, row.amounts, price, row.namespace, row.pod, row.created
+    version = -row.version if row.is_change else row.version
+    seen = row.is_change, version, row.observed, -len(row.labels), row.labels
+    return *seen, row.amounts, price, row.namespace, row.pod, row.created
 
 
 def _end_strength(row: Row) -> tuple[int, int]:

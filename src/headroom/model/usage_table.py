@@ -7,16 +7,19 @@ budgets look at (`Group`), so a budget judges each group once and each of its ro
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, overload
+from typing import Any, Final
 
 import numpy as np
+from msgspec import structs
 
+from headroom.model.census import cut
 from headroom.model.facts import Pairs
 from headroom.model.ordering import Group, Order, Terms
 from headroom.model.postings import Postings
-from headroom.model.segments import NO_END, OPEN, Bounds, Segments
+from headroom.model.segments import NO_END, OPEN, Bounds, PodRows, Segments
 from headroom.model.tables import ABSENT, Ints, Numbering
 from headroom.model.usage import UNSEEN, Row, merged
 
@@ -60,6 +63,12 @@ class UsageTable:
         """What readers worked out from the groups and need not work out again."""
         self.kept: set[str] = set()
         """Uids of the pods in view that have our finalizer."""
+        self.keys: frozenset[str] | None = None
+        """The label keys of which rows keep the labels; None if they keep all."""
+        self.unread = frozenset[str]()
+        """Those of them that older rows may lack: they were not kept from the start, and the ledger was not read for them yet."""
+        self._unread_rows = 0
+        """How many of the first rows may lack them."""
         self._keys = frozenset({UNSEEN})
         self._group_of: dict[tuple[int, Pairs], int] = {}
         self._labels: Numbering[Pairs] = Numbering()
@@ -101,7 +110,7 @@ class UsageTable:
 
     def of_pod(self, uid: str, cluster: str = "") -> PodRows:
         """The rows of a pod, in the order of their start; of this cluster unless another is named."""
-        return PodRows(self, self._numbers(self._key(cluster or self.cluster, uid)))
+        return PodRows(self.row, self._numbers(self._key(cluster or self.cluster, uid)))
 
     def has_end(self, uid: str) -> bool:
         """Whether the end of a pod of this cluster is known."""
@@ -147,6 +156,39 @@ class UsageTable:
         last = self.column("low_end") != self.column("high_end")
         found = {self._uids[number] for number in np.flatnonzero(last) if self._is_own(int(number))}
         return sorted(uid for uid in found if uid not in self._alive and self._is_open(uid))
+
+    # Labels
+
+    @property
+    def known_keys(self) -> frozenset[str] | None:
+        """The label keys of which every row says what the ledger says; None if all."""
+        return None if self.keys is None else self.keys - self.unread
+
+    def keep(self, keys: frozenset[str]) -> None:
+        """Keep only labels with these keys from now on. Of keys that were not kept, rows must be read from the ledger again."""
+        keys |= {UNSEEN}
+        if keys == self.keys:
+            return
+        if self.keys is not None:
+            self.unread = (self.unread & keys) | (keys - self.keys if self._pods else frozenset())
+            self._unread_rows = self._unread_rows if keys < self.keys else len(self._pods)
+        self.keys = self._keys = keys
+        self._renumber()
+
+    def cut(self, labels: Pairs) -> Pairs:
+        """Those of some labels that rows keep."""
+        return labels if self.keys is None else cut(labels, self.keys)
+
+    def is_unread(self, uid: str) -> bool:
+        """Whether the last row of a pod of this cluster may lack labels that are kept now."""
+        last = self.last_of(uid) if self.unread else None
+        return last is not None and last < self._unread_rows
+
+    def has(self, row: Row) -> bool:
+        """Whether there is a row with the key of this one."""
+        numbers, starts = self._numbers(self._key(row.cluster, row.uid)), self._columns["start"]
+        place = bisect_left(numbers, row.start, key=starts.item)
+        return place < len(numbers) and starts.item(numbers[place]) == row.start
 
     # Groups
 
@@ -220,7 +262,7 @@ class UsageTable:
         """Merge a row with the one of the same key."""
         known = self.row(number)
         result = merged(known, row)
-        if result == known:
+        if structs.replace(result, labels=self.cut(result.labels)) == known:
             return None
         self._store(number, result, is_new=False)
         self._settle(key, number, segments, place)
@@ -257,7 +299,7 @@ class UsageTable:
         self._uids += [row.uid for row in rows]
         self._pods += [row.pod for row in rows]
         self._grow(len(self._pods))
-        labels = [self._labels.take(row.labels) for row in rows]
+        labels = [self._labels.take(self.cut(row.labels)) for row in rows]
         terms = [self._terms.take(Terms(row.cluster, row.namespace, row.amounts, row.price)) for row in rows]
         pairs = {pair: self._group(*pair) for pair in set(zip(labels, terms, strict=True))}
         values = {name: [getattr(row, name) for row in rows] for name in _COLUMNS[:9]}
@@ -286,6 +328,7 @@ class UsageTable:
         dropped = len(self._pods) - len(kept)
         if dropped <= len(self._pods) // 10:
             return 0
+        self._unread_rows = int(np.count_nonzero(kept < self._unread_rows))
         place = np.full(len(self._pods) + 1, ABSENT, np.int64)
         place[kept] = np.arange(len(kept))
         self._columns.update({name: column[: len(self._pods)][kept] for name, column in self._columns.items()})
@@ -303,11 +346,12 @@ class UsageTable:
         return Segments(numbers, min(map(self._bounds.end, numbers)))
 
     def _renumber(self) -> None:
-        """Forget labels and terms that no row has any more."""
+        """Forget labels and terms that no row has any more, and labels that are not kept."""
         for name, old in (("labels", self._labels), ("terms", self._terms)):
             used, where = np.unique(self.column(name), return_inverse=True)
             fresh: Numbering[Any] = Numbering()
-            numbers = np.array([fresh.take(old[int(each)]) for each in used], np.int64)
+            values = (old[int(each)] for each in used)
+            numbers = np.array([fresh.take(self.cut(each) if name == "labels" else each) for each in values], np.int64)
             self._columns[name][: len(self._pods)] = numbers[where] if len(numbers) else ABSENT
             setattr(self, f"_{name}", fresh)
         self._regroup()
@@ -320,7 +364,7 @@ class UsageTable:
 
     def _store(self, number: int, row: Row, *, is_new: bool) -> None:
         columns = self._columns
-        labels = self._labels.take(row.labels)
+        labels = self._labels.take(self.cut(row.labels))
         terms = self._terms.take(Terms(row.cluster, row.namespace, row.amounts, row.price))
         if not is_new:
             # The old labels and terms keep their numbers: groups know them by these.
@@ -354,31 +398,3 @@ class UsageTable:
         numbers = self._numbers(uid)
         last = numbers[-1]
         return bool(self._columns["ended"][last] == ABSENT and self._columns["gone_by"][last] == ABSENT)
-
-
-class PodRows(Sequence[Row]):
-    """The rows of a pod by start, each made only when it is looked at."""
-
-    def __init__(self, table: UsageTable, numbers: Sequence[int]) -> None:
-        self._table, self._numbers = table, numbers
-        self._made: dict[int, Row] = {}
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]  # a view of what changes
-
-    @overload
-    def __getitem__(self, place: int) -> Row: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Row]: ...
-    def __getitem__(self, place: int | slice) -> Row | list[Row]:
-        if isinstance(place, slice):
-            return [self._table.row(number) for number in self._numbers[place]]
-        number = self._numbers[place]
-        if number not in self._made:
-            self._made[number] = self._table.row(number)
-        return self._made[number]

@@ -69,6 +69,8 @@ class LedgerState(Struct, frozen=True, kw_only=True):
     """How long the oldest of it has waited."""
     complete_until: Mapping[str, int] = {}
     """Up to when each other cluster's view is known."""
+    keys: frozenset[str] | None = None
+    """The label keys of which rows of usage have the labels; None if of all. A budget that selects by others is not counted yet."""
 
 
 class Caps(Struct, frozen=True, kw_only=True):
@@ -164,6 +166,7 @@ class _Saved(Struct, kw_only=True):
     """Uids of pods that stay only until their end is in the ledger."""
     ledger_loaded: bool = True
     ledger_problem: str = ""
+    ledger_keys: list[str] | None = None
     index: list[IndexEntry] | None = None
     holds: list[facts.Hold] = []
     workloads: list[facts.Workload] = []
@@ -199,6 +202,7 @@ def save(world: World) -> bytes:
         kept=sorted(world.usage.kept),
         ledger_loaded=world.ledger.loaded,
         ledger_problem=world.ledger.problem,
+        ledger_keys=None if world.ledger.keys is None else sorted(world.ledger.keys),
         index=None if world.index is None else list(world.index),
         holds=sorted(world.holds.values(), key=lambda each: each.name),
         workloads=sorted(world.workloads.values(), key=lambda each: each.key),
@@ -247,7 +251,11 @@ def load(text: bytes) -> World:
         claims={each.key: each for each in saved.claims},
         prices=tuple(saved.prices),
         usage=_loaded_usage(saved, pods),
-        ledger=LedgerState(loaded=saved.ledger_loaded, problem=saved.ledger_problem),
+        ledger=LedgerState(
+            loaded=saved.ledger_loaded,
+            problem=saved.ledger_problem,
+            keys=None if saved.ledger_keys is None else frozenset(saved.ledger_keys),
+        ),
         index=None if saved.index is None else tuple(saved.index),
         holds={each.name: each for each in saved.holds},
         workloads={each.key: each for each in saved.workloads},

@@ -100,7 +100,9 @@ def _precedence(table: str) -> str:
         "version": f"CASE WHEN {is_change} THEN -{table}.version ELSE {table}.version END",
         "price": f"coalesce({table}.price, -1)",
     }
-    names = (special.get(name, f"{table}.{name}") for name in _SOURCED)
+    names = [special.get(name, f"{table}.{name}") for name in _SOURCED]
+    # One line for each label: the fewer there are, the less this is below zero.
+    names.insert(_SOURCED.index("labels"), f"length(replace({table}.labels, '\n', '')) - length({table}.labels)")
     return f"(CASE WHEN {is_change} THEN 1 ELSE 0 END, {', '.join(names)})"
 
 

@@ -138,7 +138,9 @@ def is_frozen(world: World, key: str) -> bool:
     budget = world.resources.get(Ref(usage.KIND, namespace, name))
     if budget is None or budget.deleting:
         return False
-    return budget.spec is None or (has_ladder(world, budget) and not is_acting(world, budget))
+    if budget.spec is None:
+        return True
+    return has_ladder(world, budget) and not (is_acting(world, budget) and usage.is_read(world, budget))
 
 
 def declared_length(world: World, pod: Pod) -> int | None:

@@ -53,7 +53,8 @@ def decide(world: World, changes: Changes) -> Iterator[Decision]:
     usage.arrange(world, (each for each in chosen.values() if each.spec is not None))
     letting_go = usage.removals(world)
     counts = world.complete and world.ledger.loaded
-    accounts = {ref: Account(world, each) for ref, each in sorted(chosen.items()) if counts and each.spec is not None}
+    counted = (ref for ref, each in sorted(chosen.items()) if counts and each.spec is not None)
+    accounts = {ref: Account(world, chosen[ref]) for ref in counted if usage.is_read(world, chosen[ref])}
     round_ = Round(world, [each for each in accounts.values() if is_acting(world, each.budget)])
     for ref in sorted(chosen):
         if ref in accounts:

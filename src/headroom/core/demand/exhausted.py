@@ -45,7 +45,7 @@ def _is_exhausted(world: World, budget: AnyResource) -> bool:
         return False
     if budget.status.conditions:
         return conditions.holds(budget.status.conditions, "QuotaExceeded")
-    if not world.ledger.loaded:
+    if not world.ledger.loaded or not usage.is_read(world, budget):
         return False
     # Nobody has judged it yet: it is new, or it comes from a file.
     usage.arrange(world, usage.budgets_of(world))

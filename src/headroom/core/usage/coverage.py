@@ -210,15 +210,26 @@ def budgets_of(world: World) -> list[AnyResource]:
     return [each for _, each in world.of_kind(KIND) if each.spec is not None]
 
 
-def arrange(world: World, budgets: Iterable[AnyResource]) -> None:
-    """Let the tables tell labels apart by all keys that some budget looks at."""
+def label_keys(budgets: Iterable[AnyResource]) -> frozenset[str]:
+    """The label keys that valid budgets select by: of pods, and of their namespaces under the names that rows have for these."""
     keys = set[str]()
     for each in budgets:
         keys |= keys_of(each.spec.selector)
         if each.spec.namespace_selector is not None:
             theirs = {NAMESPACE_NAME, *keys_of(each.spec.namespace_selector)}
             keys |= {OF_NAMESPACE + key for key in theirs}
-    world.usage.group_by(frozenset(keys))
+    return frozenset(keys)
+
+
+def is_read(world: World, budget: AnyResource) -> bool:
+    """Whether rows have the labels that a valid budget selects by. Else the ledger is yet to be read for them."""
+    return world.ledger.keys is None or label_keys([budget]) <= world.ledger.keys
+
+
+def arrange(world: World, budgets: Iterable[AnyResource]) -> None:
+    """Let the tables tell labels apart by all keys that some budget looks at."""
+    keys = label_keys(budgets)
+    world.usage.group_by(keys)
     world.pods.count_by(frozenset(key for key in keys if not key.startswith(OF_NAMESPACE)))
 
 

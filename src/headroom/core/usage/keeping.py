@@ -32,21 +32,49 @@ class Around(NamedTuple):
 class Keeper:
     """Brings rows up to date with pods; what it returns is new and belongs into the ledger."""
 
-    def __init__(self, table: UsageTable) -> None:
+    def __init__(self, table: UsageTable, shortest: int = 0) -> None:
         self.table = table
+        self._shortest = shortest
+        """How long a row that tells of a change lasts at least: who changes again sooner, has changed from then on."""
         self._node_prices = NodePrices()
+        self._later: dict[str, tuple[Pod, Held]] = {}
+        """Pods that changed again too soon, as they were last seen."""
 
     def see(self, pod: Pod, around: Around, look: Look) -> list[Row]:
         """A pod is in view."""
         self.table.set_alive(pod.uid, True)
         (self.table.kept.add if finalizers.is_kept(pod) else self.table.kept.discard)(pod.uid)
-        return self._put(observing.observed(self.table.of_pod(pod.uid), pod, self._held(pod, around), look))
+        held, found = self._held(pod, around), self._settled(pod.uid, around, look)
+        self._later.pop(pod.uid, None)
+        known = self.table.of_pod(pod.uid)
+        is_unread = self.table.is_unread(pod.uid)
+        is_too_soon = not is_unread and observing.is_too_soon(known, held, look, self._shortest)
+        if pod.phase not in observing.ENDED_PHASES and is_too_soon:
+            self._later[pod.uid] = pod, held
+            return found
+        return found + self._put(observing.observed(known, pod, held, look, is_unread=is_unread), pod, around)
+
+    def settle(self, around: Around, look: Look) -> list[Row]:
+        """Pods that changed again too soon, and for which the time has come since."""
+        return [row for uid in list(self._later) for row in self._settled(uid, around, look)]
+
+    def _settled(self, uid: str, around: Around, look: Look) -> list[Row]:
+        if uid not in self._later:
+            return []
+        known = self.table.of_pod(uid)
+        due = known[-1].start + self._shortest
+        if due > look.since:
+            return []
+        pod, held = self._later.pop(uid)
+        return self._put(observing.observed(known, pod, held, Look(look.cluster, due, due)), pod, around)
 
     def lose(self, pod: Pod, around: Around, look: Look) -> list[Row]:
         """A pod was deleted; `look.since` is the last moment at which it was surely there."""
-        found: list[Row] = []
+        found = self._settled(pod.uid, around, look)
+        self._later.pop(pod.uid, None)
         if pod.phase in observing.ENDED_PHASES or not self.table.has_end(pod.uid):
-            found = self._put(observing.gone(self.table.of_pod(pod.uid), pod, self._held(pod, around), look))
+            gone = observing.gone(self.table.of_pod(pod.uid), pod, self._held(pod, around), look)
+            found += self._put(gone, pod, around)
         self.table.set_alive(pod.uid, False)
         self.table.kept.discard(pod.uid)
         return found
@@ -56,14 +84,21 @@ class Keeper:
         lasts = (self.table.of_pod(uid)[-1] for uid in self.table.unresolved())
         return self._put(observing.missed(last, seen_until, at) for last in lasts)
 
-    def _put(self, rows: Iterable[Row]) -> list[Row]:
-        put = (self.table.put(row) for row in rows)
-        return [row for row in put if row is not None]
+    def _put(self, rows: Iterable[Row], pod: Pod | None = None, around: Around | None = None) -> list[Row]:
+        """Rows that say something new, as they belong into the ledger: with all labels where they are new themselves."""
+        found, keys = [], self.table.keys
+        for row in rows:
+            whole = row
+            if keys is not None and pod is not None and around is not None and not self.table.has(row):
+                whole = observing.filled(row, observing.labels_of(pod, around.namespaces), keys)
+            if (put := self.table.put(whole)) is not None:
+                found.append(put)
+        return found
 
     def _held(self, pod: Pod, around: Around) -> Held:
         amounts = observing.amounts_of(pod, around.claims, around.counted)
         price = self._price(pod, amounts, around) if amounts and pod.node else None
-        return Held(amounts, price, observing.labels_of(pod, around.namespaces))
+        return Held(amounts, price, observing.labels_of(pod, around.namespaces, self.table.keys))
 
     def _price(self, pod: Pod, amounts: Amounts, around: Around) -> int | None:
         if not around.prices and not around.offers:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
+from headroom.model.census import cut
 from headroom.model.facts import Amounts, Claim, Namespace, Pairs, Pod
 from headroom.model.usage import EVIDENCE, LATE_MS, UNSEEN, Evidence, Row
 
@@ -78,8 +79,11 @@ def _share(claim: Claim, uid: str, amount: int) -> int:
     return each + (claim.reserved_for.index(uid) < left)
 
 
-def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row]:
-    """What is new in the rows of a pod that is in view, or was until now; `known` are its rows by start."""
+def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look, *, is_unread: bool = False) -> list[Row]:
+    """What is new in the rows of a pod that is in view, or was until now; `known` are its rows by start.
+
+    Where not all labels of the last row are known, what the pod is now is a row of its own.
+    """
     end, evidence = _end(pod, look)
     if not known:
         return _first(pod, held, look, end, evidence)
@@ -96,7 +100,7 @@ def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row
         # The pod goes on although this row is closed: this is the part that the ledger has not told of.
         begin = max(closed, last.start)
         return [*rows, _row(pod, held, look, begin, begin)] if held.amounts and pod.started is not None else rows
-    if held.is_in(last) or _is_behind(pod, last, look):
+    if (held.is_in(last) and not is_unread) or _is_behind(pod, last, look):
         return rows
     # A price is in force from when it is known, so a new one alone is no doubt about what was held before.
     if look.is_gapless or held._replace(price=last.price).is_in(last):
@@ -105,6 +109,14 @@ def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row
     sure = max(last.seen_until, min(look.since, look.at))
     before = structs.replace(last, seen_until=sure, gone_by=look.at)
     return [*rows, before, _row(pod, held, look, look.at, max(last.start, sure))]
+
+
+def is_too_soon(known: Sequence[Row], held: Held, look: Look, shortest: int) -> bool:
+    """Whether what changed has to wait, since a row that tells of a change lasts so long. Until then, that row counts."""
+    last = known[-1] if known else None
+    if last is None or not last.is_change or last.ended is not None or last.gone_by is not None:
+        return False
+    return 0 <= look.at - last.start < shortest and not _completed(held, last).is_in(last)
 
 
 def gone(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row]:
@@ -133,13 +145,24 @@ def missed(last: Row, seen_until: int, at: int) -> Row:
     return structs.replace(last, seen_until=max(last.seen_until, min(seen_until, at)), gone_by=at)
 
 
-def labels_of(pod: Pod, namespaces: Mapping[str, Namespace]) -> Pairs:
-    """The labels in force: the pod's own, and those of its namespace under names that no label can have."""
-    namespace = namespaces.get(pod.namespace)
+def labels_of(pod: Pod, namespaces: Mapping[str, Namespace], keys: frozenset[str] | None = None) -> Pairs:
+    """The labels in force: the pod's own, and those of its namespace under names that no label can have.
+
+    Only those with one of the keys, where these are given.
+    """
+    own, namespace = pod.labels if keys is None else cut(pod.labels, keys), namespaces.get(pod.namespace)
     if namespace is None:
-        return pod.labels
-    theirs = dict(namespace.labels) | {NAMESPACE_NAME: namespace.name}
-    return tuple(sorted((*pod.labels, *((OF_NAMESPACE + key, value) for key, value in theirs.items()))))
+        return own
+    named = dict(namespace.labels) | {NAMESPACE_NAME: namespace.name}
+    theirs = [(OF_NAMESPACE + key, value) for key, value in named.items() if keys is None or OF_NAMESPACE + key in keys]
+    return tuple(sorted((*own, *theirs))) if theirs else own
+
+
+def filled(row: Row, labels: Pairs, keys: frozenset[str]) -> Row:
+    """A new row as the ledger keeps it: also with the labels that nobody selects by."""
+    is_unseen = any(key == UNSEEN for key, _ in row.labels)
+    more = [each for each in labels if each[0] not in keys and (not is_unseen or each[0].startswith(OF_NAMESPACE))]
+    return structs.replace(row, labels=tuple(sorted((*row.labels, *more)))) if more else row
 
 
 def _completed(held: Held, last: Row) -> Held:

@@ -40,7 +40,7 @@ def gpus_of(world: World, pod: Pod) -> int:
 
 def reckonings(world: World) -> list[tuple[AnyResource, Reckoning]]:
     """The sums of every valid budget, by name; none while history is missing."""
-    budgets = coverage.budgets_of(world)
+    budgets = [each for each in coverage.budgets_of(world) if coverage.is_read(world, each)]
     if not world.ledger.loaded:
         return []
     coverage.arrange(world, budgets)

@@ -58,7 +58,7 @@ class BudgetPage:
         }
         if "victim" in status:
             model["victim"] = {name: status["victim"].get(name, "") for name in ("unit", "action", "at")}
-        if resource.spec is not None and world.ledger.loaded:
+        if resource.spec is not None and world.ledger.loaded and usage.is_read(world, resource):
             model |= self._curve(ref).get(resource.spec, lambda: _curves(world, resource))
         return model
 
