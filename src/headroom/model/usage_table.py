@@ -68,7 +68,7 @@ class UsageTable:
         self.unread = frozenset[str]()
         """Those of them that older rows may lack: they were not kept from the start, and the ledger was not read for them yet."""
         self._unread_rows = 0
-        """How many of the first rows may lack them."""
+        """How many of the first rows may."""
         self._keys = frozenset({UNSEEN})
         self._group_of: dict[tuple[int, Pairs], int] = {}
         self._labels: Numbering[Pairs] = Numbering()
@@ -261,8 +261,7 @@ class UsageTable:
     def _merge(self, key: str, number: int, row: Row, segments: Segments | None = None, place: int = 0) -> Row | None:
         """Merge a row with the one of the same key."""
         known = self.row(number)
-        result = merged(known, row)
-        if structs.replace(result, labels=self.cut(result.labels)) == known:
+        if structs.replace(result := merged(known, row), labels=self.cut(result.labels)) == known:
             return None
         self._store(number, result, is_new=False)
         self._settle(key, number, segments, place)
@@ -347,11 +346,12 @@ class UsageTable:
 
     def _renumber(self) -> None:
         """Forget labels and terms that no row has any more, and labels that are not kept."""
-        for name, old in (("labels", self._labels), ("terms", self._terms)):
+        olds: tuple[tuple[str, Numbering[Any]], ...] = (("labels", self._labels), ("terms", self._terms))
+        for name, old in olds:
             used, where = np.unique(self.column(name), return_inverse=True)
             fresh: Numbering[Any] = Numbering()
-            values = (old[int(each)] for each in used)
-            numbers = np.array([fresh.take(self.cut(each) if name == "labels" else each) for each in values], np.int64)
+            values = (self.cut(old[int(each)]) if name == "labels" else old[int(each)] for each in used)
+            numbers = np.array([fresh.take(each) for each in values], np.int64)
             self._columns[name][: len(self._pods)] = numbers[where] if len(numbers) else ABSENT
             setattr(self, f"_{name}", fresh)
         self._regroup()
