@@ -166,3 +166,52 @@ async def test_two_never_may_act_at_once(schedule: list[tuple[str, float]]) -> N
         assert sum(each.may_act() for each in both) <= 1
         clock.seconds += pause
         assert sum(each.may_act() for each in both) <= 1
+
+
+class Odd(OneLease):
+    """Takes what is written and answers with somebody else's lease."""
+
+    answer: Lease | None = None
+
+    async def write(self, holder: str, duration_seconds: int, before: Lease | None) -> Lease:
+        written = await super().write(holder, duration_seconds, before)
+        return self.answer or written
+
+
+async def test_who_is_answered_that_another_holds_the_lease_does_not_lead(clock: HandClock) -> None:
+    lease = Odd()
+    lease.answer = Lease(holder="op-9", duration_seconds=15, renewals="", transitions=0, version="9")
+    (leader,) = candidates(clock, lease, 1)
+    with pytest.raises(LeaseTaken, match="op-9 holds it"):
+        await leader.attempt()
+    assert not leader.may_act()
+
+
+class Stopping(HandClock):
+    """Lets nobody sleep more than once."""
+
+    async def sleep(self, seconds: float) -> None:
+        raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TimeoutError(), "no answer within 4 s"),
+        (LeaseTaken(), "LeaseTaken"),
+        (Unavailable("reading the lease: it broke"), "reading the lease: it broke"),
+    ],
+    ids=["timeout", "taken", "broken"],
+)
+async def test_every_failure_has_a_reason(error: Exception, words: str) -> None:
+    class Failing(OneLease):
+        async def read(self) -> Lease | None:
+            raise error
+
+    (leader,) = candidates(Stopping(), Failing(), 1)
+    with pytest.raises(asyncio.CancelledError):
+        await leader.run()
+    assert leader.problem == f"holding the lease: {words}"
+    leader._act_until = 1.0
+    await leader.release()
+    assert leader.problem == f"releasing the lease: {words}"

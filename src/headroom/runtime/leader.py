@@ -65,7 +65,7 @@ class Leader:
                     await self.attempt()
                 self.problem = ""
             except (HeadroomError, LeaseTaken, TimeoutError) as error:
-                self.problem = f"holding the lease: {error or 'no answer'}"
+                self.problem = f"holding the lease: {_why(error)}"
             pause = RENEW_EVERY_SECONDS if self.may_act() else LOOK_EVERY_SECONDS
             await self._clock.sleep(pause * self._rng.uniform(0.8, 1.0))
 
@@ -82,11 +82,14 @@ class Leader:
             if self._is_held_by_another():
                 return
         try:
-            self._lease = await self._leases.write(self.identity, DURATION_SECONDS, self._lease)
+            written = await self._leases.write(self.identity, DURATION_SECONDS, self._lease)
+            if written.holder != self.identity:
+                raise LeaseTaken(f"the server answered that {written.holder or 'nobody'} holds it")
         except LeaseTaken:
             # Whoever wrote it may lead now. Look again before anything else is done.
             self._lease, self._act_until, self._changed_at = None, 0.0, began
             raise
+        self._lease = written
         self._act_until = began + DURATION_SECONDS - MARGIN_SECONDS
 
     def _observe(self, lease: Lease | None) -> None:
@@ -114,4 +117,11 @@ class Leader:
                 if lease is not None and lease.holder == self.identity:
                     await self._leases.write("", 1, lease)
         except (HeadroomError, LeaseTaken, TimeoutError) as error:
-            self.problem = f"releasing the lease: {error or 'no answer'}"
+            self.problem = f"releasing the lease: {_why(error)}"
+
+
+def _why(error: Exception) -> str:
+    """Many errors, such as a timeout, have no text of their own."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {REQUEST_SECONDS:g} s"
+    return str(error) or type(error).__name__

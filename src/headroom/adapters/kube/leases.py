@@ -34,7 +34,8 @@ class _Spec(Struct, rename="camel"):
 
 class _Object(Struct):
     metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    kind: str | None = None
+    spec: _Spec | None = None
 
 
 class KubeLeases:
@@ -96,21 +97,28 @@ class KubeLeases:
         }
 
     def _understood(self, body: bytes) -> Lease:
+        doing = f"reading {paths.spoken(self._path)}: the answer is no Lease"
         try:
             found = msgspec.json.decode(body, type=_Object)
             metadata = msgspec.json.decode(body)["metadata"]
-        except msgspec.MsgspecError as problem:
-            raise Unavailable(f"reading {paths.spoken(self._path)}: the answer is no Lease: {problem}") from problem
+        except (msgspec.MsgspecError, ValueError, RecursionError) as problem:  # ValueError: bytes that are no text
+            raise Unavailable(f"{doing}: {problem}") from problem
+        if found.kind != "Lease":
+            raise Unavailable(f"{doing}: it is of kind {found.kind}")
+        if not found.metadata.uid or not found.metadata.resource_version:
+            # A write that names neither would take the lease from whoever holds it.
+            raise Unavailable(f"{doing}: it has no uid or no version")
+        spec = found.spec or _Spec()
         # Written back as it was, only without what the server keeps to itself.
         metadata.pop("managedFields", None)
         version = f"{found.metadata.uid}/{found.metadata.resource_version}"
         self._last = (version, metadata)
-        self._acquired = found.spec.acquire_time or ""
+        self._acquired = spec.acquire_time or ""
         return Lease(
-            holder=found.spec.holder_identity or "",
-            duration_seconds=found.spec.lease_duration_seconds or ASSUMED_SECONDS,
-            renewals=found.spec.renew_time or "",
-            transitions=found.spec.lease_transitions or 0,
+            holder=spec.holder_identity or "",
+            duration_seconds=spec.lease_duration_seconds or ASSUMED_SECONDS,
+            renewals=spec.renew_time or "",
+            transitions=spec.lease_transitions or 0,
             version=version,
         )
 
