@@ -5,12 +5,12 @@ An object that does not fit its type is read again piece by piece, so that it co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from headroom.adapters.kube import disruptions, karpenter, operator_kinds, parse, raw, workloads
+from headroom.adapters.kube import admission, disruptions, karpenter, operator_kinds, parse, paths, raw, workloads
 from headroom.adapters.kube.admission import Policy, policy_of
 from headroom.adapters.kube.claims import claim_of
 from headroom.adapters.kube.listwatch import Event, Page
@@ -22,9 +22,13 @@ from headroom.model import facts
 from headroom.model.errors import Unavailable
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
+
+Name = tuple[str | None, str | None]
+"""The apiVersion and the kind of an object, as far as it says."""
 
 Wire = TypeVar("Wire")
-WireStruct = TypeVar("WireStruct", bound=msgspec.Struct)
+WireStruct = TypeVar("WireStruct", bound=raw.Object)
 
 
 class Versioned(Protocol):
@@ -47,8 +51,32 @@ class WireEvent(raw.Part, Generic[Wire]):
 class WirePage(raw.Part, Generic[Wire]):
     """One page of a list."""
 
+    api_version: str | None = None
+    kind: str | None = None
     metadata: raw.ListMeta | None = None
     items: list[Wire] | None = None
+
+
+class Named(Generic[Wire]):
+    """The names that objects of one kind go by, and how one is asked for its own."""
+
+    def __init__(self, api_version: str, kinds: Iterable[str], name: Callable[[Wire], Name]) -> None:
+        self._api_version, self._kinds, self._name = api_version, frozenset(kinds), name
+        self._lists = frozenset(f"{kind}List" for kind in self._kinds)
+
+    def check(self, wire: Wire) -> None:
+        """Raises `Unavailable` for an object of another kind: whoever sent it is not the API server, or not well."""
+        self._check(self._name(wire), self._kinds)
+
+    def check_page(self, page: WirePage[Wire]) -> None:
+        """Raises `Unavailable` for a list of another kind."""
+        self._check((page.api_version, page.kind), self._lists)
+
+    def _check(self, name: Name, kinds: frozenset[str]) -> None:
+        version, kind = name
+        if kind and kinds and (kind not in kinds or version not in (None, self._api_version)):
+            wanted = " or ".join(sorted(kinds))
+            raise Unavailable(f"reading {wanted} of {self._api_version}: the API server sent {kind} of {version}")
 
 
 class FactDecoder(Generic[Wire, Fact]):
@@ -60,8 +88,9 @@ class FactDecoder(Generic[Wire, Fact]):
         events: msgspec.json.Decoder[WireEvent[Wire]],
         repair: Callable[[object], Wire],
         fact: Callable[[Wire], Fact],
+        named: Named[Wire],
     ) -> None:
-        self._pages, self._events, self._repair, self._fact = pages, events, repair, fact
+        self._pages, self._events, self._repair, self._fact, self._named = pages, events, repair, fact, named
 
     def page(self, body: bytes) -> Page[Fact]:
         """One page of a list. Raises `Unavailable` for anything else: an empty answer must not pass for an empty cluster."""
@@ -69,12 +98,13 @@ class FactDecoder(Generic[Wire, Fact]):
             found = self._pages.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             found = self._repaired_page(body)
-        meta = found.metadata
+        meta, items = found.metadata, found.items or ()
         if meta is None or not meta.resource_version:
             raise Unavailable("listing: the API server answered with something that is no list")
-        return Page(
-            items=[self._fact(each) for each in found.items or ()], version=meta.resource_version, cont=meta.next or ""
-        )
+        self._named.check_page(found)
+        for each in items:
+            self._named.check(each)
+        return Page(items=[self._fact(each) for each in items], version=meta.resource_version, cont=meta.next or "")
 
     def event(self, line: bytes) -> Event[Fact]:
         """One line of a watch. Raises `Unavailable` when it is no event: then the stream was cut."""
@@ -84,17 +114,23 @@ class FactDecoder(Generic[Wire, Fact]):
             found = self._repaired_event(line)
         if found.type == "ERROR":
             return _failure(line)
+        if found.type != "BOOKMARK" and (found.type not in CHANGES or found.object is None):
+            raise Unavailable("watching: the API server sent something that is no event")
+        if found.object is not None:
+            self._named.check(found.object)
         if found.type == "BOOKMARK":
             return _bookmark(line)
-        if not found.type or found.object is None:
-            raise Unavailable("watching: the API server sent something that is no event")
+        assert found.object is not None
         fact = self._fact(found.object)
         return Event(type=found.type, fact=fact, version=fact.resource_version)
 
     def _repaired_page(self, body: bytes) -> WirePage[Wire]:
         document = _mapping(raw.plain(body))
         items = document.get("items")
+        head = raw.fitted(document, raw.Object)
         return WirePage(
+            api_version=head.api_version,
+            kind=head.kind,
             metadata=raw.fitted(document.get("metadata"), raw.ListMeta),
             items=[self._repair(each) for each in items] if isinstance(items, list) else [],
         )
@@ -125,97 +161,111 @@ def _bookmark(line: bytes) -> Event[Any]:
     )
 
 
-def _of(wire: type[WireStruct], fact: Callable[[WireStruct], Fact]) -> FactDecoder[WireStruct, Fact]:
+def _of(
+    wire: type[WireStruct], fact: Callable[[WireStruct], Fact], api_version: str = "", *kinds: str
+) -> FactDecoder[WireStruct, Fact]:
     """Reads what one wire type describes, and mends what does not fit it."""
     return FactDecoder(
         msgspec.json.Decoder(WirePage[wire]),  # type: ignore[valid-type]  # a type that is only known here
         msgspec.json.Decoder(WireEvent[wire]),  # type: ignore[valid-type]  # as above
         lambda document: raw.fitted(document, wire),
         fact,
+        Named(api_version, kinds, lambda found: (found.api_version, found.kind)),
     )
 
 
 def pods() -> FactDecoder[raw.Pod, facts.Pod]:
     """Reads pods."""
-    return _of(raw.Pod, parse.pod_of)
+    return _of(raw.Pod, parse.pod_of, "v1", "Pod")
 
 
 def nodes() -> FactDecoder[raw.Node, facts.Node]:
     """Reads nodes."""
-    return _of(raw.Node, parse.node_of)
+    return _of(raw.Node, parse.node_of, "v1", "Node")
 
 
 def namespaces() -> FactDecoder[raw.Object, facts.Namespace]:
     """Reads namespaces."""
-    return _of(raw.Object, parse.namespace_of)
+    return _of(raw.Object, parse.namespace_of, "v1", "Namespace")
 
 
 def claims() -> FactDecoder[raw.ResourceClaim, facts.Claim]:
     """Reads ResourceClaims."""
-    return _of(raw.ResourceClaim, claim_of)
+    return _of(raw.ResourceClaim, claim_of, "resource.k8s.io/v1", "ResourceClaim")
+
+
+def _owner(kind: str) -> tuple[str, str]:
+    group, version, _ = paths.OWNERS[kind]
+    return f"{group}/{version}", kind
 
 
 def jobs() -> FactDecoder[raw.Job, facts.Workload]:
     """Reads Jobs."""
-    return _of(raw.Job, workloads.job_of)
+    return _of(raw.Job, workloads.job_of, *_owner("Job"))
 
 
 def job_sets() -> FactDecoder[raw.JobSet, facts.Workload]:
     """Reads JobSets."""
-    return _of(raw.JobSet, workloads.job_set_of)
+    return _of(raw.JobSet, workloads.job_set_of, *_owner("JobSet"))
 
 
 def kueue_workloads() -> FactDecoder[raw.Workload, facts.Workload]:
     """Reads Workloads of Kueue."""
-    return _of(raw.Workload, workloads.workload_of)
+    return _of(raw.Workload, workloads.workload_of, *_owner("Workload"))
 
 
 def node_pools() -> FactDecoder[karpenter.NodePoolWire, facts.NodePool]:
     """Reads NodePools of Karpenter."""
-    return _of(karpenter.NodePoolWire, karpenter.node_pool_of)
+    return _of(karpenter.NodePoolWire, karpenter.node_pool_of, "karpenter.sh/v1", "NodePool")
 
 
 def node_claims() -> FactDecoder[karpenter.NodeClaimWire, facts.NodeClaim]:
     """Reads NodeClaims of Karpenter."""
-    return _of(karpenter.NodeClaimWire, karpenter.node_claim_of)
+    return _of(karpenter.NodeClaimWire, karpenter.node_claim_of, "karpenter.sh/v1", "NodeClaim")
 
 
 def disruption_budgets() -> FactDecoder[disruptions.Wire, disruptions.Disruption]:
     """Reads PodDisruptionBudgets."""
-    return _of(disruptions.Wire, disruptions.disruption_of)
+    return _of(disruptions.Wire, disruptions.disruption_of, "policy/v1", "PodDisruptionBudget")
 
 
 def policies() -> FactDecoder[raw.Object, Policy]:
     """Reads admission policies and their bindings."""
-    return _of(raw.Object, policy_of)
+    return _of(raw.Object, policy_of, "admissionregistration.k8s.io/v1", *admission.KINDS.values())
 
 
-def _of_documents(fact: Callable[[dict[str, Any]], Fact]) -> FactDecoder[dict[str, Any], Fact]:
-    """Reads whole documents."""
+def _of_documents(fact: Callable[[dict[str, Any]], Fact], kind: str) -> FactDecoder[dict[str, Any], Fact]:
+    """Reads whole documents of a kind of ours."""
+
+    def name(document: dict[str, Any]) -> Name:
+        found = raw.fitted(document, raw.Object)
+        return found.api_version, found.kind
+
     return FactDecoder(
         msgspec.json.Decoder(WirePage[dict[str, Any]]),
         msgspec.json.Decoder(WireEvent[dict[str, Any]]),
         _mapping,
         fact,
+        Named(API_VERSION, [kind], name),
     )
 
 
 def indexes() -> FactDecoder[dict[str, Any], Index]:
     """Reads BudgetIndexes."""
-    return _of_documents(operator_kinds.index_of)
+    return _of_documents(operator_kinds.index_of, "BudgetIndex")
 
 
 def holds() -> FactDecoder[dict[str, Any], facts.Hold]:
     """Reads BudgetHolds."""
-    return _of_documents(operator_kinds.hold_of)
+    return _of_documents(operator_kinds.hold_of, "BudgetHold")
 
 
 def settings() -> FactDecoder[raw.ConfigMap, Settings]:
     """Reads ConfigMaps."""
-    return _of(raw.ConfigMap, parse.settings_of)
+    return _of(raw.ConfigMap, parse.settings_of, "v1", "ConfigMap")
 
 
 def resources(kind: str) -> FactDecoder[dict[str, Any], AnyResource]:
     """Reads one of our own kinds."""
     named = {"apiVersion": API_VERSION, "kind": kind}
-    return _of_documents(lambda document: parse.resource(named | document))
+    return _of_documents(lambda document: parse.resource(named | document), kind)

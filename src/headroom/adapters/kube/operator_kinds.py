@@ -57,5 +57,5 @@ def _meta(document: dict[str, Any]) -> raw.ObjectMeta:
 def _spec(document: dict[str, Any], kind: type[Spec]) -> Spec | None:
     try:
         return msgspec.convert(document.get("spec"), kind)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, ValueError):  # the latter for text that is none
         return None

@@ -126,8 +126,10 @@ class PodStatus(Part):
 
 
 class Object(Part):
-    """What every object has."""
+    """What every object has. In a list the server leaves out what all its objects have in common: their kind."""
 
+    api_version: str | None = None
+    kind: str | None = None
     metadata: ObjectMeta | None = None
 
 
@@ -303,6 +305,8 @@ def strings(body: bytes) -> dict[str, str]:
 def plain(body: bytes) -> Any:
     """The JSON value in `body`. Raises `Unavailable` if there is none."""
     try:
+        if b"\\ud" in body.lower():  # half a pair of escapes is no character: nobody could keep it or show it
+            body = json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
         return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise Unavailable("reading what the API server sent: it is not JSON") from error
