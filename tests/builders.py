@@ -9,8 +9,10 @@ from msgspec import structs
 from headroom.api import kinds
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.resources import API_VERSION
-from headroom.core.usage import row_of, table_of
+from headroom.core.usage import DeviceView, row_of, table_of
 from headroom.model.decisions import Ref
+from headroom.model.device_facts import AllocatedDevice, Claim, DeviceChoice, DeviceRequest
+from headroom.model.devices import DeviceTable
 from headroom.model.facts import Node, Pod, Shape
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.times import moment
@@ -97,3 +99,26 @@ def a_node(name: str = "worker-1", *, gpus: int = 8, **fields: Any) -> Node:
     """A ready node with whole GPUs."""
     defaults: dict[str, Any] = {"name": name, "ready": True, "allocatable": (("nvidia.com/gpu", gpus * 1_000_000),)}
     return Node(**(defaults | fields))
+
+
+def no_devices() -> DeviceView:
+    """A cluster without claims and devices."""
+    return DeviceView({}, DeviceTable(), PodTable(), NodeTable())
+
+
+def a_request(device_class: str = "gpu.nvidia.com", count: int = 1, **fields: Any) -> DeviceRequest:
+    """A request of a claim for devices of one class."""
+    return DeviceRequest(name="r", choices=(DeviceChoice(device_class=device_class, count=count),), **fields)
+
+
+def a_claim(name: str = "claim", *, namespace: str = "team-a", devices: int = 0, **fields: Any) -> Claim:
+    """A claim that asks for devices of NVIDIA, and has them if there are `devices`."""
+    driver = fields.pop("driver", "gpu.nvidia.com")
+    device_class = fields.pop("device_class", driver)
+    allocated = tuple(
+        AllocatedDevice(device_class=device_class, driver=driver, pool="n", device=f"gpu-{number}")
+        for number in range(devices)
+    )
+    base: dict[str, Any] = {"requests": (a_request(device_class, devices or 1),), "uid": f"uid-of-claim-{name}"}
+    base |= {"allocated": allocated, "is_allocated": bool(devices)}
+    return Claim(namespace=namespace, name=name, **base | fields)

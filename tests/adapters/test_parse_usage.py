@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from headroom.adapters.kube import decode, operator_kinds, parse, raw
-from headroom.adapters.kube.claims import claim_of
+from headroom.adapters.kube import decode, devices, operator_kinds, parse, raw
 from headroom.api.budget_index import IndexEntry
 from headroom.model import times
 
@@ -66,18 +65,32 @@ def test_a_start_that_is_no_longer_shown(
     assert pod.started_after == (None if after is None else moment(after))
 
 
-def test_a_claim_that_was_made_for_an_extended_resource_belongs_to_its_pod() -> None:
-    document = {
+def test_the_claims_of_a_pod_as_its_status_tells_them() -> None:
+    document: Document = {
         "metadata": {"name": "p"},
-        "spec": {"resourceClaims": [{"name": "a", "resourceClaimName": "mine"}, {"name": "b"}]},
+        "spec": {
+            "resourceClaims": [
+                {"name": "a", "resourceClaimName": "mine"},
+                {"name": "again", "resourceClaimName": "mine"},
+                {"name": "b", "resourceClaimTemplateName": "two"},
+                {"name": "c", "resourceClaimTemplateName": "four"},
+                {"name": "d", "resourceClaimTemplateName": "none"},
+            ]
+        },
         "status": {
-            "resourceClaimStatuses": [{"name": "b", "resourceClaimName": "p-b-x7"}],
-            "extendedResourceClaimStatus": {"resourceClaimName": "p-extended", "requestMappings": []},
+            "resourceClaimStatuses": [{"name": "b", "resourceClaimName": "p-b-x7"}, {"name": "d"}, {"name": "a"}],
+            "extendedResourceClaimStatus": {
+                "resourceClaimName": "p-extended",
+                "requestMappings": [{"containerName": "c", "resourceName": "example.com/gpu", "requestName": "r"}],
+            },
         },
     }
-    assert parse.pod(document).claims == ("mine", "p-b-x7", "p-extended")
+    pod = parse.pod(document)
+    assert (pod.claims, pod.claim_templates) == (("mine", "p-b-x7"), ("four",))
+    assert (pod.extended_claim, pod.extended_resources) == ("p-extended", ("example.com/gpu",))
     del document["spec"]
-    assert parse.pod(document).claims == ("p-extended",)
+    assert parse.pod(document).claims == ()
+    assert parse.pod(document).has_claims
 
 
 def claim(*results: Document, **more: Any) -> Document:
@@ -100,10 +113,10 @@ def claim(*results: Document, **more: Any) -> Document:
 
 
 def read(document: Document) -> Any:
-    return claim_of(raw.fitted(document, raw.ResourceClaim))
+    return devices.claim_of(raw.fitted(document, devices.ClaimWire))
 
 
-def test_devices_are_counted_by_class() -> None:
+def test_devices_are_known_by_class_and_those_of_administrators_are_left_out() -> None:
     found = read(
         claim(
             {"request": "gpu"},
@@ -116,31 +129,29 @@ def test_devices_are_counted_by_class() -> None:
         )
     )
     assert found.key == "team-a/c"
-    assert found.devices == (
-        ("big.example.com", 1_000_000),
-        ("d.example.com", 2_000_000),
-        ("gpu.example.com", 3_000_000),
-    )
+    classes = [each.device_class for each in found.allocated]
+    assert classes == ["gpu.example.com", "gpu.example.com", "big.example.com", "", "", "gpu.example.com"]
+    assert {each.driver for each in found.allocated} == {"d.example.com"}
     assert found.reserved_for == ("u1", "u2")
-    assert (found.uid, found.resource_version, found.for_extended_resource) == ("u", "7", False)
+    assert (found.uid, found.resource_version, found.is_allocated) == ("u", "7", True)
 
 
-def test_a_claim_for_an_extended_resource() -> None:
+def test_what_a_tenant_writes_onto_a_claim_changes_nothing() -> None:
     name = "resource.kubernetes.io/extended-resource-claim"
-    assert read(claim(annotations={name: "true"})).for_extended_resource
-    assert not read(claim(annotations={name: "false"})).for_extended_resource
+    assert read(claim({"request": "gpu"}, annotations={name: "true"})) == read(claim({"request": "gpu"}))
 
 
 @pytest.mark.parametrize("document", [{}, {"metadata": {"name": "c"}}, {"spec": None, "status": {}}, {"status": 7}])
 def test_a_claim_without_devices_has_none(document: Document) -> None:
-    assert read(document).devices == ()
+    assert read(document).allocated == ()
     assert read(document).reserved_for == ()
+    assert not read(document).is_allocated
 
 
 def test_an_odd_claim_does_not_stop_the_watch() -> None:
     event = decode.claims().event(b'{"type":"ADDED","object":{"metadata":{"name":"c"},"status":{"allocation":[7]}}}')
     assert event.fact is not None
-    assert event.fact.devices == ()
+    assert event.fact.allocated == ()
 
 
 @pytest.mark.parametrize(

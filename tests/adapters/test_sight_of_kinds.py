@@ -2,7 +2,7 @@
 
 import pytest
 
-from headroom.adapters.kube import paths
+from headroom.adapters.kube import devices, paths
 from headroom.api.kinds import KINDS
 from headroom.model.decisions import Ref
 from headroom.sim import faults as wrong
@@ -19,7 +19,7 @@ NEEDED = [
     *(paths.collection(kind) for kind in KINDS),
 ]
 THEIRS = [
-    paths.claims(),
+    *(paths.devices(plural) for plural in devices.KINDS.values()),
     paths.owner("JobSet"),
     paths.owner("Workload"),
     paths.karpenter("nodepools"),

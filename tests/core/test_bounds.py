@@ -16,7 +16,7 @@ from headroom.model.facts import Pod, Price
 from headroom.model.tables import NodeTable
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
-from tests.builders import a_node, a_pod, a_resource, a_world
+from tests.builders import a_node, a_pod, a_resource, a_world, no_devices
 
 GPU = 1_000_000
 WINDOW = 1_000_000
@@ -70,7 +70,7 @@ class History:
             self.worn |= {self.team} if self.worn or self.team != self.last_seen else set()
 
     def around(self) -> Around:
-        return Around(self.nodes, {}, self.prices, {}, {}, ())
+        return Around(self.nodes, no_devices(), self.prices, {}, {}, ())
 
     def _seen(self) -> None:
         if self.pod is not None and self.away_since is None:

@@ -20,12 +20,12 @@ from headroom.model.tables import NodeTable
 from headroom.model.usage import UNSEEN, Row, merged
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import EVERYTHING, LedgerState, World, load, save
-from tests.builders import NOON, a_pod, a_resource, a_used_world
+from tests.builders import NOON, a_pod, a_resource, a_used_world, no_devices
 
 KEYS = ("team", "tier", "job-name")
 NAMESPACES = {"team-a": Namespace(name="team-a", labels=(("org", "x"),))}
 START = 1000
-AROUND = Around(NodeTable(), {}, (), {}, {}, ())
+AROUND = Around(NodeTable(), no_devices(), (), {}, {}, ())
 
 
 def labelled(**labels: str) -> Pairs:

@@ -7,7 +7,7 @@ from msgspec import structs
 from headroom.core.usage.keeping import Around, NodePrices
 from headroom.model.facts import Offer, Price
 from headroom.model.tables import NodeTable
-from tests.builders import a_node
+from tests.builders import a_node, no_devices
 
 DOLLAR = 1_000_000
 KIND = (("node.kubernetes.io/instance-type", "g"),)
@@ -15,7 +15,7 @@ KIND = (("node.kubernetes.io/instance-type", "g"),)
 
 def around(nodes: NodeTable, price: int = 0, offers: dict[str, Offer] | None = None) -> Around:
     book = (Price(instance_type="g", price_per_hour=price),) if price else ()
-    return Around(nodes, {}, book, offers or {}, {}, ())
+    return Around(nodes, no_devices(), book, offers or {}, {}, ())
 
 
 def an_offer(price: int) -> Offer:

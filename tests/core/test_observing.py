@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from msgspec import structs
 
 from headroom.core.usage import observing
 from headroom.core.usage.keeping import Around, Keeper
 from headroom.core.usage.observing import Held, Look
-from headroom.model.facts import Claim, Namespace, Pod
+from headroom.model.facts import Namespace, Pod
 from headroom.model.tables import NodeTable
 from headroom.model.usage import Evidence, Row
 from headroom.model.usage_table import OPEN, UsageTable
-from tests.builders import a_pod
+from tests.builders import a_pod, no_devices
 
 GPU = (("nvidia.com/gpu", 1_000_000),)
 HELD = Held(GPU, None, (("team", "a"),))
@@ -179,7 +178,7 @@ def test_what_the_ledger_lacks_of_the_begin_comes_from_the_pod() -> None:
 
 def lost(pod: Pod, look: Look, *before: tuple[Pod, Look]) -> tuple[list[tuple[int, int]], Row]:
     """The bounds of the end of each row, and the last row, after a pod was deleted."""
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, {}, ())
+    keeper, around = Keeper(UsageTable()), Around(NodeTable(), no_devices(), (), {}, {}, ())
     for seen, when in before:
         keeper.see(seen, around, when)
     keeper.lose(pod, around, look)
@@ -213,7 +212,7 @@ def test_a_pod_first_heard_of_in_a_late_event_is_not_said_to_be_there_now() -> N
 
 
 def test_a_pod_missing_after_a_restart_ended_between_the_last_word_and_now() -> None:
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, {}, ())
+    keeper, around = Keeper(UsageTable()), Around(NodeTable(), no_devices(), (), {}, {}, ())
     keeper.see(running(), around, at(120))
     again = Keeper(UsageTable())
     for row in keeper.table:
@@ -224,7 +223,7 @@ def test_a_pod_missing_after_a_restart_ended_between_the_last_word_and_now() -> 
 
 
 def test_stronger_evidence_that_comes_later_settles_it() -> None:
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, {}, ())
+    keeper, around = Keeper(UsageTable()), Around(NodeTable(), no_devices(), (), {}, {}, ())
     keeper.see(running(), around, at(120))
     keeper.table.set_alive(running().uid, False)
     keeper.miss(seen_until=300, at=450)
@@ -233,7 +232,7 @@ def test_stronger_evidence_that_comes_later_settles_it() -> None:
 
 
 def test_a_pod_that_is_back_in_view_was_never_gone() -> None:
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, {}, ())
+    keeper, around = Keeper(UsageTable()), Around(NodeTable(), no_devices(), (), {}, {}, ())
     keeper.see(running(), around, at(120))
     keeper.table.set_alive(running().uid, False)
     keeper.miss(seen_until=300, at=450)
@@ -244,38 +243,10 @@ def test_a_pod_that_is_back_in_view_was_never_gone() -> None:
 # --- amounts ----------------------------------------------------------------------------------------------------------------------
 
 
-def a_claim(**fields: Any) -> Claim:
-    base: dict[str, Any] = {"devices": (("gpu.nvidia.com", 2_000_000),), "reserved_for": ("u",)}
-    return Claim(uid="c", namespace="lab", name="claim", **base | fields)
-
-
-@pytest.mark.parametrize(
-    ("claim", "amounts"),
-    [
-        (a_claim(), (("nvidia.com/gpu", 2_000_000),)),
-        (a_claim(reserved_for=("t", "u")), (("nvidia.com/gpu", 1_000_000),)),
-        (a_claim(reserved_for=("t", "u", "v")), (("nvidia.com/gpu", 666_667),)),
-        (a_claim(reserved_for=("t",)), ()),
-        (a_claim(for_extended_resource=True), ()),
-        (a_claim(devices=(("tpu.example.com", 1_000_000),)), (("tpu.example.com", 1_000_000),)),
-    ],
-    ids=["own", "shared", "thirds", "of-others", "for-an-extended-resource", "another-class"],
-)
-def test_devices_of_a_claim_count_once(claim: Claim, amounts: Any) -> None:
-    pod = a_pod(uid="u", namespace="lab", gpus=0, claims=("claim",))
-    assert observing.amounts_of(pod, {"lab/claim": claim}) == amounts
-
-
-def test_the_millionths_of_a_shared_claim_add_up() -> None:
-    claim = a_claim(reserved_for=("t", "u", "v"))
-    pods = [a_pod(uid=uid, namespace="lab", gpus=0, claims=("claim",)) for uid in claim.reserved_for]
-    assert sum(amount for pod in pods for _, amount in observing.amounts_of(pod, {"lab/claim": claim})) == 2_000_000
-
-
 def test_cpu_is_counted_where_a_budget_asks_for_it_and_kept_beside_gpus() -> None:
     pod = a_pod(gpus=0)
     plain = structs.replace(pod, shape=structs.replace(pod.shape, requests=(("cpu", 500_000), ("memory", 10**12))))
     mixed = structs.replace(pod, shape=structs.replace(pod.shape, requests=(("amd.com/gpu", 10**6), ("cpu", 500_000))))
-    assert observing.amounts_of(plain, {}) == ()
-    assert observing.amounts_of(plain, {}, {"cpu"}) == (("cpu", 500_000),)
-    assert observing.amounts_of(mixed, {}) == (("amd.com/gpu", 1_000_000), ("cpu", 500_000))
+    assert observing.amounts_of(plain, no_devices()) == ()
+    assert observing.amounts_of(plain, no_devices(), {"cpu"}) == (("cpu", 500_000),)
+    assert observing.amounts_of(mixed, no_devices()) == (("amd.com/gpu", 1_000_000), ("cpu", 500_000))

@@ -11,9 +11,9 @@ from headroom.core.usage import Around, Keeper, Look
 from headroom.model.facts import Pod
 from headroom.model.tables import NodeTable
 from headroom.model.usage_table import UsageTable
-from tests.builders import a_pod
+from tests.builders import a_pod, no_devices
 
-NOTHING = Around(NodeTable(), {}, (), {}, {}, ())
+NOTHING = Around(NodeTable(), no_devices(), (), {}, {}, ())
 LAST = 10_000
 
 

@@ -125,8 +125,8 @@ def test_what_accounting_needs_becomes_a_part_of_the_world() -> None:
     assert world.own_namespace == "headroom-system"
     assert world.namespaces["lab"].labels == (("tier", "gold"),)
     assert world.prices == (Price(price_per_hour=2_500_000, node="n1"),)
-    assert list(world.claims) == ["lab/gpus"]
-    assert world.claims["lab/gpus"].devices == (("gpu.example.com", 1_000_000),)
+    assert list(world.claims) == ["lab/gpus", "lab/waiting"]
+    assert [each.device_class for each in world.claims["lab/gpus"].allocated] == ["gpu.example.com"]
     assert world.index == (IndexEntry(budget="lab/lab", namespaces=("lab",), exact=True),)
     assert read(BUDGET).world(1000).index is None
 

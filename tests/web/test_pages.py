@@ -10,13 +10,13 @@ from msgspec import structs
 
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
-from headroom.model.facts import UNREADABLE, Claim, Pod, Shape
+from headroom.model.facts import UNREADABLE, Pod, Shape
 from headroom.model.times import HOUR, MINUTE, SECOND
 from headroom.model.world import World
 from headroom.web.pages import Model, Page, Pages, frame, nodes, search
 from headroom.web.scope import EVERYTHING, Scope
 from headroom.web.view import View
-from tests.builders import NOON, a_node, a_pod, a_resource, a_used_world
+from tests.builders import NOON, a_claim, a_node, a_pod, a_resource, a_used_world
 from tests.core.stage import TEAM, a_budget, gated, running
 from tests.web.showing import Made
 
@@ -74,8 +74,7 @@ def test_the_overview_counts_what_is_held_and_free(made: Made) -> None:
 
 
 def test_devices_of_claims_are_held_too() -> None:
-    devices = (("gpu.nvidia.com", 4_000_000),)
-    claim = Claim(namespace="team-a", name="four", uid="c", devices=devices, reserved_for=("uid-dra",))
+    claim = a_claim("four", devices=4, reserved_for=("uid-dra",))
     pod = running("dra", HOUR, gpus=0, claims=("four",))
     made = Made(a_used_world(a_budget(), pods=[pod], nodes=[a_node("n")], claims={claim.key: claim}))
     page = whole(Pages().overview, made.view(), EVERYTHING)

@@ -109,8 +109,8 @@ class GpuResource(ApiType, frozen=True, kw_only=True):
     weight: Annotated[
         str | int | None,
         _amount(
-            "GPUs that one unit counts as. Without it a MIG profile counts its compute slices as sevenths of a GPU, "
-            "and anything else counts 1.",
+            "GPUs that one unit counts as. Without it a MIG profile counts its compute slices as a part of its GPU "
+            "(sevenths, quarters of an A30), and anything else counts 1.",
             LARGEST_WEIGHT,
         ),
     ] = None

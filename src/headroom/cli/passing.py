@@ -13,6 +13,9 @@ _READ: Final = {
     "Namespace": "v1",
     "ConfigMap": "v1",
     "ResourceClaim": "resource.k8s.io/v1",
+    "ResourceClaimTemplate": "resource.k8s.io/v1",
+    "DeviceClass": "resource.k8s.io/v1",
+    "ResourceSlice": "resource.k8s.io/v1",
     "NodePool": "karpenter.sh/v1",
     "NodeClaim": "karpenter.sh/v1",
 }

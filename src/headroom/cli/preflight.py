@@ -82,7 +82,7 @@ def _spoken(missing: list[Need]) -> str:
 
 def needs(settings: Settings) -> list[Need]:
     """Every right that the operator uses; a dry run needs to read only."""
-    from headroom.adapters.kube import admission, karpenter
+    from headroom.adapters.kube import admission, devices, karpenter
     from headroom.adapters.kube.paths import OWNERS
     from headroom.adapters.kube.reviews import Need
     from headroom.api.budget_hold import BudgetHold
@@ -92,7 +92,8 @@ def needs(settings: Settings) -> list[Need]:
     plurals, others = ([kind.plural for kind in kinds.values()] for kinds in (KINDS, OPERATOR_KINDS))
     owners = [(plural, group) for group, _, plural in OWNERS.values()]
     own = settings.namespace
-    seen = [("pods", ""), ("nodes", ""), ("namespaces", ""), ("resourceclaims", "resource.k8s.io"), *owners]
+    seen = [("pods", ""), ("nodes", ""), ("namespaces", ""), *owners]
+    seen += [(plural, devices.GROUP) for plural in devices.KINDS.values()]
     seen += [(plural, GROUP) for plural in (*plurals, *others)]
     seen += [(plural, "admissionregistration.k8s.io") for plural in admission.KINDS]
     seen += [(plural, "karpenter.sh") for plural in karpenter.KINDS.values()]

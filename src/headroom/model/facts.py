@@ -80,7 +80,13 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     finalizers: tuple[str, ...] = ()
     """Only Headroom's own."""
     claims: tuple[str, ...] = ()
-    """Names of the ResourceClaims through which devices are allocated."""
+    """Names of its ResourceClaims, those that were made from a template included."""
+    claim_templates: tuple[str, ...] = ()
+    """Names of the ResourceClaimTemplates from which no claim was made yet."""
+    extended_claim: str = ""
+    """Name of the ResourceClaim that kube-scheduler made for its extended resources, as kube-scheduler says in its status."""
+    extended_resources: tuple[str, ...] = ()
+    """Which of its extended resources that claim is for."""
     nominated_node: str = ""
     nominated_since: int | None = None
     """Since when; preemption is under way there."""
@@ -91,6 +97,11 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     def key(self) -> str:
         """How people name it."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether it has devices through claims, or will."""
+        return bool(self.claims or self.claim_templates or self.extended_claim)
 
 
 class Taint(Struct, frozen=True, gc=False):
@@ -156,26 +167,6 @@ class Offer(Struct, frozen=True, kw_only=True, rename="camel"):
     score: int | None = None
 
 
-class Claim(Struct, frozen=True, gc=False, kw_only=True):
-    """A ResourceClaim to which devices are allocated (DRA)."""
-
-    uid: str
-    namespace: str
-    name: str
-    resource_version: str = ""
-    devices: Amounts = ()
-    """Allocated devices in millionths, by device class; those with admin access are nobody's and not counted."""
-    reserved_for: tuple[str, ...] = ()
-    """Uids of the pods that share it, sorted."""
-    for_extended_resource: bool = False
-    """kube-scheduler made it for a request that the pod's own amounts have already."""
-
-    @property
-    def key(self) -> str:
-        """How pods name it."""
-        return f"{self.namespace}/{self.name}"
-
-
 class Hold(Struct, frozen=True, gc=False, kw_only=True):
     """A BudgetHold: the API server lets no new pods of the budget start."""
 
@@ -193,6 +184,10 @@ class Part(Struct, frozen=True, gc=False, kw_only=True):
     labels: Pairs = ()
     requests: Amounts = ()
     """Of one pod."""
+    claims: tuple[str, ...] = ()
+    """Names of ResourceClaims that all these pods share."""
+    claim_templates: tuple[str, ...] = ()
+    """Names of ResourceClaimTemplates from which each pod gets a claim of its own."""
     count: int = 1
     deadline: int | None = None
     """As in a pod."""

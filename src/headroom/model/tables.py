@@ -145,6 +145,8 @@ class PodTable:
         """Uids of pods with an annotation that Headroom reads."""
         self.finalized: set[str] = set()
         """Uids of pods with a finalizer of ours."""
+        self.claiming = Index()
+        """Pods with claims to devices under their namespace."""
         self.limited: set[str] = set()
         """Uids of pods that are known to end: by a deadline, or since they are being deleted."""
         self.departed: deque[tuple[int, str, Amounts]] = deque()
@@ -274,6 +276,8 @@ class PodTable:
             self.annotated.add(pod.uid)
         if pod.finalizers:
             self.finalized.add(pod.uid)
+        if pod.has_claims:
+            self.claiming.add(pod.namespace, pod.uid)
         if pod.deadline is not None or pod.deleting is not None:
             self.limited.add(pod.uid)
 
@@ -292,6 +296,7 @@ class PodTable:
         self.nominated.discard(pod.uid)
         self.annotated.discard(pod.uid)
         self.finalized.discard(pod.uid)
+        self.claiming.remove(pod.namespace, pod.uid)
         self.limited.discard(pod.uid)
 
 

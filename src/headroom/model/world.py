@@ -16,8 +16,9 @@ from headroom.api import kinds
 from headroom.api.budget_index import IndexEntry
 from headroom.api.kinds import AnyResource
 from headroom.api.schema import Problem
-from headroom.model import facts, times
+from headroom.model import device_facts, facts, times
 from headroom.model.decisions import Ref, status_wire
+from headroom.model.devices import DeviceTable
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage import Row
 from headroom.model.usage_table import UsageTable
@@ -107,8 +108,10 @@ class World(Struct, frozen=True, kw_only=True):
     """Karpenter's, by name."""
     node_claims: Mapping[str, facts.NodeClaim] = {}
     namespaces: Mapping[str, facts.Namespace] = {}
-    claims: Mapping[str, facts.Claim] = {}
-    """ResourceClaims with devices, by namespace/name."""
+    claims: Mapping[str, device_facts.Claim] = {}
+    """ResourceClaims, by namespace/name."""
+    devices: DeviceTable = msgspec.field(default_factory=DeviceTable)
+    """Device classes, claim templates and devices."""
     prices: tuple[facts.Price, ...] = ()
     """The price book."""
     usage: UsageTable = msgspec.field(default_factory=UsageTable)
@@ -159,7 +162,10 @@ class _Saved(Struct, kw_only=True):
     node_claims: list[facts.NodeClaim] = []
     own_namespace: str = "headroom-system"
     namespaces: list[facts.Namespace] = []
-    claims: list[facts.Claim] = []
+    claims: list[device_facts.Claim] = []
+    device_classes: list[device_facts.DeviceClass] = []
+    claim_templates: list[device_facts.ClaimTemplate] = []
+    device_slices: list[device_facts.DeviceSlice] = []
     prices: list[facts.Price] = []
     usage: list[Row] = []
     kept: list[str] = []
@@ -197,6 +203,9 @@ def save(world: World) -> bytes:
         own_namespace=world.own_namespace,
         namespaces=sorted(world.namespaces.values(), key=lambda each: each.name),
         claims=sorted(world.claims.values(), key=lambda each: each.key),
+        device_classes=sorted(world.devices.classes.values(), key=lambda each: each.name),
+        claim_templates=sorted(world.devices.templates.values(), key=lambda each: each.key),
+        device_slices=sorted(world.devices.slices.values(), key=lambda each: each.name),
         prices=list(world.prices),
         usage=sorted(world.usage, key=lambda row: row.key),
         kept=sorted(world.usage.kept),
@@ -249,6 +258,7 @@ def load(text: bytes) -> World:
         own_namespace=saved.own_namespace,
         namespaces={each.name: each for each in saved.namespaces},
         claims={each.key: each for each in saved.claims},
+        devices=DeviceTable(saved.device_classes, saved.claim_templates, saved.device_slices),
         prices=tuple(saved.prices),
         usage=_loaded_usage(saved, pods),
         ledger=LedgerState(

@@ -108,7 +108,7 @@ class Recorder:
         """A pod came or changed."""
         if self._is_recording:
             before = self._standing(pod.uid)
-            self._keep(self._keeper.see(pod, self._surroundings(), self._look()))
+            self._keep(self._keeper.hear(pod, self._surroundings(), self._look()))
             if self._standing(pod.uid) != before:
                 self._tell(NAME)
 
@@ -317,12 +317,12 @@ class Recorder:
             return
         before, self._beside = self._beside, None
         world, beside = self._port.world(self._clock.now()), self._surroundings()
-        always = changes.everything or {"claims", "namespaces"} & changes.outside
-        if before is None or always or not _same(before, beside):
-            self._see(world, world.pods)
-        elif beside.prices or beside.offers:
-            uids = {uid for node in changes.nodes for uid in world.pods.by_node[node]}
-            self._see(world, (pod for uid in sorted(uids) if (pod := world.pods.get(uid)) is not None))
+        uids = {uid for node in changes.nodes for uid in world.pods.by_node[node]}
+        if changes.everything or {"namespaces", "device classes"} & changes.outside or not _same(before, beside):
+            uids = set(world.pods.uids())
+        elif "devices" in changes.outside:
+            uids |= {uid for name in world.pods.claiming.values() for uid in world.pods.claiming[name]}
+        self._see(world, (pod for uid in sorted(uids) if (pod := world.pods.get(uid)) is not None))
 
     def _see(self, world: World, pods: Iterable[Pod]) -> None:
         look = Look(world.cluster, world.now, world.now)
@@ -396,5 +396,5 @@ class Recorder:
         return max(DAY, max(windows, default=0) * HOUR)
 
 
-def _same(before: Around, after: Around) -> bool:
-    return (before.prices, before.offers, before.counted) == (after.prices, after.offers, after.counted)
+def _same(before: Around | None, after: Around) -> bool:
+    return before is not None and before.decisive == after.decisive

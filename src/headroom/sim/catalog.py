@@ -141,6 +141,9 @@ BUILT_IN: Final = (
     DEFINITION,
     _type("priorityclasses", "PriorityClass", group="scheduling.k8s.io", namespaced=False, generation=True),
     _type("resourceclaims", "ResourceClaim", group="resource.k8s.io", status=True),
+    _type("resourceclaimtemplates", "ResourceClaimTemplate", group="resource.k8s.io"),
+    _type("deviceclasses", "DeviceClass", group="resource.k8s.io", namespaced=False, generation=True),
+    _type("resourceslices", "ResourceSlice", group="resource.k8s.io", namespaced=False, generation=True),
     _type(
         "validatingadmissionpolicies", "ValidatingAdmissionPolicy", group=_ADMISSION, namespaced=False, generation=True
     ),

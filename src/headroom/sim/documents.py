@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct, field, structs
 
 from headroom.adapters import prices
-from headroom.adapters.kube import karpenter, operator_kinds, parse, paths, raw, values, workloads
-from headroom.adapters.kube.claims import claim_of
+from headroom.adapters.kube import devices, karpenter, operator_kinds, parse, paths, raw, values, workloads
 from headroom.adapters.kube.config_maps import PRICES, SETTINGS, is_stopped
 from headroom.adapters.kube.operator_kinds import Index
 from headroom.api import marks
@@ -17,8 +16,9 @@ from headroom.api.kinds import KINDS, OPERATOR_KINDS, AnyResource
 from headroom.api.resources import API_VERSION, GROUP
 from headroom.core.usage import row_of, table_of
 from headroom.model.decisions import Ref
+from headroom.model.device_facts import Claim, ClaimTemplate, DeviceClass, DeviceSlice
+from headroom.model.devices import DeviceTable
 from headroom.model.facts import (
-    Claim,
     Hold,
     Instance,
     Machine,
@@ -73,6 +73,9 @@ class Documents(Struct, kw_only=True):
     machines: list[Machine] = field(default_factory=list)
     namespaces: list[Namespace] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
+    claim_templates: list[ClaimTemplate] = field(default_factory=list)
+    device_classes: list[DeviceClass] = field(default_factory=list)
+    device_slices: list[DeviceSlice] = field(default_factory=list)
     node_pools: list[NodePool] = field(default_factory=list)
     node_claims: list[NodeClaim] = field(default_factory=list)
     prices: list[Price] = field(default_factory=list)
@@ -109,7 +112,8 @@ class Documents(Struct, kw_only=True):
             node_pools={each.name: each for each in self.node_pools},
             node_claims={each.name: each for each in self.node_claims},
             namespaces={each.name: each for each in self.namespaces},
-            claims={each.key: each for each in self.claims if each.devices},
+            claims={each.key: each for each in self.claims},
+            devices=DeviceTable(self.device_classes, self.claim_templates, self.device_slices),
             prices=tuple(self.prices),
             index=self.index.budgets if self.index else None,
             holds={each.name: each for each in self.holds},
@@ -222,9 +226,8 @@ def _take_known(out: Documents, value: dict[str, Any], place: Place) -> bool:
         case "v1", "Namespace":
             out.namespaces.append(parse.namespace_of(raw.fitted(value, raw.Object)))
             _note(out, Ref("Namespace", "", out.namespaces[-1].name), place)
-        case "resource.k8s.io/v1", "ResourceClaim":
-            out.claims.append(claim_of(raw.fitted(value, raw.ResourceClaim)))
-            _note(out, Ref("ResourceClaim", out.claims[-1].namespace, out.claims[-1].name), place)
+        case "resource.k8s.io/v1", kind if kind in devices.KINDS:
+            _take_device(out, value, place)
         case "karpenter.sh/v1", "NodePool":
             out.node_pools.append(karpenter.node_pool_of(raw.fitted(value, karpenter.NodePoolWire)))
             _note(out, Ref("NodePool", "", out.node_pools[-1].name), place)
@@ -236,6 +239,24 @@ def _take_known(out: Documents, value: dict[str, Any], place: Place) -> bool:
         case _:
             return _take_owner(out, value, place)
     return True
+
+
+def _take_device(out: Documents, value: dict[str, Any], place: Place) -> None:
+    """Add a claim, a template of claims, a device class or a slice of devices."""
+    match value["kind"]:
+        case "ResourceClaim":
+            out.claims.append(claim := devices.claim_of(raw.fitted(value, devices.ClaimWire)))
+            ref = Ref("ResourceClaim", claim.namespace, claim.name)
+        case "ResourceClaimTemplate":
+            out.claim_templates.append(template := devices.template_of(raw.fitted(value, devices.TemplateWire)))
+            ref = Ref("ResourceClaimTemplate", template.namespace, template.name)
+        case "DeviceClass":
+            out.device_classes.append(devices.class_of(raw.fitted(value, devices.ClassWire)))
+            ref = Ref("DeviceClass", "", out.device_classes[-1].name)
+        case _:
+            out.device_slices.append(devices.slice_of(raw.fitted(value, devices.SliceWire)))
+            ref = Ref("ResourceSlice", "", out.device_slices[-1].name)
+    _note(out, ref, place)
 
 
 def _take_settings(out: Documents, found: parse.Settings, place: Place) -> bool:

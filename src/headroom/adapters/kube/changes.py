@@ -88,7 +88,7 @@ class Subscriptions:
                 self._news.set()
 
     def outside(self, what: str) -> None:
-        """Other facts are new: instances, offers, machines, usage, namespaces, claims, prices, index, holds, workloads, policies, settings, sight."""
+        """Other facts are new: instances, offers, machines, usage, namespaces, claims, devices, prices, index, holds, workloads, policies, settings, sight."""
         for parts, pending in self._listening():
             # The kill switch is among the settings, and it concerns everyone.
             if "outside" in parts or what == "settings":

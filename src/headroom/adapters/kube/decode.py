@@ -10,17 +10,27 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from headroom.adapters.kube import admission, disruptions, karpenter, operator_kinds, parse, paths, raw, workloads
+from headroom.adapters.kube import (
+    admission,
+    devices,
+    disruptions,
+    karpenter,
+    operator_kinds,
+    parse,
+    paths,
+    raw,
+    workloads,
+)
 from headroom.adapters.kube.admission import Policy, policy_of
-from headroom.adapters.kube.claims import claim_of
 from headroom.adapters.kube.listwatch import Event, Page
 from headroom.adapters.kube.operator_kinds import Index
 from headroom.adapters.kube.parse import Settings
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import API_VERSION
-from headroom.model import facts
+from headroom.model import device_facts, facts
 from headroom.model.errors import Unavailable
 
+_DEVICES: Final = f"{devices.GROUP}/v1"
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
 
@@ -189,9 +199,24 @@ def namespaces() -> FactDecoder[raw.Object, facts.Namespace]:
     return _of(raw.Object, parse.namespace_of, "v1", "Namespace")
 
 
-def claims() -> FactDecoder[raw.ResourceClaim, facts.Claim]:
+def claims() -> FactDecoder[devices.ClaimWire, device_facts.Claim]:
     """Reads ResourceClaims."""
-    return _of(raw.ResourceClaim, claim_of, "resource.k8s.io/v1", "ResourceClaim")
+    return _of(devices.ClaimWire, devices.claim_of, _DEVICES, "ResourceClaim")
+
+
+def claim_templates() -> FactDecoder[devices.TemplateWire, device_facts.ClaimTemplate]:
+    """Reads ResourceClaimTemplates."""
+    return _of(devices.TemplateWire, devices.template_of, _DEVICES, "ResourceClaimTemplate")
+
+
+def device_classes() -> FactDecoder[devices.ClassWire, device_facts.DeviceClass]:
+    """Reads DeviceClasses."""
+    return _of(devices.ClassWire, devices.class_of, _DEVICES, "DeviceClass")
+
+
+def device_slices() -> FactDecoder[devices.SliceWire, device_facts.DeviceSlice]:
+    """Reads ResourceSlices."""
+    return _of(devices.SliceWire, devices.slice_of, _DEVICES, "ResourceSlice")
 
 
 def _owner(kind: str) -> tuple[str, str]:

@@ -125,7 +125,7 @@ class PowerEffects:
             return why
         if fact.namespace == own:
             return "it is in Headroom's own namespace"
-        if dict(fact.shape.requests).get(gpus) or gpus_in(fact.shape.requests) or fact.claims:
+        if dict(fact.shape.requests).get(gpus) or gpus_in(fact.shape.requests) or fact.has_claims:
             return "it has GPUs or other devices"
         return "" if fact.owner else "no controller would make it anew"
 

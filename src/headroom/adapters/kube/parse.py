@@ -66,6 +66,7 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
     ended, ended_by = _end(status, phase) if phase in _PHASES_OF_AN_END else (None, "")
     since, message = _unschedulable(status.conditions)
     started, started_after = _start(status)
+    (claims, templates), extended = _claims(spec, status), _extended(status)
     return facts.Pod(
         uid=meta.uid or f"{namespace}/{name}",
         namespace=namespace,
@@ -88,7 +89,10 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
         deadline=values.length(spec.active_deadline_seconds) if spec.active_deadline_seconds else None,
         grace_seconds=values.grace(spec.termination_grace_period_seconds),
         finalizers=values.ours(meta.finalizers),
-        claims=_claims(spec, status),
+        claims=claims,
+        claim_templates=templates,
+        extended_claim=extended[0],
+        extended_resources=extended[1],
         nominated_node=status.nominated_node_name or "",
         nominated_since=since if status.nominated_node_name else None,
         unschedulable_since=since,
@@ -219,13 +223,24 @@ def _controller(references: list[raw.OwnerReference]) -> facts.Owner | None:
     return None
 
 
-def _claims(spec: raw.PodSpec, status: raw.PodStatus) -> tuple[str, ...]:
-    extended = status.extended_resource_claim_status
-    if not spec.resource_claims and extended is None:
-        return ()
+def _claims(spec: raw.PodSpec, status: raw.PodStatus) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The pod's claims, and the templates from which it has none yet. A claim made from one is known by the pod's status only."""
+    if not spec.resource_claims:
+        return (), ()
     made = {each.name: each.resource_claim_name for each in status.resource_claim_statuses or ()}
-    names = [made.get(each.name) or each.resource_claim_name for each in spec.resource_claims or ()]
-    return values.names([*names, extended.resource_claim_name if extended else None])
+    names = dict.fromkeys(each.resource_claim_name or made.get(each.name) for each in spec.resource_claims)
+    templates = [each.resource_claim_template_name for each in spec.resource_claims if each.name not in made]
+    return values.names(names), values.names(templates)
+
+
+def _extended(status: raw.PodStatus) -> tuple[str, tuple[str, ...]]:
+    """The claim that kube-scheduler made for extended resources, and for which of them."""
+    found = status.extended_resource_claim_status
+    if found is None:
+        return "", ()
+    return found.resource_claim_name or "", values.names(
+        sorted({each.resource_name or "" for each in found.request_mappings or ()})
+    )
 
 
 # --- nodes, settings and our own kinds ------------------------------------------------------------------------------------------

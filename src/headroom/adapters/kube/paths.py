@@ -107,9 +107,9 @@ def karpenter(plural: str) -> str:
     return of("karpenter.sh", "v1", plural)
 
 
-def claims() -> str:
-    """All ResourceClaims."""
-    return of("resource.k8s.io", "v1", "resourceclaims")
+def devices(plural: str) -> str:
+    """All objects of a kind that is about devices, such as resourceclaims."""
+    return of("resource.k8s.io", "v1", plural)
 
 
 def budget_index(name: str = "") -> str:

@@ -66,9 +66,15 @@ class Named(Part):
     name: str | None = None
 
 
+class RequestMapping(Part):
+    resource_name: str | None = None
+
+
 class Claim(Part):
     name: str | None = None
     resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+    request_mappings: list[RequestMapping] | None = None
 
 
 class PodSpec(Part):
@@ -163,55 +169,6 @@ class Node(Object):
 
 class ConfigMap(Object):
     data: dict[str, str] | None = None
-
-
-class DeviceClass(Part):
-    name: str | None = None
-    device_class_name: str | None = None
-
-
-class DeviceRequest(Part):
-    name: str | None = None
-    exactly: DeviceClass | None = None
-    first_available: list[DeviceClass] | None = None
-
-
-class DeviceRequests(Part):
-    requests: list[DeviceRequest] | None = None
-
-
-class ClaimSpec(Part):
-    devices: DeviceRequests | None = None
-
-
-class Device(Part):
-    request: str | None = None
-    driver: str | None = None
-    admin_access: bool | None = None
-
-
-class Devices(Part):
-    results: list[Device] | None = None
-
-
-class Allocation(Part):
-    devices: Devices | None = None
-
-
-class Consumer(Part):
-    api_group: str | None = None
-    resource: str | None = None
-    uid: str | None = None
-
-
-class ClaimStatus(Part):
-    allocation: Allocation | None = None
-    reserved_for: list[Consumer] | None = None
-
-
-class ResourceClaim(Object):
-    spec: ClaimSpec | None = None
-    status: ClaimStatus | None = None
 
 
 class PodTemplate(Object):

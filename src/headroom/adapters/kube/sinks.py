@@ -20,7 +20,8 @@ from headroom.adapters.kube.operator_kinds import Index
 from headroom.api.budget_index import INDEX_NAME
 from headroom.api.kinds import AnyResource
 from headroom.model.decisions import Ref
-from headroom.model.facts import Claim, Hold, Namespace, Node, NodeClaim, NodePool, Pod, Workload
+from headroom.model.device_facts import Claim, ClaimTemplate, DeviceClass, DeviceSlice
+from headroom.model.facts import Hold, Namespace, Node, NodeClaim, NodePool, Pod, Workload
 from headroom.model.ports import PodObserver
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import ref_of
@@ -41,7 +42,20 @@ def is_older(found: Versioned, known: Versioned) -> bool:
     return found.uid == known.uid and new.isdecimal() and old.isdecimal() and int(new) < int(old)
 
 
-Named = TypeVar("Named", Namespace, Claim, Index, Hold, NodeClaim, NodePool, Workload, Policy)
+Named = TypeVar(
+    "Named",
+    Namespace,
+    Claim,
+    ClaimTemplate,
+    DeviceClass,
+    DeviceSlice,
+    Index,
+    Hold,
+    NodeClaim,
+    NodePool,
+    Workload,
+    Policy,
+)
 
 
 class PodSink:
@@ -282,18 +296,6 @@ class FactSink(Generic[Named]):
 def namespaces(changes: Subscriptions) -> FactSink[Namespace]:
     """Keeps the namespaces."""
     return FactSink(lambda fact: fact.name, lambda _before, _after: changes.outside("namespaces"))
-
-
-def claims(changes: Subscriptions, pods: PodSink) -> FactSink[Claim]:
-    """Keeps the claims that have devices; a change concerns the pods that share them."""
-
-    def changed(before: Claim | None, after: Claim | None) -> None:
-        changes.outside("claims")
-        sharing = {uid for each in (before, after) if each is not None for uid in each.reserved_for}
-        for uid in sorted(sharing):
-            pods.again(uid)
-
-    return FactSink(lambda fact: fact.key, changed, lambda fact: bool(fact.devices))
 
 
 def indexes(changes: Subscriptions) -> FactSink[Index]:

@@ -12,7 +12,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from headroom.adapters.kube import admission, decode, karpenter, parse, paths, raw, sinks
+from headroom.adapters.kube import admission, decode, device_sinks, devices, karpenter, parse, paths, raw, sinks
 from headroom.adapters.kube.budget_holds import HoldOf
 from headroom.adapters.kube.budget_index import IndexOf
 from headroom.adapters.kube.changes import Subscriptions
@@ -29,6 +29,7 @@ from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.resources import Status
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref, status_wire
+from headroom.model.devices import DeviceTable
 from headroom.model.errors import HeadroomError
 from headroom.model.facts import Pod, Price, Workload
 from headroom.model.ports import SETTLE_MS, Clock, Recording, Switches
@@ -84,7 +85,7 @@ class KubePort:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._pod_sink = PodSink(self._pods, self._changes, recording, clock.now)
         self._namespaces = sinks.namespaces(self._changes)
-        self._claims = sinks.claims(self._changes, self._pod_sink)
+        self._claims, self._devices = device_sinks.claims(self._changes, self._pod_sink), DeviceTable()
         self._indexes, self._holds = sinks.indexes(self._changes), sinks.holds(self._changes)
         self._workloads: dict[str, Workload] = {}
         self._workloads_view: Mapping[str, Workload] = MappingProxyType(self._workloads)
@@ -101,7 +102,7 @@ class KubePort:
         for kind, sink in self._sinks.items():
             self._reflect(paths.collection(kind), decode.resources(kind), sink, optional=True)
         self._reflect(paths.namespaces(), decode.namespaces(), self._namespaces)
-        self._reflect(paths.claims(), decode.claims(), self._claims, optional=True)
+        self._watch_devices()
         self._reflect(paths.budget_index(), decode.indexes(), self._indexes, optional=True)
         self._reflect(paths.budget_hold(), decode.holds(), self._holds, optional=True)
         for each in (self._settings, self._prices):
@@ -110,6 +111,17 @@ class KubePort:
         self._watch_karpenter()
         for plural, policies in self._policies.items():
             self._reflect(paths.policies(plural), decode.policies(), policies, labels=admission.SELECTOR, optional=True)
+
+    def _watch_devices(self) -> None:
+        table = self._devices
+        watched: dict[str, tuple[Any, Any]] = {
+            "ResourceClaim": (decode.claims(), self._claims),
+            "ResourceClaimTemplate": (decode.claim_templates(), device_sinks.claim_templates(self._changes, table)),
+            "DeviceClass": (decode.device_classes(), device_sinks.device_classes(self._changes, table)),
+            "ResourceSlice": (decode.device_slices(), device_sinks.device_slices(self._changes, table)),
+        }
+        for kind, (decoder, sink) in watched.items():
+            self._reflect(paths.devices(devices.KINDS[kind]), decoder, sink, optional=True)
 
     def _watch_owners(self) -> None:
         """Those that we have suspended, and every Workload of Kueue: it alone knows which of them wait."""
@@ -291,6 +303,7 @@ class KubePort:
             node_claims=self._node_claims.facts,
             namespaces=self._namespaces.facts,
             claims=self._claims.facts,
+            devices=self._devices,
             prices=self._book,
             usage=recording.table if recording else self._no_usage,
             ledger=recording.state() if recording else _NO_LEDGER,

@@ -99,6 +99,8 @@ def _part(template: raw.PodTemplate | None, count: int) -> facts.Part:
     return facts.Part(
         labels=values.pairs(meta.labels),
         requests=amounts.requested(spec),
+        claims=values.names(dict.fromkeys(each.resource_claim_name for each in spec.resource_claims or ())),
+        claim_templates=values.names(each.resource_claim_template_name for each in spec.resource_claims or ()),
         count=count,
         deadline=min((each for each in (limit, declared) if each is not None), default=None),
     )

@@ -15,7 +15,7 @@ from headroom.core.budgets.units import Queued, note
 from headroom.core.usage import Ledgered, Quota, Reckoning, Running, Scope
 from headroom.model import times
 from headroom.model.decisions import Ref
-from headroom.model.facts import Amounts, Pairs, Pod
+from headroom.model.facts import Pairs, Pod
 from headroom.model.world import World, ref_of
 
 WHOLE_GPU: Final = 1_000_000
@@ -103,13 +103,15 @@ class Account:
                 found[place] = end
         return found | {place: as_of for _, place in self.rows.places(sorted(going))}
 
-    def rate(self, namespace: str, labels: Pairs, requests: Amounts, claims: int = 0) -> int:
-        """Millionths of a GPU that a pod of this kind would hold; 0 if it is none of this budget's."""
-        if namespace not in self.scope.namespaces or not usage.selects(self.scope.selector, labels):
+    def covers(self, namespace: str, labels: Pairs) -> bool:
+        """Whether pods with these labels are among those it is for."""
+        return namespace in self.scope.namespaces and usage.selects(self.scope.selector, labels)
+
+    def rate(self, pod: Pod) -> int:
+        """Millionths of a GPU that a pod holds or would hold, claims as a whole; 0 if it is none of this budget's."""
+        if not self.covers(pod.namespace, pod.labels):
             return 0
-        rate, _ = usage.counts(requests, self.scope.weights)
-        # What a claim will get is known only once it has it.
-        return rate + claims * WHOLE_GPU
+        return usage.asked_rate(usage.asked_by(pod, usage.view_of(self.world)), self.scope.weights)
 
     def price(self, rate: int) -> int:
         """What such a pod may cost an hour, by the dearest that is paid in the window; 0 where dollars do not matter."""

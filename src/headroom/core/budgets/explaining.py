@@ -18,6 +18,7 @@ from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.ladder import exit_share
 from headroom.core.budgets.units import ENDED, SYSTEM, is_alive, is_protected, note, owner_of, unit_of
+from headroom.core.budgets.waiting import Matcher
 from headroom.core.budgets.wording import amounts, counted_by, gpus, nano_of, share, spoken, used
 from headroom.model import times
 from headroom.model.decisions import Ref
@@ -353,10 +354,9 @@ def _place(asked: Asked, account: Account) -> Iterator[str]:
 
 
 def _counts(asked: Asked, account: Account) -> bool:
-    parts = [(each.namespace, part.labels, part.requests) for each in asked.owners for part in each.parts]
-    return any(
-        account.rate(pod.namespace, pod.labels, pod.shape.requests, len(pod.claims)) for pod in asked.pods
-    ) or any(account.rate(*part) for part in parts)
+    matcher = Matcher(asked.world, [account])
+    parts = [(each.namespace, part) for each in asked.owners for part in each.parts]
+    return any(account.rate(pod) for pod in asked.pods) or any(matcher.of_part(*each) for each in parts)
 
 
 def _length(asked: Asked, account: Account) -> tuple[int, bool]:

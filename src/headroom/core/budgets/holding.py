@@ -84,7 +84,7 @@ def let_go(world: World, matcher: Matcher) -> Iterator[Action]:
         if each.released_at is None or each.suspended:
             continue
         is_awaited = each.kind == "Workload" and not each.admitted and bool(world.holds)
-        asked = [matcher(each.namespace, part.labels, part.requests) for part in each.parts]
+        asked = [matcher.of_part(each.namespace, part) for part in each.parts]
         # What makes its pods count may not stand in its template.
         horizon = max((account.horizon for matched in asked for account, _ in matched), default=matcher.longest_horizon)
         is_fresh = 0 <= world.now - each.released_at + SKEW_MS < horizon + SKEW_MS
@@ -150,6 +150,6 @@ def _queued(account: Account, matcher: Matcher) -> Iterator[Action]:
     """Kueue's Workloads that it has not let start yet."""
     for key, each in sorted(account.world.workloads.items()):
         if each.kind == "Workload" and not (each.suspended or each.admitted or each.released_at is not None):
-            asked = [matcher(each.namespace, part.labels, part.requests) for part in each.parts]
+            asked = [matcher.of_part(each.namespace, part) for part in each.parts]
             if any(known is account for matched in asked for known, _ in matched):
                 yield SuspendOwner(kind=each.kind, object=key.partition("/")[2])

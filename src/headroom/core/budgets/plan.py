@@ -35,6 +35,7 @@ _OTHER: Final = frozenset(
         "usage",
         "namespaces",
         "claims",
+        "devices",
         "prices",
         "index",
         "ledger",

@@ -160,13 +160,16 @@ class Rooms:
         """What is about to start, by when it will be over: millionths of a GPU."""
         found: dict[int, int] = {}
         as_of = account.found.as_of
-        asked = [(self._matcher.of_pod(pod), 1, end_of(account.world, pod, as_of, as_of)) for pod in self._starting]
+        asked, shared = [], set[str]()
+        for pod in self._starting:
+            asked.append((self._matcher.of_pod(pod, shared), end_of(account.world, pod, as_of, as_of)))
+            shared |= {f"{pod.namespace}/{name}" for name in pod.claims}
         for each in self._queued:
             for part in each.parts:
                 end = None if part.deadline is None else as_of + part.deadline
-                asked.append((self._matcher(each.namespace, part.labels, part.requests), part.count, end))
-        for matched, count, end in asked:
-            rate = count * next((rate for each, rate in matched if each is account), 0)
+                asked.append((self._matcher.of_part(each.namespace, part), end))
+        for matched, end in asked:
+            rate = next((rate for each, rate in matched if each is account), 0)
             if rate:
                 over = others if end is None else end
                 found[over] = found.get(over, 0) + rate

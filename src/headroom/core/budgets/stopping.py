@@ -287,8 +287,7 @@ def alive(account: Account, victim: Victim) -> list[Pod]:
 def still_goes(account: Account, victim: Victim) -> bool:
     """Whether the one that is being stopped may still be: as it is now, not as it was when it was chosen."""
     left = alive(account, victim)
-    counts = (account.rate(pod.namespace, pod.labels, pod.shape.requests, len(pod.claims)) for pod in left)
-    return any(counts) and not any(map(is_protected, left))
+    return any(account.rate(pod) for pod in left) and not any(map(is_protected, left))
 
 
 def stops(account: Account, victim: Victim) -> Iterator[Action]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from headroom.api import marks
+from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.units import is_alive, note, unit_of
-from headroom.model.facts import Amounts, Pairs, Pod, Workload
+from headroom.core.usage import Asked
+from headroom.model.facts import Pairs, Part, Pod, Workload
 from headroom.model.world import World
 
 FORMING_MS: Final = 5_000
@@ -56,26 +58,42 @@ class Matcher:
 
     def __init__(self, world: World, accounts: Sequence[Account]) -> None:
         self.world, self._accounts = world, accounts
-        self._known: dict[tuple[str, Pairs, Amounts, int], tuple[tuple[Account, int], ...]] = {}
+        self._view = usage.view_of(world)
+        self._known: dict[tuple[str, Pairs, Asked], tuple[tuple[Account, int], ...]] = {}
 
     @property
     def longest_horizon(self) -> int:
         """The longest of all budgets; 0 where there is none."""
         return max((each.horizon for each in self._accounts), default=0)
 
-    def __call__(
-        self, namespace: str, labels: Pairs, requests: Amounts, claims: int = 0
-    ) -> tuple[tuple[Account, int], ...]:
-        """Every budget that counts such a pod."""
-        key = (namespace, labels, requests, claims)
+    def _matched(self, namespace: str, labels: Pairs, asked: Asked) -> tuple[tuple[Account, int], ...]:
+        key = (namespace, labels, asked)
         if key not in self._known:
-            rates = [(each, each.rate(*key)) for each in self._accounts]
+            covering = [each for each in self._accounts if each.covers(namespace, labels)]
+            rates = [(each, usage.asked_rate(asked, each.scope.weights)) for each in covering]
             self._known[key] = tuple((each, rate) for each, rate in rates if rate)
         return self._known[key]
 
-    def of_pod(self, pod: Pod) -> tuple[tuple[Account, int], ...]:
-        """Every budget that counts a pod."""
-        return self(pod.namespace, pod.labels, pod.shape.requests, len(pod.claims))
+    def of_pod(self, pod: Pod, without: Collection[str] = ()) -> tuple[tuple[Account, int], ...]:
+        """Every budget that counts a pod, each with the rate; claims in `without` are somebody else's."""
+        return self._matched(pod.namespace, pod.labels, usage.asked_by(pod, self._view, without))
+
+    def of_part(self, namespace: str, part: Part) -> tuple[tuple[Account, int], ...]:
+        """Every budget that counts the pods of an owner, each with the rate of all of them together."""
+        own, shared = usage.asked_by_part(namespace, part, self._view)
+        rates: dict[str, tuple[Account, int]] = {}
+        for asked, count in ((own, part.count), (shared, min(part.count, 1))):
+            for account, rate in self._matched(namespace, part.labels, asked):
+                rates[account.key] = account, rates.get(account.key, (account, 0))[1] + rate * count
+        return tuple(rates[key] for key in sorted(rates))
+
+    def is_known(self, pod: Pod) -> bool:
+        """Whether everything is there that says what a pod asks for."""
+        return not pod.has_claims or usage.asked_by(pod, self._view).is_known
+
+    def is_known_part(self, namespace: str, part: Part) -> bool:
+        """The same of the pods of an owner."""
+        return all(asked.is_known for asked in usage.asked_by_part(namespace, part, self._view))
 
 
 def waiting(world: World, matcher: Matcher, suspending: frozenset[str]) -> list[Waiting]:
@@ -129,9 +147,20 @@ def _unit(
         each.suspended_by in suspending or is_frozen(world, each.suspended_by) for each in owners
     )
     free = was_let_go(world, unit, RETURN_MS)
+    # Nothing can place a pod without its claims, so nothing is lost by waiting for what they say.
+    is_known = all(matcher.is_known(pod) for pod in pods) and all(
+        matcher.is_known_part(each.namespace, part) for each in owners for part in each.parts
+    )
     demands = _demands(matcher, pods, owners)
     return Waiting(
-        unit, pods, owners, since, demands, is_ready=grown <= world.now and not kept, is_free=free, grown_at=grown
+        unit,
+        pods,
+        owners,
+        since,
+        demands,
+        is_ready=grown <= world.now and not kept and is_known,
+        is_free=free,
+        grown_at=grown,
     )
 
 
@@ -139,11 +168,15 @@ def _demands(matcher: Matcher, pods: tuple[Pod, ...], owners: tuple[Workload, ..
     rates: dict[str, int] = {}
     lengths: dict[str, list[int | None]] = {}
     accounts: dict[str, Account] = {}
-    asked = [(matcher.of_pod(pod), declared_length(matcher.world, pod)) for pod in pods]
+    asked, shared = [], set[str]()
+    for pod in pods:
+        length = declared_length(matcher.world, pod)
+        # A claim that several of them share is given once, and each of them may be the one that keeps it longest.
+        asked.append((matcher.of_pod(pod, shared), length))
+        asked.append((tuple((account, 0) for account, _ in matcher.of_pod(pod)), length))
+        shared |= {f"{pod.namespace}/{name}" for name in pod.claims}
     for owner in owners:
-        for part in owner.parts:
-            matched = matcher(owner.namespace, part.labels, part.requests)
-            asked += [(tuple((account, rate * part.count) for account, rate in matched), part.deadline)]
+        asked += [(matcher.of_part(owner.namespace, part), part.deadline) for part in owner.parts]
     for matched, length in asked:
         for account, rate in matched:
             accounts[account.key] = account

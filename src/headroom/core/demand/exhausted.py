@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
-from headroom.core.usage import Ledgered, Scope
+from headroom.core.usage import Asked, Ledgered, Scope
 from headroom.model import conditions
-from headroom.model.facts import Amounts, Pairs, Pod
+from headroom.model.facts import Pairs, Pod
 from headroom.model.times import HOUR
 from headroom.model.world import World
 
@@ -20,24 +20,24 @@ class Exhausted:
             for each in usage.budgets_of(world)
             if _is_exhausted(world, each)
         ]
-        self._known: dict[tuple[str, Pairs, Amounts, bool], str] = {}
+        self._view = usage.view_of(world)
+        self._known: dict[tuple[str, Pairs, Asked], str] = {}
 
     def __bool__(self) -> bool:
         return bool(self._scopes)
 
     def budget_of(self, pod: Pod) -> str:
         """The first by name of those that count a pod, as namespace/name; empty for none."""
-        key = (pod.namespace, pod.labels, pod.shape.requests, bool(pod.claims))
+        key = (pod.namespace, pod.labels, usage.asked_by(pod, self._view))
         if key not in self._known:
             self._known[key] = next((name for name, scope in self._scopes if _counts(scope, *key)), "")
         return self._known[key]
 
 
-def _counts(scope: Scope, namespace: str, labels: Pairs, requests: Amounts, has_claims: bool) -> bool:
+def _counts(scope: Scope, namespace: str, labels: Pairs, asked: Asked) -> bool:
     if namespace not in scope.namespaces or not usage.selects(scope.selector, labels):
         return False
-    # What a claim will get is known only once it has it; the budget counts that it will get something.
-    return has_claims or usage.counts(requests, scope.weights)[0] > 0
+    return usage.asked_rate(asked, scope.weights) > 0
 
 
 def _is_exhausted(world: World, budget: AnyResource) -> bool:

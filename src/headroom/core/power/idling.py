@@ -51,7 +51,7 @@ def look(world: World, pool: Pool, node: str) -> Lodging:
 
 def may_be_evicted(world: World, pool: Pool, pod: Pod) -> bool:
     """Whether a pod makes way for a machine that is to sleep, since its pool says so and a controller makes it anew."""
-    if pool.policy.drain == "Never" or pod.owner is None or pod.claims:
+    if pool.policy.drain == "Never" or pod.owner is None or pod.has_claims:
         return False
     if pod.namespace in (SYSTEM, world.own_namespace) or is_marked(pod):
         return False

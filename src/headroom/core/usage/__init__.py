@@ -7,6 +7,7 @@ from headroom.core.usage.coverage import (
     KIND,
     Scope,
     arrange,
+    asked_rate,
     budgets_of,
     counts,
     is_read,
@@ -18,6 +19,7 @@ from headroom.core.usage.coverage import (
     selects,
 )
 from headroom.core.usage.curves import Drawing, Drawn, Line, drawing, held
+from headroom.core.usage.devices import Asked, DeviceView, asked_by, asked_by_part, view_of
 from headroom.core.usage.finalizers import removals
 from headroom.core.usage.forecasts import Forecast, Run
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
@@ -32,7 +34,7 @@ from headroom.core.usage.reckoning import (
     Running,
     quota_of,
 )
-from headroom.core.usage.summary import gpus_in, gpus_of, reckonings, uncovered
+from headroom.core.usage.summary import gpus_in, gpus_of, gpus_on, reckonings, uncovered
 
 __all__ = [
     "DOLLAR",
@@ -41,6 +43,8 @@ __all__ = [
     "MICRO",
     "NAMESPACE_NAME",
     "Around",
+    "Asked",
+    "DeviceView",
     "Drawing",
     "Drawn",
     "Forecast",
@@ -56,11 +60,15 @@ __all__ = [
     "amounts_of",
     "around",
     "arrange",
+    "asked_by",
+    "asked_by_part",
+    "asked_rate",
     "budgets_of",
     "counts",
     "drawing",
     "gpus_in",
     "gpus_of",
+    "gpus_on",
     "held",
     "is_read",
     "keys_of",
@@ -75,4 +83,5 @@ __all__ = [
     "selects",
     "table_of",
     "uncovered",
+    "view_of",
 ]

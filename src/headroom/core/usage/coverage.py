@@ -10,9 +10,13 @@ from headroom.api.budgets import GPUWorkloadBudgetSpec
 from headroom.api.kinds import AnyResource
 from headroom.api.quantities import Invalid, nano
 from headroom.api.resources import LabelSelector
+from headroom.core.usage.devices import Asked, DeviceView, ToldApart, asked_by, requested_amounts, view_of
+from headroom.core.usage.names import Resource, parsed
 from headroom.core.usage.observing import NAMESPACE_NAME, OF_NAMESPACE
-from headroom.core.usage.prices import ANY, WHOLE, usual_weight
+from headroom.core.usage.prices import ANY, MIG, gpus, share_of, weight_of
+from headroom.model.devices import WHOLE, DeviceTable
 from headroom.model.facts import UNREADABLE, Amounts, Pairs
+from headroom.model.ordering import Terms
 from headroom.model.usage import UNSEEN, Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
@@ -44,6 +48,8 @@ class Counted(NamedTuple):
     """Groups with an amount that nobody can read, each with the resource's name."""
     possible: dict[int, int]
     """Group to millionths of a GPU, where nobody saw the labels: it may have been the budget's."""
+    prices: dict[int, int]
+    """Group to millionths of a dollar an hour that each row of it costs, where that is known."""
 
 
 def scope_of(world: World, budget: AnyResource) -> Scope:
@@ -104,24 +110,84 @@ def weights_of(spec: GPUWorkloadBudgetSpec) -> Weights:
 
 @lru_cache(maxsize=65536)
 def counts(amounts: Amounts, weights: Weights) -> tuple[int, str]:
-    """Millionths of a GPU that amounts count as, and the name of one that nobody can read."""
+    """Millionths of a GPU that amounts count as, and the name of one that nobody can read; what is shared counts as a whole."""
     total, unreadable = 0, ""
     for name, amount in amounts:
-        weight = WHOLE if name == ANY else _weight(name, weights)
+        resource = parsed(name)
+        weight = _weight(resource, weights)
         if weight is None:
             continue
         if amount >= UNREADABLE:
-            unreadable = name
+            unreadable = resource.name
         else:
             total += amount * weight // WHOLE
     return total, unreadable
 
 
-def _weight(name: str, weights: Weights) -> int | None:
+def charged(scope: Scope, amounts: Amounts) -> tuple[int, str]:
+    """The same of a row that a scope covers: what pods share is divided among those of them that the scope covers."""
+    if not _is_shared(amounts):
+        return counts(amounts, scope.weights)
+    total, unreadable = 0, ""
+    for pair in amounts:
+        rate, why = counts((pair,), scope.weights)
+        resource = parsed(pair[0])
+        total += share_of(rate, resource, _sharers(resource, scope.selector))
+        unreadable = unreadable or why
+    return total, unreadable
+
+
+def asked_rate(asked: Asked, weights: Weights) -> int:
+    """Millionths of a GPU that a pod asks for: of alternatives the one that counts most, since nobody knows which it will get."""
+    chosen = (max((counts(each, weights)[0] for each in choice), default=0) for choice in asked.choices)
+    return counts(asked.amounts, weights)[0] + sum(chosen)
+
+
+def _price(scope: Scope, terms: Terms) -> int | None:
+    """What a row costs an hour: of what is shared, the part that is charged."""
+    if terms.price is None or not _is_shared(terms.amounts):
+        return terms.price
+    whole = borne = 0
+    for pair in terms.amounts:
+        amount, resource = gpus((pair,), divided=False), parsed(pair[0])
+        whole += amount
+        borne += share_of(amount, resource, _sharers(resource, scope.selector))
+    return terms.price * borne // whole if whole else terms.price
+
+
+@lru_cache(maxsize=16384)
+def _is_shared(amounts: Amounts) -> bool:
+    return any(parsed(name).sharers for name, _ in amounts)
+
+
+def _sharers(resource: Resource, selector: LabelSelector) -> int:
+    """How many of the pods that hold something together a selector covers; the first are like the one whose row it is."""
+    known = LabelSelector(
+        match_labels={key: value for key, value in selector.match_labels.items() if key in resource.keys},
+        match_expressions=tuple(each for each in selector.match_expressions if each.key in resource.keys),
+    )
+    return (
+        sum(each.count for place, each in enumerate(resource.sharers) if place == 0 or selects(known, each.labels)) or 1
+    )
+
+
+def _weight(resource: Resource, weights: Weights) -> int | None:
+    """Billionths of a GPU that one unit counts; None if it is not counted."""
+    if resource.name == ANY:
+        return WHOLE
     for wanted, weight in weights:
-        if name == wanted or (wanted.endswith("*") and name.startswith(wanted[:-1])):
-            return usual_weight(name) if weight is None else weight
+        if not any(_matches(wanted, each) for each in resource.names):
+            continue
+        if weight is None:
+            return weight_of(resource)
+        # A weight of whole GPUs counts for parts of them by their size; one of the class or profile is for that very thing.
+        is_of_whole = resource.part and _matches(wanted, resource.name) and not resource.name.startswith(MIG)
+        return weight * resource.part // WHOLE if is_of_whole else weight
     return None
+
+
+def _matches(wanted: str, name: str) -> bool:
+    return name == wanted or (wanted.endswith("*") and name.startswith(wanted[:-1]))
 
 
 def counted(table: UsageTable, scope: Scope) -> Counted:
@@ -132,9 +198,9 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
         memory["regrouped"] = table.regrouped
     key = (scope.clusters, scope.weights, *_selecting(scope))
     found: Counted
-    known, found, covered = memory.get(key, (0, Counted({}, {}, {}), scope.namespaces))
+    known, found, covered = memory.get(key, (0, Counted({}, {}, {}, {}), scope.namespaces))
     if covered != scope.namespaces:
-        known, found = 0, Counted({}, {}, {})
+        known, found = 0, Counted({}, {}, {}, {})
     # The labels that a namespace had decide for rows that know them, whatever it is called.
     named = scope.namespaces if scope.namespace_selector is None else None
     labels = [[*each, (UNSEEN, "")] for each in needed(scope.selector)]
@@ -145,9 +211,11 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
             if _reaches(scope, cluster, namespace, _parted(group.labels)[1]):
                 found.possible[number] = counts(amounts, scope.weights)[0]
         elif _covers(scope, cluster, namespace, group.labels):
-            rate, unreadable = counts(amounts, scope.weights)
+            rate, unreadable = charged(scope, amounts)
             if rate:
                 found.rates[number] = rate
+                if (price := _price(scope, group.terms)) is not None:
+                    found.prices[number] = price
             if unreadable:
                 found.unreadable[number] = unreadable
     memory[key] = len(table.groups), found, scope.namespaces
@@ -156,7 +224,7 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
 
 def rate_of(scope: Scope, row: Row) -> int:
     """Millionths of a GPU that a scope counts of one row, outside any table; 0 where it does not cover it."""
-    return counts(row.amounts, scope.weights)[0] if _covers(scope, row.cluster, row.namespace, row.labels) else 0
+    return charged(scope, row.amounts)[0] if _covers(scope, row.cluster, row.namespace, row.labels) else 0
 
 
 def _covers(scope: Scope, cluster: str, namespace: str, labels: Pairs) -> bool:
@@ -233,6 +301,18 @@ def arrange(world: World, budgets: Iterable[AnyResource]) -> None:
     world.pods.count_by(frozenset(key for key in keys if not key.startswith(OF_NAMESPACE)))
 
 
+def told_apart(world: World) -> ToldApart:
+    """The labels of pods that budgets look at, each with the values that they name."""
+    found: dict[str, set[str]] = {}
+    for each in budgets_of(world):
+        selector = each.spec.selector
+        for key, value in selector.match_labels.items():
+            found.setdefault(key, set()).add(value)
+        for one in selector.match_expressions:
+            found.setdefault(one.key, set()).update(one.values)
+    return {key: frozenset(values) for key, values in found.items()}
+
+
 class Matching(NamedTuple):
     """Pods in view that a scope covers."""
 
@@ -254,5 +334,22 @@ def pods_matching(world: World, scope: Scope) -> Matching:
             kinds.append(number)
     census.memory[key] = len(census.kinds), kinds, scope.namespaces
     found = [(census.counts[number], census.kinds[number].shape) for number in kinds if census.counts[number]]
-    asking = (n for n, shape in found if counts(pods.shapes[shape].requests, scope.weights) != (0, ""))
-    return Matching(sum(n for n, _ in found), sum(asking))
+    view = view_of(world)
+    asking = (n for n, shape in found if _asks(pods.shapes[shape].requests, scope, view.devices))
+    return Matching(sum(n for n, _ in found), sum(asking) + _claiming(scope, view))
+
+
+def _asks(requests: Amounts, scope: Scope, table: DeviceTable) -> bool:
+    return counts(requested_amounts(requests, table), scope.weights) != (0, "")
+
+
+def _claiming(scope: Scope, view: DeviceView) -> int:
+    """Pods that ask for something it counts through claims only."""
+    uids = (uid for namespace in sorted(scope.namespaces) for uid in view.pods.claiming[namespace])
+    found = (pod for uid in uids if (pod := view.pods.get(uid)) is not None)
+    return sum(
+        selects(scope.selector, pod.labels)
+        and not _asks(pod.shape.requests, scope, view.devices)
+        and asked_rate(asked_by(pod, view), scope.weights) > 0
+        for pod in found
+    )

@@ -6,7 +6,7 @@ from typing import Final
 
 from headroom.core.usage import coverage
 from headroom.core.usage.coverage import Scope
-from headroom.core.usage.observing import ENDED_PHASES
+from headroom.core.usage.devices import ENDED_PHASES
 from headroom.model.actions import RemoveFinalizer
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pairs, Pod

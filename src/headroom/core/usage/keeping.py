@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import structs
 
-from headroom.core.usage import finalizers, observing, prices
-from headroom.core.usage.coverage import budgets_of, weights_of
+from headroom.core.usage import devices, finalizers, observing, prices
+from headroom.core.usage.coverage import budgets_of, told_apart, weights_of
+from headroom.core.usage.devices import DeviceView
 from headroom.core.usage.observing import Held, Look
-from headroom.model.facts import Amounts, Claim, Namespace, Node, Offer, Pairs, Pod, Price, Usage
+from headroom.model.facts import Amounts, Namespace, Node, Offer, Pairs, Pod, Price, Usage
 from headroom.model.tables import NodeTable
 from headroom.model.usage import Row
 from headroom.model.usage_table import UsageTable
@@ -21,12 +22,17 @@ class Around(NamedTuple):
     """What decides beside a pod itself what it holds and costs."""
 
     nodes: NodeTable
-    claims: Mapping[str, Claim]
+    devices: DeviceView
     prices: tuple[Price, ...]
     offers: Mapping[str, Offer]
     namespaces: Mapping[str, Namespace]
     counted: Collection[str]
     """Resources that some budget counts, beside those that are always recorded."""
+
+    @property
+    def decisive(self) -> tuple[object, ...]:
+        """What concerns every pod when it changes."""
+        return self.prices, self.offers, self.counted, self.devices.told_apart
 
 
 class Keeper:
@@ -39,6 +45,8 @@ class Keeper:
         self._node_prices = NodePrices()
         self._later: dict[str, tuple[Pod, Held]] = {}
         """Pods that changed again too soon, as they were last seen."""
+        self._holding: dict[str, Pairs] = {}
+        """Pods with claims that hold something, each with the labels that decide who bears a claim that it shares."""
 
     def see(self, pod: Pod, around: Around, look: Look) -> list[Row]:
         """A pod is in view."""
@@ -49,7 +57,7 @@ class Keeper:
         known = self.table.of_pod(pod.uid)
         is_unread = self.table.is_unread(pod.uid)
         is_too_soon = not is_unread and observing.is_too_soon(known, held, look, self._shortest)
-        if pod.phase not in observing.ENDED_PHASES and is_too_soon:
+        if pod.phase not in devices.ENDED_PHASES and is_too_soon:
             self._later[pod.uid] = pod, held
             return found
         return found + self._put(observing.observed(known, pod, held, look, is_unread=is_unread), pod, around)
@@ -72,12 +80,31 @@ class Keeper:
         """A pod was deleted; `look.since` is the last moment at which it was surely there."""
         found = self._settled(pod.uid, around, look)
         self._later.pop(pod.uid, None)
-        if pod.phase in observing.ENDED_PHASES or not self.table.has_end(pod.uid):
+        if pod.phase in devices.ENDED_PHASES or not self.table.has_end(pod.uid):
             gone = observing.gone(self.table.of_pod(pod.uid), pod, self._held(pod, around), look)
             found += self._put(gone, pod, around)
         self.table.set_alive(pod.uid, False)
         self.table.kept.discard(pod.uid)
-        return found
+        self._holding.pop(pod.uid, None)
+        return [*found, *self._see_sharers(pod, around, look)]
+
+    def hear(self, pod: Pod, around: Around, look: Look) -> list[Row]:
+        """A pod came or changed, and nothing else did: pods that share a claim with it may hold another part of that now."""
+        found = self.see(pod, around, look)
+        before, holds = self._holding.get(pod.uid), devices.holds_under(pod, around.devices)
+        if before == holds:
+            return found
+        if holds is None:
+            del self._holding[pod.uid]
+        else:
+            self._holding[pod.uid] = holds
+        return [*found, *self._see_sharers(pod, around, look)]
+
+    def _see_sharers(self, pod: Pod, around: Around, look: Look) -> Iterator[Row]:
+        for uid in devices.sharers_of(pod, around.devices):
+            other = around.devices.pods.get(uid)
+            if other is not None:
+                yield from self.see(other, around, look)
 
     def miss(self, seen_until: int, at: int) -> list[Row]:
         """All pods that the ledger has open and that are not in view: they went while nobody looked."""
@@ -96,7 +123,7 @@ class Keeper:
         return found
 
     def _held(self, pod: Pod, around: Around) -> Held:
-        amounts = observing.amounts_of(pod, around.claims, around.counted)
+        amounts = observing.amounts_of(pod, around.devices, around.counted)
         price = self._price(pod, amounts, around) if amounts and pod.node else None
         return Held(amounts, price, observing.labels_of(pod, around.namespaces, self.table.keys))
 
@@ -106,7 +133,7 @@ class Keeper:
         node = around.nodes.get(pod.node)
         if node is None:
             return None
-        return prices.pod_price(self._node_prices.of(node, around), amounts, node)
+        return prices.pod_price(self._node_prices.of(node, around), amounts, node, around.devices.devices)
 
 
 class NodePrices:
@@ -142,7 +169,8 @@ def counted_resources(world: World) -> frozenset[str]:
 def around(world: World) -> Around:
     """What a world says around its pods."""
     counted = counted_resources(world)
-    return Around(world.nodes, world.claims, world.prices, world.offers, world.namespaces, counted)
+    view = devices.view_of(world, told_apart(world))
+    return Around(world.nodes, view, world.prices, world.offers, world.namespaces, counted)
 
 
 def table_of(world: World, rows: Iterable[Row]) -> UsageTable:
@@ -160,7 +188,7 @@ def _fitted(row: Row, world: World, beside: Around) -> Row:
     pod = world.pods.get(row.uid) if row.cluster == world.cluster else None
     if pod is None or [name for name, _ in row.amounts] != [prices.ANY]:
         return row
-    amounts = observing.amounts_of(pod, beside.claims, beside.counted)
+    amounts = observing.amounts_of(pod, beside.devices, beside.counted)
     total = row.amounts[0][1]
     same = prices.gpus(amounts) == total or any(amount == total for _, amount in amounts)
     return structs.replace(row, amounts=amounts) if same else row

@@ -12,13 +12,12 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
+from headroom.core.usage import devices
+from headroom.core.usage.devices import ENDED_PHASES, DeviceView
 from headroom.model.census import cut
-from headroom.model.facts import Amounts, Claim, Namespace, Pairs, Pod
+from headroom.model.facts import Amounts, Namespace, Pairs, Pod
 from headroom.model.usage import EVIDENCE, LATE_MS, UNSEEN, Evidence, Row
 
-ENDED_PHASES: Final = ("Succeeded", "Failed")
-DEVICE_CLASSES: Final = {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu"}
-"""Device classes whose devices are the GPUs of a well-known resource; any other class counts under its own name."""
 OF_NAMESPACE: Final = "@namespace/"
 """Begins the names under which a row keeps the labels of the pod's namespace."""
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
@@ -51,18 +50,18 @@ class Look(NamedTuple):
         return self.since >= self.at
 
 
-def amounts_of(pod: Pod, claims: Mapping[str, Claim], counted: Collection[str] = ()) -> Amounts:
+def amounts_of(pod: Pod, view: DeviceView, counted: Collection[str] = ()) -> Amounts:
     """What is accounted of a pod: extended resources, devices of claims, and what else some budget counts.
 
     A pod that has none of them is nobody's business. One that has some is kept with its CPU, so that a budget for CPU may come later.
     """
-    found = {name: amount for name, amount in pod.shape.requests if is_accounted(name) or name in counted}
-    for name in pod.claims:
-        claim = claims.get(f"{pod.namespace}/{name}")
-        if claim is not None and not claim.for_extended_resource and pod.uid in claim.reserved_for:
-            for kind, amount in claim.devices:
-                known = DEVICE_CLASSES.get(kind, kind)
-                found[known] = found.get(known, 0) + _share(claim, pod.uid, amount)
+    found, claimed = devices.held_by(pod, view)
+    node = view.nodes.get(pod.node) if pod.node else None
+    for name, amount in pod.shape.requests:
+        # What a claim gives instead of a request is not counted twice.
+        if (is_accounted(name) or name in counted) and name not in claimed:
+            known = devices.requested(name, view.devices, node)
+            found[known] = found.get(known, 0) + amount
     if found:
         found |= {name: amount for name, amount in pod.shape.requests if name == "cpu"}
     return tuple(sorted(found.items()))
@@ -71,12 +70,6 @@ def amounts_of(pod: Pod, claims: Mapping[str, Claim], counted: Collection[str] =
 def is_accounted(name: str) -> bool:
     """Whether a resource is recorded although no budget counts it yet: all extended resources are."""
     return "/" in name and not name.startswith(_NEVER)
-
-
-def _share(claim: Claim, uid: str, amount: int) -> int:
-    """A shared claim counts once, split equally; millionths that are left over go to the first."""
-    each, left = divmod(amount, len(claim.reserved_for))
-    return each + (claim.reserved_for.index(uid) < left)
 
 
 def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look, *, is_unread: bool = False) -> list[Row]:

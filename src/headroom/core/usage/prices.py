@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
+from headroom.core.usage.names import DRIVERS, Resource, parsed
+from headroom.model.devices import WHOLE, DeviceTable, profile_part
 from headroom.model.facts import UNREADABLE, Amounts, Node, Offer, Price
 
 INSTANCE_TYPE: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
@@ -18,13 +19,14 @@ CAPACITY_TYPE: Final = (
     "node.kubernetes.io/capacity-type",
 )
 _SPOT: Final = (("cloud.google.com/gke-spot", "true"), ("kubernetes.azure.com/scalesetpriority", "spot"))
-_MIG: Final = re.compile(r"nvidia\.com/mig-([0-9]{1,2})g\..*", re.ASCII)
+_MIG: Final = re.compile(r"nvidia\.com/mig-(([0-9]{1,2})g\..*)", re.ASCII)
 _ACCELERATOR: Final = re.compile(r"(?:^|[./])(?:v?gpu|mig-|[tnx]pu|gaudi|neuron|dcu|mlu)", re.ASCII)
 ANY: Final = ""
 """The resource name of rows that say how many GPUs they count and not of which kind."""
 SLICES_OF_A_GPU: Final = 7
-WHOLE: Final = 1_000_000_000
-"""A weight of one, in billionths."""
+MIG: Final = "nvidia.com/mig-"
+PRODUCT: Final = "nvidia.com/gpu.product"
+"""The label by which a node tells its GPU's model."""
 
 
 def node_price(node: Node, book: Iterable[Price], offers: Mapping[str, Offer]) -> int | None:
@@ -54,11 +56,14 @@ def node_price(node: Node, book: Iterable[Price], offers: Mapping[str, Offer]) -
     return min(found, default=None)
 
 
-def pod_price(price: int | None, pod: Amounts, node: Node) -> int | None:
-    """The node's price by the pod's part of its GPUs, or of its CPUs where the pod has no GPU."""
+def pod_price(price: int | None, pod: Amounts, node: Node, devices: DeviceTable | None = None) -> int | None:
+    """The node's price by the pod's part of its GPUs, or of its CPUs where the pod has no GPU.
+
+    What several pods share is priced as a whole for each of them; how much of that each bears is for a budget to say.
+    """
     if price is None:
         return None
-    held, there = gpus(pod), gpus(node.allocatable)
+    held, there = gpus(pod, divided=False), gpus_on(node, devices)
     if not held:
         held, there = dict(pod).get("cpu", 0), dict(node.allocatable).get("cpu", 0)
     if not held or not there or held > there:
@@ -66,26 +71,55 @@ def pod_price(price: int | None, pod: Amounts, node: Node) -> int | None:
     return (2 * price * held + there) // (2 * there)
 
 
-def gpus(amounts: Amounts) -> int:
-    """Millionths of a GPU in all resources that are GPUs or the like, each with its usual weight; UNREADABLE if one is."""
-    found = [(name, amount) for name, amount in amounts if is_gpu(name)]
-    if any(amount >= UNREADABLE for _, amount in found):
-        return UNREADABLE
-    return sum(amount * usual_weight(name) // WHOLE for name, amount in found)
+def gpus_on(node: Node, devices: DeviceTable | None = None) -> int:
+    """Millionths of a GPU that a node has: those that its kubelet offers, and those that drivers publish in ResourceSlices."""
+    found = gpus(node.allocatable, product=dict(node.labels).get(PRODUCT, ""))
+    if devices is None:
+        return found
+    return found + sum(devices.on_nodes(driver).get(node.name, 0) for driver in DRIVERS)
 
 
-@lru_cache(maxsize=256)
+def gpus(amounts: Amounts, *, divided: bool = True, product: str = "") -> int:
+    """Millionths of a GPU in all resources that are GPUs or the like, each with its usual weight; UNREADABLE if one is.
+
+    What pods share is `divided` equally among them. The `product` is the GPU's model, where that is known.
+    """
+    total = 0
+    for name, amount in amounts:
+        resource = parsed(name)
+        if not any(map(is_gpu, (resource.name, *resource.aliases))):
+            continue
+        if amount >= UNREADABLE:
+            return UNREADABLE
+        counted = amount * weight_of(resource, product) // WHOLE
+        total += share_of(counted, resource, resource.shared_by) if divided else counted
+    return total
+
+
+def share_of(amount: int, resource: Resource, shared_by: int) -> int:
+    """What one of so many pods bears of what they hold together; millionths that are left over go to the first."""
+    each, left = divmod(amount, shared_by)
+    return each + (left if resource.is_first else 0)
+
+
+@lru_cache(maxsize=1024)
 def is_gpu(name: str) -> bool:
     """Whether a resource or a device class is a GPU or another accelerator: nvidia.com/gpu, gpu.intel.com/xe, google.com/tpu."""
     return name == ANY or bool(_ACCELERATOR.search(name))
 
 
-@lru_cache(maxsize=256)
-def usual_weight(name: str) -> int:
-    """What one unit of a resource counts, in billionths of a GPU: a MIG profile its slices as sevenths, anything else one."""
+def weight_of(resource: Resource, product: str = "") -> int:
+    """What one unit counts where no budget says otherwise, in billionths of a GPU."""
+    return resource.part or usual_weight(resource.name, product)
+
+
+@lru_cache(maxsize=1024)
+def usual_weight(name: str, product: str = "") -> int:
+    """What one unit of a resource counts, in billionths of a GPU: a MIG profile its slices of its GPU's, anything else one."""
     match = _MIG.fullmatch(name)
-    part = Fraction(int(match[1]), SLICES_OF_A_GPU) if match else Fraction(1)
-    return int(min(part, Fraction(1)) * WHOLE)
+    if match is None:
+        return WHOLE
+    return profile_part(match[1], product) or min(int(match[2]) * WHOLE // SLICES_OF_A_GPU, WHOLE)
 
 
 def capacity_type(labels: Mapping[str, str]) -> str:

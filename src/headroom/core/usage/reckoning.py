@@ -117,11 +117,7 @@ class Ledgered:
         self._end = _ends(world.usage, heard, self._group, _of(world.usage, "low_end", self.rows))
         self._gpu_rates = self._rates(self._counted.rates)
         self.gpus = self._curve(self._gpu_rates)
-        self._prices = {
-            number: price
-            for number in self._counted.rates
-            if (price := world.usage.groups[number].terms.price) is not None
-        }
+        self._prices = self._counted.prices
         self._usd: Curve | None = None
 
     def reckoned(self, quota: Quota) -> Reckoning:

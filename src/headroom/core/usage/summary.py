@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from headroom.api.kinds import AnyResource
-from headroom.core.usage import coverage, observing, prices
+from headroom.core.usage import coverage, devices, observing, prices
 from headroom.core.usage.reckoning import Ledgered, Reckoning, quota_of
 from headroom.core.usage.windows import Span, overlaps
-from headroom.model.facts import Amounts, Pod
+from headroom.model.facts import Amounts, Node, Pod
 from headroom.model.times import HOUR
 from headroom.model.world import World
 
@@ -33,9 +33,15 @@ def gpus_in(amounts: Amounts) -> int:
     return found if found < MOST else 0
 
 
+def gpus_on(world: World, node: Node) -> int:
+    """Millionths of a GPU that a node has, devices of its drivers included; none where that is beyond all reason."""
+    found = prices.gpus_on(node, world.devices)
+    return found if found < MOST else 0
+
+
 def gpus_of(world: World, pod: Pod) -> int:
     """Millionths of a GPU that a pod asks for, devices of its claims included."""
-    return gpus_in(observing.amounts_of(pod, world.claims))
+    return gpus_in(observing.amounts_of(pod, devices.view_of(world)))
 
 
 def reckonings(world: World) -> list[tuple[AnyResource, Reckoning]]:

@@ -43,6 +43,9 @@ def passed_over(found: Documents) -> dict[str, int]:
     counts = {
         "Pod": len(found.pods),
         "ResourceClaim": len(found.claims),
+        "ResourceClaimTemplate": len(found.claim_templates),
+        "DeviceClass": len(found.device_classes),
+        "ResourceSlice": len(found.device_slices),
         "suspended owner": len(found.workloads),
         "Offer": len(found.offers),
         "Instance": len(found.instances),

@@ -66,7 +66,7 @@ class Counting:
 
     def of(self, pod: Pod) -> list[str]:
         """The budgets that count a pod, as far as they may be seen."""
-        amounts = usage.amounts_of(pod, self._world.claims)
+        amounts = usage.amounts_of(pod, usage.view_of(self._world))
         key = (pod.namespace, pod.labels, amounts)
         if key not in self._known:
             self._known[key] = [
@@ -85,7 +85,7 @@ def _node(world: World, node: Node, counting: Counting) -> Model:
     on_it = (pod for uid in world.pods.by_node[node.name] if (pod := world.pods.get(uid)) is not None)
     holding = [(usage.gpus_of(world, pod), pod) for pod in on_it if pod.phase not in _ENDED]
     holding = sorted((each for each in holding if each[0]), key=lambda each: (-each[0], each[1].key))
-    offered, held = usage.gpus_in(node.allocatable), sum(gpus for gpus, _ in holding)
+    offered, held = usage.gpus_on(world, node), sum(gpus for gpus, _ in holding)
     labels = dict(node.labels)
     return parts.known(
         {

@@ -128,7 +128,14 @@ class Fleet:
 
     def of(self, world: World) -> dict[str, Any]:
         """The numbers of this world."""
-        seen = (world.pods, world.pods.generation, world.nodes, world.nodes.generation, len(world.claims))
+        seen = (
+            world.pods,
+            world.pods.generation,
+            world.nodes,
+            world.nodes.generation,
+            len(world.claims),
+            world.devices.generation,
+        )
         if seen != self._seen:
             self._seen, self._known = seen, fleet_of(world)
         return self._known
@@ -137,7 +144,7 @@ class Fleet:
 def fleet_of(world: World) -> dict[str, Any]:
     """The fleet in a few numbers."""
     phases = world.pods.column("phase")
-    offered = sum(usage.gpus_in(node.allocatable) for node in world.nodes)
+    offered = sum(usage.gpus_on(world, node) for node in world.nodes)
     held = _held(world)
     return {
         "gpus": parts.decimal(offered),

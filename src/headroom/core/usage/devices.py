@@ -1,0 +1,274 @@
+"""Devices as resources that budgets count: what pods hold through claims, and what they ask for before they hold it.
+
+Who writes a thing decides what it proves. Tenants write claims, templates and annotations: those say what is asked for. What a pod
+has is what the scheduler wrote: the claim's allocation and reservations, and the pod's status for a claim made for extended resources.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from msgspec import structs
+
+from headroom.core.usage.names import CLASSES, DRIVERS, IMPLICIT, OTHER, Resource, Sharers, text_of
+from headroom.core.usage.prices import MIG, PRODUCT
+from headroom.model.device_facts import AllocatedDevice, Claim, DeviceChoice, DeviceRequest
+from headroom.model.devices import WHOLE, DeviceTable, profile_part
+from headroom.model.facts import Amounts, Node, Pairs, Part, Pod
+from headroom.model.tables import NodeTable, PodTable
+from headroom.model.world import World
+
+ENDED_PHASES: Final = ("Succeeded", "Failed")
+MOST_DEVICES: Final = 32
+"""More devices than these no claim is ever given."""
+_ONE: Final = 10**6
+"""Millionths of a device."""
+
+ToldApart = Mapping[str, frozenset[str]]
+"""The labels that budgets look at, each with the values that they name."""
+
+
+class DeviceView(NamedTuple):
+    """What decides which devices pods have."""
+
+    claims: Mapping[str, Claim]
+    devices: DeviceTable
+    pods: PodTable
+    nodes: NodeTable
+    told_apart: ToldApart = {}
+
+
+def view_of(world: World, told_apart: ToldApart | None = None) -> DeviceView:
+    """What a world says of devices."""
+    return DeviceView(world.claims, world.devices, world.pods, world.nodes, told_apart or {})
+
+
+# --- what a device is --------------------------------------------------------------------------------------------------------
+
+
+def of_class(name: str, table: DeviceTable) -> Resource:
+    """What the devices of a class count as: GPUs of a well-known resource, or what the class is called."""
+    if name not in table.classes and name not in CLASSES:
+        return Resource(name=name)  # anybody may name a class that is not there, so none of those is remembered
+    key = ("class", name)
+    if key not in table.memory:
+        table.memory[key] = _of_class(name, table)
+    found: Resource = table.memory[key]
+    return found
+
+
+def _of_class(name: str, table: DeviceTable) -> Resource:
+    known = table.classes.get(name)
+    extended = known.extended_resource if known else ""
+    resource = CLASSES.get(name, "")
+    if known is not None and not resource:
+        named = sorted({DRIVERS[each] for each in DRIVERS if any(_selects(each, cel) for cel in known.selectors)})
+        # A class without selectors may give any device there is.
+        there = [] if known.selectors else sorted(DRIVERS[each] for each in table.drivers & DRIVERS.keys())
+        resource = next(iter([*(each for each in DRIVERS.values() if each == extended), *named, *there]), "")
+    aliases = [each for each in (name, extended) if each and each != (resource or name) and each not in CLASSES]
+    return Resource(name=resource or name, aliases=tuple(aliases))
+
+
+def _selects(driver: str, expression: str) -> bool:
+    """Whether a selector of a class speaks of a driver, other than to rule it out."""
+    quoted = rf"(?P<quote>[\"']){re.escape(driver)}(?P=quote)"
+    return any(not re.search(r"!=\s*$", expression[: found.start()]) for found in re.finditer(quoted, expression))
+
+
+def requested(name: str, table: DeviceTable, node: Node | None = None) -> str:
+    """What a resource that containers ask for counts as: one that a device class backs is that class's devices."""
+    if name.startswith(MIG):
+        product = dict(node.labels).get(PRODUCT, "") if node else ""
+        part = profile_part(name.removeprefix(MIG), product)
+        return (
+            text_of(Resource(name=name, part=part)) if part and part != profile_part(name.removeprefix(MIG)) else name
+        )
+    known = table.by_extended_resource.get(name)
+    if name.startswith(IMPLICIT):
+        return text_of(of_class(name.removeprefix(IMPLICIT), table))
+    if known is None or name in DRIVERS.values():
+        return name
+    return text_of(of_class(known.name, table))
+
+
+def _allocated(device: AllocatedDevice, table: DeviceTable) -> Resource:
+    """What a device that was allocated counts as: its driver tells it better than the class by which it was asked for."""
+    resource = of_class(device.device_class or device.driver, table)
+    if (known := DRIVERS.get(device.driver)) and resource.name != known:
+        aliases = [each for each in (resource.name, *resource.aliases) if each != known and each not in CLASSES]
+        resource = Resource(name=known, aliases=tuple(aliases))
+    part = table.part(device.driver, device.pool, device.device, device.consumed)
+    if part == WHOLE:
+        return resource
+    there = table.get(device.driver, device.pool, device.device)
+    profile = (MIG + there.profile,) if there and there.profile and resource.name == DRIVERS["gpu.nvidia.com"] else ()
+    return structs.replace(resource, part=part, aliases=(*resource.aliases, *profile))
+
+
+# --- what a pod has ----------------------------------------------------------------------------------------------------------
+
+
+def held_by(pod: Pod, view: DeviceView) -> tuple[dict[str, int], Collection[str]]:
+    """The devices that a pod has through claims, and which of its extended resources are among them."""
+    found: dict[str, int] = {}
+    if not (pod.claims or pod.extended_claim):
+        return found, ()
+    for claim in _reserved(pod, pod.claims, view):
+        _add(found, _of_claim(claim, pod, view))
+    special = next(_reserved(pod, [pod.extended_claim], view), None)
+    if special is None or not pod.extended_resources or special.name in pod.claims:
+        return found, ()
+    _add(found, _of_claim(special, pod, view))
+    return found, pod.extended_resources
+
+
+def _reserved(pod: Pod, names: Iterable[str], view: DeviceView) -> Iterator[Claim]:
+    for name in names:
+        claim = view.claims.get(f"{pod.namespace}/{name}")
+        if claim is not None and claim.is_allocated and pod.uid in claim.reserved_for:
+            yield claim
+
+
+def _of_claim(claim: Claim, pod: Pod, view: DeviceView) -> Iterator[tuple[str, int]]:
+    shared = _shared(claim, pod, view)
+    for device in claim.allocated:
+        resource = _allocated(device, view.devices)
+        if shared is not None:
+            resource = structs.replace(resource, sharers=shared.sharers, keys=shared.keys, is_first=shared.is_first)
+        yield text_of(resource), _ONE
+
+
+def holds_under(pod: Pod, view: DeviceView) -> Pairs | None:
+    """The labels under which a pod with claims holds something, as far as budgets tell them apart; None if it does not."""
+    return _projected(pod.labels, view.told_apart) if pod.has_claims and _holds(pod) else None
+
+
+def sharers_of(pod: Pod, view: DeviceView) -> list[str]:
+    """Uids of the other pods with which a pod shares a claim."""
+    found = set[str]()
+    for name in (*pod.claims, pod.extended_claim) if pod.has_claims else ():
+        claim = view.claims.get(f"{pod.namespace}/{name}") if name else None
+        if claim is not None and pod.uid in claim.reserved_for:
+            found.update(claim.reserved_for)
+    return sorted(found - {pod.uid})
+
+
+def _shared(claim: Claim, pod: Pod, view: DeviceView) -> Resource | None:
+    """With whom a pod shares a claim: pods that run. One that is not there, has not started or is over holds nothing."""
+    if len(claim.reserved_for) < 2:
+        return None
+    others = {uid: each for uid in claim.reserved_for if uid != pod.uid and (each := view.pods.get(uid)) is not None}
+    running = {uid: each for uid, each in others.items() if _holds(each)}
+    if not running:
+        return None
+    own = _projected(pod.labels, view.told_apart)
+    counts = Counter([own, *(_projected(each.labels, view.told_apart) for each in running.values())])
+    sharers = sorted(counts.items(), key=lambda each: (each[0] != own, each[0]))
+    return Resource(
+        sharers=tuple(Sharers(count, labels) for labels, count in sharers),
+        keys=tuple(sorted(view.told_apart)),
+        is_first=pod.uid < min(running),
+    )
+
+
+def _holds(pod: Pod) -> bool:
+    return pod.started is not None and pod.phase not in ENDED_PHASES
+
+
+def _projected(labels: Pairs, told_apart: ToldApart) -> Pairs:
+    """The labels as far as budgets tell them apart, so that nobody can make rows long by labels of their own."""
+    return tuple((key, value if value in told_apart[key] else OTHER) for key, value in labels if key in told_apart)
+
+
+# --- what a pod asks for -----------------------------------------------------------------------------------------------------
+
+
+class Asked(NamedTuple):
+    """What a pod will hold."""
+
+    amounts: Amounts = ()
+    choices: tuple[tuple[Amounts, ...], ...] = ()
+    """Of each of these it gets one alternative."""
+    is_known: bool = True
+    """Whether every claim and template that it names is there; without them nothing can place it."""
+
+
+def asked_by(pod: Pod, view: DeviceView, without: Collection[str] = ()) -> Asked:
+    """What a pod will hold, or holds: through claims that are not in `without`, each claim as a whole."""
+    node = view.nodes.get(pod.node) if pod.node else None
+    names = [name for name in pod.claims if f"{pod.namespace}/{name}" not in without]
+    return _asked(pod.namespace, _amounts(pod.shape.requests, view.devices, node), (names, pod.claim_templates), view)
+
+
+def asked_by_part(namespace: str, part: Part, view: DeviceView) -> tuple[Asked, Asked]:
+    """What each pod of an owner will hold by itself, and what all of them share."""
+    own = _asked(namespace, _amounts(part.requests, view.devices), ((), part.claim_templates), view)
+    return own, _asked(namespace, {}, (part.claims, ()), view)
+
+
+def requested_amounts(requests: Amounts, table: DeviceTable) -> Amounts:
+    """What containers ask for, by the names that count."""
+    if all(requested(name, table) == name for name, _ in requests):
+        return requests
+    return tuple(sorted(_amounts(requests, table).items()))
+
+
+def _amounts(requests: Amounts, table: DeviceTable, node: Node | None = None) -> dict[str, int]:
+    found: dict[str, int] = {}
+    _add(found, ((requested(name, table, node), amount) for name, amount in requests))
+    return found
+
+
+def _asked(
+    namespace: str, found: dict[str, int], named: tuple[Iterable[str], Iterable[str]], view: DeviceView
+) -> Asked:
+    choices: list[tuple[Amounts, ...]] = []
+    is_known = True
+    claims = [view.claims.get(f"{namespace}/{name}") for name in named[0]]
+    templates = [view.devices.templates.get(f"{namespace}/{name}") for name in named[1]]
+    for each in (*claims, *templates):
+        if each is None:
+            is_known = False
+        elif isinstance(each, Claim) and each.is_allocated:
+            _add(found, ((text_of(_allocated(device, view.devices)), _ONE) for device in each.allocated))
+        else:
+            _ask(found, choices, each.requests, view.devices)
+    return Asked(tuple(sorted(found.items())), tuple(choices), is_known)
+
+
+def _ask(
+    found: dict[str, int],
+    choices: list[tuple[Amounts, ...]],
+    requests: Iterable[DeviceRequest],
+    table: DeviceTable,
+) -> None:
+    for each in requests:
+        if each.is_admin:
+            continue
+        wanted = [(text_of(of_class(one.device_class, table)), _wanted(one, table)) for one in each.choices]
+        if len(wanted) == 1:
+            _add(found, wanted)
+        elif wanted:
+            choices.append(tuple((each,) for each in wanted))
+
+
+def _wanted(choice: DeviceChoice, table: DeviceTable) -> int:
+    """Millionths of devices. Where all of a node are taken, as many as the largest node has, or as a claim can have at most."""
+    if not choice.takes_all:
+        return choice.count * _ONE
+    resource = of_class(choice.device_class, table).name
+    drivers = [each for each in table.drivers if DRIVERS.get(each, each) in (resource, choice.device_class)]
+    most = 0
+    for each in drivers:
+        on_nodes = table.on_nodes(each)
+        most += max((amount for node, amount in on_nodes.items() if node), default=0) + on_nodes.get("", 0)
+    return min(most, MOST_DEVICES * _ONE) or MOST_DEVICES * _ONE
+
+
+def _add(found: dict[str, int], more: Iterable[tuple[str, int]]) -> None:
+    for name, amount in more:
+        found[name] = found.get(name, 0) + amount
