@@ -15,6 +15,7 @@ from headroom.api.budgets import GPUWorkloadBudget
 from headroom.api.metadata import metadata_problems
 from headroom.api.offers import LeftoverNodePool
 from headroom.api.power import PowerPool
+from headroom.api.reading import readable
 from headroom.api.resources import API_VERSION, Definition, Kind, Resource, Spec, Status
 from headroom.api.schema import Json, Problem, Schema
 from headroom.api.spot_pools import Spotpool
@@ -88,8 +89,9 @@ def spec_of(kind: str, document: Json) -> Spec:
 
 
 def status_of(kind: str, document: Json) -> Status:
-    """The typed status; one that cannot be read (an older or newer version wrote it) counts as none."""
+    """The typed status, with every field that can be read; an older or newer version may have written the others."""
     try:
-        return msgspec.convert(document or {}, KINDS[kind].status, strict=False)
+        status: Status = readable(document or {}, KINDS[kind].status)
     except msgspec.ValidationError:
         return KINDS[kind].status()
+    return status
