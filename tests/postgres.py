@@ -10,9 +10,12 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
@@ -36,6 +39,16 @@ def find_binaries() -> Path | None:
 def lacking() -> str:
     """Why PostgreSQL cannot be started; empty if it can."""
     return "" if find_binaries() else "PostgreSQL is not installed (tools/setup dev)"
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that it has started."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
+    found = [pid]
+    for each in found:
+        found += [child for child, parent in pairs if parent == each]
+    return found
 
 
 class Postgres:
@@ -112,6 +125,20 @@ class Postgres:
                 time.sleep(0.2)
             else:
                 return
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """All its processes stand still, as behind a network that drops everything."""
+        assert self._process is not None
+        processes = _family(self._process.pid)
+        for each in processes:
+            os.kill(each, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for each in processes:
+                with suppress(ProcessLookupError):  # one that was told to end meanwhile
+                    os.kill(each, signal.SIGCONT)
 
     def kill(self) -> None:
         """End it as a loss of power would, without a word to anybody."""

@@ -174,11 +174,14 @@ def history(
 
 @app.command()
 def prune(
-    before: Annotated[str, typer.Option(metavar="TIME", help="Such as 2026-01-31T00:00:00Z.")], ledger_url: Url = None
+    before: Annotated[str, typer.Option(metavar="TIME", help="Such as 2026-01-31T00:00:00Z.")],
+    cluster: Annotated[str, typer.Option(metavar="ID", help="Whose rows; else those of all clusters.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Forget what budgets still need, too.")] = False,
+    ledger_url: Url = None,
 ) -> None:
     """Forget what was over before a moment.
 
-    That is usage that ended, and history that was written, before it. The operator does this by itself.
+    That is usage that ended, and history that was written, before it. The operator does this by itself. What the windows of budgets still need is refused without --force.
 
     Example: headroom ledger prune --ledger-url postgresql://headroom@db/usage --before 2026-01-31T00:00:00Z
     """
@@ -187,13 +190,40 @@ def prune(
     from headroom.model.errors import Misconfigured
     from headroom.runtime.clock import RealClock
 
-    moment = times.moment(before)
+    moment, now = times.moment(before), RealClock().now()
     if moment is None:
         raise Misconfigured(f"pruning the ledger: --before must be a time such as 2026-01-31T00:00:00Z, not {before!r}")
-    if moment > RealClock().now():
+    if moment > now:
         raise Misconfigured(f"pruning the ledger: --before {before} is in the future, and would forget everything")
-    gone = _with(_existing(_url(ledger_url)), lambda ledger: ledger.prune(moment))
+    gone = _with(
+        _existing(_url(ledger_url)), lambda ledger: _forgotten(ledger, cluster, moment, None if force else now)
+    )
     output.say(f"forgot {output.counted(f'{gone:,}', 'row')}")
+
+
+async def _forgotten(ledger: AnyLedger, cluster: str, before: int, now: int | None) -> int:
+    """Prune one cluster or all; with a `now`, nothing that is still needed."""
+    from msgspec import structs
+
+    from headroom.model import retention, times
+    from headroom.model.errors import Refused
+
+    kept = await ledger.retentions()
+    names = [cluster] if cluster else sorted({*kept, *await ledger.heartbeats()})
+    for name in names:
+        needed = (now or 0) - retention.kept_for(kept, name)
+        if now is not None and before > needed:
+            raise Refused(
+                f"pruning the ledger: budgets of cluster {name} need everything since {times.text(needed)}; "
+                "give an earlier --before, another --cluster, or --force"
+            )
+    gone = 0
+    for name in names:
+        if name in kept and before > kept[name].known_since:
+            await ledger.retain(structs.replace(kept[name], known_since=before))
+        while part := await ledger.prune(name, before):
+            gone += part
+    return gone
 
 
 def _url(given: str | None) -> str:

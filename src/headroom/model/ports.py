@@ -12,6 +12,7 @@ from headroom.api.resources import Status
 from headroom.model.actions import Action
 from headroom.model.facts import Call, Machine, Pod
 from headroom.model.history import Entry
+from headroom.model.retention import Retention
 from headroom.model.usage import Heartbeat, Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import Changes, LedgerState, World
@@ -65,6 +66,17 @@ class Recording(PodObserver, Protocol):
         ...
 
 
+class Origin(Struct, frozen=True, kw_only=True):
+    """Which server answers for a ledger, so that one that knows less than its predecessor is noticed."""
+
+    server: str = ""
+    """Its identity and its timeline; empty where it does not tell."""
+    connections: int = 0
+    """How often it was connected to."""
+    last: int = 0
+    """The number of the last write that changed something; it only ever grows."""
+
+
 class Ledger(Protocol):
     """Where rows of usage are kept. Everything that fails raises `Unavailable` or `Refused`; nothing else does."""
 
@@ -77,7 +89,10 @@ class Ledger(Protocol):
         ...
 
     async def changes(self, after: int) -> tuple[list[Row], int]:
-        """Rows that anybody wrote after the cursor, and the new cursor; begin with `cursor`. A row may come twice."""
+        """Some rows that anybody wrote after the cursor, and the new cursor; begin with `cursor`. A row may come twice.
+
+        There are more as long as rows come.
+        """
         ...
 
     async def cursor(self) -> int:
@@ -85,11 +100,34 @@ class Ledger(Protocol):
         ...
 
     async def heartbeats(self) -> dict[str, int]:
-        """Up to when each cluster's view is in the ledger."""
+        """Up to when each cluster's view is in the ledger: the last word of who leads there, be it an earlier moment."""
         ...
 
-    async def prune(self, before: int) -> int:
-        """Forget rows that ended before that moment; how many there were."""
+    async def prune(self, cluster: str, before: int) -> int:
+        """Forget some of a cluster's rows that ended before that moment, and history from before it; how many there were.
+
+        There may be more until none is left. Nobody else who writes waits for long.
+        """
+        ...
+
+    async def retentions(self) -> dict[str, Retention]:
+        """What is known of each cluster that was ever recorded here, and must be kept of it."""
+        ...
+
+    async def retain(self, retention: Retention) -> None:
+        """Write what must be kept of a cluster, in place of what was."""
+        ...
+
+    async def claim(self, cluster: str, holder: str, now: int) -> dict[str, int]:
+        """Say that `holder` leads in a cluster; how often each holder said so, this one included."""
+        ...
+
+    async def unclaim(self, cluster: str, holder: str) -> None:
+        """Say that it leads no more."""
+        ...
+
+    async def origin(self) -> Origin:
+        """Which server answers."""
         ...
 
     async def note(self, entries: Sequence[Entry]) -> None:
@@ -177,6 +215,10 @@ class RecorderPort(Protocol):
 
     def missed_since(self, now: int) -> int:
         """Since when something may have happened that was not heard as it happened: now, if nothing may."""
+        ...
+
+    def server_time(self) -> int | None:
+        """What time it is by the API server's clock; None if it has not told."""
         ...
 
     def subscribe(self, plan: str, parts: frozenset[str], *, quiet: bool = False) -> None:

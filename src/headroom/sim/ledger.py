@@ -11,7 +11,9 @@ from headroom.core.usage import row_of
 from headroom.model.errors import Misconfigured
 from headroom.model.facts import Usage
 from headroom.model.history import Entry
-from headroom.model.usage import Heartbeat, Row, merged
+from headroom.model.ports import Origin
+from headroom.model.retention import Retention
+from headroom.model.usage import DAY, Heartbeat, Row, merged
 from headroom.sim import outside
 from headroom.sim.answers import Body
 from headroom.sim.apiserver import ApiServer
@@ -34,6 +36,10 @@ class MemoryLedger:
         self._last = 0
         self._heartbeats: dict[str, int] = {}
         self._history: dict[tuple[int, bytes], Entry] = {}
+        self._retentions: dict[str, Retention] = {}
+        self._claims: dict[str, dict[str, tuple[int, int]]] = {}
+        self.server, self.connections = "", 0
+        """What `origin` tells."""
 
     async def write(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> None:
         """Merge rows with those there are, all or none."""
@@ -45,8 +51,7 @@ class MemoryLedger:
             self.before_write()
         changed = self.put(rows)
         if heartbeat is not None:
-            before = self._heartbeats.get(heartbeat.cluster, heartbeat.complete_until)
-            self._heartbeats[heartbeat.cluster] = max(before, heartbeat.complete_until)
+            self._heartbeats[heartbeat.cluster] = heartbeat.complete_until
         if self.after_write is not None:
             self.after_write()
         return changed
@@ -84,13 +89,49 @@ class MemoryLedger:
         """Up to when each cluster's view is in the ledger."""
         return dict(self._heartbeats)
 
-    async def prune(self, before: int) -> int:
-        """Forget rows that were over before that moment, and history from before it; how many rows there were."""
-        gone = [key for key, row in self.rows.items() if (over := _surely_over(row)) is not None and over < before]
+    async def prune(self, cluster: str, before: int) -> int:
+        """Forget a cluster's rows that were over before that moment, and its history from before it; how many there were."""
+        gone = [key for key, row in self.rows.items() if row.cluster == cluster and _is_over(row, before)]
         for key in gone:
             del self.rows[key], self._changed[key]
-        self._history = {key: entry for key, entry in self._history.items() if entry.at >= before}
-        return len(gone)
+        old = [key for key, each in self._history.items() if each.cluster == cluster and each.at < before]
+        for noted in old:
+            del self._history[noted]
+        return len(gone) + len(old)
+
+    async def retentions(self) -> dict[str, Retention]:
+        """What is known of each cluster, and must be kept of it."""
+        return dict(self._retentions)
+
+    async def retain(self, retention: Retention) -> None:
+        """Write what must be kept of a cluster."""
+        self._retentions[retention.cluster] = retention
+
+    async def claim(self, cluster: str, holder: str, now: int) -> dict[str, int]:
+        """Say that `holder` leads in a cluster; how often each holder said so."""
+        claims = self._claims.get(cluster, {})
+        claims[holder] = claims.get(holder, (0, 0))[0] + 1, now
+        self._claims[cluster] = {name: each for name, each in claims.items() if each[1] >= now - DAY}
+        return {name: count for name, (count, _) in self._claims[cluster].items()}
+
+    async def unclaim(self, cluster: str, holder: str) -> None:
+        """Say that it leads no more."""
+        self._claims.get(cluster, {}).pop(holder, None)
+
+    async def origin(self) -> Origin:
+        """Which server answers."""
+        return Origin(server=self.server, connections=self.connections, last=self._last)
+
+    def knows(self, cluster: str) -> None:
+        """All that ever happened in a cluster is here."""
+        self._retentions.setdefault(cluster, Retention(cluster=cluster, known_since=0))
+
+    def fall_back(self, to: int) -> None:
+        """Lose every row that was written after that number, as a replica that takes over too early does."""
+        for key in [key for key, number in self._changed.items() if number > to]:
+            del self.rows[key], self._changed[key]
+        self._last = to
+        self.connections += 1
 
     async def note(self, entries: Sequence[Entry]) -> None:
         """Add to the history."""
@@ -128,7 +169,9 @@ def of_server(server: ApiServer) -> MemoryLedger:
 def remember(server: ApiServer, documents: Iterable[Body]) -> None:
     """Let a simulated cluster have a past: documents of kind Usage are rows of its ledger."""
     cluster = server.store.get(NAMESPACE, "", "kube-system")
-    of_server(server).put([_row(document, cluster.uid if cluster else "") for document in documents])
+    name, ledger = cluster.uid if cluster else "", of_server(server)
+    ledger.put([_row(document, name) for document in documents])
+    ledger.knows(name)
 
 
 def _row(document: Body, cluster: str) -> Row:
@@ -146,6 +189,11 @@ def _together(rows: Sequence[Row]) -> dict[Key, Row]:
     for row in rows:
         found[row.key] = merged(found[row.key], row) if row.key in found else row
     return found
+
+
+def _is_over(row: Row, before: int) -> bool:
+    over = _surely_over(row)
+    return over is not None and over < before and row.day <= before // DAY
 
 
 def _surely_over(row: Row) -> int | None:

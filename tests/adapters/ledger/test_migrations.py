@@ -5,17 +5,21 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from headroom.adapters.ledger import open_ledger, schema
 from headroom.adapters.ledger.copying import copy
 from headroom.adapters.ledger.encoding import BEFORE_ALL
 from headroom.model.errors import Refused
 from headroom.model.history import Entry
-from headroom.model.usage import Heartbeat
+from headroom.model.retention import Reach, Retention, forgettable, looked
+from headroom.model.usage import DAY, Heartbeat
 from tests.adapters.ledger.conftest import SQL
 from tests.adapters.ledger.rows import CLUSTER, everything, row
 
 both = pytest.mark.parametrize("url", SQL, indirect=True)
+NEWER = rf"schema version {schema.LATEST + 1}, .* up to {schema.LATEST}; use the newer .*--to-version {schema.LATEST}"
+KEPT = Retention(cluster=CLUSTER, known_since=2, own=Reach(window=7), spanning=Reach(window=6), looked_at=3)
 ENTRY = Entry(cluster=CLUSTER, at=1, resource="GPUWorkloadBudget/a/b", reason="Over")
 
 
@@ -40,7 +44,7 @@ async def test_rows_survive_all_versions(url: str) -> None:
         assert await everything(ledger) == wanted
         assert await ledger.cursor() == cursor
         assert await ledger.heartbeats() == {CLUSTER: 5}
-        assert (await ledger.info()).version == 2
+        assert (await ledger.info()).version == schema.LATEST
         assert await ledger.history(BEFORE_ALL, 10) == [], "going below version 2 forgets the history"
         await ledger.note([ENTRY])
         assert await ledger.history(BEFORE_ALL, 10) == [ENTRY]
@@ -52,11 +56,42 @@ async def test_rows_survive_all_versions(url: str) -> None:
 async def test_a_newer_ledger_is_refused_with_what_to_do(url: str, read_only: bool) -> None:
     ledger = open_ledger(url)
     await ledger.write([row(1)])
-    await ledger.run("x", lambda connection: connection.execute("UPDATE schema_version SET version = 3"))
+    await ledger.run(
+        "x", lambda connection: connection.execute(f"UPDATE schema_version SET version = {schema.LATEST + 1}")
+    )
     await ledger.close()
     ledger = open_ledger(url, read_only=read_only)
-    with pytest.raises(Refused, match=r"schema version 3, .* up to 2; use the newer Headroom, or .*--to-version 2"):
+    with pytest.raises(Refused, match=NEWER):
         await ledger.cursor()
+    await ledger.close()
+
+
+@both
+async def test_going_back_a_version_loses_what_must_be_kept_but_no_row_and_nothing_is_forgotten_for_a_week(
+    url: str,
+) -> None:
+    ledger = open_ledger(url)
+    await ledger.write([row(1, observed=7), row(2, observed=5)], Heartbeat(cluster=CLUSTER, complete_until=9))
+    await ledger.write([], Heartbeat(cluster="quiet", complete_until=8))
+    assert await ledger.retentions() == {}
+    await ledger.retain(
+        Retention(cluster=CLUSTER, known_since=1, own=Reach(window=90 * DAY), looked_at=9, prune_from=3)
+    )
+    await ledger.migrate(2)
+    await ledger.close()
+    older = open_ledger(url, read_only=True)
+    assert len(await everything(older)) == 2
+    assert await older.retentions() == {}
+    await older.close()
+    ledger = open_ledger(url)
+    assert len(await everything(ledger)) == 2
+    found = await ledger.retentions()
+    assert found == {
+        CLUSTER: Retention(cluster=CLUSTER, known_since=5),
+        "quiet": Retention(cluster="quiet", known_since=8),
+    }, "known from the first row on"
+    now = 10**9 * 2000
+    assert forgettable({CLUSTER: looked(found[CLUSTER], DAY, 0, now)}, CLUSTER, now + 7 * DAY - 1) is None
     await ledger.close()
 
 
@@ -75,16 +110,21 @@ async def test_a_copy_into_the_other_kind_and_back_is_the_same(url: str, tmp_pat
     source, other = open_ledger(url), open_ledger(f"{tmp_path}/other.db")
     await source.write(rows, Heartbeat(cluster=CLUSTER, complete_until=5))
     await source.note([ENTRY])
+    await source.retain(KEPT)
     heard: list[int] = []
     assert (await copy(source, other, heard.append)).new == 299
     assert heard == [299]
     assert await everything(other) == await everything(source)
     assert await other.heartbeats() == {CLUSTER: 5}
     assert await other.history(0, 10) == [ENTRY]
-    await source.write([row(1, ended=1, evidence=3)])
+    assert await other.retentions() == {CLUSTER: KEPT}
+    await source.write([row(1, ended=1, evidence=3)], Heartbeat(cluster=CLUSTER, complete_until=9))
+    await source.retain(structs.replace(KEPT, own=Reach(window=3), known_since=4, looked_at=5))
     back = await copy(other, source)
     assert (back.rows, back.new) == (299, 0), "a copy that is older takes nothing away"
     assert (await everything(source))[row(1).key].evidence == 3
+    assert await source.heartbeats() == {CLUSTER: 9}, "a copy takes no word back"
+    assert await source.retentions() == {CLUSTER: structs.replace(KEPT, looked_at=5)}, "the longer of both"
     await source.close()
     await other.close()
 

@@ -16,6 +16,7 @@ from headroom.adapters.ledger.encoding import BEFORE_ALL
 from headroom.adapters.ledger.sqlite import SqliteLedger
 from headroom.model.errors import Refused
 from headroom.model.history import Entry
+from headroom.model.retention import Retention, united
 from headroom.model.usage import Heartbeat, Row
 
 ALL_HISTORY: Final = 2**62
@@ -37,6 +38,10 @@ class Source(Protocol):
         """Entries from that moment on, the newest first."""
         ...
 
+    async def retentions(self) -> dict[str, Retention]:
+        """What is known of each cluster, and must be kept of it."""
+        ...
+
 
 class Target(Protocol):
     """What can be copied into."""
@@ -47,6 +52,18 @@ class Target(Protocol):
 
     async def note(self, entries: Sequence[Entry]) -> None:
         """Add to the history."""
+        ...
+
+    async def heartbeats(self) -> dict[str, int]:
+        """Up to when each cluster's view is complete."""
+        ...
+
+    async def retentions(self) -> dict[str, Retention]:
+        """What is known of each cluster, and must be kept of it."""
+        ...
+
+    async def retain(self, retention: Retention) -> None:
+        """Write what must be kept of a cluster."""
         ...
 
 
@@ -61,17 +78,27 @@ class Copied(Struct, frozen=True):
 async def copy(source: Source, target: Target, progress: Callable[[int], None] = lambda _: None) -> Copied:
     """Everything that is in the source, merged into the target; `progress` hears how many rows are done."""
     # Asked for first and written last: a heartbeat says that all rows before it are there.
-    heartbeats = await source.heartbeats()
+    heartbeats, kept = await source.heartbeats(), await source.retentions()
     done = new = 0
+    first = dict(heartbeats)
     async for rows in source.read(BEFORE_ALL):
+        for row in rows:
+            first[row.cluster] = min(row.observed, first.get(row.cluster, row.observed))
         new += await target.merge(rows)
         done += len(rows)
         progress(done)
     entries = await source.history(BEFORE_ALL, ALL_HISTORY)
-    for first in range(0, len(entries), AT_ONCE):
-        await target.note(entries[first : first + AT_ONCE])
+    for begin in range(0, len(entries), AT_ONCE):
+        await target.note(entries[begin : begin + AT_ONCE])
+    # A copy is older than who writes to the target now: it never takes a word back.
+    there, known = await target.heartbeats(), await target.retentions()
     for cluster, until in heartbeats.items():
-        await target.merge([], Heartbeat(cluster=cluster, complete_until=until))
+        if until > there.get(cluster, BEFORE_ALL):
+            await target.merge([], Heartbeat(cluster=cluster, complete_until=until))
+    # What an older version wrote is known from its first row on.
+    kept = {name: Retention(cluster=name, known_since=at) for name, at in first.items()} | kept
+    for cluster, retention in kept.items():
+        await target.retain(united(retention, known.get(cluster, retention)))
     return Copied(done, new)
 
 

@@ -20,15 +20,21 @@ from headroom.adapters.ledger import encoding, schema
 from headroom.adapters.ledger.encoding import BEFORE_FIRST_KEY, COLUMNS, identified, identifier
 from headroom.adapters.ledger.history import entry_of, history_values
 from headroom.adapters.ledger.info import Info
+from headroom.adapters.ledger.retaining import retention_values, retentions_of
 from headroom.adapters.ledger.schema import POSTGRES
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.history import Entry
-from headroom.model.usage import Heartbeat, Row
+from headroom.model.ports import Origin
+from headroom.model.retention import Retention
+from headroom.model.usage import DAY, Heartbeat, Row
 
 PAGE: Final = 10_000
 CALL_SECONDS: Final = 30.0
 LONG_CALL_SECONDS: Final = 600.0
-"""For what goes through all rows: pruning, migrations and summaries."""
+"""For what goes through all rows: migrations and summaries."""
+QUICK_SECONDS: Final = 3.0
+"""For what any server answers at once: one that does not is down."""
+CHANGES: Final = 5_000
 
 Result = TypeVar("Result")
 
@@ -57,6 +63,15 @@ $1::bigint[], $2::bytea[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::
 _PAGE: Final = f"""SELECT {schema.READ} FROM usage
 WHERE (cluster, day, uid, start) > ($1, $2, $3, $4) AND ({schema.SURELY_OVER} IS NULL OR {schema.SURELY_OVER} > $5)
 ORDER BY cluster, day, uid, start LIMIT {PAGE}"""
+_BOUND: Final = "SELECT changed FROM usage WHERE changed > $1 ORDER BY changed LIMIT 1 OFFSET $2"
+_KEYS: Final = "cluster, day, uid, start"
+# Nothing can be over before the day on which its pod was created, so the key leads to what is old.
+_PRUNE: Final = f"""DELETE FROM usage WHERE ({_KEYS}) IN (SELECT {_KEYS} FROM usage
+WHERE cluster = $1 AND day <= $2 AND {schema.SURELY_OVER} < $3 ORDER BY {_KEYS} LIMIT $4 FOR UPDATE SKIP LOCKED)"""
+_PRUNE_HISTORY: Final = """DELETE FROM history WHERE (at, id) IN (
+SELECT at, id FROM history WHERE cluster = $1 AND at < $2 ORDER BY at LIMIT $3)"""
+_IDENTITY: Final = """SELECT system_identifier, left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
+FROM pg_control_system()"""
 _SIZE: Final = """SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
 WHERE relname IN ('usage', 'clusters', 'history') AND relkind = 'r' AND pg_table_is_visible(oid)"""
 
@@ -69,6 +84,8 @@ class PostgresLedger:
         self._read_only = read_only
         self._timeout = timeout
         self._connection: Any = None
+        self._connections = 0
+        self._server = ""
         self._one_at_a_time = asyncio.Lock()
         self._is_closed = False
 
@@ -92,7 +109,7 @@ class PostgresLedger:
             await connection.execute(_BEGIN_MY_TURN)
             changed = await _put(connection, values) if values else 0
             if heartbeat is not None:
-                statement = f"INSERT INTO clusters VALUES ($1, $2) {schema.KEEP_LATER}"
+                statement = f"INSERT INTO clusters VALUES ($1, $2) {schema.HEARTBEAT}"
                 await connection.execute(statement, identifier(heartbeat.cluster), heartbeat.complete_until)
             await connection.execute("UPDATE counter SET last = last + 1; COMMIT" if changed else "COMMIT")
             return changed
@@ -118,15 +135,19 @@ class PostgresLedger:
             after = encoding.key_of(stored[-1])
 
     async def changes(self, after: int) -> tuple[list[Row], int]:
-        """Rows written after the cursor."""
+        """Some rows written after the cursor."""
 
-        async def work(connection: Any) -> tuple[list[Row], int]:
+        async def work(connection: Any) -> tuple[list[Any], int]:
             # The number first: what is written between the two questions then comes twice, not never.
             last = await connection.fetchval("SELECT last FROM counter")
-            query = f"SELECT {schema.READ} FROM usage WHERE changed > $1 ORDER BY changed"
-            return encoding.decoded(await connection.fetch(query, after)), last
+            # Rows of one write have one number, and are never torn apart.
+            full = await connection.fetchval(_BOUND, after, CHANGES)
+            until = last if full is None else full
+            query = f"SELECT {schema.READ} FROM usage WHERE changed > $1 AND changed <= $2 ORDER BY changed"
+            return await connection.fetch(query, after, until), until
 
-        return await self.run("reading", work)
+        stored, until = await self.run("reading", work)
+        return await asyncio.to_thread(encoding.decoded, stored) if stored else [], until
 
     async def cursor(self) -> int:
         """The cursor that stands for everything written so far."""
@@ -135,24 +156,63 @@ class PostgresLedger:
             last: int = await connection.fetchval("SELECT last FROM counter")
             return last
 
-        return await self.run("reading", work)
+        return await self.run("reading", work, QUICK_SECONDS)
 
     async def heartbeats(self) -> dict[str, int]:
         """Up to when each cluster's view is in the ledger."""
-        return await self.run("reading", _heartbeats)
+        return await self.run("reading", _heartbeats, QUICK_SECONDS)
 
-    async def prune(self, before: int) -> int:
-        """Forget rows that were over before that moment, and history from before it; how many rows there were."""
+    async def prune(self, cluster: str, before: int) -> int:
+        """Forget some of a cluster's rows that were over before that moment, and history; how many there were.
+
+        It takes no turn: nothing is numbered, and what somebody else is writing to is left for the next time.
+        """
+        name, day, most = identifier(cluster), before // DAY, schema.PRUNED_AT_ONCE
 
         async def work(connection: Any) -> int:
-            await connection.execute(_BEGIN_MY_TURN)
-            query = f"DELETE FROM usage WHERE {schema.SURELY_OVER} < $1"
-            gone = _affected(await connection.execute(query, before))
-            await connection.execute("DELETE FROM history WHERE at < $1", before)
-            await connection.execute("COMMIT")
-            return gone
+            gone = _affected(await connection.execute(_PRUNE, name, day, before, most))
+            return gone + _affected(await connection.execute(_PRUNE_HISTORY, name, before, most))
 
-        return await self.run("pruning", work, LONG_CALL_SECONDS)
+        return await self.run("pruning", work)
+
+    async def retentions(self) -> dict[str, Retention]:
+        """What is known of each cluster, and must be kept of it."""
+
+        async def work(connection: Any) -> dict[str, Retention]:
+            if await _version(connection) < 3:
+                return {}  # opened only to read, so it stays as old as it is
+            return retentions_of(await connection.fetch(f"SELECT {schema.RETENTION} FROM retention"))
+
+        return await self.run("reading", work, QUICK_SECONDS)
+
+    async def retain(self, retention: Retention) -> None:
+        """Write what must be kept of a cluster."""
+        values = retention_values(retention)
+        marks = ", ".join(f"${number}" for number in range(1, len(values) + 1))
+        statement = f"INSERT INTO retention ({schema.RETENTION}) VALUES ({marks}) {schema.RETAIN}"
+        await self.run("writing to", lambda connection: connection.execute(statement, *values), QUICK_SECONDS)
+
+    async def claim(self, cluster: str, holder: str, now: int) -> dict[str, int]:
+        """Say that `holder` leads in a cluster; how often each holder said so."""
+        name = identifier(cluster)
+
+        async def work(connection: Any) -> dict[str, int]:
+            await connection.execute(f"INSERT INTO claims VALUES ($1, $2, 1, $3) {schema.CLAIM}", name, holder, now)
+            old = now - schema.CLAIM_KEPT_MS
+            await connection.execute("DELETE FROM claims WHERE cluster = $1 AND at < $2", name, old)
+            return dict(await connection.fetch("SELECT holder, renewals FROM claims WHERE cluster = $1", name))
+
+        return await self.run("writing to", work, QUICK_SECONDS)
+
+    async def unclaim(self, cluster: str, holder: str) -> None:
+        """Say that it leads no more."""
+        known, query = (identifier(cluster), holder), "DELETE FROM claims WHERE cluster = $1 AND holder = $2"
+        await self.run("writing to", lambda connection: connection.execute(query, *known), QUICK_SECONDS)
+
+    async def origin(self) -> Origin:
+        """Which server answers: its identity and timeline, as of the last connection."""
+        last = await self.cursor()
+        return Origin(server=self._server, connections=self._connections, last=last)
 
     async def note(self, entries: Sequence[Entry]) -> None:
         """Add to the history; what is there already stays as it is."""
@@ -204,7 +264,7 @@ ORDER BY at DESC, id DESC LIMIT $2"""
         """Do this on the connection, as soon as everything before it is done, within the time limit."""
         if self._is_closed:
             raise Refused(f"{doing} the ledger {self.place}: it is closed")
-        limit = self._timeout if seconds is None else max(seconds, self._timeout)
+        limit = self._limit(seconds)
         try:
             async with asyncio.timeout(limit), self._one_at_a_time:
                 return await self._attempt(work)
@@ -216,11 +276,19 @@ ORDER BY at DESC, id DESC LIMIT $2"""
         except Exception as error:  # noqa: BLE001  whatever a driver, a socket or TLS throws, the ledger is not there
             raise self._failure(doing, error) from None
 
+    def _limit(self, seconds: float | None) -> float:
+        """Long calls get at least the usual time, quick ones at most that."""
+        if seconds is None:
+            return self._timeout
+        return max(seconds, self._timeout) if seconds == LONG_CALL_SECONDS else min(seconds, self._timeout)
+
     async def _attempt(self, work: Callable[[Any], Awaitable[Result]]) -> Result:
         try:
             if self._connection is None or self._connection.is_closed():
                 self._connection = await asyncio.wait_for(self._connected(), self._timeout)
                 await self._check(self._connection)
+                self._connections += 1
+                self._server = await _identity(self._connection)
             return await work(self._connection)
         except BaseException:
             # No polite end: whoever hangs would hang that too. The server rolls back by itself.
@@ -307,6 +375,15 @@ async def _migrate(connection: Any, wanted: int) -> None:
         for statement in schema.way(POSTGRES, version, wanted):
             await connection.execute(statement)
     await connection.execute("COMMIT")
+
+
+async def _identity(connection: Any) -> str:
+    """Which server this is, and on which timeline: a replica that takes over begins a new one. Empty if it may not be asked."""
+    try:
+        found = await connection.fetchrow(_IDENTITY)
+    except asyncpg.PostgresError:
+        return ""
+    return f"{found[0]}/{found[1]}"
 
 
 async def _heartbeats(connection: Any) -> dict[str, int]:

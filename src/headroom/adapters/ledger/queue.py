@@ -1,6 +1,7 @@
-"""A queue on disk before a ledger that may be away: rows wait in a small SQLite ledger of their own.
+"""A queue on disk before a ledger elsewhere: every row goes there first, and on to the ledger as soon as that takes it.
 
-Waiting rows merge by the same rules, so the queue grows with the number of distinct rows, not with the number of writes.
+So a write is durable in milliseconds whatever the ledger does, and one that hangs keeps nobody waiting. Waiting rows merge by the same
+rules as in a ledger, so the queue grows with the number of distinct rows, not with the number of writes.
 """
 
 # ruff: noqa: S608  statements are put together from names of our own; values are always parameters
@@ -10,23 +11,29 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headroom.adapters.ledger import encoding, schema
-from headroom.adapters.ledger.encoding import BEFORE_ALL, cluster_identifier, identifier
+from headroom.adapters.ledger.encoding import BEFORE_ALL, identifier
 from headroom.adapters.ledger.sqlite import SqliteLedger, put, put_history
 from headroom.adapters.ledger.sqlite_file import transaction
 from headroom.model.errors import HeadroomError, Unavailable
 from headroom.model.history import Entry
-from headroom.model.ports import Ledger
+from headroom.model.ports import Ledger, Origin
+from headroom.model.retention import Retention
 from headroom.model.usage import Heartbeat, Row
 
 LARGEST: Final = 1_000_000
 AT_ONCE: Final = 5_000
 PAUSE_SECONDS: Final = 5.0
+LAG_SECONDS: Final = 3.0
+"""A ledger that has not taken what has waited for so long is down, whatever it is doing."""
+FAREWELL_SECONDS: Final = 2.0
+"""For sending the rest at the end; what does not go stays in the file for the next start."""
 
 
 class Waiting(NamedTuple):
@@ -41,7 +48,7 @@ NOTHING: Final = Waiting(0, 0)
 
 
 class QueuedLedger:
-    """A `Ledger` whose writes succeed while the one behind it is unreachable, up to `largest` waiting rows."""
+    """A `Ledger` whose writes are durable in a file at once, up to `largest` rows that wait for the ledger behind it."""
 
     def __init__(
         self,
@@ -54,43 +61,51 @@ class QueuedLedger:
     ) -> None:
         self._ledger = ledger
         self._queue = SqliteLedger(path)
-        self._largest = largest
-        self._pause = pause
-        self._monotonic = monotonic
-        self._one_at_a_time = asyncio.Lock()
-        self._waiting: Waiting | None = None
-        """None before the file was looked at."""
+        self._largest, self._pause, self._monotonic = largest, pause, monotonic
+        self._waiting = NOTHING
         self._why = ""
         self._next_try = monotonic()
+        self._behind_since: float | None = None
+        """Since when something waits."""
+        self._news = asyncio.Event()
+        self._one_sends = asyncio.Lock()
+        self._sender: asyncio.Task[None] | None = None
 
     @property
     def problem(self) -> str:
-        """That the ledger is unreachable, why, and how much waits; empty while all is well."""
-        return f"{self._why} ({self.waiting} rows wait in {self._queue.path})" if self._why else ""
+        """That the ledger is down or behind, why, and how much waits; empty while all is well."""
+        why = self._why
+        if not why and self.lag_seconds > LAG_SECONDS:
+            why = f"writing to the ledger {getattr(self._ledger, 'place', '')}: it has not answered yet"
+        return f"{why} ({self.waiting} rows wait in {self._queue.path})" if why else ""
+
+    @property
+    def lag_seconds(self) -> float:
+        """How long the oldest of what waits has waited."""
+        return 0.0 if self._behind_since is None else self._monotonic() - self._behind_since
 
     @property
     def waiting(self) -> int:
         """How many rows and entries wait."""
-        return self._waiting.rows if self._waiting else 0
+        return self._waiting.rows
 
     async def write(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> None:
-        """Merge rows into the ledger or, while it is away, into the queue; durable once this returns."""
-        async with self._one_at_a_time:
-            if await self._is_direct() and await self._reaches(lambda: self._ledger.write(rows, heartbeat)):
-                return
+        """Put rows into the queue, durable once this returns; they go on to the ledger by themselves."""
+        try:
             await self._enqueue(lambda connection: put(connection, rows, heartbeat))
-            await self._drain()
+        except Unavailable:
+            if not await self._goes_past(rows, heartbeat):
+                raise
+        self._wake()
 
     async def note(self, entries: Sequence[Entry]) -> None:
-        """Add to the history of the ledger or, while it is away, to the queue's."""
-        async with self._one_at_a_time:
-            if await self._is_direct() and await self._reaches(lambda: self._ledger.note(entries)):
-                return
-            await self._enqueue(lambda connection: put_history(connection, entries))
-            await self._drain()
+        """Put entries of the history into the queue."""
+        await self._enqueue(lambda connection: put_history(connection, entries))
+        self._wake()
 
     async def read(self, since: int) -> AsyncIterator[list[Row]]:
         """What waits, then what the ledger has. A row in both comes twice, and merges."""
+        self._wake()
         async for rows in self._queue.read(since):
             yield rows
         async for rows in self._ledger.read(since):
@@ -105,43 +120,51 @@ class QueuedLedger:
         return await self._ledger.cursor()
 
     async def heartbeats(self) -> dict[str, int]:
-        """Up to when each cluster's view is in the ledger; what waits is not there yet."""
-        return await self._ledger.heartbeats()
+        """Up to when each cluster's view is in the ledger or waits here."""
+        found = await self._ledger.heartbeats()
+        for cluster, until in (await self._queue.heartbeats()).items():
+            found[cluster] = max(until, found.get(cluster, until))
+        return found
 
     async def history(self, since: int, limit: int, cluster: str = "") -> list[Entry]:
         """The ledger's history; what waits is not there yet."""
         return await self._ledger.history(since, limit, cluster)
 
-    async def prune(self, before: int) -> int:
+    async def prune(self, cluster: str, before: int) -> int:
         """Forget rows of the ledger; the queue is forgotten as it empties."""
-        return await self._ledger.prune(before)
+        return await self._ledger.prune(cluster, before)
+
+    async def retentions(self) -> dict[str, Retention]:
+        """The ledger's."""
+        return await self._ledger.retentions()
+
+    async def retain(self, retention: Retention) -> None:
+        """Write it to the ledger itself: nothing may be forgotten by what only stands here."""
+        await self._ledger.retain(retention)
+
+    async def claim(self, cluster: str, holder: str, now: int) -> dict[str, int]:
+        """Claim in the ledger itself: a claim that comes late would be taken for one of now."""
+        return await self._ledger.claim(cluster, holder, now)
+
+    async def unclaim(self, cluster: str, holder: str) -> None:
+        """Give the claim back in the ledger itself."""
+        await self._ledger.unclaim(cluster, holder)
+
+    async def origin(self) -> Origin:
+        """Which server the ledger is on."""
+        return await self._ledger.origin()
 
     async def close(self) -> None:
-        """Let go of both; what waits stays in its file for the next start."""
+        """Send what goes quickly, and let go of both; what still waits stays in its file for the next start."""
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.gather(self._sender, return_exceptions=True)
+        if self._waiting != NOTHING:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FAREWELL_SECONDS):
+                    await self.send()
         await self._queue.close()
         await self._ledger.close()
-
-    async def _is_direct(self) -> bool:
-        """Nothing waits, so a write need not wait either."""
-        if self._waiting is None:
-            self._waiting = await self._queue.run("reading the queue of", _waiting)
-        return self._waiting == NOTHING
-
-    async def _reaches(self, send: Callable[[], Awaitable[None]]) -> bool:
-        """Try the ledger, unless it was away a moment ago."""
-        if self._monotonic() < self._next_try:
-            return False
-        try:
-            await send()
-        except Unavailable as error:
-            self._is_away(error)
-            return False
-        self._why = ""
-        return True
-
-    def _is_away(self, error: HeadroomError) -> None:
-        self._why = str(error)
-        self._next_try = self._monotonic() + self._pause
 
     async def _enqueue(self, add: Callable[[sqlite3.Connection], object]) -> None:
         """Into the file, unless that makes it too large: then nothing of this, and all that was there stays."""
@@ -158,30 +181,68 @@ class QueuedLedger:
             return waiting
 
         self._waiting = await self._queue.run("queueing for", work)
+        if self._behind_since is None:
+            self._behind_since = self._monotonic()
 
-    async def _drain(self) -> None:
-        """Send what waits, the oldest first, heartbeats last: one says that everything before it has arrived."""
-        if self._monotonic() < self._next_try:
-            return
+    async def _goes_past(self, rows: Sequence[Row], heartbeat: Heartbeat | None) -> bool:
+        """Past a queue that takes nothing, whose disk is full for example, into a ledger that does."""
+        if self._why or self.lag_seconds > LAG_SECONDS:
+            return False
         try:
-            while rows := await self._queue.run("reading the queue of", _oldest):
-                await self._ledger.write(rows)
-                self._waiting = await self._queue.run("emptying the queue of", partial(_forget, rows))
-            while entries := await self._queue.history(BEFORE_ALL, AT_ONCE):
-                await self._ledger.note(entries)
-                self._waiting = await self._queue.run("emptying the queue of", partial(_forget_history, entries))
-            for cluster, until in (await self._queue.heartbeats()).items():
-                await self._ledger.write([], Heartbeat(cluster=cluster, complete_until=until))
-            self._waiting = await self._queue.run("emptying the queue of", _forget_rest)
+            # A heartbeat says that everything before it has arrived.
+            await self._ledger.write(rows, heartbeat if self._waiting == NOTHING else None)
+        except HeadroomError:
+            return False
+        return True
+
+    # Sending on
+
+    def _wake(self) -> None:
+        self._news.set()
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.get_running_loop().create_task(self._keep_sending())
+
+    async def _keep_sending(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self.send()
+            while self._why:
+                await asyncio.sleep(max(0.01, self._pause))
+                await self.send()
+
+    async def send(self) -> None:
+        """Send what waits, unless the ledger was away a moment ago."""
+        async with self._one_sends:
+            if self._monotonic() < self._next_try:
+                return
+            began = self._monotonic()
+            try:
+                await self._send_all()
+            except HeadroomError as error:
+                # Everything is safe in the queue, so whoever writes need not know; `problem` says it.
+                self._why, self._next_try = str(error), self._monotonic() + self._pause
+                return
             self._why = ""
-        except HeadroomError as error:
-            # Everything is safe in the queue, so whoever writes need not know; `problem` says it.
-            self._is_away(error)
+            self._behind_since = None if self._waiting == NOTHING else began
+
+    async def _send_all(self) -> None:
+        """The oldest first, heartbeats last: one says that everything before it has arrived."""
+        beats = await self._queue.heartbeats()
+        while stored := await self._queue.run("reading the queue of", _oldest):
+            await self._ledger.write(await asyncio.to_thread(encoding.decoded, [each[:-1] for each in stored]))
+            self._waiting = await self._queue.run("emptying the queue of", partial(_forget, stored))
+        while entries := await self._queue.history(BEFORE_ALL, AT_ONCE):
+            await self._ledger.note(entries)
+            self._waiting = await self._queue.run("emptying the queue of", partial(_forget_history, entries))
+        for cluster, until in beats.items():
+            await self._ledger.write([], Heartbeat(cluster=cluster, complete_until=until))
+            self._waiting = await self._queue.run("emptying the queue of", partial(_forget_heartbeat, cluster, until))
 
 
-def _oldest(connection: sqlite3.Connection) -> list[Row]:
-    query = f"SELECT {schema.READ} FROM usage ORDER BY changed LIMIT ?"
-    return encoding.decoded(connection.execute(query, (AT_ONCE,)))
+def _oldest(connection: sqlite3.Connection) -> list[Any]:
+    query = f"SELECT {schema.READ}, changed FROM usage ORDER BY changed LIMIT ?"
+    return connection.execute(query, (AT_ONCE,)).fetchall()
 
 
 def _waiting(connection: sqlite3.Connection) -> Waiting:
@@ -189,10 +250,12 @@ def _waiting(connection: sqlite3.Connection) -> Waiting:
     return Waiting(*connection.execute(query).fetchone())
 
 
-def _forget(rows: Sequence[Row], connection: sqlite3.Connection) -> Waiting:
-    keys = [(cluster_identifier(row.cluster), row.day, identifier(row.uid), row.start) for row in rows]
+def _forget(stored: Sequence[Sequence[Any]], connection: sqlite3.Connection) -> Waiting:
+    """What was sent, unless it says more by now."""
+    keys = [(*encoding.key_of(each), each[-1]) for each in stored]
+    statement = "DELETE FROM usage WHERE cluster = ? AND day = ? AND uid = ? AND start = ? AND changed = ?"
     with transaction(connection):
-        connection.executemany("DELETE FROM usage WHERE cluster = ? AND day = ? AND uid = ? AND start = ?", keys)
+        connection.executemany(statement, keys)
         return _waiting(connection)
 
 
@@ -203,8 +266,8 @@ def _forget_history(entries: Sequence[Entry], connection: sqlite3.Connection) ->
         return _waiting(connection)
 
 
-def _forget_rest(connection: sqlite3.Connection) -> Waiting:
-    """Nobody else writes here, so the heartbeats are those that were sent."""
+def _forget_heartbeat(cluster: str, until: int, connection: sqlite3.Connection) -> Waiting:
     with transaction(connection):
-        connection.execute("DELETE FROM clusters")
+        known = (identifier(cluster), until)
+        connection.execute("DELETE FROM clusters WHERE cluster = ? AND complete_until = ?", known)
         return _waiting(connection)

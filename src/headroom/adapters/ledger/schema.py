@@ -38,6 +38,12 @@ SQLITE: Final = Dialect(number="INTEGER", binary="BLOB", text="TEXT", clustered=
 POSTGRES: Final = Dialect(number="BIGINT", binary="BYTEA", text='TEXT COLLATE "C"', clustered="")
 
 
+RETENTION_NUMBERS: Final = (
+    "known_since", "own_window", "own_shorter", "own_since", "span_window", "span_shorter", "span_since",
+    "looked_at", "prune_from",
+)  # fmt: skip  # three rows that belong together
+
+
 def steps(dialect: Dialect) -> tuple[Step, ...]:
     """All steps; the first makes version 1 out of nothing."""
     number, binary, text, clustered = dialect.number, dialect.binary, dialect.text, dialect.clustered
@@ -62,7 +68,22 @@ def steps(dialect: Dialect) -> tuple[Step, ...]:
         ),
         down=("DROP TABLE usage", "DROP TABLE clusters", "DROP TABLE counter"),
     )
-    return first, Step(up=(history,), down=("DROP TABLE history",))
+    second = Step(up=(history,), down=("DROP TABLE history",))
+    numbers = ", ".join(f"{name} {number} NOT NULL" for name in RETENTION_NUMBERS)
+    third = Step(
+        up=(
+            f"CREATE TABLE retention (cluster {binary} NOT NULL PRIMARY KEY, {numbers}){clustered}",
+            # Who was recorded before is known from its first row on, and nothing of it is forgotten before its leader looked.
+            f"""INSERT INTO retention (cluster, {", ".join(RETENTION_NUMBERS)})
+            SELECT cluster, min(observed), {", ".join("0" * (len(RETENTION_NUMBERS) - 1))} FROM (
+                SELECT cluster, observed FROM usage UNION ALL SELECT cluster, complete_until FROM clusters) AS known
+            GROUP BY cluster""",
+            f"""CREATE TABLE claims (cluster {binary} NOT NULL, holder {text} NOT NULL, renewals {number} NOT NULL,
+            at {number} NOT NULL, PRIMARY KEY (cluster, holder)){clustered}""",
+        ),
+        down=("DROP TABLE retention", "DROP TABLE claims"),
+    )
+    return first, second, third
 
 
 LATEST: Final = len(steps(SQLITE))
@@ -132,8 +153,17 @@ WHERE excluded.earliest > usage.earliest OR excluded.seen_until > usage.seen_unt
     OR {_WINS}"""
 """Two rows with one key become what `merged` says; a row that says nothing new changes nothing, its number included."""
 
-KEEP_LATER: Final = """ON CONFLICT (cluster) DO UPDATE SET complete_until = excluded.complete_until
-WHERE excluded.complete_until > clusters.complete_until"""
+HEARTBEAT: Final = "ON CONFLICT (cluster) DO UPDATE SET complete_until = excluded.complete_until"
+"""The newest word counts, even if it is an earlier moment: only who leads speaks, and one whose clock was ahead can be corrected."""
+RETAIN: Final = "ON CONFLICT (cluster) DO UPDATE SET " + ", ".join(
+    f"{name} = excluded.{name}" for name in RETENTION_NUMBERS
+)
+RETENTION: Final = f"cluster, {', '.join(RETENTION_NUMBERS)}"
+CLAIM: Final = "ON CONFLICT (cluster, holder) DO UPDATE SET renewals = claims.renewals + 1, at = excluded.at"
+CLAIM_KEPT_MS: Final = 86_400_000
+"""A claim that was not renewed for so long is forgotten; who is still there makes it anew."""
+PRUNED_AT_ONCE: Final = 2_000
+"""Rows that one transaction forgets: short enough that no writer waits for long."""
 
 ALL: Final = ", ".join(COLUMNS)
 READ: Final = ", ".join(encoding.READ)

@@ -21,10 +21,13 @@ from headroom.adapters.ledger import encoding, schema, sqlite_file
 from headroom.adapters.ledger.encoding import BEFORE_FIRST_KEY, COLUMNS, Values, identified, identifier
 from headroom.adapters.ledger.history import entry_of, history_values
 from headroom.adapters.ledger.info import Info
+from headroom.adapters.ledger.retaining import retention_values, retentions_of
 from headroom.adapters.ledger.sqlite_file import transaction
 from headroom.model.errors import HeadroomError, Refused
 from headroom.model.history import Entry
-from headroom.model.usage import Heartbeat, Row
+from headroom.model.ports import Origin
+from headroom.model.retention import Retention
+from headroom.model.usage import DAY, Heartbeat, Row
 
 PAGE: Final = 10_000
 """Rows that are read at once; between two pages others get their turn."""
@@ -35,6 +38,12 @@ _UPSERT: Final = f"INSERT INTO usage ({schema.ALL}, changed) VALUES ({', '.join(
 _PAGE: Final = f"""SELECT {schema.READ} FROM usage
 WHERE (cluster, day, uid, start) > (?, ?, ?, ?) AND ({schema.SURELY_OVER} IS NULL OR {schema.SURELY_OVER} > ?)
 ORDER BY cluster, day, uid, start LIMIT {PAGE}"""
+_KEYS: Final = "cluster, day, uid, start"
+# Nothing can be over before the day on which its pod was created, so the key leads to what is old.
+_PRUNE: Final = f"""DELETE FROM usage WHERE ({_KEYS}) IN (SELECT {_KEYS} FROM usage
+WHERE cluster = ? AND day <= ? AND {schema.SURELY_OVER} < ? ORDER BY {_KEYS} LIMIT ?)"""
+_PRUNE_HISTORY: Final = """DELETE FROM history WHERE (at, id) IN (
+SELECT at, id FROM history WHERE cluster = ? AND at < ? ORDER BY at LIMIT ?)"""
 
 
 class SqliteLedger:
@@ -47,6 +56,9 @@ class SqliteLedger:
         self._connection: sqlite3.Connection | None = None
         self._lock: int | None = None
         self._was_checked = False
+        self._files: dict[Path, tuple[int, int]] = {}
+        """Which files are open, by their paths."""
+        self._vanished = ""
         self._is_closed = False
 
     @property
@@ -79,13 +91,8 @@ class SqliteLedger:
             after = encoding.key_of(stored[-1])
 
     async def changes(self, after: int) -> tuple[list[Row], int]:
-        """Rows written after the cursor. Writes are numbered in the order in which they are committed."""
-
-        def work(connection: sqlite3.Connection) -> tuple[list[Row], int]:
-            query = f"SELECT {schema.READ} FROM usage WHERE changed > ? ORDER BY changed"
-            return encoding.decoded(connection.execute(query, (after,))), last_number(connection)
-
-        return await self.run("reading", work)
+        """Some rows written after the cursor. Writes are numbered in the order in which they are committed."""
+        return await self.run("reading", partial(_changes, after))
 
     async def cursor(self) -> int:
         """The cursor that stands for everything written so far."""
@@ -95,17 +102,65 @@ class SqliteLedger:
         """Up to when each cluster's view is in the ledger."""
         return await self.run("reading", _heartbeats)
 
-    async def prune(self, before: int) -> int:
-        """Forget rows that were over before that moment, and history from before it; how many rows there were."""
+    async def prune(self, cluster: str, before: int) -> int:
+        """Forget some of a cluster's rows that were over before that moment, and history; how many there were."""
 
         def work(connection: sqlite3.Connection) -> int:
+            known = (identifier(cluster), before // DAY, before, schema.PRUNED_AT_ONCE)
             with transaction(connection):
-                query = f"DELETE FROM usage WHERE {schema.SURELY_OVER} < ?"
-                gone = connection.execute(query, (before,)).rowcount
-                connection.execute("DELETE FROM history WHERE at < ?", (before,))
+                gone = connection.execute(_PRUNE, known).rowcount
+                gone += connection.execute(_PRUNE_HISTORY, (known[0], before, schema.PRUNED_AT_ONCE)).rowcount
             return gone
 
         return await self.run("pruning", work)
+
+    async def retentions(self) -> dict[str, Retention]:
+        """What is known of each cluster, and must be kept of it."""
+
+        def work(connection: sqlite3.Connection) -> dict[str, Retention]:
+            if sqlite_file.version_of(connection, self.path) < 3:
+                return {}  # opened only to read, so it stays as old as it is
+            return retentions_of(connection.execute(f"SELECT {schema.RETENTION} FROM retention"))
+
+        return await self.run("reading", work)
+
+    async def retain(self, retention: Retention) -> None:
+        """Write what must be kept of a cluster."""
+        values = retention_values(retention)
+        marks = ", ".join("?" * len(values))
+        statement = f"INSERT INTO retention ({schema.RETENTION}) VALUES ({marks}) {schema.RETAIN}"
+
+        def work(connection: sqlite3.Connection) -> None:
+            with transaction(connection):
+                connection.execute(statement, values)
+
+        await self.run("writing to", work)
+
+    async def claim(self, cluster: str, holder: str, now: int) -> dict[str, int]:
+        """Say that `holder` leads in a cluster; how often each holder said so."""
+        name = identifier(cluster)
+
+        def work(connection: sqlite3.Connection) -> dict[str, int]:
+            with transaction(connection):
+                connection.execute(f"INSERT INTO claims VALUES (?, ?, 1, ?) {schema.CLAIM}", (name, holder, now))
+                old = now - schema.CLAIM_KEPT_MS
+                connection.execute("DELETE FROM claims WHERE cluster = ? AND at < ?", (name, old))
+                return dict(connection.execute("SELECT holder, renewals FROM claims WHERE cluster = ?", (name,)))
+
+        return await self.run("writing to", work)
+
+    async def unclaim(self, cluster: str, holder: str) -> None:
+        """Say that it leads no more."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            with transaction(connection):
+                connection.execute("DELETE FROM claims WHERE cluster = ? AND holder = ?", (identifier(cluster), holder))
+
+        await self.run("writing to", work)
+
+    async def origin(self) -> Origin:
+        """A file is always the same server."""
+        return Origin(last=await self.cursor())
 
     async def note(self, entries: Sequence[Entry]) -> None:
         """Add to the history; what is there already stays as it is."""
@@ -178,7 +233,9 @@ ORDER BY at DESC, id DESC LIMIT ?2"""
 
     def _guarded(self, doing: str, work: Callable[[sqlite3.Connection], Result]) -> Result:
         try:
-            return work(self._opened())
+            connection = self._opened()
+            self._must_be_the_same(doing)
+            return work(connection)
         except HeadroomError:
             raise
         except (sqlite3.Error, OSError, OverflowError, UnicodeError) as error:
@@ -186,9 +243,26 @@ ORDER BY at DESC, id DESC LIMIT ?2"""
             self._disconnect()
             raise sqlite_file.failure(doing, self.path, error) from error
 
+    def _must_be_the_same(self, doing: str) -> None:
+        """Whoever deletes or replaces a file that is open goes unnoticed by SQLite: it would write into the one that is gone."""
+        for path in () if self._read_only else (self.path, Path(f"{self.path}-wal")):
+            known, found = self._files.get(path), sqlite_file.identity(path)
+            if known is None and found is not None:
+                self._files[path] = found
+            elif known != found:
+                self._vanished = path.name
+                self._disconnect()
+                raise sqlite_file.vanished(doing, path.name, self.path)
+
     def _opened(self) -> sqlite3.Connection:
+        if self._vanished:
+            # Whatever stands there by now is another ledger, and must be taken up as one is at a start.
+            raise sqlite_file.vanished("opening", self._vanished, self.path)
         if self._connection is not None:
             return self._connection
+        if self._was_checked and not self.path.exists():
+            self._vanished = self.path.name
+            raise sqlite_file.vanished("opening", self._vanished, self.path)
         if self._lock is None and not self._read_only:
             self._lock = sqlite_file.take_lock(self.path)
         sqlite_file.must_be_whole(self.path)
@@ -203,6 +277,8 @@ ORDER BY at DESC, id DESC LIMIT ?2"""
             connection.close()
             raise
         self._connection = connection
+        # SQLite makes and removes the file beside it as it opens and closes.
+        self._files.pop(Path(f"{self.path}-wal"), None)
         return connection
 
     def _check(self, connection: sqlite3.Connection) -> None:
@@ -238,7 +314,7 @@ def put(connection: sqlite3.Connection, rows: Sequence[Row], heartbeat: Heartbea
         connection.execute("UPDATE counter SET last = ?", (number,))
     if heartbeat is not None:
         beat = (identifier(heartbeat.cluster), heartbeat.complete_until)
-        connection.execute(f"INSERT INTO clusters VALUES (?, ?) {schema.KEEP_LATER}", beat)
+        connection.execute(f"INSERT INTO clusters VALUES (?, ?) {schema.HEARTBEAT}", beat)
     return changed
 
 
@@ -251,6 +327,15 @@ def put_history(connection: sqlite3.Connection, entries: Sequence[Entry]) -> Non
 def _page(after: Values, since: int, connection: sqlite3.Connection) -> tuple[list[Any], list[Row]]:
     stored = connection.execute(_PAGE, (*after, since)).fetchall()
     return stored, encoding.decoded(stored)
+
+
+def _changes(after: int, connection: sqlite3.Connection) -> tuple[list[Row], int]:
+    # Rows of one write have one number, and are never torn apart.
+    bound = "SELECT changed FROM usage WHERE changed > ? ORDER BY changed LIMIT 1 OFFSET ?"
+    full = connection.execute(bound, (after, PAGE)).fetchone()
+    until = full[0] if full else last_number(connection)
+    query = f"SELECT {schema.READ} FROM usage WHERE changed > ? AND changed <= ? ORDER BY changed"
+    return encoding.decoded(connection.execute(query, (after, until))), until
 
 
 def last_number(connection: sqlite3.Connection) -> int:

@@ -43,6 +43,23 @@ def damaged(doing: str, path: Path, why: str) -> Refused:
     )
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file is at a path now; None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def vanished(doing: str, file: str, ledger: Path) -> Refused:
+    """A file was deleted or replaced while it was open."""
+    return Refused(
+        f"{doing} the ledger {ledger}: {file} was deleted or replaced while in use; stop Headroom, put the file back "
+        "or restore a backup with `headroom ledger restore`, and start it again"
+    )
+
+
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All of it or nothing, on disk when this returns."""
