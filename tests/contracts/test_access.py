@@ -86,3 +86,15 @@ async def test_the_adapter_says_which_of_its_own_rights_are_missing(cluster: Clu
     needs = [Need("create", "pods/eviction"), Need("list", "powerpools", "headroom.dev")]
     assert await lacking(cluster.kube, needs) == []
     assert await lacking(cluster.client("nobody"), needs) == needs
+
+
+async def test_every_answer_tells_the_servers_time(cluster: Cluster) -> None:
+    client = cluster.client("nobody")
+    assert client.server_time.now(client.clock.monotonic()) is None
+    with refused(Forbidden, 403, "Forbidden"):
+        await client.get(cluster.path("ConfigMap"))
+    assert client.server_time.now(client.clock.monotonic()) is None, "only those who let us in are believed"
+    await client.get("/version")
+    told = client.server_time.now(client.clock.monotonic())
+    assert told is not None
+    assert abs(told - client.clock.now()) < 5000

@@ -15,7 +15,7 @@ from headroom.model.decisions import Decision
 from headroom.model.facts import Pod, Price
 from headroom.model.ports import SETTLE_MS
 from headroom.model.tables import NodeTable, PodTable
-from headroom.model.usage import Heartbeat, Row
+from headroom.model.usage import Row
 from headroom.model.world import Changes, World, ref_of
 from headroom.runtime import recording
 from headroom.runtime.recording import Recorder
@@ -38,6 +38,8 @@ class Port:
         self.prices: tuple[Price, ...] = ()
         self.complete = True
         self.behind = 0
+        self.ahead: int | None = None
+        """By how much our clock is ahead of the API server's; None while that has not told."""
         self.told: list[str] = []
         self.changes = Changes(everything=True)
 
@@ -56,6 +58,9 @@ class Port:
 
     def missed_since(self, now: int) -> int:
         return now - self.behind
+
+    def server_time(self) -> int | None:
+        return None if self.ahead is None else self.clock.now() - self.ahead
 
     def subscribe(self, plan: str, parts: frozenset[str], *, quiet: bool = False) -> None:
         assert quiet, plan
@@ -394,18 +399,5 @@ def test_plans_hear_when_the_end_of_a_kept_pod_is_durable(kept: bool) -> None:
         stage.port.told.clear()
         await stage.clock.sleep(1.5)
         assert ("ledger" in stage.port.told) == kept
-
-    played(script)
-
-
-def test_heartbeats_of_a_ledger_only_grow() -> None:
-    async def script() -> None:
-        ledger = MemoryLedger()
-        await ledger.write([], Heartbeat(cluster="here", complete_until=NOON + HOUR))
-        stage = Stage(ledger)
-        stage.port.pods.put(running())
-        await stage.start()
-        assert (await ledger.heartbeats())["here"] == NOON + HOUR
-        assert stage.recorder.state().loaded
 
     played(script)

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import random
 import signal
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -25,6 +26,7 @@ from headroom.cli import ledgers, live, output, planning, preflight, price_book
 from headroom.cli.options import Form
 from headroom.core import PLANS
 from headroom.core.budgets import hold_of, index_of
+from headroom.model import times
 from headroom.model.plans import Plan
 from headroom.model.ports import Leases
 from headroom.runtime import logs
@@ -106,7 +108,13 @@ class Process:
             self._guard, Secrets(kube, settings.namespace), around.clock, around.rng, unread=self._power_unread
         )
         self._ledger = ledgers.of(settings)
-        self._recorder = Recorder(self._ledger, around, may_lead=(self._leader or Always()).may_act)
+        self._recorder = Recorder(
+            self._ledger,
+            around,
+            may_lead=(self._leader or Always()).may_act,
+            holder=f"{settings.identity}-{uuid.uuid4().hex[:8]}",
+            accept_loss_before=times.moment(settings.accept_history_loss_before) or 0,
+        )
         self._port = KubePort(
             kube,
             Events(kube, around.clock),
@@ -230,6 +238,7 @@ class Process:
 
         def connect() -> tuple[Leases, Callable[[], Awaitable[None]]]:
             kube = Kube(HttpTransport(self._config, self._around.clock), self._around.clock, random.Random())
+            kube.server_time = self._kube.server_time  # it is asked every other second, so the time is always fresh
             return KubeLeases(kube, self._settings.namespace, self._settings.lease_name), kube.close
 
         def failed(error: BaseException) -> None:

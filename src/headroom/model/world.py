@@ -72,6 +72,21 @@ class LedgerState(Struct, frozen=True, kw_only=True):
     """Up to when each other cluster's view is known."""
     keys: frozenset[str] | None = None
     """The label keys of which rows of usage have the labels; None if of all. A budget that selects by others is not counted yet."""
+    lost: bool = False
+    """It knows nothing of this cluster, although budgets have usage in their status: what it had is gone."""
+    known_since: int = 0
+    """From when on everything that happened in this cluster is in it."""
+    rival: str = ""
+    """Who else leads under this cluster's id, as in a cloned cluster; empty while nobody does."""
+    clock_offset_ms: int = 0
+    """By how much our clock is ahead of the API server's, or behind if negative; 0 while they agree."""
+    clock_step_ms: int = 0
+    """By how much our clock was set forward or back of late."""
+
+    @property
+    def trusted(self) -> bool:
+        """Whether to act on what it says: else everything stays as it is, and nothing is undone either."""
+        return self.loaded and not (self.problem or self.lost or self.rival or self.clock_offset_ms)
 
 
 class Caps(Struct, frozen=True, kw_only=True):
@@ -173,6 +188,11 @@ class _Saved(Struct, kw_only=True):
     ledger_loaded: bool = True
     ledger_problem: str = ""
     ledger_keys: list[str] | None = None
+    ledger_lost: bool = False
+    ledger_known_since: int = 0
+    ledger_rival: str = ""
+    clock_offset_ms: int = 0
+    clock_step_ms: int = 0
     index: list[IndexEntry] | None = None
     holds: list[facts.Hold] = []
     workloads: list[facts.Workload] = []
@@ -212,6 +232,11 @@ def save(world: World) -> bytes:
         ledger_loaded=world.ledger.loaded,
         ledger_problem=world.ledger.problem,
         ledger_keys=None if world.ledger.keys is None else sorted(world.ledger.keys),
+        ledger_lost=world.ledger.lost,
+        ledger_known_since=world.ledger.known_since,
+        ledger_rival=world.ledger.rival,
+        clock_offset_ms=world.ledger.clock_offset_ms,
+        clock_step_ms=world.ledger.clock_step_ms,
         index=None if world.index is None else list(world.index),
         holds=sorted(world.holds.values(), key=lambda each: each.name),
         workloads=sorted(world.workloads.values(), key=lambda each: each.key),
@@ -261,17 +286,26 @@ def load(text: bytes) -> World:
         devices=DeviceTable(saved.device_classes, saved.claim_templates, saved.device_slices),
         prices=tuple(saved.prices),
         usage=_loaded_usage(saved, pods),
-        ledger=LedgerState(
-            loaded=saved.ledger_loaded,
-            problem=saved.ledger_problem,
-            keys=None if saved.ledger_keys is None else frozenset(saved.ledger_keys),
-        ),
+        ledger=_loaded_ledger(saved),
         index=None if saved.index is None else tuple(saved.index),
         holds={each.name: each for each in saved.holds},
         workloads={each.key: each for each in saved.workloads},
         kueue=saved.kueue,
         hold_problem=saved.hold_problem,
         caps=saved.caps,
+    )
+
+
+def _loaded_ledger(saved: _Saved) -> LedgerState:
+    return LedgerState(
+        loaded=saved.ledger_loaded,
+        problem=saved.ledger_problem,
+        keys=None if saved.ledger_keys is None else frozenset(saved.ledger_keys),
+        lost=saved.ledger_lost,
+        known_since=saved.ledger_known_since,
+        rival=saved.ledger_rival,
+        clock_offset_ms=saved.clock_offset_ms,
+        clock_step_ms=saved.clock_step_ms,
     )
 
 

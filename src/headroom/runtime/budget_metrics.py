@@ -53,6 +53,20 @@ class BudgetMetrics:
         )
         self._up = Gauge("headroom_ledger_up", "1 while the ledger was read and takes writes.", registry=registry)
 
+        self._clock = Gauge(
+            "headroom_clock_offset_seconds",
+            "Seconds by which the clock is ahead of the API server's, or was set forward of late; 0 while both agree.",
+            registry=registry,
+        )
+        self._shared = Gauge(
+            "headroom_cluster_id_shared", "1 while another operator writes under this cluster's id.", registry=registry
+        )
+        self._known_since = Gauge(
+            "headroom_ledger_known_since_timestamp_seconds",
+            "From when on everything that happened in this cluster is in the ledger.",
+            registry=registry,
+        )
+
     def measure(self, world: World) -> None:
         """Set everything to what is true of this world."""
         for gauge in self._gauges.values():
@@ -69,6 +83,9 @@ class BudgetMetrics:
         self._waiting.set(world.ledger.waiting)
         self._lag.set(world.ledger.lag_ms / SECOND)
         self._up.set(world.ledger.loaded and not world.ledger.problem)
+        self._clock.set((world.ledger.clock_offset_ms or world.ledger.clock_step_ms) / SECOND)
+        self._shared.set(bool(world.ledger.rival))
+        self._known_since.set(world.ledger.known_since / SECOND)
 
 
 def _enforced(status: GPUWorkloadBudgetStatus) -> dict[str, float | None]:

@@ -15,8 +15,12 @@ from headroom.model.decisions import Decision, Ref
 from headroom.model.history import Entry
 from headroom.model.ports import Ledger
 from headroom.model.usage import DAY
+from headroom.runtime.clock import Due
 
 MOST_REMEMBERED: Final = 5000
+FOLLOW_SECONDS: Final = 5.0
+"""How often who does not lead reads what the leader decided."""
+LAST_WORDS_SECONDS: Final = 60.0
 MOST_ACTIONS: Final = 20
 """Of one decision that are remembered by name."""
 MOST_WAITING: Final = 1000
@@ -125,6 +129,14 @@ class Journal:
             await self._ledger.note(entries)
             while self._waiting and self._waiting[0] in entries:
                 self._waiting.popleft()
+
+    async def follow(self, due: Due, *, leads: bool, now: int, cluster: str) -> None:
+        """What was decided before us and beside us. Who has just begun to lead may not have heard the other's last words."""
+        if not leads or not due.was_done("journal"):
+            due.did("standing by")
+        if not due.is_time("standing by", LAST_WORDS_SECONDS) and due.is_time("journal", FOLLOW_SECONDS):
+            await self.read(now, cluster)
+            due.did("journal")
 
     async def read(self, now: int, cluster: str) -> None:
         """Take in what stands in the ledger from before, or from another replica."""

@@ -2,15 +2,17 @@
 
 It begins by reading the ledger, waits for a complete view, and unites the two: what went while nobody looked stands as bounds. From
 then on every event is a row as it arrives. Rows wait in memory only until the next write; a write that fails is tried again for ever,
-and whatever is not durable yet is known by pod, so that nobody lets go of one too early.
+and whatever is not durable yet is known by pod, so that nobody lets go of one too early. Writing and reading go on apart from each
+other, so a ledger that hangs while it is read takes rows all the same, where it has a queue.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+import uuid
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from headroom.core import usage
 from headroom.core.usage import KIND, Around, Keeper, Look
@@ -19,15 +21,16 @@ from headroom.model.decisions import Decision
 from headroom.model.errors import HeadroomError
 from headroom.model.facts import Pod
 from headroom.model.ports import Ledger, RecorderPort
-from headroom.model.times import HOUR, SECOND
-from headroom.model.usage import DAY, Heartbeat, Row
+from headroom.model.times import SECOND
+from headroom.model.usage import Heartbeat, Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import LedgerState, World
+from headroom.runtime.clock import SUSPECT_MS, Due
+from headroom.runtime.custody import Custodian, budgets_in, windows
 from headroom.runtime.journal import Journal
 from headroom.runtime.surroundings import Surroundings
-
-Key = tuple[str, int, str, int]
-Work = Callable[[], Coroutine[Any, Any, None]]
+from headroom.runtime.trying import Trying
+from headroom.runtime.unwritten import Resending, Unwritten
 
 NAME: Final = "usage"
 """Under which the recorder hears of changes."""
@@ -36,11 +39,8 @@ WRITE_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 5.0
 REFRESH_SECONDS: Final = 2.0
 PRUNE_SECONDS: Final = 3600.0
-RETRY_SECONDS: Final = (1.0, 15.0)
-SHORTEST_KEPT: Final = 35 * DAY
-JOURNAL_SECONDS: Final = 5.0
-"""How often who does not lead reads what the leader decided."""
-LAST_WORDS_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 2.0
+"""How long a first reading may take before what happens is recorded without it."""
 MOST_LOOKED_BACK: Final = 200_000
 """Rows in memory up to which those of one window more are kept too."""
 GAP_MS: Final = 1000
@@ -50,9 +50,19 @@ GAP_MS: Final = 1000
 class Recorder:
     """Keeps the table of usage and the ledger."""
 
-    def __init__(self, ledger: Ledger, around: Surroundings, *, may_lead: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        around: Surroundings,
+        *,
+        may_lead: Callable[[], bool] = lambda: True,
+        holder: str = "",
+        accept_loss_before: int = 0,
+    ) -> None:
+        """`holder` names this process in the ledger. A ledger without history is accepted beside usage of before that moment."""
         self._ledger, self._around, self._clock = ledger, around, around.clock
         self._may_lead = may_lead
+        self._custodian = Custodian(ledger, around, may_lead, holder or uuid.uuid4().hex, accept_loss_before)
         self._keeper = Keeper(UsageTable())
         self._port: RecorderPort | None = None
         self._is_recording = False
@@ -61,18 +71,14 @@ class Recorder:
         self._early: list[tuple[Pod, int, int]] = []
         """Pods deleted before the first view was complete: their last state, when that was heard, when they were last there."""
         self.journal = Journal(ledger)
-        self._dirty: dict[Key, Row] = {}
-        self._unwritten: dict[str, int] = {}
-        self._problem = ""
-        self._problems: dict[str, str] = {}
+        self._unwritten, self._resending = Unwritten(), Resending()
+        self._trying = Trying(ledger, around, lambda: self._tell("ledger"))
         self._complete_until: dict[str, int] = {}
         self._beside: Around | None = None
         self._cursor: int | None = None
-        self._done_at: dict[str, float] = {}
-        self._waits_since = 0
+        self._due = Due(around.clock)
         self._loaded_since = 0
         self._is_much = False
-        self._failures = 0
         self._stopping = False
 
     # What the port and the plans look at
@@ -86,11 +92,16 @@ class Recorder:
         """How well the ledger serves."""
         return LedgerState(
             loaded=self._is_loaded,
-            problem=self._problem,
-            unwritten=self._unwritten.keys(),
-            waiting=len(self._unwritten),
-            lag_ms=max(0, self._clock.now() - self._waits_since) if self._unwritten else 0,
+            problem=self._trying.problem,
+            unwritten=self._unwritten.pods,
+            waiting=len(self._unwritten.pods),
+            lag_ms=max(self._unwritten.lag_ms(self._clock.monotonic()), self._trying.lag_ms),
             complete_until=self._complete_until,
+            lost=self._custodian.is_lost,
+            known_since=self._custodian.known_since(self.table.cluster),
+            rival=self._custodian.rival,
+            clock_offset_ms=self._custodian.doubt.offset_ms,
+            clock_step_ms=self._custodian.doubt.step_ms,
         )
 
     def connect(self, port: RecorderPort) -> None:
@@ -114,7 +125,7 @@ class Recorder:
 
     def gone(self, pod: Pod, seen_until: int) -> None:
         """A pod was deleted."""
-        now = self._clock.now()
+        now = self._now()
         # A moment passes between hearing of it and being told.
         since = now if now - seen_until < GAP_MS else seen_until
         if self._is_recording:
@@ -129,27 +140,22 @@ class Recorder:
     def _look(self) -> Look:
         """A look now; if the view was behind, what is new may be older than now."""
         assert self._port is not None
-        now = self._clock.now()
+        now = self._now()
         since = self._port.missed_since(now)
         return Look(self.table.cluster, now, now if now - since < GAP_MS else since)
+
+    def _now(self) -> int:
+        return self._clock.now() if self._port is None else self._custodian.now(self._port)
 
     def _surroundings(self) -> Around:
         if self._beside is None:
             assert self._port is not None
-            self._beside = usage.around(self._port.world(self._clock.now()))
+            self._beside = usage.around(self._port.world(self._now()))
         return self._beside
 
     def _keep(self, rows: Iterable[Row]) -> None:
         """New rows wait to be written, and the plans hear that there are some."""
-        any_new = False
-        for row in rows:
-            any_new = True
-            if row.key not in self._dirty:
-                self._unwritten[row.uid] = self._unwritten.get(row.uid, 0) + 1
-            if not self._dirty:
-                self._waits_since = self._clock.now()
-            self._dirty[row.key] = row
-        if any_new:
+        if self._unwritten.add(rows, self._clock.monotonic()):
             self._tell(NAME)
 
     # Living
@@ -158,61 +164,57 @@ class Recorder:
         """Unite the ledger with the first complete view, and go on recording and writing, until `stop`."""
         while not self._stopping and (self._port is None or not self._port.complete):
             await self._clock.sleep(0.05)
+        if self._port is not None:
+            self._custodian.look(self._port)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_reading(), name="reading the ledger")
+            tasks.create_task(self._keep_writing(), name="writing the ledger")
+
+    async def _keep_reading(self) -> None:
         while not self._is_loaded and not self._stopping:
-            if await self._tried(self._catch_up):
+            if await self._trying.tried(self._catch_up):
                 break
-            if not self._is_recording:
-                self._begin_without_history()
-            # What is seen meanwhile is kept even though the ledger cannot be read: it may have a queue.
-            with suppress(HeadroomError):
-                await self._write()
-            await self._clock.sleep(self._pause())
-        self._failures = 0
+            self._begin_without_history()
+            await self._clock.sleep(self._trying.pause())
+        self._trying.failures = 0
         while not self._stopping:
             await self._clock.sleep(WRITE_SECONDS)
-            await self._tried(self.step)
-            # A queue may take what is written while nothing can be read, so only reading is put off.
-            if self._is_time("reading", self._pause() if self._failures else 0.0):
-                self._did("reading")
-                self._failures = 0 if await self._tried(self._read) else self._failures
+            if self._due.is_time("reading", self._trying.pause()):
+                self._due.did("reading")
+                if await self._trying.tried(self._read):
+                    self._trying.failures = 0
+
+    async def _keep_writing(self) -> None:
+        """What is seen is kept even while the ledger cannot be read: it may have a queue."""
+        began = self._clock.monotonic()
+        while not self._stopping:
+            await self._clock.sleep(WRITE_SECONDS)
+            assert self._port is not None
+            if self._custodian.look(self._port):
+                self._tell("ledger")
+            if self._is_loaded:
+                await self._trying.tried(self.step, counts=False)
+            elif self._is_recording or self._clock.monotonic() - began >= PATIENCE_SECONDS:
+                self._begin_without_history()
+                with suppress(HeadroomError):
+                    await self._write()
 
     async def stop(self) -> None:
         """Write what waits, and say up to when nothing is missing."""
         self._stopping = True
         if self._is_recording:
-            self._done_at.pop("heartbeat", None)
-            await self._tried(self._write)
-            await self._tried(self.journal.write)
-
-    def _pause(self) -> float:
-        return min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2.0 ** min(self._failures - 1, 8))
-
-    async def _tried(self, work: Work) -> bool:
-        """Do something with the ledger; a failure is said where people look, and tried again."""
-        try:
-            await work()
-        except HeadroomError as error:
-            self._failures += work != self.step
-            self._say(work, f"{error}.".replace("..", "."))
-            return False
-        self._say(work, "")
-        return True
-
-    def _say(self, work: Work, problem: str) -> None:
-        self._problems[work.__name__] = problem
-        # A ledger with a queue takes everything and says by itself that it is not well.
-        self._problems["itself"] = getattr(self._ledger, "problem", "")
-        problem = next((each for each in self._problems.values() if each), "")
-        if problem != self._problem:
-            self._problem = problem
-            log = self._around.log.warning if problem else self._around.log.info
-            log("the ledger cannot be used" if problem else "the ledger is in use", why=problem)
-            self._tell("ledger")
+            self._due.now("heartbeat")
+            await self._trying.tried(self._write)
+            await self._trying.tried(self.journal.write)
+            with suppress(HeadroomError):  # it is forgotten by itself after a while
+                await self._custodian.end(self.table.cluster)
 
     def _begin_without_history(self) -> None:
         """Begin with what is in view; what the ledger has to add is merged in once it can be read."""
         assert self._port is not None
-        world = self._port.world(self._clock.now())
+        if self._is_recording:
+            return
+        world = self._port.world(self._now())
         self._keeper, self._beside = Keeper(UsageTable(world.cluster)), None
         # Up to when these pods were seen before, only the ledger knows.
         self._take_in(world, since=0)
@@ -220,14 +222,21 @@ class Recorder:
     async def _catch_up(self) -> None:
         """Unite what the ledger has with what is in view."""
         assert self._port is not None
-        table = self.table if self._is_recording else UsageTable(self._port.world(self._clock.now()).cluster)
+        table = UsageTable(self._port.world(self._now()).cluster)
         cursor, beats = await self._ledger.cursor(), await self._ledger.heartbeats()
-        self._loaded_since = table.complete_since = await self._load(table)
+        loaded_since = await self._load(table)
+        await self._custodian.read()
         # From here on nothing waits, so no event can slip in between.
-        if not self._is_recording:
+        world = self._port.world(self._now())
+        self._custodian.must_know(world)
+        if self._is_recording:
+            self.table.extend(list(table))
+        else:
             self._keeper, self._beside = Keeper(table), None
-        world = self._port.world(self._clock.now())
-        since = min(beats.get(world.cluster, 0), world.now)
+        self._know_since(loaded_since)
+        since = beats.get(world.cluster, 0)
+        # One whose clock was ahead has spoken of what it could not know.
+        since = 0 if since > world.now + SUSPECT_MS else min(since, world.now)
         self._take_in(world, since)
         self._keep(self._keeper.miss(since, world.now))
         self._cursor, self._is_loaded = cursor, True
@@ -237,6 +246,7 @@ class Recorder:
         if since and gap > 2 * HEARTBEAT_SECONDS:
             self._around.log.warning("usage was not watched for a while", since=times.text(since), seconds=gap)
         await self._write()
+        await self._custodian.begin(world)
 
     def _take_in(self, world: World, since: int) -> None:
         """Every pod in view, and those that came and went before."""
@@ -251,7 +261,7 @@ class Recorder:
 
     async def _load(self, table: UsageTable) -> int:
         """Read what the largest window needs; the moment from which on all is known."""
-        since = self._clock.now() - self._window_ms()
+        since = self._now() - self._window_ms()
         async for rows in self._ledger.read(since):
             table.extend(rows)
         return since
@@ -264,34 +274,29 @@ class Recorder:
 
     async def _read(self) -> None:
         """Read what others wrote and what a longer window needs, and forget the old."""
-        if self._is_time("refresh", REFRESH_SECONDS):
+        assert self._port is not None
+        if self._due.is_time("refresh", REFRESH_SECONDS):
             await self._refresh()
-            self._did("refresh")
-        await self._read_journal()
-        now, window = self._clock.now(), self._window_ms()
+            self._due.did("refresh")
+        await self.journal.follow(self._due, leads=self._may_lead(), now=self._now(), cluster=self.table.cluster)
+        now, window = self._now(), self._window_ms()
         if now - window < self._loaded_since:
             # A budget with a longer window has come.
             self._know_since(await self._load(self.table))
             self._tell(NAME)
         if not self._is_much and now - 2 * window < self._loaded_since:
             await self._look_back(now - 2 * window)
-        if self._is_time("prune", PRUNE_SECONDS):
+        if self._due.is_time("prune", PRUNE_SECONDS) and not self._custodian.doubt:
             # One window of rows more than half of what may be is two windows of too many.
             self._is_much = len(self.table) > MOST_LOOKED_BACK // (2 if self._is_much else 1)
             kept_since = now - (window if self._is_much else 2 * window)
             self.table.prune(kept_since)
             self._know_since(max(self._loaded_since, kept_since))
-            if self._may_lead():
-                await self._ledger.prune(now - max(SHORTEST_KEPT, 2 * window))
-            self._did("prune")
-
-    async def _read_journal(self) -> None:
-        """What was decided before us and beside us. Who has just begun to lead may not have heard the other's last words."""
-        if not self._may_lead() or "journal" not in self._done_at:
-            self._did("standing by")
-        if not self._is_time("standing by", LAST_WORDS_SECONDS) and self._is_time("journal", JOURNAL_SECONDS):
-            await self.journal.read(self._clock.now(), self.table.cluster)
-            self._did("journal")
+            self._due.did("prune")
+        before = self._custodian.rival
+        await self._custodian.tend(self._port)
+        if self._custodian.rival != before:
+            self._tell("ledger")
 
     async def _look_back(self, since: int) -> None:
         """Read one window more, for whoever wants to see what the window held before; not where that is very much."""
@@ -316,7 +321,7 @@ class Recorder:
         if not changes or not self._port.complete:
             return
         before, self._beside = self._beside, None
-        world, beside = self._port.world(self._clock.now()), self._surroundings()
+        world, beside = self._port.world(self._now()), self._surroundings()
         uids = {uid for node in changes.nodes for uid in world.pods.by_node[node]}
         if changes.everything or {"namespaces", "device classes"} & changes.outside or not _same(before, beside):
             uids = set(world.pods.uids())
@@ -334,66 +339,56 @@ class Recorder:
         async with self._one_at_a_time:
             assert self._port is not None
             beat = self._heartbeat()
-            if not self._dirty and beat is None:
+            if not self._unwritten and beat is None:
                 return
-            batch, self._dirty = self._dirty, {}
+            batch = self._unwritten.take()
             try:
                 await self._ledger.write(list(batch.values()), beat)
             except BaseException:
-                self._put_back(batch)
+                self._unwritten.put_back(batch)
                 raise
             if beat is not None:
-                self._did("heartbeat")
-            for row in batch.values():
-                self._written(row.uid)
+                self._due.did("heartbeat")
+            self._resending.wrote(batch, self._clock.monotonic())
+            self._unwritten.wrote(batch)
             if any(row.uid in self.table.kept for row in batch.values()):
                 self._tell("ledger")
 
     def _heartbeat(self) -> Heartbeat | None:
         """Only who leads, and has seen to everything that the ledger has open, speaks for the cluster."""
         assert self._port is not None
-        if not (self._is_loaded and self._port.complete and self._may_lead()):
+        if not (self._is_loaded and self._port.complete and self._may_lead() and self._custodian.may_vouch()):
             return None
-        if not self._is_time("heartbeat", HEARTBEAT_SECONDS):
+        if not self._due.is_time("heartbeat", HEARTBEAT_SECONDS):
             return None
-        return Heartbeat(cluster=self.table.cluster, complete_until=self._port.heard_until(self._clock.now()))
-
-    def _put_back(self, batch: dict[Key, Row]) -> None:
-        for key, row in batch.items():
-            if key in self._dirty:
-                self._written(row.uid)
-            self._dirty.setdefault(key, row)
-
-    def _written(self, uid: str) -> None:
-        left = self._unwritten[uid] - 1
-        if left:
-            self._unwritten[uid] = left
-        else:
-            del self._unwritten[uid]
+        now, server = self._clock.now(), self._port.server_time()
+        heard = self._port.heard_until(now if server is None else min(now, server))
+        return Heartbeat(cluster=self.table.cluster, complete_until=heard)
 
     async def _refresh(self) -> None:
         """What other replicas and other clusters wrote."""
         assert self._cursor is not None
-        rows, self._cursor = await self._ledger.changes(self._cursor)
-        new = [row for row in rows if self.table.put(row) is not None]
-        beats = await self._ledger.heartbeats()
+        beats, origin = await self._ledger.heartbeats(), await self._ledger.origin()
+        if self._resending.is_behind(origin):
+            self._around.log.warning("the ledger's server lacks what another one had: recent rows are sent again")
+            self._cursor = min(self._cursor, origin.last)
+            self.table.extend([row async for rows in self._ledger.read(self._loaded_since) for row in rows])
+        self._unwritten.again(self._resending.answered(origin, self._clock.monotonic()), self._clock.monotonic())
         others = {name: until for name, until in beats.items() if name != self.table.cluster}
-        if new or others != self._complete_until:
-            self._complete_until = others
+        is_new = others != self._complete_until
+        self._complete_until = others
+        while True:
+            rows, self._cursor = await self._ledger.changes(self._cursor)
+            is_new = bool([row for row in rows if self.table.put(row) is not None]) or is_new
+            if not rows:
+                break
+        if is_new:
             self._tell(NAME)
-
-    def _is_time(self, what: str, every: float) -> bool:
-        return self._clock.monotonic() - self._done_at.get(what, -1e9) >= every
-
-    def _did(self, what: str) -> None:
-        self._done_at[what] = self._clock.monotonic()
 
     def _window_ms(self) -> int:
         """The largest window of any budget, at least a day."""
         assert self._port is not None
-        resources = self._port.world(self._clock.now()).resources.values()
-        windows = [each.spec.quota.window_hours for each in resources if each.kind == KIND and each.spec]
-        return max(DAY, max(windows, default=0) * HOUR)
+        return windows(budgets_in(self._port.world(self._now())))[0]
 
 
 def _same(before: Around | None, after: Around) -> bool:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from headroom.model import times
 from headroom.model.errors import Misconfigured
 
 PREFIX = "HEADROOM_"
@@ -66,6 +67,12 @@ class Settings(Struct, frozen=True, kw_only=True):
             extra={HIDDEN: True},
         ),
     ] = ""
+    accept_history_loss_before: Annotated[
+        str,
+        Meta(
+            description="A time such as 2026-01-31T00:00:00Z: go on with a ledger without history if the budgets' usage is older."
+        ),
+    ] = ""
     allow_egress: Annotated[
         str,
         Meta(
@@ -111,6 +118,12 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ) 
     _refuse_misspelt(environment, set(known.values()))
     for name in ADDRESSES:
         _check_address(name, getattr(settings, name))
+    accepted = settings.accept_history_loss_before
+    if accepted and times.moment(accepted) is None:
+        raise Misconfigured(
+            f"reading the settings: {_spoken('accept_history_loss_before')} must be a time such as 2026-01-31T00:00:00Z, "
+            f"not {accepted!r}"
+        )
     if settings.identity:
         return settings
     return msgspec.structs.replace(settings, identity=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from email.utils import formatdate
 from typing import TYPE_CHECKING
 
 from headroom.adapters.kube.transport import JSON, Reply, StreamRefused
@@ -65,7 +66,8 @@ class SimTransport:
         self._after(due, what)
         if slow > timeout:
             raise Unavailable(f"{what}: no reply within {timeout:g} s")
-        return reply
+        date = formatdate(self._clock.now() // 1000, usegmt=True)
+        return Reply(reply.status, reply.body, {**reply.headers, "date": date})
 
     async def call(self, verb: str, path: str, effect: Callable[[list[AnyFault]], None], timeout: float) -> int | None:
         """A call to something beside the cluster, with the faults of a request: its status, None where no answer came.

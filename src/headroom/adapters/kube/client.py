@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from headroom.adapters.kube import errors, paths
+from headroom.adapters.kube.server_time import ServerTime
 from headroom.adapters.kube.transport import (
     APPLY_PATCH,
     JSON,
@@ -61,6 +62,7 @@ class Kube:
 
     def __init__(self, transport: Transport, clock: Clock, rng: random.Random | None = None) -> None:
         self.clock: Final = clock
+        self.server_time = ServerTime()
         self._transport = transport
         self._rng = rng
 
@@ -219,6 +221,7 @@ class Kube:
         content = b"" if body is None else msgspec.json.encode(body)
         reply: Reply = await self._transport.request(method, path, body=content, **{"content_type": JSON, **more})
         if 200 <= reply.status < 300:
+            self.server_time.heard(reply.headers, self.clock.monotonic())
             return reply.body
         raise errors.from_reply(reply, doing or paths.doing(method, path))
 

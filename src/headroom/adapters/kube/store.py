@@ -255,6 +255,10 @@ class KubePort:
         pods = self._reflectors[paths.pods()]
         return now if pods.established else min(now, pods.known_until)
 
+    def server_time(self) -> int | None:
+        """What time it is by the API server's clock; None if it has not told."""
+        return self._kube.server_time.now(self._clock.monotonic())
+
     def settled(self, now: int) -> int:
         """The moment up to which what happened to pods is surely known. It goes backwards only if the clock does."""
         pods, latest = self._reflectors[paths.pods()], now - SETTLE_MS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from msgspec import structs
@@ -11,6 +12,7 @@ from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account
 from headroom.core.budgets.numbers import decimal, short
+from headroom.core.budgets.wording import spoken
 from headroom.core.usage import DOLLAR, GPU_HOUR, Ledgered, Reckoning
 from headroom.model import conditions, times
 
@@ -113,6 +115,12 @@ def health(account: Account) -> Verdict:
         return degraded(
             "LedgerUnavailable", f"{world.ledger.problem} Usage is still counted; nothing is enforced on it."
         )
+    if world.ledger.rival:
+        says = (
+            f"Another operator ({world.ledger.rival}) writes to the ledger as cluster {world.cluster}, as in a cloned cluster. "
+            "Neither prunes nor enforces until one of the two is stopped or has a --cluster-id of its own."
+        )
+        return degraded("ClusterIdShared", says)
     if spec.namespace_selector is not None and budget.namespace != world.own_namespace:
         says = f"namespaceSelector counts only for budgets in {world.own_namespace}; this one covers its own namespace."
         return degraded("NamespaceSelectorIgnored", says)
@@ -128,7 +136,41 @@ def health(account: Account) -> Verdict:
         return degraded("ClusterStale", says)
     if world.hold_problem and account.has_step("Hold"):
         return degraded("HoldUnavailable", f"New pods cannot be held. {world.hold_problem}")
+    if _is_incomplete(account):
+        return Verdict("Degraded", False, "HistoryIncomplete", _incomplete(account))
     return Verdict("Degraded", False, "ReconcileSucceeded", "Everything that happened is counted.")
+
+
+def doubts(account: Account) -> Iterator[Verdict]:
+    """Conditions that are there only while something is in doubt."""
+    ledger = account.world.ledger
+    if _is_incomplete(account):
+        yield Verdict("HistoryIncomplete", True, "LedgerIsYounger", _incomplete(account))
+    if ledger.clock_offset_ms:
+        where = "ahead of" if ledger.clock_offset_ms > 0 else "behind"
+        says = f"The operator's clock is {spoken(abs(ledger.clock_offset_ms))} {where} the API server's."
+        later = "Usage is still counted; nothing is enforced, released or pruned until they agree."
+        yield Verdict("ClockSuspect", True, "ClockOffset", f"{says} {later}")
+    elif ledger.clock_step_ms:
+        where = "forward" if ledger.clock_step_ms > 0 else "back"
+        says = f"The operator's clock was set {where} by {spoken(abs(ledger.clock_step_ms))}."
+        yield Verdict(
+            "ClockSuspect", True, "ClockStepped", f"{says} Usage is still counted; nothing is pruned for now."
+        )
+
+
+def _is_incomplete(account: Account) -> bool:
+    """Whether the ledger began, or began anew, inside the window."""
+    since: int = account.world.as_of - account.window
+    return account.world.ledger.known_since > since
+
+
+def _incomplete(account: Account) -> str:
+    since = account.world.ledger.known_since
+    return (
+        f"Everything since {times.text(since)} is counted; what was deleted before is not known. "
+        f"History is complete for this window from {times.text(since + account.window)} on."
+    )
 
 
 def requesting(account: Account) -> Verdict:

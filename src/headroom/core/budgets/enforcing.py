@@ -67,7 +67,7 @@ class Round:
         self._steps = {each.key: ladder.standing(each) for each in self._accounts}
         self._paused = pausing.paused(world)
         self.results = {each.key: Enforced(steps=self._steps[each.key]) for each in self._accounts}
-        self._can_act = not world.ledger.problem and world.complete and not world.stopped
+        self._can_act = world.ledger.trusted and world.complete and not world.stopped
         """Without a ledger that can be trusted everything stays as it is."""
         for account in self._accounts:
             result = self.results[account.key]

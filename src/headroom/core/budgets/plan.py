@@ -30,6 +30,8 @@ from headroom.model.world import Changes, World, ref_of
 
 LOOK_AGAIN_MS: Final = 30_000
 TURN_MS: Final = 500
+_PASSING: Final = frozenset({"Holding", "EnforcementBlocked", "HistoryIncomplete", "ClockSuspect"})
+"""Conditions that are there only where they have something to say."""
 _OTHER: Final = frozenset(
     {
         "usage",
@@ -129,6 +131,10 @@ def _without_history(world: World, ref: Ref, budget: AnyResource) -> Decision:
     if not world.ledger.problem:
         # It is just being read, which takes a moment at every start: no news.
         return Decision(resource=ref, status=budget.status, reason="Starting", message="The ledger is being read.")
+    if world.ledger.lost:
+        says = f"The ledger lost its history, so nothing is counted; the last numbers stand. {world.ledger.problem}"
+        decision = judgement(world, ref, budget, (False, "HistoryLost", says))
+        return _with(world, budget, decision, [degraded("HistoryLost", says)])
     says = f"The ledger cannot be read, so nothing is counted; the last numbers stand. {world.ledger.problem}"
     decision = judgement(world, ref, budget, (False, "LedgerUnavailable", says))
     return _with(world, budget, decision, [degraded("LedgerUnavailable", says)])
@@ -167,8 +173,9 @@ def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -
     status = counting.status(account)
     exceeded = counting.exceeded(account, status)
     verdicts = [exceeded, counting.health(account), counting.requesting(account), *telling.verdicts(account, result)]
+    verdicts += counting.doubts(account)
     ready = judgement(world, ref, budget, (True, *_ready(account, exceeded)))
-    types = {"Holding", "EnforcementBlocked"} - {each.type for each in verdicts}
+    types = _PASSING - {each.type for each in verdicts}
     known = tuple(each for each in ready.status.conditions if each.type not in types)
     status = structs.replace(
         status,

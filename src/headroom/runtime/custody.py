@@ -1,0 +1,229 @@
+"""Looks after the ledger for one cluster: what must be kept of it, what may be forgotten, and whether anybody else claims it.
+
+Only who leads writes here. Nothing is forgotten while a budget cannot be read, while the clock is in doubt or nobody can vouch for it,
+or while another operator claims the cluster: what is kept too long costs space, what is forgotten too early is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import structs
+
+from headroom.api.kinds import AnyResource
+from headroom.core.usage import KIND
+from headroom.model import retention, times
+from headroom.model.errors import Refused
+from headroom.model.ports import Ledger, RecorderPort
+from headroom.model.retention import Retention
+from headroom.model.times import HOUR
+from headroom.model.usage import DAY
+from headroom.model.world import World
+from headroom.runtime.clock import SUSPECT_MS, ClockWatch, Doubt, Due
+from headroom.runtime.surroundings import Surroundings
+
+CLAIM_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 60.0
+PRUNE_SECONDS: Final = 3600.0
+BREATH_SECONDS: Final = 0.05
+"""Between two parts of a pruning, for those who write."""
+RIVAL_CLAIMS: Final = 3
+"""So often must another one claim the cluster while we lead: a claim that was under way when we took over comes once."""
+RIVAL_SECONDS: Final = 30.0
+"""Who has not claimed it for so long is gone."""
+
+
+class Rivals:
+    """Notices who goes on claiming a cluster while we lead in it."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, int, float]] = {}
+        """For each other holder: its claims, how often they grew before our eyes, and when last."""
+
+    def look(self, others: Mapping[str, int], now: float) -> str:
+        """Who it is; empty if nobody."""
+        for holder, claims in others.items():
+            known, grown, at = self._seen.get(holder, (claims, 0, now))
+            self._seen[holder] = (claims, grown + 1, now) if claims > known else (claims, grown, at)
+        living = (
+            holder
+            for holder, (_, grown, at) in sorted(self._seen.items())
+            if grown >= RIVAL_CLAIMS and now - at <= RIVAL_SECONDS
+        )
+        return next(living, "")
+
+    def forget(self) -> None:
+        """We do not lead: then somebody else may."""
+        self._seen.clear()
+
+
+class Custodian:
+    """One cluster's share in a ledger."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        around: Surroundings,
+        may_lead: Callable[[], bool],
+        holder: str,
+        accept_loss_before: int = 0,
+    ) -> None:
+        """`holder` names this process in the ledger. A ledger without history is accepted beside usage of before that moment."""
+        self._ledger, self._around, self._clock = ledger, around, around.clock
+        self._may_lead, self._holder, self._accept_loss_before = may_lead, holder, accept_loss_before
+        self._watch = ClockWatch(around.clock)
+        self._rivals = Rivals()
+        self._known: dict[str, Retention] = {}
+        self._has_server_time = False
+        self._due = Due(around.clock)
+        self.rival = ""
+        """Who else leads under this cluster's id."""
+        self.is_lost = False
+        """The ledger knows nothing of this cluster, although budgets have usage in their status."""
+
+    @property
+    def doubt(self) -> Doubt:
+        """What speaks against our clock."""
+        return self._watch.doubt
+
+    def known_since(self, cluster: str) -> int:
+        """From when on everything that happened in a cluster is in the ledger."""
+        known = self._known.get(cluster)
+        return known.known_since if known else 0
+
+    def may_vouch(self) -> bool:
+        """Whether we may say up to when nothing is missing."""
+        return not self.doubt and not self.rival
+
+    def look(self, port: RecorderPort) -> bool:
+        """Compare our clock with the API server's; whether that is news."""
+        before, server = self.doubt, port.server_time()
+        self._has_server_time = server is not None
+        after = self._watch.look(server)
+        if bool(before) != bool(after):
+            log = self._around.log.warning if after else self._around.log.info
+            log(
+                "the clock is suspect: usage is counted, pruning and heartbeats stop"
+                if after
+                else "the clock is right",
+                offset_seconds=after.offset_ms // 1000,
+                step_seconds=after.step_ms // 1000,
+            )
+        return before != after
+
+    def now(self, port: RecorderPort) -> int:
+        """Our time; the earlier one where the API server's is another, since what is counted too long cannot be taken back."""
+        now, server = self._clock.now(), port.server_time()
+        return now if server is None or abs(now - server) <= SUSPECT_MS else min(now, server)
+
+    async def read(self) -> Mapping[str, Retention]:
+        """What is known of all clusters."""
+        self._known = await self._ledger.retentions()
+        return self._known
+
+    def must_know(self, world: World) -> None:
+        """Raise if the ledger knows nothing of this cluster, although its budgets speak of usage that only a ledger can tell of."""
+        told = [as_of for as_of in usage_told(world) if as_of > self._accept_loss_before]
+        self.is_lost = world.cluster not in self._known and bool(told)
+        if self.is_lost:
+            raise Refused(
+                f"reading the ledger {getattr(self._ledger, 'place', '')}: it has no history of cluster {world.cluster}, "
+                f"although budgets had usage at {times.text(max(told))}. Nothing is enforced and nothing is released; restore "
+                "a backup with `headroom ledger restore`, or accept the loss with --accept-history-loss-before "
+                f"{times.text(world.now)} (HEADROOM_ACCEPT_HISTORY_LOSS_BEFORE)"
+            )
+
+    async def begin(self, world: World) -> None:
+        """The ledger begins to know this cluster, unless it does already."""
+        if world.cluster in self._known:
+            return
+        fresh = Retention(cluster=world.cluster, known_since=world.now)
+        own, spanning = windows(budgets_in(world))
+        await self._retain(retention.looked(fresh, own, spanning, world.now))
+
+    async def tend(self, port: RecorderPort) -> None:
+        """Claim the cluster, write what must be kept of it, and forget what need not be."""
+        world = port.world(self._clock.now())
+        if not self._may_lead():
+            self._rivals.forget()
+            self.rival = ""
+            return
+        if self._due.is_time("claim", CLAIM_SECONDS):
+            await self._claim(world)
+        if self._due.is_time("look", LOOK_SECONDS) and self._may_change(port):
+            await self.read()
+            known = self._known.get(world.cluster, Retention(cluster=world.cluster, known_since=world.now))
+            await self._retain(retention.looked(known, *windows(budgets_in(world)), world.now))
+            self._due.did("look")
+        if self._due.is_time("prune", PRUNE_SECONDS) and self._may_change(port):
+            await self._prune(port, world)
+            self._due.did("prune")
+
+    async def end(self, cluster: str) -> None:
+        """We lead no more."""
+        if self._due.was_done("claim"):
+            await self._ledger.unclaim(cluster, self._holder)
+
+    def _may_change(self, port: RecorderPort) -> bool:
+        """Whether what must be kept is known for sure."""
+        self.look(port)  # a clock that was set since the last look would do its harm at once
+        if not (port.complete and self._may_lead() and self._has_server_time) or self.doubt or self.rival:
+            return False
+        return all(each.spec is not None for each in budgets_in(port.world(self._clock.now())))
+
+    async def _claim(self, world: World) -> None:
+        claims = await self._ledger.claim(world.cluster, self._holder, world.now)
+        others = {holder: count for holder, count in claims.items() if holder != self._holder}
+        before, self.rival = self.rival, self._rivals.look(others, self._clock.monotonic())
+        self._due.did("claim")
+        if self.rival and not before:
+            self._around.log.error(
+                "another operator writes under this cluster's id, as in a cloned cluster: nothing is pruned or enforced",
+                cluster=world.cluster,
+                other=self.rival,
+            )
+        elif before and not self.rival:
+            self._around.log.info("no other operator writes under this cluster's id any more", cluster=world.cluster)
+
+    async def _prune(self, port: RecorderPort, world: World) -> None:
+        before = retention.forgettable(await self.read(), world.cluster, world.now)
+        if before is None:
+            return
+        mine = self._known[world.cluster]
+        if before > mine.known_since:
+            # First: whoever dies in the middle has then promised too little, not too much.
+            await self._retain(structs.replace(mine, known_since=before))
+        gone = 0
+        while self._may_change(port) and (now_gone := await self._ledger.prune(world.cluster, before)):
+            gone += now_gone
+            await self._clock.sleep(BREATH_SECONDS)
+        if gone:
+            self._around.log.info("forgot what no window needs", rows=gone, before=times.text(before))
+
+    async def _retain(self, kept: Retention) -> None:
+        await self._ledger.retain(kept)
+        self._known = {**self._known, kept.cluster: kept}
+
+
+def windows(budgets: list[AnyResource]) -> tuple[int, int]:
+    """The largest window of all budgets, at least a day, and the largest of those that span clusters."""
+    readable = [each.spec for each in budgets if each.spec is not None]
+    own = [each.quota.window_hours * HOUR for each in readable]
+    spanning = [each.quota.window_hours * HOUR for each in readable if each.home_cluster]
+    return max([DAY, *own]), max(spanning, default=0)
+
+
+def budgets_in(world: World) -> list[AnyResource]:
+    """All budgets, those that cannot be read too."""
+    return [each for each in world.resources.values() if each.kind == KIND]
+
+
+def usage_told(world: World) -> list[int]:
+    """For each budget that has usage in its status, the moment of which it speaks."""
+    found = []
+    for each in budgets_in(world):
+        used = (each.status.consumed_gpu_hours, each.status.upper_gpu_hours, each.status.consumed_usd)
+        if any(text.strip("0.") for text in used):
+            found.append(times.moment(each.status.as_of) or 0)
+    return found
