@@ -45,6 +45,7 @@ CONTROLLERS = (
     "replicaset-controller",
     "namespace-controller",
     "garbage-collector-controller",
+    "resourceclaim-controller",
     "serviceaccount-controller",
     "clusterrole-aggregation-controller",  # without it the roles view, edit and admin are empty
 )

@@ -249,3 +249,54 @@ async def test_custom_resources_take_no_strategic_patch(cluster: Cluster) -> Non
     made = await cluster.create(budget("a"))
     with refused(Rejected, 415, "UnsupportedMediaType"):
         await cluster.strategic(made, {"metadata": {"labels": {"a": "b"}}})
+
+
+def devices(name: str) -> list[Document]:
+    """A class, a template and a slice with a GPU and two partitions of it."""
+    api = {"apiVersion": "resource.k8s.io/v1", "metadata": {"name": name}}
+    selector = {"cel": {"expression": 'device.driver == "gpu.nvidia.com"'}}
+    memory = {"memory": {"value": "80Gi"}}
+    parts = [
+        {
+            "name": f"gpu-0-{number}",
+            "attributes": {"productName": {"string": "H100"}, "gpu.nvidia.com/profile": {"string": "1g.10gb"}},
+            "consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "10Gi"}}}],
+        }
+        for number in range(2)
+    ]
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 2}
+    whole = {"name": "gpu-0", "capacity": memory, "consumesCounters": [{"counterSet": "gpu-0", "counters": memory}]}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "node-1", "pool": pool}
+    counters = spec | {"sharedCounters": [{"name": "gpu-0", "counters": memory}]}
+    return [
+        api | {"kind": "DeviceClass", "spec": {"selectors": [selector], "extendedResourceName": f"example.com/{name}"}},
+        api | {"kind": "ResourceClaimTemplate", "spec": {"spec": claim(name)["spec"]}},
+        api | {"kind": "ResourceSlice", "spec": spec | {"devices": [whole, *parts]}},
+        api | {"kind": "ResourceSlice", "metadata": {"name": f"{name}-counters"}, "spec": counters},
+    ]
+
+
+async def test_classes_templates_and_slices_of_devices_are_seen(cluster: Cluster, seen: Accounted) -> None:
+    name, table = f"d-{cluster.namespace}", seen.world.devices
+    for each in devices(name):
+        await cluster.create(each)
+
+    async def are_seen() -> bool:
+        return name in table.classes and f"{name}-counters" in table.slices and name in table.slices
+
+    await cluster.until(are_seen, "they are seen")
+    assert table.by_extended_resource[f"example.com/{name}"].selectors == ('device.driver == "gpu.nvidia.com"',)
+    [first, second] = table.templates[f"{cluster.namespace}/{name}"].requests
+    assert [(each.device_class, each.count) for each in (*first.choices, *second.choices)] == [
+        ("gpu.example.com", 2),
+        ("big.example.com", 1),
+    ]
+    parts = [table.part("gpu.nvidia.com", name, device) for device in ("gpu-0", "gpu-0-0", "gpu-0-1", "gone")]
+    assert parts == [10**9, 10**9 // 7, 10**9 // 7, 10**9]
+    for each in devices(name):
+        await cluster.delete(each)
+
+    async def are_gone() -> bool:
+        return not {name, f"{name}-counters"} & {*table.classes, *table.slices}
+
+    await cluster.until(are_gone, "they are gone")

@@ -8,7 +8,15 @@ from tests.integration.policed import Document
 
 NAMESPACES = ("hold-a", "hold-b", "hold-required")
 KEYS, VALUES = ("team", "tier", "example.com/x", "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/podset"), ("a", "b", "")
-RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "amd.com/gpu", "example.com/fpga", "cpu", "memory")
+RESOURCES = (
+    "nvidia.com/gpu",
+    "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
+    "nvidia.com/mig-1g.5gb",
+    "amd.com/gpu",
+    "example.com/fpga",
+    "cpu",
+    "memory",
+)
 LENGTHS = ("90s", "1h30m", "2h", "00001h", "99999h999999m9999999s", "1s")
 NO_LENGTHS = ("", "0s", "0h0m", "1 hour", "-1s", "1h\n", "1d", "１h", "1h" * 9, "h", "9" * 30 + "s", "ü" * 300)
 ODD_TEXTS = ("", "x", "ünïcødé ☃ 𝒜", "a\nb\tc", "'\"\\{}", "null", "{{pod}}", "x" * 300, "\u202eabc", "' + object + '")

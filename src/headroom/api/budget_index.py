@@ -13,6 +13,7 @@ INDEX_NAME: Final = "headroom"
 """The name of the one object."""
 MOST_BUDGETS: Final = 2000
 MOST_NAMESPACES: Final = 10_000
+MOST_NAMES: Final = 256
 
 _Name = Annotated[str, Meta(max_length=63)]
 _Resource = Annotated[str, Meta(min_length=1, max_length=317)]
@@ -30,12 +31,18 @@ class Covered(ApiType, frozen=True, kw_only=True):
         tuple[SelectorRequirement, ...], Meta(max_length=16, description="Conditions on their labels.")
     ] = ()
     resources: Annotated[
-        tuple[_Resource, ...], Meta(max_length=64, description="The resources it counts; a name may end in *.")
+        tuple[_Resource, ...],
+        Meta(
+            max_length=MOST_NAMES,
+            description=(
+                "The resources it counts, extended resources that device classes back included; a name may end in *."
+            ),
+        ),
     ] = ()
 
 
 class IndexEntry(Covered, frozen=True, kw_only=True):
-    """One budget, as the policies need it."""
+    """One budget, as the policies need it. The one of no budget has the names that device classes of GPUs go by."""
 
     namespace_selector: Annotated[
         LabelSelector | None,

@@ -29,7 +29,7 @@ from headroom.api.policies import (
     requiring,
     usage,
 )
-from headroom.api.policies.cel import MIRROR, SYSTEM
+from headroom.api.policies.cel import IMPLICIT, MIRROR, SYSTEM
 from headroom.api.resources import GROUP
 from headroom.sim.answers import ApiError, Body, about
 from headroom.sim.apistore import Store
@@ -134,6 +134,12 @@ class Policies:
         labels = labels_of(namespace.body) if namespace else {}
         return [each for each in budgets if _is_in_scope(each, call.target.namespace, labels)]
 
+    def _of_no_budget(self) -> list[Body]:
+        """The entry with the names that device classes of GPUs go by."""
+        index = self._store.get(_INDEXES, "", INDEX_NAME)
+        budgets = (index.body["spec"].get("budgets") or []) if index else []
+        return [each for each in budgets if not each["budget"]]
+
     def _may(self, call: Call, verb: str, resource: str, group: str = GROUP, *, name: str = "") -> bool:
         """In the whole cluster: rights in single namespaces do not count."""
         return allowed(self._users.get(call.user), Attributes(verb, group, resource, "", name))
@@ -202,7 +208,8 @@ class Policies:
         entries = self._entries(call)
         if namespace is None or marks.REQUIRE_BUDGET not in labels_of(namespace.body) or entries is None:
             return
-        names = [*requiring.GPU_RESOURCES, *(name for each in entries for name in each.get("resources") or ())]
+        known = [*entries, *self._of_no_budget()]
+        names = [*requiring.GPU_RESOURCES, *(name for each in known for name in each.get("resources") or ())]
         if _is_mirror(pod) or not _asks({"resources": names}, pod) or any(_covers(each, pod) for each in entries):
             return
         listed = "; ".join(f"{each['budget']} ({', '.join(_wanted(each))})" for each in entries)
@@ -333,7 +340,7 @@ def _asks(covered: Body, pod: Body) -> bool:
         return True
     holders = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     asked = {name for each in holders for name in _asked(each)}
-    return any(
+    return any(name.startswith(IMPLICIT) for name in asked) or any(
         any(each.startswith(name[:-1]) for each in asked) if name.endswith("*") else name in asked
         for name in covered.get("resources") or ()
     )

@@ -185,6 +185,12 @@ def claims(of: str = "object") -> str:
     return f"(has({of}.spec.resourceClaims) && {of}.spec.resourceClaims.size() > 0)"
 
 
+IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
+"""Begins the names under which containers ask for devices of a class as for an extended resource."""
+ASKS_FOR_DEVICES: Final = f"asked.contains(' {IMPLICIT}')"
+"""The text `asked` has devices of some class. As with claims, which devices those are is not told here."""
+
+
 def where_asked(expression: str, of: str = "object") -> str:
     """An expression that knows what the pod asks for as `asked`."""
     return f"[{asked(of)}].exists(asked, {expression})"
@@ -192,7 +198,7 @@ def where_asked(expression: str, of: str = "object") -> str:
 
 def counted(of: str = "object") -> str:
     """What it asks for is counted."""
-    return either(claims(of), where_asked(ASKS, of))
+    return either(claims(of), where_asked(either(ASKS_FOR_DEVICES, ASKS), of))
 
 
 SELECTOR_KEYS: Final = (

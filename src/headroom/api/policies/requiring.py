@@ -32,10 +32,13 @@ def _uncounted() -> str:
     others = f"b.resources.filter(n, !(n in {gpus}))"
     is_gpu_pod = cel.either(
         cel.claims(),
+        cel.ASKS_FOR_DEVICES,
         cel.among(gpus),
+        # The entry of no budget has the names that device classes of GPUs go by.
+        f"{_BUDGETS}.exists(b, b.budget == '' && {cel.ASKS})",
         f"{_BUDGETS}.exists(b, {cel.IN_SCOPE} && has(b.resources) && {cel.among(others)})",
     )
-    counts_it = cel.both(cel.IN_SCOPE, cel.selected(), cel.either(cel.claims(), cel.ASKS))
+    counts_it = cel.both(cel.IN_SCOPE, cel.selected(), cel.either(cel.claims(), cel.ASKS_FOR_DEVICES, cel.ASKS))
     return cel.where_asked(cel.both(f"!{_BUDGETS}.exists(b, {counts_it})", is_gpu_pod))
 
 

@@ -21,7 +21,8 @@ _INDEXES: Final = BudgetIndex.kind.plural
 def _counted_exactly(*, unless_missing: bool = False) -> str:
     # Most entries are not exact, and those cost next to nothing.
     here = cel.MAY_BE_HERE if unless_missing else cel.IN_SCOPE
-    fits = cel.both("b.exact", here, cel.selected(unless_missing=unless_missing), cel.either(cel.claims(), cel.ASKS))
+    counts = cel.either(cel.claims(), cel.ASKS_FOR_DEVICES, cel.ASKS)
+    fits = cel.both("b.exact", here, cel.selected(unless_missing=unless_missing), counts)
     return f"has(params.spec.budgets) && {cel.where_asked(f'params.spec.budgets.exists(b, {fits})')}"
 
 

@@ -34,7 +34,7 @@ def hold_of(world: World, budget: AnyResource) -> BudgetHoldSpec:
         namespaces=tuple(sorted(scope.namespaces)),
         match_labels=dict(sorted(scope.selector.match_labels.items())),
         match_expressions=scope.selector.match_expressions,
-        resources=tuple(name for name, _ in scope.weights),
+        resources=usage.counted_names(scope.weights, world.devices),
         uid=budget.uid,
         because=(exceeded.message if exceeded else "")[:_LONGEST],
         kueue=world.kueue,

@@ -14,7 +14,16 @@ from headroom.model.world import World
 
 def index_of(world: World) -> tuple[IndexEntry, ...]:
     """Every budget with exact accounting; all of them where some namespace lets no GPU pod be without a budget."""
-    return tuple(_entry(world, each) for each in usage.budgets_of(world) if _is_listed(world, each))
+    return (
+        *_of_no_budget(world),
+        *(_entry(world, each) for each in usage.budgets_of(world) if _is_listed(world, each)),
+    )
+
+
+def _of_no_budget(world: World) -> tuple[IndexEntry, ...]:
+    """What is a GPU although its name does not say so, where no GPU pod may be without a budget."""
+    names = usage.gpu_names(world.devices) if _is_required(world) else ()
+    return (IndexEntry(budget="", resources=names),) if names else ()
 
 
 def _is_required(world: World) -> bool:
@@ -34,7 +43,7 @@ def _entry(world: World, budget: AnyResource) -> IndexEntry:
         namespace_selector=scope.namespace_selector,
         match_labels=dict(sorted(scope.selector.match_labels.items())),
         match_expressions=scope.selector.match_expressions,
-        resources=tuple(name for name, _ in scope.weights),
+        resources=usage.counted_names(scope.weights, world.devices),
         exact=budget.spec.accounting == "Exact",
     )
 
@@ -51,6 +60,8 @@ def left_over(world: World) -> Iterator[Action]:
         if _is_required(world) and not usage.budgets_of(world):
             yield ApplyBudgetIndex(budget="")
         return
+    if any(each not in world.index for each in _of_no_budget(world)):
+        yield ApplyBudgetIndex(budget="")
     listed = {each.budget for each in index_of(world)}
     for entry in world.index:
         if entry.budget not in listed:

@@ -9,7 +9,9 @@ from headroom.core.usage.coverage import (
     arrange,
     asked_rate,
     budgets_of,
+    counted_names,
     counts,
+    gpu_names,
     is_read,
     keys_of,
     label_keys,
@@ -19,7 +21,7 @@ from headroom.core.usage.coverage import (
     selects,
 )
 from headroom.core.usage.curves import Drawing, Drawn, Line, drawing, held
-from headroom.core.usage.devices import Asked, DeviceView, asked_by, asked_by_part, view_of
+from headroom.core.usage.devices import Asked, DeviceView, asked_by, asked_by_part, requested_amounts, view_of
 from headroom.core.usage.finalizers import removals
 from headroom.core.usage.forecasts import Forecast, Run
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
@@ -64,8 +66,10 @@ __all__ = [
     "asked_by_part",
     "asked_rate",
     "budgets_of",
+    "counted_names",
     "counts",
     "drawing",
+    "gpu_names",
     "gpus_in",
     "gpus_of",
     "gpus_on",
@@ -78,6 +82,7 @@ __all__ = [
     "rate_of",
     "reckonings",
     "removals",
+    "requested_amounts",
     "row_of",
     "scope_of",
     "selects",

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from headroom.api.budget_index import MOST_NAMES
 from headroom.api.budgets import GPUWorkloadBudgetSpec
 from headroom.api.kinds import AnyResource
 from headroom.api.quantities import Invalid, nano
 from headroom.api.resources import LabelSelector
-from headroom.core.usage.devices import Asked, DeviceView, ToldApart, asked_by, requested_amounts, view_of
-from headroom.core.usage.names import Resource, parsed
+from headroom.core.usage.devices import Asked, DeviceView, ToldApart, asked_by, requested, requested_amounts, view_of
+from headroom.core.usage.names import DRIVERS, Resource, parsed
 from headroom.core.usage.observing import NAMESPACE_NAME, OF_NAMESPACE
 from headroom.core.usage.prices import ANY, MIG, gpus, share_of, weight_of
 from headroom.model.devices import WHOLE, DeviceTable
@@ -22,6 +23,7 @@ from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
 
 KIND: Final = "GPUWorkloadBudget"
+MICRO: Final = 1_000_000
 Weights = tuple[tuple[str, int | None], ...]
 """Names, which may end in a star, with billionths of a GPU that one unit counts; None for the usual weight."""
 
@@ -188,6 +190,24 @@ def _weight(resource: Resource, weights: Weights) -> int | None:
 
 def _matches(wanted: str, name: str) -> bool:
     return name == wanted or (wanted.endswith("*") and name.startswith(wanted[:-1]))
+
+
+def counted_names(weights: Weights, table: DeviceTable) -> tuple[str, ...]:
+    """The names by which containers ask for what is counted: those that a budget says, and those of the same devices."""
+    said = [name for name, _ in weights]
+    others = {*DRIVERS.values(), *table.by_extended_resource} - {*said}
+    more = [name for name in others if not any(_matches(each, name) for each in said) and _counts(name, weights, table)]
+    return (*said, *sorted(more))[:MOST_NAMES]
+
+
+def _counts(name: str, weights: Weights, table: DeviceTable) -> bool:
+    return counts(((requested(name, table), MICRO),), weights)[0] > 0
+
+
+def gpu_names(table: DeviceTable) -> tuple[str, ...]:
+    """The extended resources that device classes of GPUs go by."""
+    found = (name for name in table.by_extended_resource if gpus(((requested(name, table), MICRO),)))
+    return tuple(sorted(found))[:MOST_NAMES]
 
 
 def counted(table: UsageTable, scope: Scope) -> Counted:

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from headroom.core.usage.names import CLASSES, DRIVERS, IMPLICIT, OTHER, Resource, Sharers, text_of
+from headroom.api.policies.cel import IMPLICIT
+from headroom.core.usage.names import CLASSES, DRIVERS, OTHER, Resource, Sharers, text_of
 from headroom.core.usage.prices import MIG, PRODUCT
 from headroom.model.device_facts import AllocatedDevice, Claim, DeviceChoice, DeviceRequest
 from headroom.model.devices import WHOLE, DeviceTable, profile_part

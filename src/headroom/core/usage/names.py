@@ -12,10 +12,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from headroom.api.policies.cel import IMPLICIT
 from headroom.model.facts import Pairs
 
-IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""Begins the name under which containers may ask for devices of a class as for an extended resource."""
 DRIVERS: Final = {
     "gpu.nvidia.com": "nvidia.com/gpu",
     "gpu.amd.com": "amd.com/gpu",

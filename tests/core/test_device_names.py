@@ -1,0 +1,70 @@
+"""Which names the API server's policies are told, so that they see what a budget counts through device classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headroom.api import marks
+from headroom.api.budget_index import MOST_NAMES, IndexEntry
+from headroom.core.budgets import hold_of
+from headroom.core.budgets.index import index_of, left_over
+from headroom.model.actions import ApplyBudgetIndex
+from headroom.model.device_facts import DeviceClass
+from headroom.model.devices import DeviceTable
+from headroom.model.facts import Namespace
+from headroom.model.world import World
+from tests.builders import a_resource, a_world
+
+GPUS = ('device.driver == "gpu.nvidia.com"',)
+CLASSES = (
+    DeviceClass(name="h100", extended_resource="example.com/h100", selectors=GPUS),
+    DeviceClass(name="nic", extended_resource="example.com/nic", selectors=('device.driver == "nic"',)),
+)
+
+
+def a_cluster(*, required: bool = False, classes: Any = CLASSES, **spec: Any) -> World:
+    labels = ((marks.REQUIRE_BUDGET, ""),) if required else ()
+    namespaces = {"team-a": Namespace(name="team-a", labels=labels)}
+    return a_world(a_resource(**spec), devices=DeviceTable(classes), namespaces=namespaces)
+
+
+@pytest.mark.parametrize(
+    ("said", "listed"),
+    [
+        ("nvidia.com/gpu", ("nvidia.com/gpu", "example.com/h100")),
+        ("gpu.nvidia.com", ("gpu.nvidia.com", "example.com/h100", "nvidia.com/gpu")),
+        ("example.com/*", ("example.com/*",)),
+        ("nic", ("nic", "example.com/nic")),
+        ("amd.com/gpu", ("amd.com/gpu",)),
+    ],
+)
+def test_a_hold_lists_every_name_of_what_its_budget_counts(said: str, listed: tuple[str, ...]) -> None:
+    world = a_cluster(gpuResources=[{"name": said}])
+    [budget] = world.resources.values()
+    assert hold_of(world, budget).resources == listed
+
+
+def test_a_hold_never_lists_more_than_the_api_server_takes() -> None:
+    many = [DeviceClass(name=f"c{n}", extended_resource=f"example.com/c{n}", selectors=GPUS) for n in range(500)]
+    world = a_cluster(classes=many)
+    [budget] = world.resources.values()
+    assert len(hold_of(world, budget).resources) == MOST_NAMES
+
+
+def test_the_index_tells_what_is_a_gpu_where_every_gpu_pod_needs_a_budget() -> None:
+    assert index_of(a_cluster()) == ()
+    world = a_cluster(required=True)
+    first, second = index_of(world)
+    assert first == IndexEntry(budget="", resources=("example.com/h100",))
+    assert (second.budget, second.resources) == ("team-a/one", ("nvidia.com/gpu", "example.com/h100"))
+    assert [each.budget for each in index_of(a_cluster(required=True, classes=()))] == ["team-a/one"]
+
+
+def test_the_index_is_written_when_a_device_class_comes_or_goes() -> None:
+    world, before = a_cluster(required=True), index_of(a_cluster(required=True, classes=()))
+    told = {"now": world.now, "resources": world.resources, "namespaces": world.namespaces}
+    assert list(left_over(World(**told, devices=world.devices, index=before))) == [ApplyBudgetIndex(budget="")]
+    assert list(left_over(World(**told, devices=world.devices, index=index_of(world)))) == []
+    assert list(left_over(World(**told, index=index_of(world)))) == [ApplyBudgetIndex(budget="")]
