@@ -152,6 +152,19 @@ def test_a_pod_waits_until_its_claim_is_there() -> None:
     assert released(stage) == {"team-a/dra"}
 
 
+@pytest.mark.parametrize("kind", ["deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"])
+def test_nothing_is_released_because_devices_are_not_seen(kind: str) -> None:
+    """What does not count by what is seen may count by what is not."""
+    shape = Shape(requests=(("example.com/h100", 1_000_000),))
+    pods = [gated("nic", gpus=0, claims=("claim",)), gated("odd", shape=shape), gated("plain", gpus=0)]
+    claims = (a_claim(requests=(a_request("nic.example.com", 32),)),)
+    stage = queued(*pods, claims=claims, hours=1, unseen={f"{kind}.resource.k8s.io": "403"})
+    assert released(stage) == {"team-a/plain"}
+    stage.more["unseen"] = {"jobsets.jobset.x-k8s.io": "403"}
+    stage.look()
+    assert released(stage) == {"team-a/plain", "team-a/nic", "team-a/odd"}
+
+
 def test_a_claim_that_a_gang_shares_is_asked_for_once() -> None:
     pods = [
         gated(f"rank-{number}", gpus=0, claims=("claim",), owner=of_job("fit"), annotations=FOR_AN_HOUR)

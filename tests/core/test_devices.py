@@ -423,3 +423,12 @@ def test_what_becomes_of_one_sharer_is_seen_in_the_rows_of_the_others() -> None:
     assert (seen.see(second, NOON - 5000), seen.burn) == (["y", "y", "x", "x"], 8)
     assert (seen.lose(second, NOON - 4000), seen.burn) == (["y", "x", "x"], 8)
     assert reckoned(structs.replace(seen.world, usage=seen.keeper.table)).gpu_ms == 8_000_000 * HOUR
+
+
+def test_a_claim_that_is_not_seen_now_is_not_given_back() -> None:
+    pod = claiming("x")
+    seen = Seen(pod)
+    seen.see(pod, NOON - 9000)
+    for unseen, rows in (({"resourceclaims.resource.k8s.io": "403"}, []), ({}, ["x", "x"])):
+        seen.world = structs.replace(seen.world, claims={}, unseen=unseen)
+        assert seen.see(pod, NOON - 5000) == rows

@@ -10,7 +10,7 @@ from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.units import is_alive, note, unit_of
 from headroom.core.usage import Asked
-from headroom.model.facts import Pairs, Part, Pod, Workload
+from headroom.model.facts import Amounts, Pairs, Part, Pod, Workload
 from headroom.model.world import World
 
 FORMING_MS: Final = 5_000
@@ -59,6 +59,7 @@ class Matcher:
     def __init__(self, world: World, accounts: Sequence[Account]) -> None:
         self.world, self._accounts = world, accounts
         self._view = usage.view_of(world)
+        self._plain: dict[tuple[Amounts, str], Asked] = {}
         self._known: dict[tuple[str, Pairs, Asked], tuple[tuple[Account, int], ...]] = {}
 
     @property
@@ -76,7 +77,15 @@ class Matcher:
 
     def of_pod(self, pod: Pod, without: Collection[str] = ()) -> tuple[tuple[Account, int], ...]:
         """Every budget that counts a pod, each with the rate; claims in `without` are somebody else's."""
-        return self._matched(pod.namespace, pod.labels, usage.asked_by(pod, self._view, without))
+        return self._matched(pod.namespace, pod.labels, self._asked(pod, without))
+
+    def _asked(self, pod: Pod, without: Collection[str] = ()) -> Asked:
+        if pod.has_claims:
+            return usage.asked_by(pod, self._view, without)
+        key = (pod.shape.requests, pod.node)
+        if key not in self._plain:
+            self._plain[key] = usage.asked_by(pod, self._view)
+        return self._plain[key]
 
     def of_part(self, namespace: str, part: Part) -> tuple[tuple[Account, int], ...]:
         """Every budget that counts the pods of an owner, each with the rate of all of them together."""
@@ -89,7 +98,7 @@ class Matcher:
 
     def is_known(self, pod: Pod) -> bool:
         """Whether everything is there that says what a pod asks for."""
-        return not pod.has_claims or usage.asked_by(pod, self._view).is_known
+        return self._asked(pod).is_known
 
     def is_known_part(self, namespace: str, part: Part) -> bool:
         """The same of the pods of an owner."""
@@ -171,10 +180,11 @@ def _demands(matcher: Matcher, pods: tuple[Pod, ...], owners: tuple[Workload, ..
     asked, shared = [], set[str]()
     for pod in pods:
         length = declared_length(matcher.world, pod)
-        # A claim that several of them share is given once, and each of them may be the one that keeps it longest.
         asked.append((matcher.of_pod(pod, shared), length))
-        asked.append((tuple((account, 0) for account, _ in matcher.of_pod(pod)), length))
-        shared |= {f"{pod.namespace}/{name}" for name in pod.claims}
+        if pod.claims:
+            # A claim that several of them share is given once, and each of them may be the one that keeps it longest.
+            asked.append((tuple((account, 0) for account, _ in matcher.of_pod(pod)), length))
+            shared |= {f"{pod.namespace}/{name}" for name in pod.claims}
     for owner in owners:
         asked += [(matcher.of_part(owner.namespace, part), part.deadline) for part in owner.parts]
     for matched, length in asked:

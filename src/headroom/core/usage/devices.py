@@ -22,6 +22,7 @@ from headroom.model.facts import Amounts, Node, Pairs, Part, Pod
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import World
 
+GROUP: Final = "resource.k8s.io"
 ENDED_PHASES: Final = ("Succeeded", "Failed")
 MOST_DEVICES: Final = 32
 """More devices than these no claim is ever given."""
@@ -40,11 +41,14 @@ class DeviceView(NamedTuple):
     pods: PodTable
     nodes: NodeTable
     told_apart: ToldApart = {}
+    is_whole: bool = True
+    """Whether all claims, templates, classes and slices are seen; else what pods have may be more than is known."""
 
 
 def view_of(world: World, told_apart: ToldApart | None = None) -> DeviceView:
     """What a world says of devices."""
-    return DeviceView(world.claims, world.devices, world.pods, world.nodes, told_apart or {})
+    is_whole = not any(kind.endswith(f".{GROUP}") for kind in world.unseen)
+    return DeviceView(world.claims, world.devices, world.pods, world.nodes, told_apart or {}, is_whole)
 
 
 # --- what a device is --------------------------------------------------------------------------------------------------------
@@ -195,7 +199,7 @@ class Asked(NamedTuple):
     choices: tuple[tuple[Amounts, ...], ...] = ()
     """Of each of these it gets one alternative."""
     is_known: bool = True
-    """Whether every claim and template that it names is there; without them nothing can place it."""
+    """Whether all is seen that says what it asks for: without its claims and templates nothing can place it either."""
 
 
 def asked_by(pod: Pod, view: DeviceView, without: Collection[str] = ()) -> Asked:
@@ -228,13 +232,15 @@ def _asked(
     namespace: str, found: dict[str, int], named: tuple[Iterable[str], Iterable[str]], view: DeviceView
 ) -> Asked:
     choices: list[tuple[Amounts, ...]] = []
-    is_known = True
+    # Behind any name that is not a well-known GPU's, there may be a device class that is not seen now.
+    is_known = view.is_whole or not any("/" in name and name not in DRIVERS.values() for name in found)
     claims = [view.claims.get(f"{namespace}/{name}") for name in named[0]]
     templates = [view.devices.templates.get(f"{namespace}/{name}") for name in named[1]]
     for each in (*claims, *templates):
+        is_known = is_known and each is not None and view.is_whole
         if each is None:
-            is_known = False
-        elif isinstance(each, Claim) and each.is_allocated:
+            continue
+        if isinstance(each, Claim) and each.is_allocated:
             _add(found, ((text_of(_allocated(device, view.devices)), _ONE) for device in each.allocated))
         else:
             _ask(found, choices, each.requests, view.devices)

@@ -32,7 +32,7 @@ class Around(NamedTuple):
     @property
     def decisive(self) -> tuple[object, ...]:
         """What concerns every pod when it changes."""
-        return self.prices, self.offers, self.counted, self.devices.told_apart
+        return self.prices, self.offers, self.counted, self.devices.told_apart, self.devices.is_whole
 
 
 class Keeper:
@@ -123,9 +123,14 @@ class Keeper:
         return found
 
     def _held(self, pod: Pod, around: Around) -> Held:
+        labels = observing.labels_of(pod, around.namespaces, self.table.keys)
+        if pod.has_claims and not around.devices.is_whole:
+            # A claim or a device that is not seen now is not given back.
+            for last in self.table.of_pod(pod.uid)[-1:]:
+                return Held(last.amounts, last.price, labels)
         amounts = observing.amounts_of(pod, around.devices, around.counted)
         price = self._price(pod, amounts, around) if amounts and pod.node else None
-        return Held(amounts, price, observing.labels_of(pod, around.namespaces, self.table.keys))
+        return Held(amounts, price, labels)
 
     def _price(self, pod: Pod, amounts: Amounts, around: Around) -> int | None:
         if not around.prices and not around.offers:
