@@ -64,7 +64,7 @@ def test_the_index_tells_what_is_a_gpu_where_every_gpu_pod_needs_a_budget() -> N
 
 def test_the_index_is_written_when_a_device_class_comes_or_goes() -> None:
     world, before = a_cluster(required=True), index_of(a_cluster(required=True, classes=()))
-    told = {"now": world.now, "resources": world.resources, "namespaces": world.namespaces}
+    told: dict[str, Any] = {"now": world.now, "resources": world.resources, "namespaces": world.namespaces}
     assert list(left_over(World(**told, devices=world.devices, index=before))) == [ApplyBudgetIndex(budget="")]
     assert list(left_over(World(**told, devices=world.devices, index=index_of(world)))) == []
     assert list(left_over(World(**told, index=index_of(world)))) == [ApplyBudgetIndex(budget="")]

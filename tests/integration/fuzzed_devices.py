@@ -37,7 +37,7 @@ class DeviceFuzzer(Fuzzer):
         found: list[Document] = []
         for namespace in NAMESPACES:
             for number in range(CLAIMS):
-                about = {"name": f"c{number}", "namespace": namespace}
+                about: Document = {"name": f"c{number}", "namespace": namespace}
                 if self.chance(0.3):  # a tenant's word, which means nothing
                     about |= {"annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}}
                 found.append(self._named("ResourceClaim", about, self._devices()))

@@ -72,7 +72,7 @@ def budgets() -> list[Any]:
     """Budgets whose quota is used up, so that whatever they count waits."""
     found = []
     for namespace, name, spec in BUDGETS:
-        quota = {"quota": {"gpuHours": "1", "windowHours": 24}, "enforcement": {"action": "Hold"}}
+        quota: dict[str, Any] = {"quota": {"gpuHours": "1", "windowHours": 24}, "enforcement": {"action": "Hold"}}
         found.append(msgspec.structs.replace(a_resource(name=name, **quota | spec), namespace=namespace))
     return found
 

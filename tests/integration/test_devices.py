@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.accounts import Operator
+from tests.integration.accounts import Document, Operator
 from tests.integration.enforced import (
     TEAM,
     Cluster,
-    Document,
     Team,
     enforced_cluster,
     enforcing_operator,
