@@ -414,15 +414,27 @@ def test_what_becomes_of_one_sharer_is_seen_in_the_rows_of_the_others() -> None:
     seen = Seen(first, second)
     assert seen.see(first, NOON - 9000) == ["x"]
     assert (seen.see(second, NOON - 8000), seen.burn) == ([], 8)  # reserved, and not started
-    second = structs.replace(second, started=NOON - 7000, phase="Running")
+    second = structs.replace(second, started=NOON - 7500, phase="Running")
     assert (seen.see(second, NOON - 7000), seen.burn) == (["y", "x", "x"], 8)
     assert seen.see(second, NOON - 6500) == []
     second = structs.replace(second, labels=OTHERS)
     assert (seen.see(second, NOON - 6000), seen.burn) == (["y", "y", "x", "x"], 8)
     second = structs.replace(second, labels=first.labels)
     assert (seen.see(second, NOON - 5000), seen.burn) == (["y", "y", "x", "x"], 8)
-    assert (seen.lose(second, NOON - 4000), seen.burn) == (["y", "x", "x"], 8)
+    over = structs.replace(second, phase="Succeeded", ended=NOON - 4500, ended_by="ContainerFinish")
+    assert (seen.see(over, NOON - 4000), seen.burn) == (["y", "x", "x"], 8)
+    assert (seen.lose(over, NOON - 3000), seen.burn) == ([], 8)
+    # What both told of themselves decides, and not when it was heard.
     assert reckoned(structs.replace(seen.world, usage=seen.keeper.table)).gpu_ms == 8_000_000 * HOUR
+
+
+def test_a_sharer_that_is_deleted_leaves_its_part_to_the_others() -> None:
+    first, second = claiming("x"), claiming("y")
+    seen = Seen(first, second)
+    seen.see(first, NOON - 9000)
+    seen.see(second, NOON - 8000)
+    assert seen.burn == 8
+    assert (seen.lose(second, NOON - 4000), seen.burn) == (["y", "x", "x"], 8)
 
 
 def test_a_claim_that_is_not_seen_now_is_not_given_back() -> None:

@@ -52,6 +52,9 @@ class Keeper:
         """A pod is in view."""
         self.table.set_alive(pod.uid, True)
         (self.table.kept.add if finalizers.is_kept(pod) else self.table.kept.discard)(pod.uid)
+        self._holding.pop(pod.uid, None)
+        if (holds := devices.holds_under(pod, around.devices)) is not None:
+            self._holding[pod.uid] = holds
         held, found = self._held(pod, around), self._settled(pod.uid, around, look)
         self._later.pop(pod.uid, None)
         known = self.table.of_pod(pod.uid)
@@ -90,21 +93,23 @@ class Keeper:
 
     def hear(self, pod: Pod, around: Around, look: Look) -> list[Row]:
         """A pod came or changed, and nothing else did: pods that share a claim with it may hold another part of that now."""
+        before = self._holding.get(pod.uid)
         found = self.see(pod, around, look)
-        before, holds = self._holding.get(pod.uid), devices.holds_under(pod, around.devices)
+        holds = self._holding.get(pod.uid)
         if before == holds:
             return found
-        if holds is None:
-            del self._holding[pod.uid]
-        else:
-            self._holding[pod.uid] = holds
-        return [*found, *self._see_sharers(pod, around, look)]
+        # A pod tells itself when it began or ended; that it has other labels is known from now on.
+        moment = pod.started if before is None else pod.ended if holds is None else None
+        return [*found, *self._see_sharers(pod, around, look, moment)]
 
-    def _see_sharers(self, pod: Pod, around: Around, look: Look) -> Iterator[Row]:
+    def _see_sharers(self, pod: Pod, around: Around, look: Look, moment: int | None = None) -> Iterator[Row]:
         for uid in devices.sharers_of(pod, around.devices):
-            other = around.devices.pods.get(uid)
-            if other is not None:
-                yield from self.see(other, around, look)
+            other, rows = around.devices.pods.get(uid), self.table.of_pod(uid)[-1:]
+            if other is None:
+                continue
+            # No two rows of a pod begin together, so where both pods began at once, the other's part changes just after.
+            at = max(moment, rows[0].start + 1) if rows and moment is not None and moment >= rows[0].start else look.at
+            yield from self.see(other, around, Look(look.cluster, at, at) if at < look.at else look)
 
     def miss(self, seen_until: int, at: int) -> list[Row]:
         """All pods that the ledger has open and that are not in view: they went while nobody looked."""
