@@ -62,7 +62,7 @@ class Recorded:
         """The pod is seen as it is."""
         self.version += 1
         look = Look("default", self.now, self.now)
-        for row in self.keeper.see(running(self.labels, self.version), AROUND, look):
+        for row in self.keeper.hear(running(self.labels, self.version), AROUND, look):
             before = self.unwritten.get(row.key)
             self.unwritten[row.key] = row if before is None else merged(before, row)
         if not self.model or cut(self.model[-1][1], self.kept) != cut(self.labels, self.kept):

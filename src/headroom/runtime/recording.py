@@ -28,6 +28,7 @@ from headroom.model.world import LedgerState, World
 from headroom.runtime.clock import SUSPECT_MS, Due
 from headroom.runtime.custody import Custodian, budgets_in, windows
 from headroom.runtime.journal import Journal
+from headroom.runtime.label_keys import SHORTEST_MS, LabelKeys
 from headroom.runtime.surroundings import Surroundings
 from headroom.runtime.trying import Trying
 from headroom.runtime.unwritten import Resending, Unwritten
@@ -64,6 +65,7 @@ class Recorder:
         self._may_lead = may_lead
         self._custodian = Custodian(ledger, around, may_lead, holder or uuid.uuid4().hex, accept_loss_before)
         self._keeper = Keeper(UsageTable())
+        self._labels = LabelKeys(around.clock)
         self._port: RecorderPort | None = None
         self._is_recording = False
         self._is_loaded = False
@@ -97,6 +99,7 @@ class Recorder:
             waiting=len(self._unwritten.pods),
             lag_ms=max(self._unwritten.lag_ms(self._clock.monotonic()), self._trying.lag_ms),
             complete_until=self._complete_until,
+            keys=self.table.known_keys,
             lost=self._custodian.is_lost,
             known_since=self._custodian.known_since(self.table.cluster),
             rival=self._custodian.rival,
@@ -140,8 +143,7 @@ class Recorder:
     def _look(self) -> Look:
         """A look now; if the view was behind, what is new may be older than now."""
         assert self._port is not None
-        now = self._now()
-        since = self._port.missed_since(now)
+        since = self._port.missed_since(now := self._now())
         return Look(self.table.cluster, now, now if now - since < GAP_MS else since)
 
     def _now(self) -> int:
@@ -149,9 +151,12 @@ class Recorder:
 
     def _surroundings(self) -> Around:
         if self._beside is None:
-            assert self._port is not None
-            self._beside = usage.around(self._port.world(self._now()))
+            self._beside = usage.around(self._world())
         return self._beside
+
+    def _world(self) -> World:
+        assert self._port is not None
+        return self._port.world(self._now())
 
     def _keep(self, rows: Iterable[Row]) -> None:
         """New rows wait to be written, and the plans hear that there are some."""
@@ -211,28 +216,26 @@ class Recorder:
 
     def _begin_without_history(self) -> None:
         """Begin with what is in view; what the ledger has to add is merged in once it can be read."""
-        assert self._port is not None
         if self._is_recording:
             return
-        world = self._port.world(self._now())
-        self._keeper, self._beside = Keeper(UsageTable(world.cluster)), None
+        world = self._world()
+        self._keeper, self._beside = Keeper(self._labels.new_table(world), SHORTEST_MS), None
         # Up to when these pods were seen before, only the ledger knows.
         self._take_in(world, since=0)
 
     async def _catch_up(self) -> None:
         """Unite what the ledger has with what is in view."""
-        assert self._port is not None
-        table = UsageTable(self._port.world(self._now()).cluster)
+        table = self._labels.new_table(self._world())
         cursor, beats = await self._ledger.cursor(), await self._ledger.heartbeats()
         loaded_since = await self._load(table)
         await self._custodian.read()
         # From here on nothing waits, so no event can slip in between.
-        world = self._port.world(self._now())
+        world = self._world()
         self._custodian.must_know(world)
         if self._is_recording:
-            self.table.extend(list(table))
+            self._labels.unite(self.table, table, self._unwritten.rows)
         else:
-            self._keeper, self._beside = Keeper(table), None
+            self._keeper, self._beside = Keeper(table, SHORTEST_MS), None
         self._know_since(loaded_since)
         since = beats.get(world.cluster, 0)
         # One whose clock was ahead has spoken of what it could not know.
@@ -268,7 +271,9 @@ class Recorder:
 
     async def step(self) -> None:
         """One turn: look again at what prices, claims and budgets change, and write."""
+        self._labels.follow(self.table, self._world(), self._unwritten.rows)
         self._look_again()
+        self._keep(self._keeper.settle(self._surroundings(), self._look()))
         await self._write()
         await self.journal.write()
 
@@ -286,11 +291,15 @@ class Recorder:
             self._tell(NAME)
         if not self._is_much and now - 2 * window < self._loaded_since:
             await self._look_back(now - 2 * window)
+        if await self._labels.read(self.table, self._ledger, self._loaded_since):
+            self._see(world := self._world(), world.pods)
+            self._tell("ledger")
         if self._due.is_time("prune", PRUNE_SECONDS) and not self._custodian.doubt:
             # One window of rows more than half of what may be is two windows of too many.
             self._is_much = len(self.table) > MOST_LOOKED_BACK // (2 if self._is_much else 1)
             kept_since = now - (window if self._is_much else 2 * window)
             self.table.prune(kept_since)
+            self._labels.forget(self.table, self._world())
             self._know_since(max(self._loaded_since, kept_since))
             self._due.did("prune")
         before = self._custodian.rival
@@ -321,9 +330,10 @@ class Recorder:
         if not changes or not self._port.complete:
             return
         before, self._beside = self._beside, None
-        world, beside = self._port.world(self._now()), self._surroundings()
+        world, beside = self._world(), self._surroundings()
         uids = {uid for node in changes.nodes for uid in world.pods.by_node[node]}
-        if changes.everything or {"namespaces", "device classes"} & changes.outside or not _same(before, beside):
+        is_other = before is None or before.decisive != beside.decisive
+        if changes.everything or {"namespaces", "device classes"} & changes.outside or is_other:
             uids = set(world.pods.uids())
         elif "devices" in changes.outside:
             uids |= {uid for name in world.pods.claiming.values() for uid in world.pods.claiming[name]}
@@ -387,9 +397,4 @@ class Recorder:
 
     def _window_ms(self) -> int:
         """The largest window of any budget, at least a day."""
-        assert self._port is not None
-        return windows(budgets_in(self._port.world(self._now())))[0]
-
-
-def _same(before: Around | None, after: Around) -> bool:
-    return before is not None and before.decisive == after.decisive
+        return windows(budgets_in(self._world()))[0]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, KeysView
 from typing import Final
 
 from headroom.model.ports import Origin
-from headroom.model.usage import Row
+from headroom.model.usage import Row, merged
 
 Key = tuple[str, int, str, int]
 Batch = dict[Key, Row]
@@ -32,6 +32,11 @@ class Unwritten:
         """Uids of the pods of which something is not durable yet, what is being written included."""
         return self._pods.keys()
 
+    @property
+    def rows(self) -> list[Row]:
+        """All that wait."""
+        return list(self._rows.values())
+
     def lag_ms(self, now: float) -> int:
         """How long the oldest of it has waited."""
         return round(1000 * (now - self._since)) if self._pods else 0
@@ -45,7 +50,8 @@ class Unwritten:
                 self._pods[row.uid] = self._pods.get(row.uid, 0) + 1
             if not self._rows:
                 self._since = now
-            self._rows[row.key] = row
+            # What is told of a row later may have fewer of its labels.
+            self._rows[row.key] = merged(self._rows[row.key], row) if row.key in self._rows else row
         return found
 
     def again(self, rows: Iterable[Row], now: float) -> None:
@@ -62,7 +68,7 @@ class Unwritten:
         for key, row in batch.items():
             if key in self._rows:
                 self._forget(row.uid)
-            self._rows.setdefault(key, row)
+            self._rows[key] = merged(self._rows[key], row) if key in self._rows else row
 
     def wrote(self, batch: Batch) -> None:
         """It is durable."""
@@ -92,8 +98,8 @@ class Resending:
     def wrote(self, batch: Batch, now: float) -> None:
         """The ledger took these."""
         for key, row in batch.items():
-            self._rows.pop(key, None)
-            self._rows[key] = now, row
+            before = self._rows.pop(key, None)
+            self._rows[key] = now, row if before is None else merged(before[1], row)
         # What was written last stands last.
         while self._rows and (len(self._rows) > MOST or next(iter(self._rows.values()))[0] < now - LONG_SECONDS):
             del self._rows[next(iter(self._rows))]

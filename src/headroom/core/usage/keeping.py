@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
@@ -11,6 +11,7 @@ from headroom.core.usage import devices, finalizers, observing, prices
 from headroom.core.usage.coverage import budgets_of, told_apart, weights_of
 from headroom.core.usage.devices import DeviceView
 from headroom.core.usage.observing import Held, Look
+from headroom.model.census import cut
 from headroom.model.facts import Amounts, Namespace, Node, Offer, Pairs, Pod, Price, Usage
 from headroom.model.tables import NodeTable
 from headroom.model.usage import Row
@@ -48,8 +49,8 @@ class Keeper:
         self._holding: dict[str, Pairs] = {}
         """Pods with claims that hold something, each with the labels that decide who bears a claim that it shares."""
 
-    def see(self, pod: Pod, around: Around, look: Look) -> list[Row]:
-        """A pod is in view."""
+    def see(self, pod: Pod, around: Around, look: Look, *, is_news: bool = False) -> list[Row]:
+        """A pod is in view; `is_news` says that it may have changed itself."""
         self.table.set_alive(pod.uid, True)
         (self.table.kept.add if finalizers.is_kept(pod) else self.table.kept.discard)(pod.uid)
         self._holding.pop(pod.uid, None)
@@ -59,11 +60,18 @@ class Keeper:
         self._later.pop(pod.uid, None)
         known = self.table.of_pod(pod.uid)
         is_unread = self.table.is_unread(pod.uid)
+        if is_unread and not is_news and self._is_known(known, held):
+            return found
         is_too_soon = not is_unread and observing.is_too_soon(known, held, look, self._shortest)
         if pod.phase not in devices.ENDED_PHASES and is_too_soon:
             self._later[pod.uid] = pod, held
             return found
         return found + self._put(observing.observed(known, pod, held, look, is_unread=is_unread), pod, around)
+
+    def _is_known(self, known: Sequence[Row], held: Held) -> bool:
+        """Whether the last row says just this, as far as its labels were read."""
+        keys = self.table.known_keys
+        return keys is not None and held._replace(labels=cut(held.labels, keys)).is_in(known[-1])
 
     def settle(self, around: Around, look: Look) -> list[Row]:
         """Pods that changed again too soon, and for which the time has come since."""
@@ -94,7 +102,7 @@ class Keeper:
     def hear(self, pod: Pod, around: Around, look: Look) -> list[Row]:
         """A pod came or changed, and nothing else did: pods that share a claim with it may hold another part of that now."""
         before = self._holding.get(pod.uid)
-        found = self.see(pod, around, look)
+        found = self.see(pod, around, look, is_news=True)
         holds = self._holding.get(pod.uid)
         if before == holds:
             return found
