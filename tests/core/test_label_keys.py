@@ -175,7 +175,7 @@ def test_labels_that_nobody_selects_by_split_nothing() -> None:
 
 
 def test_a_row_that_changes_keeps_all_its_labels_in_the_ledger() -> None:
-    pod = Recorded(frozenset({"team"}))
+    pod = Recorded(frozenset({"job-name"}))
     pod.write()
     pod.now += 5000
     pod.labels = labelled(team="b", tier="y")
