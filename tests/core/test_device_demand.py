@@ -9,7 +9,9 @@ from msgspec import structs
 
 from headroom.api import marks
 from headroom.core import usage
+from headroom.core.budgets.explaining import explained
 from headroom.model.actions import EvictPod, ReleasePod, ResumeOwner
+from headroom.model.decisions import Ref
 from headroom.model.device_facts import (
     Claim,
     ClaimTemplate,
@@ -150,6 +152,13 @@ def test_a_pod_waits_until_its_claim_is_there() -> None:
     stage.more["claims"] = {claim.key: claim}
     stage.look()
     assert released(stage) == {"team-a/dra"}
+
+
+def test_it_is_explained_what_a_queued_pod_waits_for() -> None:
+    stage = queued(gated("dra", gpus=0, claims=("claim",)))
+    found = explained(stage.world(), {}, Ref("Pod", "team-a", "dra"))
+    assert found is not None
+    assert any("claims" in each and "stays queued" in each for each in found.details)
 
 
 @pytest.mark.parametrize("kind", ["deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"])

@@ -302,7 +302,7 @@ def test_nobody_makes_rows_long_by_labels_of_their_own() -> None:
 
 def test_dollars_follow_what_is_charged() -> None:
     book = (Price(node="n", price_per_hour=16_000_000),)
-    node, pods = a_node("n"), [claiming("x"), claiming("s", labels=OTHERS)]
+    node, pods = a_node("n"), [claiming("x"), claiming("y"), claiming("s", labels=OTHERS)]
     world = a_cluster(*pods, claims=(shared(*pods),), nodes=[node], prices=book)
     found = reckoned(world)
     assert (found.usd_ms, found.unpriced_gpu_ms) == (16_000_000 * HOUR, 0)
@@ -335,6 +335,15 @@ def test_a_name_in_a_row_is_read_as_it_was_written(resource: Resource) -> None:
 @pytest.mark.parametrize("text", ["", "a", "a b", "a {", "a 7", 'a {"part": "x"}'])
 def test_a_name_of_another_version_is_no_mistake(text: str) -> None:
     assert names.parsed(text).part == 0
+
+
+def test_rows_are_read_back_as_plain_resources() -> None:
+    part = names.text_of(Resource(name=GPU, part=WHOLE // 4, aliases=("mig.nvidia.com",)))
+    half = names.text_of(Resource(name=GPU, sharers=(Sharers(2),)))
+    mig_on_node = names.text_of(Resource(name="nvidia.com/mig-1g.24gb", part=WHOLE // 7))
+    amounts = (("cpu", 5), (GPU, 1_000_000), (part, 2_000_000), (half, 3_000_000), (mig_on_node, 1_000_000))
+    plain = (("cpu", 5), (GPU, 3_000_000), ("nvidia.com/mig-1g.24gb", 1_000_000))
+    assert usage.plain_amounts(amounts) == plain
 
 
 # --- prices and the fleet ---------------------------------------------------------------------------------------------------------

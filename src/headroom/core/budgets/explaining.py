@@ -328,6 +328,9 @@ def _standing(asked: Asked) -> Iterator[str]:
     alive = [pod for pod in asked.pods if is_alive(pod)]
     if alive and all(pod.started is None for pod in alive) and not any(_counts(asked, each) for each in asked.accounts):
         yield "no budget counts it"  # of those that run, the sentence says so
+    matcher = Matcher(asked.world, ())
+    if any(pod.started is None and not matcher.is_known(pod) for pod in alive):
+        yield "its claims, their templates or their device classes are not seen, so what it asks for is not known; a queued pod stays queued until it is"
     if any(is_protected(pod) for pod in alive):
         yield f"protected: Headroom never stops it, {_protection(alive)}"
     for word in sorted({note(pod, marks.EXPECTED_DURATION) for pod in alive} - {""}):

@@ -26,6 +26,7 @@ from headroom.core.usage.finalizers import removals
 from headroom.core.usage.forecasts import Forecast, Run
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
 from headroom.core.usage.observing import NAMESPACE_NAME, Look, amounts_of
+from headroom.core.usage.prices import plain_amounts
 from headroom.core.usage.reckoning import (
     DOLLAR,
     GPU_HOUR,
@@ -77,6 +78,7 @@ __all__ = [
     "is_read",
     "keys_of",
     "label_keys",
+    "plain_amounts",
     "pods_matching",
     "quota_of",
     "rate_of",

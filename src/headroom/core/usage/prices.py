@@ -96,6 +96,17 @@ def gpus(amounts: Amounts, *, divided: bool = True, product: str = "") -> int:
     return total
 
 
+def plain_amounts(amounts: Amounts) -> Amounts:
+    """The same as resources only: of parts their size, of what is shared the pod's part."""
+    found: dict[str, int] = {}
+    for name, amount in amounts:
+        resource = parsed(name)
+        is_part = resource.part and not resource.name.startswith(MIG)
+        whole = amount * resource.part // WHOLE if is_part else amount
+        found[resource.name] = found.get(resource.name, 0) + share_of(whole, resource, resource.shared_by)
+    return tuple(sorted(found.items()))
+
+
 def share_of(amount: int, resource: Resource, shared_by: int) -> int:
     """What one of so many pods bears of what they hold together; millionths that are left over go to the first."""
     each, left = divmod(amount, shared_by)

@@ -70,7 +70,7 @@ def _repriced(case: Case) -> Iterator[Row]:
 
 def _shape(row: Row) -> Shape:
     """What a row holds as a wish; GPUs of no particular kind are taken for the usual ones."""
-    return Shape(requests=tuple(sorted((name or GPU, amount) for name, amount in row.amounts)))
+    return Shape(requests=tuple(sorted((name or GPU, amount) for name, amount in usage.plain_amounts(row.amounts))))
 
 
 def _prices(case: Case, shapes: Iterable[Shape]) -> Iterator[int | None]:

@@ -138,7 +138,7 @@ def _waits(world: World) -> Iterator[Recorded]:
 
 def _named(amounts: Amounts) -> Amounts:
     """What rows hold; GPUs of no particular kind are taken for the usual ones."""
-    return tuple(sorted((name or GPU, amount) for name, amount in amounts))
+    return tuple(sorted((name or GPU, amount) for name, amount in usage.plain_amounts(amounts)))
 
 
 def _owner(namespace: str, pod: str, labels: Pairs) -> Owner:
