@@ -98,13 +98,13 @@ class Operator:
     def start(self) -> None:
         """Start it, and wait until it sees the cluster."""
         assert self._process is None, "it runs already"
-        self._metrics, health = (f"127.0.0.1:{port}" for port in free_ports(2))
-        settings = self._settings | {"metrics_address": self._metrics, "health_address": health}
+        self._metrics, self.health = (f"127.0.0.1:{port}" for port in free_ports(2))
+        settings = self._settings | {"metrics_address": self._metrics, "health_address": self.health}
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
         environment |= {f"HEADROOM_{name.upper()}": value for name, value in settings.items()}
         command = [sys.executable, "-m", "headroom", "run"]
         self._process = Process(command, self.folder / "log", self._guard, environment)
-        self._process.wait_ready(lambda: bool(_fetched(f"http://{health}/readyz")), timeout=60)
+        self._process.wait_ready(lambda: bool(_fetched(f"http://{self.health}/readyz")), timeout=60)
 
     def kill(self) -> None:
         """End it as a lost machine does."""
