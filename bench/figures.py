@@ -16,6 +16,7 @@ PAGES = (
     "docs/figures.md",
     "docs/accuracy.md",
     "docs/power.md",
+    "docs/operating.md",
     "docs/decisions/0001-own-list-watch.md",
     "docs/decisions/0010-small-charts.md",
     "docs/decisions/0012-own-redfish-behind-one-guard.md",

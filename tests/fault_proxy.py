@@ -1,7 +1,7 @@
 """A proxy between the operator and a real API server that answers wrongly, on the paths and for as long as it is told to.
 
-What is under way on such a path when the fault begins is cut, so that the operator asks again. A request that is left hanging stays so
-for good, also after the fault has ended.
+What is under way on such a path when the fault begins is cut, so that the operator asks again; so is a stream with a false beginning
+when the fault ends. A request that is left hanging stays so for good.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import aiohttp
 from aiohttp import web
@@ -34,6 +34,7 @@ class FaultProxy:
         self._fault: Fault | None = None
         self._meets: Callable[[str], bool] = lambda _: False
         self._under_way: dict[asyncio.Task[None] | None, str] = {}
+        self._false_streams: set[asyncio.Task[None]] = set()
         self._pages = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -74,6 +75,8 @@ class FaultProxy:
 
         def end() -> None:
             self._fault = None
+            for task in list(self._false_streams):
+                task.cancel()
 
         self._loop.call_soon_threadsafe(end)
 
@@ -171,20 +174,26 @@ class FaultProxy:
             real["metadata"].pop("continue", None)
         return web.json_response(real)
 
-    async def _list(self, request: web.Request) -> dict[str, dict[str, object]] | None:
+    async def _list(self, request: web.Request) -> dict[str, Any] | None:
         """The first objects of the collection at an address; None if it is not that of a collection."""
         headers = {"Authorization": request.headers.get("Authorization", ""), "Accept": "application/json"}
         async with self._session.get(f"{self._plane.url}{request.path}?limit=5", headers=headers) as answer:
             found = json.loads(await answer.read()) if answer.status == 200 else {}
         return found if "items" in found else None
 
-    async def _empty_stream(self, request: web.Request, real: dict[str, dict[str, object]]) -> web.StreamResponse:
+    async def _empty_stream(self, request: web.Request, real: dict[str, Any]) -> web.StreamResponse:
         out = web.StreamResponse(headers={"Content-Type": "application/json"})
         await out.prepare(request)
         if "sendInitialEvents" in request.query:
             about = {"metadata": {"resourceVersion": real["metadata"]["resourceVersion"], "annotations": _ENDS}}
             await out.write(json.dumps({"type": "BOOKMARK", "object": about}).encode() + b"\n")
-        await asyncio.Event().wait()
+        task = asyncio.current_task()
+        assert task is not None
+        self._false_streams.add(task)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._false_streams.discard(task)
         return out
 
 

@@ -4,7 +4,9 @@ import pytest
 
 from headroom.adapters.kube import devices, paths
 from headroom.api.kinds import KINDS
+from headroom.model import sight
 from headroom.model.decisions import Ref
+from headroom.model.world import World
 from headroom.sim import faults as wrong
 from tests.adapters.simulated import Cluster, virtual
 from tests.builders import NOON, a_ref
@@ -81,3 +83,10 @@ async def test_what_others_made_keeps_nothing_else_waiting(path: str, status: in
         assert list(cluster.port.world(NOON).unseen) == ([paths.spoken(path)] if is_there else [])
         await cluster.settle(450)
         assert cluster.port.world(NOON).unseen == {}
+
+
+def test_the_core_knows_every_kind_by_the_name_that_it_has_here() -> None:
+    watched = {paths.spoken(path): each for path, each in Cluster().port._reflectors.items()}
+    assert {*sight.DRA, *sight.POLICIES, *sight.OWNERS.values()} <= watched.keys()
+    everything = World(now=NOON, unseen=dict.fromkeys(watched, "not now"))
+    assert set(sight.blinding(everything)) == {kind for kind, each in watched.items() if each.is_needed}

@@ -413,7 +413,7 @@ def test_pods_that_do_not_ask_for_the_resource_are_pointed_out() -> None:
 def test_an_incomplete_view_or_an_unread_ledger_leaves_the_numbers_alone() -> None:
     first = decide(a_used_world(a_budget(), pods=[run("p", HOUR)]))
     budget = structs.replace(a_budget(), status=first.status)
-    blind = decide(a_used_world(budget, complete=False))
+    blind = decide(a_used_world(budget, complete=False, unseen={"pods": "not now"}))
     unread = decide(a_used_world(budget, ledger=LedgerState(loaded=False, problem="It is away.")))
     assert reason(blind, "Ready") == ("False", "ListPodsFailed")
     assert reason(unread, "Ready") == ("False", "LedgerUnavailable")

@@ -45,6 +45,9 @@ class Made:
     def problems(self) -> list[str]:
         return self.why
 
+    def watched(self) -> dict[str, bool]:
+        return {"pods": True} | dict.fromkeys(self._world.unseen, False)
+
     def age_seconds(self) -> float:
         return 1.5
 

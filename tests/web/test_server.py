@@ -213,6 +213,24 @@ async def test_readiness_says_why_not(view: View, cluster: Cluster, serve: Serve
         assert await text(client, "/healthz") == (200, "ok\n")
 
 
+async def test_readiness_names_what_is_not_seen_and_why(cluster: Cluster, serve: Serve) -> None:
+    webhook = {"workloads.kueue.x-k8s.io": "watching workloads.kueue.x-k8s.io: conversion webhook failed"}
+    cluster.become(structs.replace(cluster.world(NOW), unseen=webhook))
+    line = f"not seen: workloads.kueue.x-k8s.io: {webhook['workloads.kueue.x-k8s.io']}\n"
+    async with serve(health_app(cluster.view())) as client:
+        assert await text(client, "/readyz") == (200, f"ok\n{line}")
+        cluster.complete = False
+        assert await text(client, "/readyz") == (503, f"{line}{cluster.refusal[0]}\n")
+
+
+async def test_every_watch_has_a_metric(cluster: Cluster, serve: Serve) -> None:
+    cluster.become(structs.replace(cluster.world(NOW), unseen={"nodes": "gone"}))
+    async with serve(main_app(shown(cluster.view()), None)) as client:
+        _, said = await text(client, "/metrics")
+        assert 'headroom_watch_up{kind="pods"} 1.0' in said
+        assert 'headroom_watch_up{kind="nodes"} 0.0' in said
+
+
 def test_health_ends_when_the_loop_stands_still(view: View, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("headroom.web.server.time.monotonic", lambda: now[0])

@@ -22,6 +22,7 @@ from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan, judgement
 from headroom.model.ports import Port
 from headroom.model.world import EVERYTHING, Changes, World
+from headroom.runtime.sight import SightLog
 from headroom.runtime.surroundings import Surroundings
 from headroom.runtime.writes import Gate, Writer
 
@@ -99,6 +100,7 @@ class Loop:
         self._clock, self._metrics, self._log = around.clock, around.metrics, around.log
         self._states = [PlanState(plan) for plan in plans]
         self._bugs: dict[str, str] = {}
+        self._sight = SightLog(around.clock, around.log)
         self._stopping = False
         self._was_acting = False
         self._saw_at = self._looked_at = around.clock.monotonic()
@@ -132,12 +134,13 @@ class Loop:
         acting = self._gate.may_act() and world.complete
         if world.complete:
             self._saw_at = self._clock.monotonic()
+        sight_turned = self._sight.look(world)
         retries, has_asked = self._writer.take_retries() | self._finalizing.take_retries(), False
         for state in self._states:
             state.pending.add(self._port.take_changes(state.plan.name))
             state.pending.resources |= {ref for ref in retries if ref.kind == state.plan.kind}
-            if acting and not self._was_acting:
-                # Who may act again carries out what stands, not only what changes from now on.
+            if (acting and not self._was_acting) or sight_turned:
+                # Who may act again, or sees more, carries out what stands, not only what changes from now on.
                 state.pending.everything = True
             if state.due_at() <= self._clock.monotonic():
                 self._ask(state, world)

@@ -44,6 +44,12 @@ class Metrics:
         self.complete = Gauge(
             "headroom_view_complete", "1 while the view of the cluster is complete.", registry=registry
         )
+        self.watch_up = Gauge(
+            "headroom_watch_up",
+            "1 while a kind is seen: listed to its end, with an open watch. Kinds that the cluster lacks have no series.",
+            ["kind"],
+            registry=registry,
+        )
         self.view_age = Gauge("headroom_view_age_seconds", "Time since the slowest watch was heard.", registry=registry)
         self.pods = Gauge("headroom_pods", "Pods in view.", registry=registry)
         self.nodes = Gauge("headroom_nodes", "Nodes in view.", registry=registry)

@@ -132,15 +132,21 @@ async def _healthz(request: web.Request) -> web.Response:
 
 async def _readyz(request: web.Request) -> web.Response:
     view = request.app[VIEW]
-    if view.port.world(view.clock.now()).complete:
-        return web.Response(text="ok\n")
-    why = [str(each) for each in view.port.problems()] or ["The view of the cluster is not complete yet."]
-    return web.Response(status=503, text="\n".join(why) + "\n")
+    world = view.port.world(view.clock.now())
+    lines = [f"not seen: {kind}: {why}" for kind, why in sorted(world.unseen.items())]
+    if world.complete:
+        return web.Response(text="\n".join(["ok", *lines]) + "\n")
+    named = {*world.unseen.values()}
+    lines += [each for each in map(str, view.port.problems()) if each not in named]
+    return web.Response(status=503, text="\n".join(lines or ["The view of the cluster is not complete yet."]) + "\n")
 
 
 async def _metrics(request: web.Request) -> web.Response:
     metrics, view = request.app[SHOWING].metrics, request.app[SHOWING].view
     metrics.view_age.set(view.port.age_seconds())
+    metrics.watch_up.clear()
+    for kind, seen in view.port.watched().items():
+        metrics.watch_up.labels(kind).set(seen)
     world = view.port.world(view.clock.now())
     metrics.budgets.measure(world)
     metrics.power.measure(world, view.loop.decisions)

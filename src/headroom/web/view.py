@@ -27,6 +27,10 @@ class Observed(Protocol):
         """Why the view is not complete, a sentence each."""
         ...
 
+    def watched(self) -> dict[str, bool]:
+        """Every kind that the cluster has, or should have, and whether it is seen now."""
+        ...
+
     def age_seconds(self) -> float:
         """Time since the slowest watch was heard."""
         ...

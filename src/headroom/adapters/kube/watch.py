@@ -119,10 +119,9 @@ class Reflector(Generic[Fact]):
         """Why the kind is not seen, as a sentence; empty while it is seen or absent."""
         if self.absent or self.seen:
             return ""
-        silent = self._clock.monotonic() - self.heard
-        return self.problem or (
-            f"{self._doing}: nothing was heard for {silent:.0f} s" if self.tried else f"{self._doing}: no answer yet"
-        )
+        # Always the same words, since they stand in statuses: a number that grows would be written again and again.
+        silence = f"nothing was heard for more than {OLDEST_SECONDS:g} s" if self.synced else "no answer yet"
+        return self.problem or f"{self._doing}: {silence}"
 
     @property
     def established(self) -> bool:

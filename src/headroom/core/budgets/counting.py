@@ -10,6 +10,7 @@ from msgspec import structs
 from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus, TopPod
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
+from headroom.core.budgets import unseen
 from headroom.core.budgets.accounts import Account
 from headroom.core.budgets.numbers import decimal, short
 from headroom.core.budgets.wording import spoken
@@ -136,6 +137,8 @@ def health(account: Account) -> Verdict:
         return degraded("ClusterStale", says)
     if world.hold_problem and account.has_step("Hold"):
         return degraded("HoldUnavailable", f"New pods cannot be held. {world.hold_problem}")
+    if limits := unseen.limits(account.world):
+        return degraded("KindNotSeen", limits)
     if _is_incomplete(account):
         return Verdict("Degraded", False, "HistoryIncomplete", _incomplete(account))
     return Verdict("Degraded", False, "ReconcileSucceeded", "Everything that happened is counted.")

@@ -13,8 +13,9 @@ from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, is_acting
 from headroom.core.budgets.units import is_alive, is_protected, note, owner_of, pending, suspends, unit_of, units
+from headroom.core.budgets.unseen import is_unclear, knows
 from headroom.core.budgets.waiting import SKEW_MS, Matcher
-from headroom.model import conditions
+from headroom.model import conditions, sight
 from headroom.model.actions import Action, ApplyBudgetHold, DeleteBudgetHold, EvictPod, ResumeOwner, SuspendOwner
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pod
@@ -37,8 +38,16 @@ def hold_of(world: World, budget: AnyResource) -> BudgetHoldSpec:
         resources=usage.counted_names(scope.weights, world.devices),
         uid=budget.uid,
         because=(exceeded.message if exceeded else "")[:_LONGEST],
-        kueue=world.kueue,
+        kueue=_has_kueue(world, budget),
     )
+
+
+def _has_kueue(world: World, budget: AnyResource) -> bool:
+    """What a hold says of Kueue stays while Kueue is not seen."""
+    known = world.holds.get(hold_name(f"{budget.namespace}/{budget.name}"))
+    if known is not None and known.spec is not None and not knows(world, "Workload"):
+        return known.spec.kueue
+    return world.kueue
 
 
 def stands(account: Account) -> bool:
@@ -78,6 +87,8 @@ def left_over(world: World) -> Iterator[Action]:
 def let_go(world: World, matcher: Matcher) -> Iterator[Action]:
     """Owners that were let go and need no mark of it any more: none of them would be stopped again, or taken for one that waits."""
     for key, each in sorted(world.workloads.items()):
+        if not knows(world, each.kind):
+            continue
         if each.suspended_by and each.admitted and not each.suspended:
             # Somebody else let it go on, and it may be suspended again until it is over.
             yield ResumeOwner(kind=each.kind, object=key.partition("/")[2])
@@ -118,9 +129,11 @@ def sweep(account: Account, matcher: Matcher, *, is_there: bool) -> Sweep:
         # With a gate of somebody else's it waits for them, who will let it go when they like.
         if pod.gates or not owner_of(pod) or (has_begun and not unit.name.startswith("Pod/")):
             bare.append(pod.key)
+        elif any(is_unclear(world, each) for each in unit.pods):
+            continue
         elif owner is not None:
             actions[SuspendOwner(kind=owner[0], object=owner[1])] = None
-        elif is_there:
+        elif is_there and sight.sees(world, *sight.POLICIES):
             actions[evicts(pod)] = None
     actions |= dict.fromkeys(_queued(account, matcher))
     return Sweep(tuple(actions), tuple(bare))
@@ -148,6 +161,8 @@ def _is_left_alone(pod: Pod) -> bool:
 
 def _queued(account: Account, matcher: Matcher) -> Iterator[Action]:
     """Kueue's Workloads that it has not let start yet."""
+    if not knows(account.world, "Workload"):
+        return
     for key, each in sorted(account.world.workloads.items()):
         if each.kind == "Workload" and not (each.suspended or each.admitted or each.released_at is not None):
             asked = [matcher.of_part(each.namespace, part) for part in each.parts]

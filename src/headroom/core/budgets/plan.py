@@ -22,7 +22,7 @@ from headroom.core.budgets.releasing import releases
 from headroom.core.budgets.stopping import Past
 from headroom.core.budgets.waiting import Matcher, waiting
 from headroom.core.usage import KIND, Reckoning
-from headroom.model import conditions, times
+from headroom.model import conditions, sight, times
 from headroom.model.actions import Action
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan, affected, judgement
@@ -122,9 +122,10 @@ def _invalid(world: World, ref: Ref, budget: AnyResource) -> Decision:
 
 
 def _blind(world: World, ref: Ref, budget: AnyResource) -> Decision:
-    says = "The view of the cluster is not complete, so nothing is counted; the last numbers stand."
-    decision = judgement(world, ref, budget, (False, "ListPodsFailed", says))
-    return _with(world, budget, decision, [degraded("ListPodsFailed", says)])
+    reason, why = sight.incomplete(world)
+    says = f"{why}, so nothing is counted; the last numbers stand."
+    decision = judgement(world, ref, budget, (False, reason, says))
+    return _with(world, budget, decision, [degraded(reason, says)])
 
 
 def _without_history(world: World, ref: Ref, budget: AnyResource) -> Decision:

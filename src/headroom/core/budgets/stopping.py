@@ -27,6 +27,7 @@ from headroom.core.budgets.units import (
     unit_of,
     units,
 )
+from headroom.core.budgets.unseen import is_unclear
 from headroom.core.budgets.waiting import was_let_go
 from headroom.core.usage import Running
 from headroom.model import times
@@ -200,6 +201,8 @@ def may_go(account: Account, action: str, candidate: Candidate, past: Past) -> b
     """Whether a unit may be stopped at all."""
     pods = [pod for pod in candidate.unit.pods if is_alive(pod)]
     if any(map(is_protected, pods)) or _was_just_released(account, candidate):
+        return False
+    if any(is_unclear(account.world, pod) for pod in pods):
         return False
     if action == "Suspend":
         return all(suspends(account.queued, pod) is not None for pod in pods)

@@ -9,6 +9,7 @@ from headroom.api import marks
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.units import is_alive, note, unit_of
+from headroom.core.budgets.unseen import is_unclear, knows
 from headroom.core.usage import Asked
 from headroom.model.facts import Amounts, Pairs, Part, Pod, Workload
 from headroom.model.world import World
@@ -152,8 +153,10 @@ def _unit(
     since = min([pod.created for pod in pods] + [each.created for each in owners] + others)
     newest = max((pod.created for pod in pods), default=0)
     grown = newest + FORMING_MS if gang and pods else 0
-    kept = any(is_frozen(world, note(pod, marks.HELD_BY)) for pod in pods) or any(
-        each.suspended_by in suspending or is_frozen(world, each.suspended_by) for each in owners
+    kept = (
+        any(is_frozen(world, note(pod, marks.HELD_BY)) or is_unclear(world, pod) for pod in pods)
+        or any(each.suspended_by in suspending or is_frozen(world, each.suspended_by) for each in owners)
+        or not all(knows(world, each.kind) for each in owners)
     )
     free = was_let_go(world, unit, RETURN_MS)
     # Nothing can place a pod without its claims, so nothing is lost by waiting for what they say.

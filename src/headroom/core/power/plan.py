@@ -13,7 +13,7 @@ from headroom.core.power.gathering import left_over, pools_of
 from headroom.core.power.members import CHANGING, KIND, Member, Pool
 from headroom.core.power.serving import Service
 from headroom.core.power.states import ABORT_MS
-from headroom.model import conditions, times
+from headroom.model import conditions, sight, times
 from headroom.model.actions import Action, CordonNode, DrainNode, SleepMachine, UncordonNode, WakeMachine
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan, judgement
@@ -56,9 +56,10 @@ def _undecided(world: World, ref: Ref, resource: AnyResource) -> Decision:
     if resource.problems:
         listed = "; ".join(f"{each.field} {each.message}" for each in resource.problems)
         return judgement(world, ref, resource, (False, "InvalidSpec", listed))
-    says = "The view of the cluster is not complete, so nothing is woken or sent to sleep; the last states stand."
-    decision = judgement(world, ref, resource, (False, "ViewIncomplete", says))
-    braked = conditions.judged(resource, "Braked", True, "ViewIncomplete", says, world.now)
+    reason, why = sight.incomplete(world)
+    says = f"{why}, so nothing is woken or sent to sleep; the last states stand."
+    decision = judgement(world, ref, resource, (False, reason, says))
+    braked = conditions.judged(resource, "Braked", True, reason, says, world.now)
     others = tuple(each for each in decision.status.conditions if each.type != "Braked")
     return structs.replace(
         decision,
