@@ -26,7 +26,7 @@ from tests.integration.blinded import PATHS, WELL_SECONDS, Outcome, blinded
 
 SHORT, LONG = 10.0, 300.0
 WORKERS = 5
-LONG_PATHS = ("every path", "all kinds of headroom.dev", "gpuworkloadbudgets", "pods", "nodes")
+LONG_PATHS = ("every path", "all kinds of headroom.dev", "pods", "nodes", "gpuworkloadbudgets")
 """For minutes at a time, these first: what everything is decided by. The others follow while there is time."""
 Cell = tuple[Fault | None, str, float]
 

@@ -85,7 +85,8 @@ async def test_what_others_made_keeps_nothing_else_waiting(path: str, status: in
         assert cluster.port.world(NOON).unseen == {}
 
 
-def test_the_core_knows_every_kind_by_the_name_that_it_has_here() -> None:
+@virtual
+async def test_the_core_knows_every_kind_by_the_name_that_it_has_here() -> None:
     watched = {paths.spoken(path): each for path, each in Cluster().port._reflectors.items()}
     assert {*sight.DRA, *sight.POLICIES, *sight.OWNERS.values()} <= watched.keys()
     everything = World(now=NOON, unseen=dict.fromkeys(watched, "not now"))

@@ -18,6 +18,9 @@ from headroom.model.ports import Clock
 REPEAT_AFTER_SECONDS: Final = 30.0
 """How long a thing that was done is left to take effect before the same may be done again."""
 LONGEST_BACKOFF_SECONDS: Final = 300.0
+"""After a refusal; whoever refused must change something first."""
+LONGEST_OUTAGE_SECONDS: Final = 20.0
+"""After anything that passes by itself: then all is well soon after."""
 STATUS: Final = b""
 """The key of a status write."""
 SHOWN: Final = 3
@@ -60,15 +63,26 @@ class Attempts:
         if before is not None and before.failures:
             self._look_again.add((ref, now))  # so that the condition about the failure goes
 
-    def failed(self, ref: Ref, key: bytes, first_pause: float, why: str) -> None:
-        """It was not done; the pause before the next try grows with each failure."""
+    def failed(
+        self, ref: Ref, key: bytes, first_pause: float, why: str, longest: float = LONGEST_BACKOFF_SECONDS
+    ) -> None:
+        """It was not done; the pause before the next try grows with each failure, up to the `longest`."""
         known = self._tried.setdefault(ref, {}).setdefault(key, Attempt())
-        pause = min(LONGEST_BACKOFF_SECONDS, first_pause * 2**known.failures) * self._rng.uniform(1.0, 1.5)
+        pause = min(longest, first_pause * 2**known.failures) * self._rng.uniform(1.0, 1.5)
         known.failures = min(known.failures + 1, 16)
         known.not_before = self._clock.monotonic() + pause
         known.why = why
         # Decided anew at once, so that the owner sees what failed, and again when it may be tried again.
         self._look_again |= {(ref, self._clock.monotonic()), (ref, known.not_before)}
+
+    def forgive(self) -> None:
+        """Whatever failed may be tried again at once: what stood in the way may be gone."""
+        now = self._clock.monotonic()
+        for ref, tried in self._tried.items():
+            for each in tried.values():
+                if each.failures:
+                    each.failures, each.not_before = 0, now
+                    self._look_again.add((ref, now))
 
     def keep_only(self, ref: Ref, wanted: frozenset[bytes]) -> None:
         """Forget failures of actions that nobody wants any more, and successes that are long past."""

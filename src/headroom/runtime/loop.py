@@ -135,6 +135,9 @@ class Loop:
         if world.complete:
             self._saw_at = self._clock.monotonic()
         sight_turned = self._sight.look(world)
+        if sight_turned:
+            self._writer.forgive()
+            self._finalizing.forgive()
         retries, has_asked = self._writer.take_retries() | self._finalizing.take_retries(), False
         for state in self._states:
             state.pending.add(self._port.take_changes(state.plan.name))

@@ -33,7 +33,14 @@ from headroom.model.actions import (
 from headroom.model.decisions import Decision, Ref, status_wire
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.ports import Clock, Port
-from headroom.runtime.attempts import REPEAT_AFTER_SECONDS, STATUS, Attempts, key_of
+from headroom.runtime.attempts import (
+    LONGEST_BACKOFF_SECONDS,
+    LONGEST_OUTAGE_SECONDS,
+    REPEAT_AFTER_SECONDS,
+    STATUS,
+    Attempts,
+    key_of,
+)
 from headroom.runtime.surroundings import Surroundings
 
 NUMBERS_SECONDS: Final = (5.0, 60.0)
@@ -218,6 +225,10 @@ class Writer:
             del self._later[ref]
         return due | self._attempts.take_due()
 
+    def forgive(self) -> None:
+        """Try at once what failed: more of the cluster is seen than before."""
+        self._attempts.forgive()
+
     def next_retry(self) -> float:
         """When something that was put off for a moment is due."""
         return min(self._later.values(), default=float("inf"))
@@ -323,7 +334,10 @@ class Writer:
         except (HeadroomError, TimeoutError) as error:
             why = str(error) or f"no answer within {limit:g} s"
             first = REFUSED_BACKOFF_SECONDS if isinstance(error, Refused) else FIRST_BACKOFF_SECONDS
-            self._attempts.failed(ref, key, first, why)
+            # A status harms nobody, and says what else is wrong.
+            passes = action is None or not isinstance(error, Refused)
+            longest = LONGEST_OUTAGE_SECONDS if passes else LONGEST_BACKOFF_SECONDS
+            self._attempts.failed(ref, key, min(first, longest), why, longest)
             self._log.warning("effect failed", effect=what, resource=str(ref), why=why)
             return "unavailable" if isinstance(error, (Unavailable, TimeoutError)) else "refused"
         except Exception as error:  # noqa: BLE001 - a bug in one effect must not stop the others

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headroom.adapters.kube.transport import JSON, Reply, StreamRefused
 from headroom.model.errors import Unavailable
+from headroom.sim import false_lists
 from headroom.sim import faults as wrong
 from headroom.sim.answers import ApiError
 from headroom.sim.faults import AnyFault, Crash, Fault, Faults
@@ -57,12 +58,18 @@ class SimTransport:
         what = f"{method} {path}"
         due = self._faults.on_request(self.actor.name, self.server.verb(method, path, query), path)
         slow = sum(each.ms for each in due if isinstance(each, wrong.Slow)) / 1000
+        if any(isinstance(each, wrong.Hang) for each in due):
+            await self._clock.sleep(timeout)
+            raise Unavailable(f"{what}: no answer within {timeout:g} s")
         if slow:
             await self._clock.sleep(min(slow, timeout))
         self._check_alive()
         if (refused := self._before(due, what)) is not None:
             return refused
+        if any(isinstance(each, wrong.EndlessList) for each in due):
+            query = {name: value for name, value in query.items() if name != "continue"}
         reply = self.server.handle(self.actor, method, path, query, body, content_type)
+        reply = false_lists.falsified(reply, due)
         self._after(due, what)
         if slow > timeout:
             raise Unavailable(f"{what}: no reply within {timeout:g} s")
@@ -96,6 +103,10 @@ class SimTransport:
         """The lines of a watch, as the port promises them."""
         await self._travel()
         due = self._faults.on_request(self.actor.name, "watch", path)
+        if (false := next((one for one in due if isinstance(one, wrong.FALSE_ANSWERS)), None)) is not None:
+            async for each in self._false_stream(false, path, query, opened):
+                yield each
+            return
         if (refused := self._before(due, f"WATCH {path}")) is not None:
             raise StreamRefused(refused)
         self._after(due, f"WATCH {path}")
@@ -161,6 +172,8 @@ class SimTransport:
                     raise Unavailable(f"{what}: the server cannot be reached")
                 case wrong.Expire():
                     self.server.compact()
+                case wrong.Garbage():
+                    return Reply(200, false_lists.PAGE, {"content-type": "text/html"})
                 case wrong.Refusal():
                     details = {"retryAfterSeconds": each.retry_after} if each.retry_after is not None else None
                     return ApiError(each.status, each.reason or _reason(each.status), each.message, details).reply()
@@ -172,6 +185,26 @@ class SimTransport:
                 raise self._die(f"after {what}")
             if isinstance(each, wrong.LostReply):
                 raise Unavailable(f"{what}: the reply was lost")
+
+    async def _false_stream(
+        self, fault: Fault, path: str, query: Mapping[str, str], opened: Callable[[], None] | None
+    ) -> AsyncIterator[bytes]:
+        """A stream that is not the server's: one with nothing in it stays silent until the fault is over."""
+        if isinstance(fault, wrong.Hang):
+            await asyncio.Event().wait()
+        if isinstance(fault, wrong.Garbage):
+            yield false_lists.PAGE
+            return
+        if isinstance(fault, wrong.EndlessList):
+            status = 400 if "sendInitialEvents" in query else 410
+            raise StreamRefused(ApiError(status, _reason(status) or "BadRequest", "no streams here", None).reply())
+        if opened:
+            opened()
+        if "sendInitialEvents" in query:
+            yield false_lists.nothing(self.server.store.version)
+        end = self._faults.window(fault)[1]
+        await self._clock.sleep(3600 if end is None else (end - self._clock.now()) / 1000)
+        raise Unavailable(f"watching {path}: the connection broke")
 
     # --- streams ----------------------------------------------------------------------------------------------------------
 

@@ -58,6 +58,22 @@ class Outage(Fault, frozen=True, kw_only=True):
     """The server cannot be reached; streams break."""
 
 
+class Hang(Fault, frozen=True, kw_only=True):
+    """The server takes the request and never answers."""
+
+
+class Garbage(Fault, frozen=True, kw_only=True):
+    """Something before the server answers in its place: with 200, and a page for people."""
+
+
+class EmptyList(Fault, frozen=True, kw_only=True):
+    """Lists have nothing in them, and streams begin with nothing and stay silent, though the objects are there."""
+
+
+class EndlessList(Fault, frozen=True, kw_only=True):
+    """Every page of a list leads to another one; watches are refused."""
+
+
 class CrashBefore(Fault, frozen=True, kw_only=True):
     """The operator dies just before its request is sent."""
 
@@ -117,6 +133,10 @@ AnyFault = (
     | Refusal
     | Slow
     | Outage
+    | Hang
+    | Garbage
+    | EmptyList
+    | EndlessList
     | CrashBefore
     | CrashAfter
     | Expire
@@ -130,7 +150,12 @@ AnyFault = (
     | Late
     | Crippled
 )
-ON_REQUESTS = (LostReply, Refusal, Slow, Outage, CrashBefore, CrashAfter, Expire, Ignored, Late, Crippled)
+FALSE_LISTS = (EmptyList, EndlessList)
+FALSE_ANSWERS = (Hang, Garbage, *FALSE_LISTS)
+ON_REQUESTS = (
+    *(LostReply, Refusal, Slow, Outage, *FALSE_ANSWERS),
+    *(CrashBefore, CrashAfter, Expire, Ignored, Late, Crippled),
+)
 ON_EVENTS = (WatchDelay, StaleView, DroppedStream, BlackHole, Duplicate)
 
 
