@@ -1,4 +1,4 @@
-"""Writing and reading the ledger with durability on: rows a second in batches, replays, single writes, a week of 1,000,000 rows.
+"""Writing, reading and pruning the ledger with durability on: rows a second in batches, replays, single writes, a week of rows.
 
     make bench NAME=ledger                1,000,000 rows in SQLite, 300,000 in PostgreSQL (about four minutes)
     make bench NAME=ledger ARGS=--small   a twentieth of that, to see that it works; keeps no results
@@ -115,6 +115,45 @@ async def measure(name: str, ledger: AnyLedger, total: int, *, with_goals: bool)
     return figures
 
 
+async def waits(ledger: PostgresLedger, until: asyncio.Event) -> list[float]:
+    """How long single writes take, in milliseconds, until it is enough."""
+    found, chance = [], random.Random(2)
+    while not until.is_set():
+        began = time.perf_counter()
+        await ledger.write([a_row(len(found), 1_000_000, chance)])
+        found.append(1000 * (time.perf_counter() - began))
+        await asyncio.sleep(0.01)
+    return sorted(found)
+
+
+async def pruned(ledger: PostgresLedger, writer: PostgresLedger) -> list[Figure]:
+    """Everything is forgotten, in parts, while another connection writes."""
+    quiet, done = asyncio.Event(), asyncio.Event()
+    asyncio.get_running_loop().call_later(5.0, quiet.set)
+    alone = await waits(writer, quiet)
+    writing = asyncio.create_task(waits(writer, done))
+    began, gone = time.perf_counter(), 0
+    while part := await ledger.prune(CLUSTER, FIRST_DAY + (DAYS + 1) * DAY):
+        gone += part
+        await asyncio.sleep(0.05)
+    seconds = time.perf_counter() - began
+    done.set()
+    beside = await writing
+    say(f"PostgreSQL: pruned {gone:,} rows in {seconds:.1f} s")
+    return [
+        Figure(figure="PostgreSQL: rows pruned in parts", value=round(gone / seconds), unit="per s"),
+        Figure(
+            figure="PostgreSQL: a write, nothing beside it, median", value=round(alone[len(alone) // 2], 1), unit="ms"
+        ),
+        Figure(
+            figure="PostgreSQL: a write while rows are pruned, median",
+            value=round(beside[len(beside) // 2], 1),
+            unit="ms",
+        ),
+        Figure(figure="PostgreSQL: the longest write while rows are pruned", value=round(beside[-1], 1), unit="ms"),
+    ]
+
+
 async def main(arguments: list[str]) -> int:
     """Measure both engines and write the results."""
     small = "--small" in arguments
@@ -134,9 +173,11 @@ async def main(arguments: list[str]) -> int:
         await again.close()
         with Postgres() as server:
             version = server.sql("SHOW server_version")
-            shared = PostgresLedger(server.new_database())
+            shared, writer = (PostgresLedger(url) for url in [server.new_database()] * 2)
             figures += await measure("PostgreSQL", shared, 300_000 // scale, with_goals=not small)
             figures.append(await size_of("PostgreSQL", shared))
+            figures += await pruned(shared, writer)
+            await writer.close()
             await shared.close()
         where = Path(folder) if small else results.FOLDER
         missed = results.write("ledger", figures, where, also={"postgresql": version})

@@ -238,6 +238,34 @@ def test_two_that_lead_under_one_id_notice_each_other_and_neither_prunes_until_o
     played(script)
 
 
+def test_the_pods_of_a_clone_are_not_called_gone() -> None:
+    async def script() -> None:
+        ledger = MemoryLedger()
+        one, clone = Watched(ledger), Watched(ledger)
+        one.port.pods.put(running("theirs"))
+        await one.start()
+        await one.clock.sleep(8)
+        clone.port.pods.put(running("ours"))
+        await clone.start()
+        await one.clock.sleep(120)
+        assert [(row.pod, row.gone_by) for row in clone.rows] == [("ours", None), ("theirs", None)]
+        await one.kill()
+        await one.clock.sleep(200)
+        again = Watched(ledger)
+        again.jumping.start_ms = clone.clock.now()
+        again.port.pods.put(running("ours"))
+        await clone.kill()
+        await again.start()
+        assert not [row for row in again.rows if row.gone_by], (
+            "a claim of a moment ago may be somebody's who is still there"
+        )
+        await again.clock.sleep(60)
+        assert [row.pod for row in again.rows if row.gone_by] == ["theirs"]
+        assert (await ledger.heartbeats())["here"] > again.clock.now() - 15_000
+
+    played(script)
+
+
 @pytest.mark.parametrize("graceful", [True, False])
 def test_a_new_leader_of_the_same_cluster_is_no_rival(graceful: bool) -> None:
     async def script() -> None:

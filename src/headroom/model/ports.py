@@ -122,6 +122,10 @@ class Ledger(Protocol):
         """Say that `holder` leads in a cluster; how often each holder said so, this one included."""
         ...
 
+    async def claimed(self, cluster: str) -> dict[str, int]:
+        """When each holder last said so, by its own clock."""
+        ...
+
     async def unclaim(self, cluster: str, holder: str) -> None:
         """Say that it leads no more."""
         ...

@@ -17,21 +17,27 @@ from headroom.model import retention, times
 from headroom.model.errors import Refused
 from headroom.model.ports import Ledger, RecorderPort
 from headroom.model.retention import Retention
-from headroom.model.times import HOUR
+from headroom.model.times import HOUR, MINUTE
 from headroom.model.usage import DAY
-from headroom.model.world import World
+from headroom.model.world import LedgerState, World
 from headroom.runtime.clock import SUSPECT_MS, ClockWatch, Doubt, Due
 from headroom.runtime.surroundings import Surroundings
 
 CLAIM_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 60.0
 PRUNE_SECONDS: Final = 3600.0
+PRUNE_TURN_SECONDS: Final = 2.0
+"""For so long at a time: claims, and what others write, come in between."""
 BREATH_SECONDS: Final = 0.05
 """Between two parts of a pruning, for those who write."""
 RIVAL_CLAIMS: Final = 3
 """So often must another one claim the cluster while we lead: a claim that was under way when we took over comes once."""
 RIVAL_SECONDS: Final = 30.0
 """Who has not claimed it for so long is gone."""
+ALONE_CLAIMS: Final = 5
+"""After so many claims of ours in which nobody else's grew, nobody else is there."""
+RECENT: Final = MINUTE // 2
+"""A claim of so long ago may be one of somebody who is still there."""
 
 
 class Rivals:
@@ -52,6 +58,10 @@ class Rivals:
             if grown >= RIVAL_CLAIMS and now - at <= RIVAL_SECONDS
         )
         return next(living, "")
+
+    def are_silent(self) -> bool:
+        """Whether nobody else's claims have grown before our eyes."""
+        return not any(grown for _, grown, _ in self._seen.values())
 
     def forget(self) -> None:
         """We do not lead: then somebody else may."""
@@ -76,6 +86,7 @@ class Custodian:
         self._rivals = Rivals()
         self._known: dict[str, Retention] = {}
         self._has_server_time = False
+        self._claims = 0
         self._due = Due(around.clock)
         self.rival = ""
         """Who else leads under this cluster's id."""
@@ -87,10 +98,17 @@ class Custodian:
         """What speaks against our clock."""
         return self._watch.doubt
 
-    def known_since(self, cluster: str) -> int:
-        """From when on everything that happened in a cluster is in the ledger."""
+    def with_doubts(self, state: LedgerState, cluster: str) -> LedgerState:
+        """How well the ledger serves, with what speaks against believing it."""
         known = self._known.get(cluster)
-        return known.known_since if known else 0
+        return structs.replace(
+            state,
+            lost=self.is_lost,
+            known_since=known.known_since if known else 0,
+            rival=self.rival,
+            clock_offset_ms=self.doubt.offset_ms,
+            clock_step_ms=self.doubt.step_ms,
+        )
 
     def may_vouch(self) -> bool:
         """Whether we may say up to when nothing is missing."""
@@ -117,6 +135,11 @@ class Custodian:
         now, server = self._clock.now(), port.server_time()
         return now if server is None or abs(now - server) <= SUSPECT_MS else min(now, server)
 
+    def earlier(self, port: RecorderPort) -> int:
+        """Our time, but never later than the API server's."""
+        now, server = self._clock.now(), port.server_time()
+        return now if server is None else min(now, server)
+
     async def read(self) -> Mapping[str, Retention]:
         """What is known of all clusters."""
         self._known = await self._ledger.retentions()
@@ -142,13 +165,13 @@ class Custodian:
         own, spanning = windows(budgets_in(world))
         await self._retain(retention.looked(fresh, own, spanning, world.now))
 
-    async def tend(self, port: RecorderPort) -> None:
-        """Claim the cluster, write what must be kept of it, and forget what need not be."""
-        world = port.world(self._clock.now())
+    async def tend(self, port: RecorderPort) -> bool:
+        """Claim the cluster, write what must be kept of it, and forget what need not be; whether the rival is another one now."""
+        world, rival = port.world(self._clock.now()), self.rival
         if not self._may_lead():
             self._rivals.forget()
-            self.rival = ""
-            return
+            self.rival, self._claims = "", 0
+            return bool(rival)
         if self._due.is_time("claim", CLAIM_SECONDS):
             await self._claim(world)
         if self._due.is_time("look", LOOK_SECONDS) and self._may_change(port):
@@ -156,9 +179,19 @@ class Custodian:
             known = self._known.get(world.cluster, Retention(cluster=world.cluster, known_since=world.now))
             await self._retain(retention.looked(known, *windows(budgets_in(world)), world.now))
             self._due.did("look")
-        if self._due.is_time("prune", PRUNE_SECONDS) and self._may_change(port):
-            await self._prune(port, world)
+        if self._due.is_time("prune", PRUNE_SECONDS) and self._may_change(port) and await self._prune(port, world):
             self._due.did("prune")
+        return self.rival != rival
+
+    async def is_disputed(self, cluster: str) -> bool:
+        """Whether somebody else may lead under this cluster's id now, or did a moment ago: its pods need not be in our view."""
+        claimed = await self._ledger.claimed(cluster)
+        now = self._clock.now()
+        return any(holder != self._holder and abs(now - at) < RECENT for holder, at in claimed.items())
+
+    def is_alone(self) -> bool:
+        """Whether we have led for long enough, and nobody else was heard meanwhile."""
+        return self._may_lead() and self._claims >= ALONE_CLAIMS and self._rivals.are_silent()
 
     async def end(self, cluster: str) -> None:
         """We lead no more."""
@@ -177,6 +210,7 @@ class Custodian:
         others = {holder: count for holder, count in claims.items() if holder != self._holder}
         before, self.rival = self.rival, self._rivals.look(others, self._clock.monotonic())
         self._due.did("claim")
+        self._claims += 1
         if self.rival and not before:
             self._around.log.error(
                 "another operator writes under this cluster's id, as in a cloned cluster: nothing is pruned or enforced",
@@ -186,20 +220,22 @@ class Custodian:
         elif before and not self.rival:
             self._around.log.info("no other operator writes under this cluster's id any more", cluster=world.cluster)
 
-    async def _prune(self, port: RecorderPort, world: World) -> None:
+    async def _prune(self, port: RecorderPort, world: World) -> bool:
+        """Forget a part of what may be forgotten, for a moment; whether nothing of it is left."""
         before = retention.forgettable(await self.read(), world.cluster, world.now)
         if before is None:
-            return
-        mine = self._known[world.cluster]
+            return True
+        mine, began, gone, part = self._known[world.cluster], self._clock.monotonic(), 0, -1
         if before > mine.known_since:
             # First: whoever dies in the middle has then promised too little, not too much.
             await self._retain(structs.replace(mine, known_since=before))
-        gone = 0
-        while self._may_change(port) and (now_gone := await self._ledger.prune(world.cluster, before)):
-            gone += now_gone
+        while part and self._may_change(port) and self._clock.monotonic() - began < PRUNE_TURN_SECONDS:
+            part = await self._ledger.prune(world.cluster, before)
+            gone += part
             await self._clock.sleep(BREATH_SECONDS)
         if gone:
             self._around.log.info("forgot what no window needs", rows=gone, before=times.text(before))
+        return part == 0
 
     async def _retain(self, kept: Retention) -> None:
         await self._ledger.retain(kept)

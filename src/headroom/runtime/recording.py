@@ -67,8 +67,7 @@ class Recorder:
         self._keeper = Keeper(UsageTable())
         self._labels = LabelKeys(around.clock)
         self._port: RecorderPort | None = None
-        self._is_recording = False
-        self._is_loaded = False
+        self._is_recording = self._is_loaded = False
         self._one_at_a_time = asyncio.Lock()
         self._early: list[tuple[Pod, int, int]] = []
         """Pods deleted before the first view was complete: their last state, when that was heard, when they were last there."""
@@ -77,11 +76,12 @@ class Recorder:
         self._trying = Trying(ledger, around, lambda: self._tell("ledger"))
         self._complete_until: dict[str, int] = {}
         self._beside: Around | None = None
-        self._cursor: int | None = None
+        self._cursor = 0
         self._due = Due(around.clock)
         self._loaded_since = 0
-        self._is_much = False
-        self._stopping = False
+        self._missing: tuple[int, int, frozenset[str]] | None = None
+        """What to call gone once nobody else claims the cluster: seen until when, missing when, and which pods."""
+        self._is_much = self._stopping = False
 
     # What the port and the plans look at
 
@@ -92,7 +92,7 @@ class Recorder:
 
     def state(self) -> LedgerState:
         """How well the ledger serves."""
-        return LedgerState(
+        state = LedgerState(
             loaded=self._is_loaded,
             problem=self._trying.problem,
             unwritten=self._unwritten.pods,
@@ -100,12 +100,8 @@ class Recorder:
             lag_ms=max(self._unwritten.lag_ms(self._clock.monotonic()), self._trying.lag_ms),
             complete_until=self._complete_until,
             keys=self.table.known_keys,
-            lost=self._custodian.is_lost,
-            known_since=self._custodian.known_since(self.table.cluster),
-            rival=self._custodian.rival,
-            clock_offset_ms=self._custodian.doubt.offset_ms,
-            clock_step_ms=self._custodian.doubt.step_ms,
         )
+        return self._custodian.with_doubts(state, self.table.cluster)
 
     def connect(self, port: RecorderPort) -> None:
         """Look at this port from now on."""
@@ -145,6 +141,10 @@ class Recorder:
         assert self._port is not None
         since = self._port.missed_since(now := self._now())
         return Look(self.table.cluster, now, now if now - since < GAP_MS else since)
+
+    @property
+    def _window_ms(self) -> int:
+        return windows(budgets_in(self._world()))[0]
 
     def _now(self) -> int:
         return self._clock.now() if self._port is None else self._custodian.now(self._port)
@@ -229,6 +229,7 @@ class Recorder:
         cursor, beats = await self._ledger.cursor(), await self._ledger.heartbeats()
         loaded_since = await self._load(table)
         await self._custodian.read()
+        is_disputed = await self._custodian.is_disputed(table.cluster)
         # From here on nothing waits, so no event can slip in between.
         world = self._world()
         self._custodian.must_know(world)
@@ -239,9 +240,11 @@ class Recorder:
         self._know_since(loaded_since)
         since = beats.get(world.cluster, 0)
         # One whose clock was ahead has spoken of what it could not know.
-        since = 0 if since > world.now + SUSPECT_MS else min(since, world.now)
+        since = min(since, world.now) if since <= world.now + SUSPECT_MS else 0
         self._take_in(world, since)
-        self._keep(self._keeper.miss(since, world.now))
+        self._missing = since, world.now, frozenset(self.table.unresolved())
+        if not is_disputed:
+            self._miss()
         self._cursor, self._is_loaded = cursor, True
         self._complete_until = {name: until for name, until in beats.items() if name != world.cluster}
         self._tell("ledger")
@@ -250,6 +253,11 @@ class Recorder:
             self._around.log.warning("usage was not watched for a while", since=times.text(since), seconds=gap)
         await self._write()
         await self._custodian.begin(world)
+
+    def _miss(self) -> None:
+        """What was open in the ledger and not in view at the start is gone, unless it is somebody else's under the same id."""
+        missing, self._missing = self._missing, None
+        self._keep(self._keeper.miss(*missing) if missing else ())
 
     def _take_in(self, world: World, since: int) -> None:
         """Every pod in view, and those that came and went before."""
@@ -264,7 +272,7 @@ class Recorder:
 
     async def _load(self, table: UsageTable) -> int:
         """Read what the largest window needs; the moment from which on all is known."""
-        since = self._now() - self._window_ms()
+        since = self._now() - self._window_ms
         async for rows in self._ledger.read(since):
             table.extend(rows)
         return since
@@ -284,7 +292,7 @@ class Recorder:
             await self._refresh()
             self._due.did("refresh")
         await self.journal.follow(self._due, leads=self._may_lead(), now=self._now(), cluster=self.table.cluster)
-        now, window = self._now(), self._window_ms()
+        now, window = self._now(), self._window_ms
         if now - window < self._loaded_since:
             # A budget with a longer window has come.
             self._know_since(await self._load(self.table))
@@ -302,10 +310,10 @@ class Recorder:
             self._labels.forget(self.table, self._world())
             self._know_since(max(self._loaded_since, kept_since))
             self._due.did("prune")
-        before = self._custodian.rival
-        await self._custodian.tend(self._port)
-        if self._custodian.rival != before:
+        if await self._custodian.tend(self._port):
             self._tell("ledger")
+        if self._custodian.is_alone():
+            self._miss()
 
     async def _look_back(self, since: int) -> None:
         """Read one window more, for whoever wants to see what the window held before; not where that is very much."""
@@ -367,34 +375,27 @@ class Recorder:
     def _heartbeat(self) -> Heartbeat | None:
         """Only who leads, and has seen to everything that the ledger has open, speaks for the cluster."""
         assert self._port is not None
-        if not (self._is_loaded and self._port.complete and self._may_lead() and self._custodian.may_vouch()):
+        is_whole = self._is_loaded and self._missing is None and self._port.complete
+        if not (is_whole and self._may_lead() and self._custodian.may_vouch()):
             return None
         if not self._due.is_time("heartbeat", HEARTBEAT_SECONDS):
             return None
-        now, server = self._clock.now(), self._port.server_time()
-        heard = self._port.heard_until(now if server is None else min(now, server))
+        heard = self._port.heard_until(self._custodian.earlier(self._port))
         return Heartbeat(cluster=self.table.cluster, complete_until=heard)
 
     async def _refresh(self) -> None:
         """What other replicas and other clusters wrote."""
-        assert self._cursor is not None
         beats, origin = await self._ledger.heartbeats(), await self._ledger.origin()
         if self._resending.is_behind(origin):
             self._around.log.warning("the ledger's server lacks what another one had: recent rows are sent again")
             self._cursor = min(self._cursor, origin.last)
             self.table.extend([row async for rows in self._ledger.read(self._loaded_since) for row in rows])
         self._unwritten.again(self._resending.answered(origin, self._clock.monotonic()), self._clock.monotonic())
-        others = {name: until for name, until in beats.items() if name != self.table.cluster}
-        is_new = others != self._complete_until
-        self._complete_until = others
-        while True:
+        before, is_more = self._complete_until, True
+        self._complete_until = {name: until for name, until in beats.items() if name != self.table.cluster}
+        is_new = self._complete_until != before
+        while is_more:
             rows, self._cursor = await self._ledger.changes(self._cursor)
-            is_new = bool([row for row in rows if self.table.put(row) is not None]) or is_new
-            if not rows:
-                break
+            is_more, is_new = bool(rows), bool([row for row in rows if self.table.put(row) is not None]) or is_new
         if is_new:
             self._tell(NAME)
-
-    def _window_ms(self) -> int:
-        """The largest window of any budget, at least a day."""
-        return windows(budgets_in(self._world()))[0]

@@ -114,6 +114,10 @@ class MemoryLedger:
         self._claims[cluster] = {name: each for name, each in claims.items() if each[1] >= now - DAY}
         return {name: count for name, (count, _) in self._claims[cluster].items()}
 
+    async def claimed(self, cluster: str) -> dict[str, int]:
+        """When each holder last said so."""
+        return {holder: at for holder, (_, at) in self._claims.get(cluster, {}).items()}
+
     async def unclaim(self, cluster: str, holder: str) -> None:
         """Say that it leads no more."""
         self._claims.get(cluster, {}).pop(holder, None)

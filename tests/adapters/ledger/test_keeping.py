@@ -69,6 +69,7 @@ async def test_claims_are_counted_for_each_holder_of_a_cluster(ledger: Kept) -> 
     assert await ledger.claim(OTHER, "two", TODAY) == {"two": 1}
     assert await ledger.claim(CLUSTER, "two", TODAY) == {"one": 1, "two": 1}
     assert await ledger.claim(CLUSTER, "one", TODAY + 1) == {"one": 2, "two": 1}
+    assert await ledger.claimed(CLUSTER) == {"one": TODAY + 1, "two": TODAY}
     await ledger.unclaim(CLUSTER, "two")
     await ledger.unclaim(CLUSTER, "two")
     assert await ledger.claim(CLUSTER, "one", TODAY + 2) == {"one": 3}

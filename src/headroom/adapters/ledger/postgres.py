@@ -204,6 +204,14 @@ class PostgresLedger:
 
         return await self.run("writing to", work, QUICK_SECONDS)
 
+    async def claimed(self, cluster: str) -> dict[str, int]:
+        """When each holder last said so."""
+
+        async def work(connection: Any) -> dict[str, int]:
+            return dict(await connection.fetch("SELECT holder, at FROM claims WHERE cluster = $1", identifier(cluster)))
+
+        return await self.run("reading", work, QUICK_SECONDS)
+
     async def unclaim(self, cluster: str, holder: str) -> None:
         """Say that it leads no more."""
         known, query = (identifier(cluster), holder), "DELETE FROM claims WHERE cluster = $1 AND holder = $2"

@@ -146,6 +146,10 @@ class QueuedLedger:
         """Claim in the ledger itself: a claim that comes late would be taken for one of now."""
         return await self._ledger.claim(cluster, holder, now)
 
+    async def claimed(self, cluster: str) -> dict[str, int]:
+        """When each holder last claimed the cluster in the ledger."""
+        return await self._ledger.claimed(cluster)
+
     async def unclaim(self, cluster: str, holder: str) -> None:
         """Give the claim back in the ledger itself."""
         await self._ledger.unclaim(cluster, holder)

@@ -149,6 +149,11 @@ class SqliteLedger:
 
         return await self.run("writing to", work)
 
+    async def claimed(self, cluster: str) -> dict[str, int]:
+        """When each holder last said so."""
+        query, name = "SELECT holder, at FROM claims WHERE cluster = ?", identifier(cluster)
+        return await self.run("reading", lambda connection: dict(connection.execute(query, (name,))))
+
     async def unclaim(self, cluster: str, holder: str) -> None:
         """Say that it leads no more."""
 

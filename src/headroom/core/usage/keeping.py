@@ -119,9 +119,10 @@ class Keeper:
             at = max(moment, rows[0].start + 1) if rows and moment is not None and moment >= rows[0].start else look.at
             yield from self.see(other, around, Look(look.cluster, at, at) if at < look.at else look)
 
-    def miss(self, seen_until: int, at: int) -> list[Row]:
-        """All pods that the ledger has open and that are not in view: they went while nobody looked."""
-        lasts = (self.table.of_pod(uid)[-1] for uid in self.table.unresolved())
+    def miss(self, seen_until: int, at: int, uids: Collection[str] | None = None) -> list[Row]:
+        """All pods, or those of `uids`, that the ledger has open and that are not in view: they went while nobody looked."""
+        found = self.table.unresolved()
+        lasts = (self.table.of_pod(uid)[-1] for uid in found if uids is None or uid in uids)
         return self._put(observing.missed(last, seen_until, at) for last in lasts)
 
     def _put(self, rows: Iterable[Row], pod: Pod | None = None, around: Around | None = None) -> list[Row]:
