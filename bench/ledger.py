@@ -117,7 +117,8 @@ async def measure(name: str, ledger: AnyLedger, total: int, *, with_goals: bool)
 
 async def waits(ledger: PostgresLedger, until: asyncio.Event) -> list[float]:
     """How long single writes take, in milliseconds, until it is enough."""
-    found, chance = [], random.Random(2)
+    found: list[float] = []
+    chance = random.Random(2)
     while not until.is_set():
         began = time.perf_counter()
         await ledger.write([a_row(len(found), 1_000_000, chance)])

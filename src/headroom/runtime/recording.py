@@ -79,8 +79,7 @@ class Recorder:
         self._cursor = 0
         self._due = Due(around.clock)
         self._loaded_since = 0
-        self._missing: tuple[int, int, frozenset[str]] | None = None
-        """What to call gone once nobody else claims the cluster: seen until when, missing when, and which pods."""
+        self._missing: tuple[int, int, frozenset[str]] | None = None  # seen until when, missing when, and which pods
         self._is_much = self._stopping = False
 
     # What the port and the plans look at
