@@ -52,6 +52,22 @@ def labels(cluster: Cluster, kind: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if name.startswith("headroom.dev/")}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@virtual
+async def test_another_owner_of_the_same_name_is_left_alone(kind: str) -> None:
+    cluster = made(kind)
+    uid = cluster.stored(kind, "team-a", "train")["metadata"]["uid"]
+    with pytest.raises(Refused, match="it is gone"):
+        await do(cluster, structs.replace(suspend(kind), uid="the one before"))
+    assert not is_suspended(cluster, kind)
+    await do(cluster, structs.replace(suspend(kind), uid=uid))
+    assert is_suspended(cluster, kind)
+    await do(cluster, structs.replace(resume(kind), uid="the one before"))
+    assert is_suspended(cluster, kind)
+    await do(cluster, structs.replace(resume(kind), uid=uid))
+    assert not is_suspended(cluster, kind)
+
+
 @pytest.mark.parametrize("by", [a_resource(), CHORES], ids=["the budget itself", "chores"])
 @pytest.mark.parametrize("kind", KINDS)
 @virtual

@@ -185,6 +185,41 @@ def test_a_resource_given_twice_is_a_problem_that_names_both_places(
     assert f"GPUWorkloadBudget/default/team-a: is given twice: it stands at {first}:2 already\n" in done.out
 
 
+def a_pod(name: str, uid: str) -> str:
+    return f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: lab, uid: {uid}}}\n"
+
+
+def test_two_pods_with_one_uid_are_a_problem_that_names_both(headroom: Headroom, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text(a_pod("a", "u-1"))
+    second.write_text(f"{a_pod('c', 'u-2')}---\n{a_pod('b', 'u-1')}")
+    done = headroom("plan", "-f", first, "-f", second)
+    assert done.code == 1
+    words = "Pod/lab/b: metadata.uid u-1 is also that of Pod/lab/a; give each pod its own, or leave it out"
+    assert f"{words}: it stands at {first}:1 already\n" in done.out
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ("gpuResourceName: nvidia.com/gpu, gpuResources: [{name: amd.com/gpu}]", "nvidia.com/gpu is not counted"),
+        ("gpuResourceName: amd.com/gpu, gpuResources: [{name: nvidia.com/gpu}]", "amd.com/gpu is not counted"),
+        (
+            "gpuResourceName: nvidia.com/gpu, gpuResources: [{name: nvidia.com/*}]",
+            "nvidia.com/gpu is counted as it says",
+        ),
+        ("gpuResources: [{name: amd.com/gpu}]", ""),
+        ("gpuResourceName: amd.com/gpu", ""),
+    ],
+)
+def test_a_resource_name_that_is_ignored_is_a_warning(headroom: Headroom, fields: str, words: str) -> None:
+    text = OURS.replace("spec:\n", f"spec:\n  {fields.replace(', gpuResources', chr(10) + '  gpuResources')}\n")
+    done = headroom("check", "-", stdin=text.encode())
+    assert done.code == 0
+    assert ("warning: spec.gpuResourceName is ignored: gpuResources replaces it" in done.out) == bool(words)
+    assert words in done.out
+
+
 def test_files_with_nothing_of_headroom_are_named(headroom: Headroom) -> None:
     done = headroom("check", "-", stdin=f"{samples.NODE_CLASS}---\napiVersion: v1\nkind: Pod\n".encode())
     assert (done.code, done.out) == (0, "nothing of Headroom in standard input\n")

@@ -148,7 +148,7 @@ def unstarted(name: str, **fields: Any) -> Pod:
 def test_a_job_none_of_whose_pods_started_is_suspended() -> None:
     pods = [unstarted(f"j-{n}", owner=of_job("j")) for n in range(3)]
     stage = held_stage(a_budget(hours="18", enforce="Hold"), DONE, *pods)
-    assert stage.look() == [SuspendOwner(kind="Job", object="team-a/j")]
+    assert stage.look() == [SuspendOwner(kind="Job", object="team-a/j", uid=of_job("j").uid)]
 
 
 def test_a_jobset_is_suspended_as_a_whole() -> None:
@@ -210,7 +210,10 @@ def test_bare_pods_are_reported() -> None:
 
 def test_a_job_is_suspended_as_the_hold_begins() -> None:
     stage = Stage(a_budget(hours="18", enforce="Hold"), pods=[DONE, unstarted("j-0", owner=of_job("j"))])
-    assert stage.look() == [ApplyBudgetHold(budget=KEY), SuspendOwner(kind="Job", object="team-a/j")]
+    assert stage.look() == [
+        ApplyBudgetHold(budget=KEY),
+        SuspendOwner(kind="Job", object="team-a/j", uid=of_job("j").uid),
+    ]
 
 
 def test_nothing_is_evicted_before_the_hold_is_seen_to_stand() -> None:
@@ -236,11 +239,11 @@ def test_workloads_of_kueue_that_wait_are_set_inactive_and_come_back() -> None:
     other = kueue("other", parts=(Part(labels=(("team", "b"),), requests=(("nvidia.com/gpu", 1_000_000),)),))
     every = {each.key: each for each in (kueue(), kueue("in", admitted=True), other)}
     stage = held_stage(a_budget(hours="18", enforce="Hold"), DONE, workloads=every, kueue=True)
-    assert stage.look() == [SuspendOwner(kind="Workload", object="team-a/wl")]
+    assert stage.look() == [SuspendOwner(kind="Workload", object="team-a/wl", uid="uid-wl")]
     ours = kueue(suspended=True, suspended_by="GPUWorkloadBudget/team-a/one")
     stage.workloads = {**every, ours.key: ours}
     done = stage.pass_time(8 * HOUR, every=10 * MINUTE)
-    assert ResumeOwner(kind="Workload", object="team-a/wl") in done
+    assert ResumeOwner(kind="Workload", object="team-a/wl", uid="uid-wl") in done
 
 
 def test_a_workload_that_was_let_go_is_not_taken_back_while_kueue_keeps_it_waiting() -> None:
@@ -249,7 +252,7 @@ def test_a_workload_that_was_let_go_is_not_taken_back_while_kueue_keeps_it_waiti
     assert stage.look() == []
     began = structs.replace(free, admitted=True)
     stage.workloads = {began.key: began}
-    assert stage.look() == [ResumeOwner(kind="Workload", object="team-a/wl")]  # only the mark goes
+    assert stage.look() == [ResumeOwner(kind="Workload", object="team-a/wl", uid="uid-wl")]  # only the mark goes
 
 
 def test_what_kueue_was_allowed_to_start_counts_as_if_it_ran() -> None:

@@ -291,7 +291,7 @@ def test_suspend_takes_owners_and_gives_them_back_below_the_exit() -> None:
     pods = [running(f"j{n}-0", 30 * HOUR, owner=of_job(f"j{n}")) for n in range(10)]
     stage = Stage(a_budget(hours="239.5", enforce="Suspend"), pods=pods)
     done = stage.look()
-    assert done == [SuspendOwner(kind="Job", object="team-a/j0")]
+    assert done == [SuspendOwner(kind="Job", object="team-a/j0", uid=of_job("j0").uid)]
     later = stage.pass_time(10 * HOUR, every=10 * MINUTE)
     assert not [each for each in later if isinstance(each, SuspendOwner)]
     resumed = stage.pass_time(6 * HOUR, every=10 * MINUTE)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from fnmatch import fnmatchcase
 from typing import Final
 
-from headroom.api.budgets import GPUWorkloadBudgetSpec
+from headroom.api.budgets import DEFAULT_RESOURCE, GPUWorkloadBudgetSpec
 from headroom.api.enforcement import HARMLESS, Step, percent
 from headroom.api.kinds import AnyResource
 from headroom.api.power import Machine, PowerPoolSpec, sleep_switch
@@ -28,11 +29,11 @@ BOOT_SHARE: Final = 5
 """Idle for less than this part of what a boot may take, a machine is hardly off before it is needed again."""
 
 
-def advice(resource: AnyResource) -> list[Problem]:
-    """Everything that is dubious about a valid resource, in the order of its fields."""
+def advice(resource: AnyResource, given: Collection[str] = ()) -> list[Problem]:
+    """Everything that is dubious about a valid resource, in the order of its fields; `given` are those its spec gives itself."""
     match resource.spec:
         case GPUWorkloadBudgetSpec() as budget:
-            return [*_namespaces(resource), *_ladder(budget)]
+            return [*_namespaces(resource), *_resources(budget, given), *_ladder(budget)]
         case PowerPoolSpec() as pool:
             return [
                 *_keys(pool),
@@ -51,6 +52,15 @@ def _namespaces(budget: AnyResource) -> Iterator[Problem]:
             "spec.namespaceSelector",
             f"counts only for a budget in the operator's namespace, which is {OPERATORS_NAMESPACE} unless it was set",
         )
+
+
+def _resources(spec: GPUWorkloadBudgetSpec, given: Collection[str]) -> Iterator[Problem]:
+    named = spec.gpu_resource_name
+    # One that looks like the default may be it.
+    if spec.gpu_resources and ("gpuResourceName" in given or named != DEFAULT_RESOURCE):
+        counts = any(fnmatchcase(named, each.name) for each in spec.gpu_resources)
+        what = f"{named} is counted as it says" if counts else f"{named} is not counted; add it there"
+        yield Problem("spec.gpuResourceName", f"is ignored: gpuResources replaces it, so {what}, or remove this field")
 
 
 def _ladder(spec: GPUWorkloadBudgetSpec) -> Iterator[Problem]:

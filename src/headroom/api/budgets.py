@@ -37,6 +37,7 @@ LARGEST_GPU_HOURS: Final = 10**9
 LARGEST_USD: Final = 10**9
 LARGEST_WEIGHT: Final = 1000
 LONGEST_WINDOW_HOURS: Final = 24 * 366
+DEFAULT_RESOURCE: Final = "nvidia.com/gpu"
 MOST_RESOURCES: Final = 16
 
 _DOMAIN: Final = SUBDOMAIN[1:-1]
@@ -147,7 +148,7 @@ class GPUWorkloadBudgetSpec(Spec, frozen=True, kw_only=True):
             description="The resource that is counted; cpu serves clusters without GPUs.",
             extra=extra(PREFIX_LENGTH, hint="a resource name such as nvidia.com/gpu"),
         ),
-    ] = "nvidia.com/gpu"
+    ] = DEFAULT_RESOURCE
     gpu_resources: Annotated[
         tuple[GpuResource, ...],
         Meta(

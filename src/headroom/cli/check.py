@@ -13,6 +13,8 @@ from headroom.cli.options import Files, Form, Output
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
+    from headroom.api.kinds import AnyResource
+    from headroom.api.schema import Problem
     from headroom.sim.documents import Documents
 
 
@@ -30,7 +32,6 @@ def check(
 
     Example: headroom check docs/examples/*.yaml
     """
-    from headroom.api.advice import advice, between
     from headroom.sim import documents
 
     named = [*(paths or ()), *(files or ())]
@@ -51,9 +52,7 @@ def check(
         wrong=manifests.ordered(
             [*manifests.complaints(found, read), *manifests.remarks(found, read, addresses.refused)], read
         ),
-        dubious=manifests.remarks(
-            found, read, lambda each: [*advice(each), *between(each, found.resources), *addresses.dubious(each)]
-        ),
+        dubious=manifests.remarks(found, read, lambda each: _dubious(each, found)),
         egress=addresses.entries(each for each in found.resources if not each.problems),
     )
     if form.is_data:
@@ -63,6 +62,14 @@ def check(
     if unread:
         raise typer.Exit(output.COULD_NOT_RUN)
     raise typer.Exit(output.PROBLEMS if judged.wrong else output.OK)
+
+
+def _dubious(resource: AnyResource, found: Documents) -> list[Problem]:
+    from headroom.api.advice import advice, between
+    from headroom.model.world import ref_of
+
+    given = found.given.get(ref_of(resource), ())
+    return [*advice(resource, given), *between(resource, found.resources), *addresses.dubious(resource)]
 
 
 class Judged(NamedTuple):

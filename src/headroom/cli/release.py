@@ -160,7 +160,7 @@ async def _none(kube: Kube, target: Target) -> Misconfigured:
 
     is_pod = target.kind == "Pod"
     path = paths.pods(target.namespace) if is_pod else paths.owner(target.kind, target.namespace)
-    pages, names = decode.namespaces(), list[str]()  # of any object, the name is all that is needed
+    pages, names = decode.names(), list[str]()
     try:
         async for body in kube.pages(path):
             names += [each.name for each in pages.page(body).items]

@@ -39,6 +39,8 @@ class OnOwner(Action, frozen=True, kw_only=True):
 
     kind: str
     object: str
+    uid: str = ""
+    """Exactly this one, never another of the same name. Empty for a JobSet none of whose pods tells: they name their Job only."""
 
 
 class ApplyBudgetHold(OnBudget, frozen=True, kw_only=True):

@@ -89,6 +89,10 @@ class Documents(Struct, kw_only=True):
     ours: dict[Place, dict[str, str]] = field(default_factory=dict)
     """Every object of Headroom's groups or without a kind: kind, namespace, name."""
     places: dict[Ref, Place] = field(default_factory=dict)
+    given: dict[Ref, frozenset[str]] = field(default_factory=dict)
+    """Which fields of its spec each of our resources gives itself; all others have their default."""
+    uids: dict[str, Ref] = field(default_factory=dict)
+    """The pods by uid."""
     ignored: dict[str, int] = field(default_factory=dict)
     """Kinds that mean nothing here, and how many of each there were."""
 
@@ -162,7 +166,10 @@ def _take(out: Documents, value: dict[str, Any], place: Place, *, any_group: boo
     elif kind in KINDS and (group == GROUP or any_group):
         resource = parse.resource(value)
         out.resources.append(resource)
-        named = _note(out, Ref(resource.kind, resource.namespace, resource.name), place, ours=True)
+        ref = Ref(resource.kind, resource.namespace, resource.name)
+        named = _note(out, ref, place, ours=True)
+        spec = value.get("spec")
+        out.given[ref] = frozenset(map(str, spec)) if isinstance(spec, dict) else frozenset()
         out.problems += [Wrong(named, each.field, each.message, place) for each in resource.problems]
     elif version == API_VERSION and kind in OPERATOR_KINDS:
         _take_operators(out, value, place)
@@ -219,7 +226,7 @@ def _take_known(out: Documents, value: dict[str, Any], place: Place) -> bool:
     match value.get("apiVersion"), value.get("kind"):
         case "v1", "Pod":
             out.pods.append(seen.pod_in(value))
-            _note(out, Ref("Pod", out.pods[-1].namespace, out.pods[-1].name), place)
+            _note_pod(out, out.pods[-1], place)
         case "v1", "Node":
             out.nodes.append(seen.node_in(value))
             _note(out, Ref("Node", "", out.nodes[-1].name), place)
@@ -295,6 +302,16 @@ def _note(out: Documents, ref: Ref, place: Place, *, ours: bool = False) -> dict
     if ref.name and out.places.setdefault(ref, place) != place:
         out.problems.append(Wrong(named, "", "is given twice", place, out.places[ref]))
     return named
+
+
+def _note_pod(out: Documents, pod: Pod, place: Place) -> None:
+    """Remember where a pod stands. In a cluster no two have one uid, and only one of them would count."""
+    ref = Ref("Pod", pod.namespace, pod.name)
+    named = _note(out, ref, place)
+    other = out.uids.setdefault(pod.uid, ref)
+    if other != ref:
+        words = f"{pod.uid} is also that of {other}; give each pod its own, or leave it out"
+        out.problems.append(Wrong(named, "metadata.uid", words, place, out.places[other]))
 
 
 def _complain(out: Documents, value: dict[str, Any], place: Place, problem: tuple[str, str]) -> None:

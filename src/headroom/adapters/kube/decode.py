@@ -199,6 +199,11 @@ def namespaces() -> FactDecoder[raw.Object, facts.Namespace]:
     return _of(raw.Object, parse.namespace_of, "v1", "Namespace")
 
 
+def names() -> FactDecoder[raw.Object, facts.Namespace]:
+    """Reads the names and labels of objects of any kind."""
+    return _of(raw.Object, parse.namespace_of)
+
+
 def claims() -> FactDecoder[devices.ClaimWire, device_facts.Claim]:
     """Reads ResourceClaims."""
     return _of(devices.ClaimWire, devices.claim_of, _DEVICES, "ResourceClaim")

@@ -51,8 +51,9 @@ class OwnerEffects:
             by, at = str(ref_of(resource)), times.text(self._clock.now())
             return _switched(action.kind, on=False) | _marked("true", by=by, suspended_at=at)
 
-        outcome, owner = await change(self._kube, _path(action), Owner, suspended)
+        outcome, owner = await change(self._kube, _path(action), Owner, suspended, uid=action.uid)
         if outcome is Outcome.GONE:
+            # Another one of the same name may be there: whether that one goes is decided anew.
             raise Refused(f"suspending {action.kind} {action.object}: it is gone")
         await self._tell(action, outcome, owner, "Suspended", resource)
 
@@ -70,7 +71,7 @@ class OwnerEffects:
                 raise Refused(f"resuming {action.kind} {action.object}: it was {who} that suspended it")
             return patch
 
-        outcome, owner = await change(self._kube, _path(action), Owner, undone)
+        outcome, owner = await change(self._kube, _path(action), Owner, undone, uid=action.uid)
         if owner is not None and marks.SUSPENDED_BY in notes(owner):  # else it went on before, and lost only a mark
             await self._tell(action, outcome, owner, "Resumed", resource)
 

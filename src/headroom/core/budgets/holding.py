@@ -91,7 +91,7 @@ def let_go(world: World, matcher: Matcher) -> Iterator[Action]:
             continue
         if each.suspended_by and each.admitted and not each.suspended:
             # Somebody else let it go on, and it may be suspended again until it is over.
-            yield ResumeOwner(kind=each.kind, object=key.partition("/")[2])
+            yield ResumeOwner(kind=each.kind, object=key.partition("/")[2], uid=each.uid)
         if each.released_at is None or each.suspended:
             continue
         is_awaited = each.kind == "Workload" and not each.admitted and bool(world.holds)
@@ -100,7 +100,7 @@ def let_go(world: World, matcher: Matcher) -> Iterator[Action]:
         horizon = max((account.horizon for matched in asked for account, _ in matched), default=matcher.longest_horizon)
         is_fresh = 0 <= world.now - each.released_at + SKEW_MS < horizon + SKEW_MS
         if not is_fresh and not is_awaited:
-            yield ResumeOwner(kind=each.kind, object=key.partition("/")[2])
+            yield ResumeOwner(kind=each.kind, object=key.partition("/")[2], uid=each.uid)
 
 
 class Sweep(NamedTuple):
@@ -132,7 +132,7 @@ def sweep(account: Account, matcher: Matcher, *, is_there: bool) -> Sweep:
         elif any(is_unclear(world, each) for each in unit.pods):
             continue
         elif owner is not None:
-            actions[SuspendOwner(kind=owner[0], object=owner[1])] = None
+            actions[owner] = None
         elif is_there and sight.sees(world, *sight.POLICIES):
             actions[evicts(pod)] = None
     actions |= dict.fromkeys(_queued(account, matcher))
@@ -167,4 +167,4 @@ def _queued(account: Account, matcher: Matcher) -> Iterator[Action]:
         if each.kind == "Workload" and not (each.suspended or each.admitted or each.released_at is not None):
             asked = [matcher.of_part(each.namespace, part) for part in each.parts]
             if any(known is account for matched in asked for known, _ in matched):
-                yield SuspendOwner(kind=each.kind, object=key.partition("/")[2])
+                yield SuspendOwner(kind=each.kind, object=key.partition("/")[2], uid=each.uid)

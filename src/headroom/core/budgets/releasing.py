@@ -292,6 +292,6 @@ def judged(world: World, accounts: Sequence[Account], matcher: Matcher, queue: S
 def releases(each: Waiting) -> Iterator[Action]:
     """Let a unit go."""
     for owner in each.owners:
-        yield ResumeOwner(kind=owner.kind, object=f"{owner.namespace}/{owner.name}")
+        yield ResumeOwner(kind=owner.kind, object=f"{owner.namespace}/{owner.name}", uid=owner.uid)
     for pod in each.pods:
         yield ReleasePod(pod=pod.key, uid=pod.uid)

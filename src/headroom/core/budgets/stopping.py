@@ -31,7 +31,7 @@ from headroom.core.budgets.unseen import is_unclear
 from headroom.core.budgets.waiting import was_let_go
 from headroom.core.usage import Running
 from headroom.model import times
-from headroom.model.actions import Action, SuspendOwner
+from headroom.model.actions import Action
 from headroom.model.facts import Pod
 
 GIVE_UP_MS: Final = 120_000
@@ -303,7 +303,7 @@ def stops(account: Account, victim: Victim) -> Iterator[Action]:
         if victim.action == "Evict":
             yield evicts(pod)
         elif owner is not None:
-            owners[SuspendOwner(kind=owner[0], object=owner[1])] = None
+            owners[owner] = None
     yield from owners
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from headroom.api import marks
+from headroom.model.actions import SuspendOwner
 from headroom.model.facts import Pod, Workload
 from headroom.model.gangs import JOBSET, SYSTEM_OWNERS, gang_of
 from headroom.model.tables import PHASES
@@ -59,14 +60,16 @@ class Queued:
         return next((self._of[each] for each in names if each in self._of), None)
 
 
-def suspends(queued: Queued, pod: Pod) -> tuple[str, str] | None:
-    """The kind and name of what must be suspended for a pod to go; None if nothing can be."""
+def suspends(queued: Queued, pod: Pod) -> SuspendOwner | None:
+    """Suspend what must be suspended for a pod to go; None if nothing can be."""
     workload = queued.of(pod)
     if workload is not None:
         # Kueue suspends and resumes its Jobs as it likes: it is told through its own object.
-        return workload.kind, f"{workload.namespace}/{workload.name}"
+        return SuspendOwner(kind=workload.kind, object=f"{workload.namespace}/{workload.name}", uid=workload.uid)
     kind, _, rest = owner_of(pod).partition("/")
-    return (kind, rest) if kind in SUSPENDABLE else None
+    # The pod of a JobSet names its Job, whose uid is not the JobSet's.
+    uid = pod.owner.uid if pod.owner is not None and pod.owner.kind == kind else ""
+    return SuspendOwner(kind=kind, object=rest, uid=uid) if kind in SUSPENDABLE else None
 
 
 def is_protected(pod: Pod) -> bool:
