@@ -7,14 +7,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.errors import Conflict, Rejected
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.store import KubePort
 from headroom.api.budget_index import IndexEntry
+from headroom.core.usage import finalizers
 from headroom.model import actions
 from headroom.model.facts import Pod
+from headroom.model.times import MINUTE
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import LedgerState, World
 from tests.builders import a_resource
@@ -300,3 +303,28 @@ async def test_classes_templates_and_slices_of_devices_are_seen(cluster: Cluster
         return not {name, f"{name}-counters"} & {*table.classes, *table.slices}
 
     await cluster.until(are_gone, "they are gone")
+
+
+async def test_a_forced_deletion_ends_a_pod_whose_node_was_deleted(cluster: Cluster, seen: Accounted) -> None:
+    node = await cluster.make_node()
+    name = node["metadata"]["name"]
+    made = await cluster.create(pod("a", spec={"nodeName": name}, finalizers=[OURS]))
+    await cluster.merge(made, {"status": {"phase": "Running"}}, "status")
+    await seen.until_told("pod", "a", "Running")
+    await cluster.delete(node)
+    await remove(cluster, made)
+
+    async def is_lost() -> bool:
+        found = seen.world.pods.get(uid_of(made))
+        return name in seen.world.nodes.lost and found is not None and found.deleting is not None
+
+    await cluster.until(is_lost, "the node is gone and the pod is being deleted")
+    seen.table.kept.add(uid_of(made))
+    world = seen.world
+    assert finalizers.removals(world) == {}
+    assert await cluster.exists(made)
+    later = structs.replace(world, now=world.now + 3 * MINUTE, settled=world.now + 3 * MINUTE)
+    for action in finalizers.removals(later)[None]:
+        await seen.port.perform(action, a_resource())
+    await cluster.until_gone(made)
+    await seen.until_told("gone", "a", "Running")

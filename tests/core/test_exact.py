@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec import structs
 
 from headroom.core.budgets import PLAN, chores, index_of
+from headroom.core.usage.keeping import Around, Keeper
+from headroom.core.usage.observing import Look
 from headroom.model.actions import ApplyBudgetIndex, RemoveFinalizer
 from headroom.model.facts import Namespace, Pod
+from headroom.model.tables import NodeTable
 from headroom.model.times import HOUR, MINUTE
+from headroom.model.usage_table import UsageTable
 from headroom.model.world import EVERYTHING, LedgerState, World
-from tests.builders import NOON, a_used_world
+from tests.builders import NOON, a_node, a_used_world, no_devices
 from tests.core.test_budgets import a_budget, decide, run
 
 FINALIZER = ("headroom.dev/usage",)
@@ -43,6 +48,70 @@ def test_a_pod_that_never_ran_is_let_go_at_once_and_a_lost_one_after_a_while() -
     for overdue, found in ((MINUTE, []), (6 * MINUTE, ["Pod/team-a/p"])):
         lost = run("p", HOUR, deleting=NOON - overdue, finalizers=FINALIZER)
         assert removals(a_used_world(budget, pods=[lost])) == found
+
+
+def lost_node(gone: int, **fields: Any) -> NodeTable:
+    """Nodes, of which one was deleted `gone` before noon."""
+    nodes = NodeTable()
+    nodes.put(a_node("n", **fields))
+    nodes.lose("n", NOON - gone, NOON - gone)
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("gone", "deleting", "is_let_go"),
+    [
+        (3 * MINUTE, MINUTE, True),
+        (3 * MINUTE, 0, True),
+        (MINUTE, MINUTE, False),  # it may be a mistake that somebody mends
+        (3 * MINUTE, -MINUTE, False),  # its time to end is not over yet
+        (3 * MINUTE, None, False),  # nobody wants it gone
+    ],
+)
+def test_a_deleted_pod_whose_node_was_deleted_is_let_go_soon(gone: int, deleting: int | None, is_let_go: bool) -> None:
+    until = None if deleting is None else NOON - deleting
+    pod = run("p", HOUR, deleting=until, node="n", finalizers=FINALIZER)
+    world = structs.replace(a_used_world(a_budget(accounting="Exact"), pods=[pod]), nodes=lost_node(gone))
+    assert removals(world) == (["Pod/team-a/p"] if is_let_go else [])
+    unwritten = structs.replace(world, ledger=LedgerState(unwritten={pod.uid}))
+    assert removals(unwritten) == []
+
+
+def test_a_node_that_comes_back_or_never_went_is_waited_for() -> None:
+    pod = run("p", HOUR, deleting=NOON - MINUTE, node="n", finalizers=FINALIZER)
+    back = lost_node(3 * MINUTE)
+    back.put(a_node("n"))
+    unready = NodeTable()
+    unready.put(a_node("n", ready=False, unready_since=NOON - HOUR))
+    # Gone before this operator began to look: nobody knows since when.
+    for nodes in (back, unready, NodeTable()):
+        assert removals(structs.replace(a_used_world(a_budget(accounting="Exact"), pods=[pod]), nodes=nodes)) == []
+
+
+@pytest.mark.parametrize(
+    ("node", "alive_until"),
+    [({}, 10 * MINUTE), ({"ready": False, "unready_since": NOON - 20 * MINUTE}, 21 * MINUTE)],
+    ids=["deleted while it was ready", "unready before"],
+)
+def test_the_end_of_a_pod_whose_node_was_deleted_stands_within_bounds(node: dict[str, Any], alive_until: int) -> None:
+    nodes, keeper = lost_node(10 * MINUTE, **node), Keeper(UsageTable())
+    around = Around(nodes, no_devices(), (), {}, {}, ())
+    pod = run("p", HOUR, node="n", finalizers=FINALIZER)
+    keeper.see(pod, around, Look("default", NOON - HOUR, NOON - HOUR))
+    (row,) = keeper.lose(pod, around, Look("default", NOON, NOON))
+    assert (row.ended, row.seen_until, row.gone_by) == (None, NOON - alive_until, NOON)
+    (other,) = keeper.see(run("q", HOUR, node="m"), around, Look("default", NOON - HOUR, NOON - HOUR))
+    (row,) = keeper.lose(run("q", HOUR, node="m"), around, Look("default", NOON, NOON))
+    assert (row.uid, row.ended) == (other.uid, NOON)
+
+
+def test_nodes_that_went_long_ago_are_forgotten() -> None:
+    nodes = NodeTable()
+    for day in range(9):
+        nodes.put(a_node(f"n{day}"))
+        nodes.lose(f"n{day}", day * 24 * HOUR, day * 24 * HOUR)
+        assert not nodes.lose(f"n{day}", 0, 0)
+    assert list(nodes.lost) == ["n8"]
 
 
 def test_a_finalizer_that_no_budget_answers_for_is_a_chore() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterator, KeysView
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import structs
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from headroom.model.census import Census
 from headroom.model.facts import Amounts, Node, Pod, Shape
+from headroom.model.times import HOUR, MINUTE
 
 Value = TypeVar("Value", bound=Hashable)
 Ints = NDArray[np.int64]
@@ -29,6 +30,10 @@ _EMPTY: Final[frozenset[str]] = frozenset()
 _ENDED: Final = ("Succeeded", "Failed")
 DEPARTED_MS: Final = 120_000
 """So long it is remembered who left a node."""
+LOST_MS: Final = 24 * HOUR
+"""For how long a node that went is remembered."""
+UNNOTICED_MS: Final = MINUTE
+"""A node turns unready this long at most after the last sign of its kubelet; 50 s are usual."""
 
 
 class Numbering(Generic[Value]):
@@ -300,11 +305,21 @@ class PodTable:
         self.limited.discard(pod.uid)
 
 
+class LostNode(NamedTuple):
+    """A node that was deleted."""
+
+    gone_at: int
+    """When it was seen to be gone."""
+    alive_until: int
+    """When its kubelet surely was alive for the last time."""
+
+
 class NodeTable:
-    """All nodes that exist, by name."""
+    """All nodes that exist, by name, and those that went lately."""
 
     def __init__(self) -> None:
         self.generation = 0
+        self.lost: dict[str, LostNode] = {}
         self._nodes: dict[str, Node] = {}
 
     def __len__(self) -> int:
@@ -325,10 +340,22 @@ class NodeTable:
         """Add or replace a node; False if nothing but its resource version is new."""
         before = self._nodes.get(node.name)
         self._nodes[node.name] = node
+        self.lost.pop(node.name, None)
         if before is not None and _same(before, node):
             return False
         self.generation += 1
         return True
+
+    def lose(self, name: str, seen_until: int, now: int) -> bool:
+        """Forget a node that was deleted, and remember that; up to `seen_until` it surely existed. False if it was not there."""
+        node = self._nodes.get(name)
+        if node is None:
+            return False
+        unready = seen_until if node.unready_since is None else node.unready_since - UNNOTICED_MS
+        while self.lost and (first := next(iter(self.lost))) and self.lost[first].gone_at <= now - LOST_MS:
+            del self.lost[first]
+        self.lost[name] = LostNode(now, min(unready, seen_until, now))
+        return self.remove(name)
 
     def remove(self, name: str) -> bool:
         """Forget a node; False if it was not there."""

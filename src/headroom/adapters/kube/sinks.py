@@ -149,8 +149,8 @@ class PodSink:
 class NodeSink:
     """Keeps the table of nodes."""
 
-    def __init__(self, table: NodeTable, changes: Subscriptions) -> None:
-        self._table, self._changes = table, changes
+    def __init__(self, table: NodeTable, changes: Subscriptions, now: Callable[[], int]) -> None:
+        self._table, self._changes, self._now = table, changes, now
 
     def key(self, fact: Node) -> str:
         """The name: plans and pods know nodes by it."""
@@ -171,9 +171,9 @@ class NodeSink:
         if (before is None or listed or not is_older(fact, before)) and self._table.put(fact):
             self._changes.node(fact.name)
 
-    def remove(self, key: str, _last: Node | None, _seen_until: int) -> None:
+    def remove(self, key: str, _last: Node | None, seen_until: int) -> None:
         """The node is gone."""
-        if self._table.remove(key):
+        if self._table.lose(key, seen_until, self._now()):
             self._changes.node(key)
 
     def listed(self) -> None:

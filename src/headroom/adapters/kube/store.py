@@ -98,7 +98,7 @@ class KubePort:
 
     def _watch_all(self) -> None:
         self._reflect(paths.pods(), decode.pods(), self._pod_sink)
-        self._reflect(paths.nodes(), decode.nodes(), NodeSink(self._nodes, self._changes))
+        self._reflect(paths.nodes(), decode.nodes(), NodeSink(self._nodes, self._changes, self._clock.now))
         for kind, sink in self._sinks.items():
             self._reflect(paths.collection(kind), decode.resources(kind), sink, optional=True)
         self._reflect(paths.namespaces(), decode.namespaces(), self._namespaces)

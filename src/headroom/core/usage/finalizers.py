@@ -16,6 +16,8 @@ from headroom.model.world import World, ref_of
 FINALIZER: Final = "headroom.dev/usage"
 OVERDUE_MS: Final = 5 * MINUTE
 """A pod whose deletion takes this long has lost its node; nobody will tell how it ended, and it must not be stuck for ever."""
+LOST_MS: Final = 2 * MINUTE
+"""So long after its node was deleted, and not before its own deletion is due, nobody is left who could tell."""
 MOST: Final = 500
 """At once; the others are due as soon as these are gone."""
 
@@ -68,7 +70,13 @@ def _is_told(world: World, pod: Pod) -> bool:
         return False
     if pod.phase in ENDED_PHASES:
         return not world.usage.of_pod(pod.uid) or world.usage.has_end(pod.uid)
-    return pod.deleting is not None and (not pod.node or world.as_of >= pod.deleting + OVERDUE_MS)
+    if pod.deleting is None:
+        return False
+    if not pod.node or world.as_of >= pod.deleting + OVERDUE_MS:
+        return True
+    # A node that is only unready may come back and tell. One that was deleted will not: a new one of that name is another machine.
+    lost = world.nodes.lost.get(pod.node)
+    return lost is not None and world.as_of >= max(pod.deleting, lost.gone_at + LOST_MS)
 
 
 def _exact(world: World) -> list[tuple[Ref, Scope]]:

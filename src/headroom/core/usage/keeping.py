@@ -91,6 +91,10 @@ class Keeper:
         """A pod was deleted; `look.since` is the last moment at which it was surely there."""
         found = self._settled(pod.uid, around, look)
         self._later.pop(pod.uid, None)
+        lost = around.nodes.lost.get(pod.node)
+        if lost is not None:
+            # The pod was there to the last, as an object; that it still held its GPUs only its node could tell.
+            look = look._replace(since=min(look.since, lost.alive_until))
         if pod.phase in devices.ENDED_PHASES or not self.table.has_end(pod.uid):
             gone = observing.gone(self.table.of_pod(pod.uid), pod, self._held(pod, around), look)
             found += self._put(gone, pod, around)
