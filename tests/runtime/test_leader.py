@@ -215,3 +215,25 @@ async def test_every_failure_has_a_reason(error: Exception, words: str) -> None:
     leader._act_until = 1.0
     await leader.release()
     assert leader.problem == f"releasing the lease: {words}"
+
+
+async def test_a_server_that_takes_three_seconds_to_answer_has_a_leader(
+    clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headroom.runtime.leader.REQUEST_SECONDS", 0.4)
+
+    class Slow(OneLease):
+        async def read(self) -> Lease | None:
+            await asyncio.sleep(0.3)
+            return await super().read()
+
+        async def write(self, holder: str, duration_seconds: int, before: Lease | None) -> Lease:
+            await asyncio.sleep(0.3)
+            return await super().write(holder, duration_seconds, before)
+
+    (leader,) = candidates(clock, Slow(), 1)
+    await leader.attempt()
+    assert leader.may_act()
+    monkeypatch.setattr("headroom.runtime.leader.REQUEST_SECONDS", 0.1)
+    with pytest.raises(TimeoutError):
+        await leader.attempt()

@@ -61,8 +61,7 @@ class Leader:
         """Try to lead, and stay leader, until `release`."""
         while not self._stopping:
             try:
-                async with asyncio.timeout(REQUEST_SECONDS):
-                    await self.attempt()
+                await self.attempt()
                 self.problem = ""
             except (HeadroomError, LeaseTaken, TimeoutError) as error:
                 self.problem = f"holding the lease: {_why(error)}"
@@ -76,13 +75,17 @@ class Leader:
                 await self._attempt()
 
     async def _attempt(self) -> None:
-        began = self._clock.monotonic()
         if self._lease is None or self._lease.holder != self.identity:
-            self._observe(await self._leases.read())
+            async with asyncio.timeout(REQUEST_SECONDS):
+                found = await self._leases.read()
+            self._observe(found)
             if self._is_held_by_another():
                 return
+        began = self._clock.monotonic()
         try:
-            written = await self._leases.write(self.identity, DURATION_SECONDS, self._lease)
+            # A time limit of its own: behind a slow server nobody would lead if both had to be done in the same four seconds.
+            async with asyncio.timeout(REQUEST_SECONDS):
+                written = await self._leases.write(self.identity, DURATION_SECONDS, self._lease)
             if written.holder != self.identity:
                 raise LeaseTaken(f"the server answered that {written.holder or 'nobody'} holds it")
         except LeaseTaken:
