@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from headroom.core.budgets import PLAN, chores, index_of
+from headroom.core.usage.coverage import namespaces_of
 from headroom.core.usage.keeping import Around, Keeper
 from headroom.core.usage.observing import Look
 from headroom.model.actions import ApplyBudgetIndex, RemoveFinalizer
@@ -163,3 +165,19 @@ def test_a_budget_of_one_namespace_is_in_the_index_with_its_name() -> None:
         budget = a_budget(accounting="Exact", namespaceSelector=selector)
         (entry,) = index_of(a_used_world(budget, own_namespace=own))
         assert (entry.namespaces, entry.namespace_selector is not None) == (names, by_labels)
+
+
+def test_namespaces_are_judged_again_only_when_one_of_them_changes() -> None:
+    """With 3,000 namespaces and 60 budgets every pass would judge 180,000 of them, several times over."""
+    budget = a_budget(namespaceSelector={"matchLabels": {"org": "x"}})
+    spaces = {name: Namespace(name=name, labels=(("org", "x"),)) for name in ("lab", "dev")}
+    world = a_used_world(budget, namespaces=MappingProxyType(spaces), own_namespace="team-a")
+    first = namespaces_of(world, budget)
+    assert first == {"lab", "dev"}
+    assert namespaces_of(world, budget) is first
+    spaces["dev"] = Namespace(name="dev", labels=(("org", "y"),))
+    assert namespaces_of(world, budget) == {"lab"}
+    del spaces["lab"]
+    assert namespaces_of(world, budget) == frozenset()
+    other = a_budget("two", namespaceSelector={"matchLabels": {"org": "y"}})
+    assert namespaces_of(world, other) == {"dev"}

@@ -72,8 +72,21 @@ def namespaces_of(world: World, budget: AnyResource) -> frozenset[str]:
     spec: GPUWorkloadBudgetSpec = budget.spec
     if spec.namespace_selector is None or budget.namespace != world.own_namespace:
         return frozenset({budget.namespace})
-    chosen = spec.namespace_selector
-    return frozenset(name for name, each in world.namespaces.items() if selects(chosen, each.labels))
+    return _selected(world, spec.namespace_selector)
+
+
+def _selected(world: World, chosen: LabelSelector) -> frozenset[str]:
+    """The namespaces that a selector matches, remembered while none changes: thousands are compared much faster than judged."""
+    memory: dict[Any, Any] = world.usage.memory
+    known, found = memory.get("namespaces", ({}, {}))
+    if world.namespaces != known:
+        known, found = dict(world.namespaces), {}
+        memory["namespaces"] = known, found
+    key = _frozen(chosen)
+    if key not in found:
+        found[key] = frozenset(name for name, each in known.items() if selects(chosen, each.labels))
+    names: frozenset[str] = found[key]
+    return names
 
 
 def selects(selector: LabelSelector, labels: Pairs) -> bool:
