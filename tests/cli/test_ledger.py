@@ -10,7 +10,8 @@ import pytest
 from headroom.adapters.ledger import open_ledger
 from headroom.cli import ledger as command
 from headroom.model.history import Entry
-from headroom.model.usage import Heartbeat
+from headroom.model.retention import Reach, Retention
+from headroom.model.usage import DAY, Heartbeat
 from tests.adapters.ledger.rows import CLUSTER, TODAY, everything, row
 from tests.cli.conftest import Headroom
 from tests.postgres import Postgres
@@ -64,6 +65,27 @@ def test_info_tells_what_is_there(headroom: Headroom, url: str) -> None:
     assert (found["rows"], found["clusters"]) == (3, {CLUSTER: TODAY})
     assert found["size"] > 0
     assert "s3cret" not in done.out + done.err + json.dumps(found)
+
+
+def test_what_budgets_need_is_pruned_by_force_only(headroom: Headroom, url: str) -> None:
+    fill(url, range(1, 4))
+
+    async def keep() -> None:
+        ledger = open_ledger(url)
+        kept = Retention(cluster=CLUSTER, known_since=TODAY, own=Reach(window=9000 * DAY))
+        await ledger.retain(kept)
+        await ledger.close()
+
+    asyncio.run(keep())
+    said = " ".join(headroom("ledger", "info", "--ledger-url", url).out.split())
+    assert "; known since 2024-10-04T00:00:00Z, kept for 18000 days" in said
+    arguments = ("ledger", "prune", "--before", "2024-10-05T00:00:00Z", "--ledger-url", url)
+    done = headroom(*arguments)
+    assert done.code == 2
+    assert f"budgets of cluster {CLUSTER} need everything since " in done.err
+    assert headroom(*arguments, "--cluster", "another").err == "forgot 0 rows\n"
+    assert count(url) == 3
+    assert headroom(*arguments, "--force").err == "forgot 3 rows\n"
 
 
 def test_a_backup_restores_what_was_lost_and_keeps_what_is_newer(headroom: Headroom, url: str, tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ import typer
 from headroom.cli.options import Form, Output
 
 if TYPE_CHECKING:
+    from headroom.adapters.ledger.info import Info
     from headroom.adapters.ledger.postgres import PostgresLedger
     from headroom.adapters.ledger.sqlite import SqliteLedger
+    from headroom.model.retention import Retention
 
     AnyLedger = SqliteLedger | PostgresLedger
 
@@ -48,10 +50,11 @@ def info(ledger_url: Url = None, output_form: Output = Form.table) -> None:
     import msgspec
 
     from headroom.cli import output
-    from headroom.model import times
+    from headroom.model import retention, times
+    from headroom.model.usage import DAY
     from headroom.runtime.clock import RealClock
 
-    found = _with(_url(ledger_url), lambda ledger: ledger.info(), read_only=True)
+    found, kept = _with(_url(ledger_url), _info, read_only=True)
     if output_form.is_data:
         output.as_data(msgspec.to_builtins(found), output_form)
         return
@@ -65,8 +68,14 @@ def info(ledger_url: Url = None, output_form: Output = Form.table) -> None:
     }
     for cluster, until in sorted(found.clusters.items()):
         age = output.spoken(max(0, RealClock().now() - until))
-        told[f"cluster {cluster}"] = f"complete until {times.text(until)}, {age} ago"
+        days = retention.kept_for(kept, cluster) // DAY
+        more = f"; known since {times.text(kept[cluster].known_since)}, kept for {days} days" if cluster in kept else ""
+        told[f"cluster {cluster}"] = f"complete until {times.text(until)}, {age} ago{more}"
     output.as_fields(told.items())
+
+
+async def _info(ledger: AnyLedger) -> tuple[Info, dict[str, Retention]]:
+    return await ledger.info(), await ledger.retentions()
 
 
 @app.command()

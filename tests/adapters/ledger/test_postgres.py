@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import traceback
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -11,9 +12,10 @@ import asyncpg  # type: ignore[import-untyped]  # it comes without types
 import pytest
 
 from headroom.adapters.ledger.postgres import PostgresLedger
+from headroom.adapters.ledger.queue import QueuedLedger
 from headroom.model.errors import HeadroomError, Unavailable
 from headroom.model.usage import Heartbeat
-from tests.adapters.ledger.rows import CLUSTER, everything, flat, row, united
+from tests.adapters.ledger.rows import CLUSTER, TODAY, everything, flat, row, united
 from tests.postgres import PASSWORD, Postgres
 from tests.processes import free_ports
 
@@ -200,3 +202,49 @@ async def test_a_cancelled_call_leaves_a_ledger_that_works(postgres: Postgres) -
     await ledger.write([row(number) for number in range(2, 500)])
     assert len(await everything(ledger)) == 499
     await ledger.close()
+
+
+async def test_an_ordinary_user_will_do_and_a_server_without_a_connection_to_spare_is_waited_for(
+    own_postgres: Postgres, tmp_path: Path
+) -> None:
+    own_postgres.sql("CREATE ROLE plain LOGIN PASSWORD 'plain'")
+    database = own_postgres.new_database().rpartition("/")[2]
+    own_postgres.sql(f"ALTER DATABASE {database} OWNER TO plain")
+    url = f"postgresql://plain:plain@127.0.0.1:{own_postgres.port}/{database}"
+    queued = QueuedLedger(PostgresLedger(url, timeout=5), tmp_path / "queue.db", pause=0)
+    await queued.write([row(1)])
+    assert (await queued.origin()).server, "who it is, everybody may ask"
+    assert await queued.prune(CLUSTER, 0) == 0
+    own_postgres.sql("ALTER ROLE plain CONNECTION LIMIT 0")
+    own_postgres.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plain'")
+    async with asyncio.timeout(60):
+        for number in range(2, 20):
+            await queued.write([row(number)])
+        while "too many connections" not in queued.problem:  # noqa: ASYNC110  nobody can be asked to tell
+            await asyncio.sleep(0.05)
+        own_postgres.sql("ALTER ROLE plain CONNECTION LIMIT -1")
+        while queued.problem or queued.waiting:  # noqa: ASYNC110  as above
+            await asyncio.sleep(0.05)
+    assert len(await everything(queued)) == 19
+    await queued.close()
+
+
+async def test_two_clusters_write_and_prune_at_once(postgres: Postgres) -> None:
+    url = postgres.new_database()
+    ledgers = {name: PostgresLedger(url) for name in ("a", "b")}
+
+    async def live(name: str) -> None:
+        for number in range(0, 400, 20):
+            old = [row(each, cluster=name, ended=TODAY, evidence=3) for each in range(number, number + 20)]
+            await ledgers[name].write(old, Heartbeat(cluster=name, complete_until=number))
+            await ledgers[name].write([row(10_000 + number, cluster=name)])
+            while await ledgers[name].prune(name, TODAY + 1):
+                pass
+            await ledgers[name].claim(name, "me", TODAY)
+
+    await asyncio.gather(*map(live, ledgers))
+    left = await everything(ledgers["a"])
+    assert left.keys() == {row(10_000 + each, cluster=name).key for each in range(0, 400, 20) for name in ledgers}
+    assert await ledgers["b"].heartbeats() == {"a": 380, "b": 380}
+    for each in ledgers.values():
+        await each.close()
