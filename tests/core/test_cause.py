@@ -1,4 +1,4 @@
-"""No eviction without cause: lengths from the pod's start, prices of the window."""
+"""No eviction without cause: lengths from the pod's start, prices of the window, dollars that are known, rates that are counted."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from msgspec import structs
 
 from headroom.api import marks
 from headroom.core.budgets import prospect
-from headroom.model.actions import Action, EvictPod
+from headroom.model import conditions
+from headroom.model.actions import Action, ApplyBudgetHold, EvictPod, PausePod, SuspendOwner
 from headroom.model.decisions import Ref
-from headroom.model.facts import Pod
-from headroom.model.times import HOUR, MINUTE
+from headroom.model.facts import Pod, Shape
+from headroom.model.times import HOUR, MINUTE, SECOND
 from headroom.model.usage import Row
 from tests.builders import NOON
-from tests.core.stage import TEAM, Stage, a_budget, gated, running
+from tests.core.stage import TEAM, Stage, a_budget, gated, of_job, running
 
 GPU = 1_000_000
 REF = Ref("GPUWorkloadBudget", "team-a", "one")
@@ -125,3 +126,120 @@ def test_a_price_paid_now_counts_from_its_first_moment() -> None:
     stage = staged(runs, gated("new"), rows=(a_row(runs, 0, price=1000 * GPU),), budget=budget)
     stage.look()
     assert stage.status().held.queue[0].state == "NeverFits"
+
+
+# --- dollars ----------------------------------------------------------------------------------------------------------------------
+
+USD = {"usd": "10", "gpuHours": None}
+
+
+def in_dollars(unpriced: int, *pods: Pod, enforce: Any = "Evict", **quota: Any) -> Stage:
+    """A budget of 10 dollars, of which 12 are spent by a pod of 100 hours of GPU time; beside it so many minutes without a price."""
+    amounts = (("nvidia.com/gpu", 100 * GPU),)
+    spent = a_row("spent", 2 * HOUR, HOUR, price=12 * GPU, amounts=amounts)
+    unknown = a_row("unknown", 2 * HOUR, 2 * HOUR - unpriced)
+    runs = running("runs", 0)
+    rows = (spent, unknown, a_row(runs, 0, price=GPU))
+    budget = a_budget(hours=None, enforce=enforce, quota=USD | quota)
+    return staged(runs, *pods, rows=rows if unpriced else (spent, a_row(runs, 0, price=GPU)), budget=budget)
+
+
+def blocked(stage: Stage) -> tuple[str, str, str]:
+    found = conditions.find(stage.status().conditions, "EnforcementBlocked")
+    assert found is not None
+    return found.status, found.reason, found.message
+
+
+def test_dollars_evict_where_all_has_a_price() -> None:
+    stage = in_dollars(0)
+    assert evicted(stage.look()) == ["runs"]
+
+
+def test_dollars_evict_while_one_per_cent_has_no_price_and_no_more() -> None:
+    """100 hours with a price: one per cent of the whole is 100/99 hours."""
+    exactly = -(-HOUR * 100 // 99) - 1
+    assert evicted(in_dollars(exactly).look()) == ["runs"]
+    stage = in_dollars(exactly + 1)
+    assert evicted(stage.look()) == []
+    status, reason, message = blocked(stage)
+    assert (status, reason) == ("True", "PriceUnknown")
+    assert message.startswith("1.1% of the GPU time in the window has no price.")
+
+
+@pytest.mark.parametrize("enforce", ["Evict", "Suspend", ["50% Suspend", "100% Evict"]])
+def test_nothing_is_stopped_for_dollars_that_are_not_known(enforce: Any) -> None:
+    job = running("job", 0, owner=of_job("fit"))
+    stage = in_dollars(30 * HOUR // 10, job, enforce=enforce)
+    assert [each for each in stage.look() if isinstance(each, EvictPod | SuspendOwner)] == []
+    assert stage.status().victim is None
+    assert stage.status().steps  # it stands, and says so
+    assert blocked(stage)[1] == "PriceUnknown"
+
+
+def test_a_hold_and_a_pause_stand_on_dollars_all_the_same() -> None:
+    stage = in_dollars(3 * HOUR, enforce=["80% Pause", "90% Hold", "100% Evict"])
+    done = stage.look()
+    assert {type(each) for each in done} == {PausePod, ApplyBudgetHold}
+
+
+def test_gpu_hours_evict_even_where_dollars_may_not() -> None:
+    stage = in_dollars(3 * HOUR, gpuHours="90")
+    assert evicted(stage.look()) == ["runs"]
+    assert blocked(stage)[1] != "PriceUnknown"
+
+
+def test_dollars_do_not_make_gpu_hours_take_more_than_they_need() -> None:
+    """GPU-hours are below their step soon by themselves; only dollars, which are not known, would want more."""
+    old = a_row("old", 24 * HOUR, 20 * HOUR, amounts=(("nvidia.com/gpu", 50 * GPU),))
+    runs = running("runs", HOUR)
+    unknown = a_row("unknown", 2 * HOUR, HOUR, amounts=(("nvidia.com/gpu", 100 * GPU),))
+    rows = (old, unknown, a_row(runs, HOUR, price=100 * GPU))
+    quota = {"usd": "10", "gpuHours": "300"}
+    assert evicted(staged(runs, rows=rows, budget=a_budget(quota=quota)).look()) == []
+
+
+def test_a_price_that_becomes_unknown_lets_the_victim_go_on() -> None:
+    """Between the choice and the next look more time without a price came to light."""
+    stage = in_dollars(0)
+    before = dict(stage.pods)
+    assert evicted(stage.look()) == ["runs"]
+    stage.pods = before
+    stage.rows = {row.key: row for row in in_dollars(3 * HOUR).rows.values()}
+    assert evicted(stage.look()) == []
+    assert stage.status().victim is None
+
+
+def test_hours_leave_the_window_and_dollars_count_again() -> None:
+    stage = in_dollars(3 * HOUR, running("more", 0))
+    assert evicted(stage.look()) == []
+    row = a_row("late", 60_000, price=2000 * GPU, amounts=(("nvidia.com/gpu", GPU),))
+    stage.rows = {each.key: each for each in stage.rows.values() if each.pod != "unknown"} | {row.key: row}
+    assert evicted(stage.look()) != []
+
+
+def test_what_has_no_price_is_not_stopped_for_dollars() -> None:
+    """Dollars cannot be saved by it, even where nothing that can be stopped is enough."""
+    free, dear = running("free", 0), running("dear", 0)
+    spent = a_row("spent", 2 * HOUR, HOUR, price=12 * GPU, amounts=(("nvidia.com/gpu", 100 * GPU),))
+    rows = (spent, a_row(dear, 0, price=GPU))
+    stage = staged(free, dear, rows=rows, budget=a_budget(hours=None, quota=USD))
+    stage.look()
+    stage.pass_time(3 * MINUTE, every=7 * SECOND)
+    assert evicted([each for _, each in stage.done]) == ["dear"]
+    assert blocked(stage)[1] == "NothingToStop"
+
+
+def test_a_victim_that_the_sums_do_not_count_any_more_goes_on() -> None:
+    """A claim of some other device lets a pod look like one GPU, which no row of it says."""
+    pod = running("p", 2 * HOUR)
+    stage = staged(pod, running("q", 200 * HOUR), budget=a_budget(hours="1"))
+    stage.look()
+    taken = stage.status().victim
+    assert taken is not None
+    uid = taken.uids[0]
+    claimed = structs.replace(pod, uid=uid, name=taken.unit.rpartition("/")[2], shape=Shape(), claims=("nic",))
+    stage.pods = {uid: claimed}
+    stage.rows = {key: row for key, row in stage.rows.items() if row.uid != uid}
+    stage.rows |= {row.key: row for row in (a_row("done", 3 * HOUR, HOUR, uid="uid-done"),)}
+    assert evicted(stage.look()) == []
+    assert stage.status().victim is None

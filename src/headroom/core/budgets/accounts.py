@@ -20,6 +20,9 @@ from headroom.model.world import World, ref_of
 
 WHOLE_GPU: Final = 1_000_000
 STOPPING: Final = ("Suspend", "Evict")
+USD: Final = "usd"
+MOST_UNPRICED: Final = 1
+"""Per cent of the GPU time in the window that may lack a price while pods are stopped for dollars."""
 
 
 class Used(NamedTuple):
@@ -56,12 +59,21 @@ class Account:
     @property
     def used(self) -> list[Used]:
         """What was used of each quota that it has."""
-        both = (("gpuHours", self.found.gpu_ms, self.quota.gpu_ms), ("usd", self.found.usd_ms, self.quota.usd_ms))
+        both = (("gpuHours", self.found.gpu_ms, self.quota.gpu_ms), (USD, self.found.usd_ms, self.quota.usd_ms))
         return [Used(name, used, quota) for name, used, quota in both if quota is not None]
 
     def has_reached(self, share: int) -> bool:
         """Whether so many per cent of some quota are used."""
-        return any(100 * each.used >= share * each.quota for each in self.used)
+        return any(_is_reached(each, share) for each in self.used)
+
+    def may_stop(self, share: int) -> bool:
+        """Whether so many per cent are used of some quota for which pods may be suspended or evicted."""
+        return any(_is_reached(each, share) for each in self.used if each.name != USD or self.is_priced)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether dollars are known well enough to stop pods for them: at most so much of the window's GPU time has no price."""
+        return 100 * self.found.unpriced_gpu_ms <= MOST_UNPRICED * self.found.gpu_ms
 
     @property
     def limit_share(self) -> int:
@@ -119,6 +131,10 @@ class Account:
             return 0
         dollars, gpus = self.rows.dearest
         return -(-rate * dollars // gpus)
+
+
+def _is_reached(each: Used, share: int) -> bool:
+    return 100 * each.used >= share * each.quota
 
 
 def is_acting(world: World, budget: AnyResource) -> bool:

@@ -128,7 +128,7 @@ def health(account: Account) -> Verdict:
     if found.unreadable:
         says = f"A pod asks for an amount of {found.unreadable} that cannot be read; what it uses is not counted."
         return degraded("UnreadableRequest", says)
-    if spec.quota.usd is not None and 100 * found.unpriced_gpu_ms > found.gpu_ms:
+    if spec.quota.usd is not None and not account.is_priced:
         hours = short(found.unpriced_gpu_ms, GPU_HOUR)
         says = f"{hours} GPU-hours have no price, so dollars are not all counted; name what their nodes cost in a price book."
         return degraded("PriceUnknown", says)

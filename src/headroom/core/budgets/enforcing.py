@@ -172,7 +172,7 @@ class Round:
         """Whether a step is reached, something still runs, and there is nothing that could be stopped."""
         running = [each for each in account.running if each.uid not in going]
         return bool(running) and any(
-            account.has_reached(step.share) and not stopping.recovers(account, step, going) for step in steps
+            account.may_stop(step.share) and not stopping.recovers(account, step, going) for step in steps
         )
 
     def _looping(self, account: Account, result: Enforced, going: frozenset[str]) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ class Round:
             result.past = result.past.with_(stopping.record(victim, "Stopped", now))
             result.victim = None
             result.last_at = now
-        elif step is None or not account.has_reached(step.share) or not stopping.still_goes(account, victim):
+        elif step is None or not account.may_stop(step.share) or not stopping.still_goes(account, victim):
             # It is not needed any more, or must not go any more, and nothing was seen to happen to it.
             result.victim = None
             return going - frozenset(pod.uid for pod in left)
@@ -241,7 +241,7 @@ class Round:
             victim = self.results[other.key].victim
             if other is account or victim is None or victim.by or uids.isdisjoint(victim.uids):
                 continue
-            if any(step.action in STOPPING and account.has_reached(step.share) for step in result.steps):
+            if any(step.action in STOPPING and account.may_stop(step.share) for step in result.steps):
                 result.victim = result.took = Victim(
                     unit=victim.unit,
                     action=victim.action,

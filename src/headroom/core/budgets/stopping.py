@@ -113,6 +113,10 @@ class Need:
         """Whether it is below the step at some moment."""
         return self._enough is not None and self._rate >= self._enough
 
+    def is_helped_by(self, each: Candidate) -> bool:
+        """Whether it is not met yet and a unit takes something out of it; what costs nothing is not stopped for dollars."""
+        return not self.is_met and any(run.price if self._is_dollars else run.rate for run in each.runs)
+
     def change(self, account: Account, each: Candidate, sign: int) -> None:
         """A unit stops (1), or goes on after all (-1)."""
         as_of = account.found.as_of
@@ -136,12 +140,14 @@ class Need:
 
 def needed(account: Account, step: Standing, going: frozenset[str], past: Past) -> list[Candidate]:
     """The units that must go for a step, in the order in which they go. `going` are pods that count as gone already."""
-    if not account.has_reached(step.share):
+    if not account.may_stop(step.share):
         return []
     needs, chosen = _needs(account, step, going), []
     for each in sorted(_candidates(account, step, going, past), key=lambda each: _order(account, each)):
         if _are_met(needs):
             break
+        if not any(need.is_helped_by(each) for need in needs):
+            continue
         for need in needs:
             need.change(account, each, 1)
         chosen.append(each)
@@ -175,7 +181,7 @@ def _needs(account: Account, step: Standing, going: frozenset[str]) -> list[Need
         (False, True),
         strict=True,
     ):
-        if quota is not None:
+        if quota is not None and (account.is_priced or not is_dollars):
             moments, sums = forecast.points(until)
             threshold = -(-quota * step.share // 100)
             found.append(Need(sums - (threshold - 1), moments.astype(sums.dtype) - as_of, is_dollars=is_dollars))
@@ -290,7 +296,9 @@ def alive(account: Account, victim: Victim) -> list[Pod]:
 def still_goes(account: Account, victim: Victim) -> bool:
     """Whether the one that is being stopped may still be: as it is now, not as it was when it was chosen."""
     left = alive(account, victim)
-    return any(account.rate(pod) for pod in left) and not any(map(is_protected, left))
+    # By the rows that make up the sums: what they do not count is no victim.
+    counted = {run.uid for run in account.running}
+    return any(pod.uid in counted for pod in left) and not any(map(is_protected, left))
 
 
 def stops(account: Account, victim: Victim) -> Iterator[Action]:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.enforcement import HARMLESS, EnteredStep, QueuedUnit
 from headroom.api.quantities import NANO
-from headroom.core.budgets.accounts import STOPPING, Account
+from headroom.core.budgets.accounts import MOST_UNPRICED, STOPPING, Account
 from headroom.core.budgets.counting import Verdict, was_exceeded
 from headroom.core.budgets.enforcing import Enforced
 from headroom.core.budgets.numbers import short
@@ -27,7 +27,7 @@ def verdicts(account: Account, result: Enforced) -> Iterator[Verdict]:
         else:
             yield Verdict("Holding", False, "NotHolding", f"{_unheld(account, result)}{_queue(result)}")
     if account.has_step(*STOPPING):
-        reason, message = _blocked(result, account.world.now)
+        reason, message = _unpriced(account, result) or _blocked(result, account.world.now)
         yield Verdict("EnforcementBlocked", bool(reason), reason or "NothingInTheWay", message)
 
 
@@ -61,6 +61,25 @@ def _bare(result: Enforced) -> str:
 def _few(names: list[str]) -> str:
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _unpriced(account: Account, result: Enforced) -> tuple[str, str] | None:
+    """Dollars alone ask for a step that stops pods, and too much of the usage has no price."""
+    asked = [each for each in result.steps if each.action in STOPPING and account.has_reached(each.share)]
+    if not asked or any(account.may_stop(each.share) for each in asked):
+        return None
+    found = account.found
+    share = _percent(found.unpriced_gpu_ms, found.gpu_ms)
+    return "PriceUnknown", (
+        f"{share} of the GPU time in the window has no price. No pods are suspended or evicted for dollars "
+        f"while that is more than {MOST_UNPRICED}%; name what the nodes cost in a price book."
+    )
+
+
+def _percent(part: int, whole: int) -> str:
+    """A share for people; never rounded down to the limit that it is above."""
+    tenths = -(-1000 * part // whole)
+    return f"{tenths // 10}.{tenths % 10}%" if tenths < 100 else f"{tenths // 10}%"
 
 
 def _blocked(result: Enforced, now: int) -> tuple[str, str]:
