@@ -67,6 +67,7 @@ class Stage:
         self.rows: dict[Any, Row] = {}
         self.holds: dict[str, Hold] = dict(more.pop("holds", {}))
         self.workloads: dict[str, Workload] = dict(more.pop("workloads", {}))
+        self.evicted: dict[str, int] = {}
         self.done: list[tuple[int, Action]] = []
         self.decisions: dict[str, Decision] = {}
 
@@ -76,6 +77,7 @@ class Stage:
         world = a_used_world(*self.budgets.values(), holds=self.holds, workloads=self.workloads, **given)
         world = structs.replace(world, usage=usage.table_of(world, list(self.rows.values())))
         self.rows |= {row.key: row for row in world.usage}
+        world.pods.evicted.update(self.evicted)
         return world
 
     def look(self) -> list[Action]:
@@ -122,6 +124,7 @@ class Stage:
         match action:
             case actions.EvictPod(uid=uid):
                 self.world()  # what it used is kept before it goes
+                self.evicted[uid] = self.now
                 self._end(uid)
             case actions.PausePod(uid=uid):
                 marked = {marks.PAUSED_AT: text(self.now), marks.PAUSED_BY: str(ref_of(by)) if by else ""}

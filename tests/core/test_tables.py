@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec import structs
 
 from headroom.model.facts import Node, Owner, Pod, Shape
-from headroom.model.tables import ABSENT, PHASES, NodeTable, Numbering, PodTable
+from headroom.model.tables import ABSENT, MOST_EVICTED, PHASES, NodeTable, Numbering, PodTable
+from tests.builders import NOON, a_pod
 
 moments = st.none() | st.integers(0, 10**13)
 pods = st.builds(
@@ -204,3 +205,17 @@ class Nodes(RuleBasedStateMachine):
 
 
 TestNodes = Nodes.TestCase
+
+
+def test_it_is_remembered_of_a_pod_that_is_gone_that_it_was_evicted() -> None:
+    table = PodTable()
+    for number in range(MOST_EVICTED + 5):
+        table.put(a_pod(f"p{number}", evicted=number))
+        table.remove(f"uid-p{number}")
+    table.put(a_pod("plain"))
+    table.remove("uid-plain")
+    table.note_departure(a_pod("last", evicted=7), NOON)  # its last event told so
+    assert len(table.evicted) == MOST_EVICTED
+    assert "uid-p0" not in table.evicted
+    assert "uid-plain" not in table.evicted
+    assert table.evicted["uid-last"] == 7

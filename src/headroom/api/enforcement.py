@@ -181,8 +181,9 @@ class EvictedOwner(ApiType, frozen=True, kw_only=True):
     """An owner of pods that were evicted, and that may make them anew."""
 
     owner: Annotated[str, Meta(description="Kind/namespace/name.")]
-    count: Annotated[int, Meta(description="How often, without a window's length of peace between.")]
+    count: Annotated[int, Meta(description="How often inside the window.")]
     last: Annotated[str, Meta(description="When last.")]
+    moments: Annotated[tuple[str, ...], Meta(description="When, each time inside the window; the last ten.")] = ()
 
 
 class Stopped(ApiType, frozen=True, kw_only=True):

@@ -72,6 +72,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     ended_by: str = ""
     """The evidence for `ended`: ContainerFinish or FailureKnown."""
     deleting: int | None = None
+    evicted: int | None = None
+    """When the API server granted an eviction of it, by the condition that it writes then: no label or annotation says so."""
     gates: tuple[str, ...] = ()
     deadline: int | None = None
     """Milliseconds after its start at which the kubelet ends it (activeDeadlineSeconds)."""

@@ -34,6 +34,8 @@ LOST_MS: Final = 24 * HOUR
 """For how long a node that went is remembered."""
 UNNOTICED_MS: Final = MINUTE
 """A node turns unready this long at most after the last sign of its kubelet; 50 s are usual."""
+MOST_EVICTED: Final = 2000
+"""Of so many pods that are gone it is remembered that they were evicted: more than all caps let go in an hour."""
 
 
 class Numbering(Generic[Value]):
@@ -156,6 +158,8 @@ class PodTable:
         """Uids of pods that are known to end: by a deadline, or since they are being deleted."""
         self.departed: deque[tuple[int, str, Amounts]] = deque()
         """Pods that were deleted lately while they held something: when, from which node, what. Only who heard of it knows."""
+        self.evicted: dict[str, int] = {}
+        """Uids of evicted pods that are gone, each with when its eviction was granted; the last so many that we heard of."""
         self._rows: dict[str, int] = {}
         self._pods: list[Pod | None] = []
         self._free: list[int] = []
@@ -227,6 +231,7 @@ class PodTable:
         row = self._rows.pop(uid, None)
         if row is None:
             return False
+        self._note_eviction(self.at(row))
         self._leave(row)
         self.generation += 1
         self._pods[row] = None
@@ -237,10 +242,17 @@ class PodTable:
 
     def note_departure(self, pod: Pod, now: int) -> None:
         """A pod was deleted: what it held is free from now on."""
+        self._note_eviction(pod)
         while self.departed and self.departed[0][0] <= now - DEPARTED_MS:
             self.departed.popleft()
         if pod.node and pod.phase not in _ENDED:
             self.departed.append((now, pod.node, pod.shape.requests))
+
+    def _note_eviction(self, pod: Pod) -> None:
+        if pod.evicted is not None:
+            self.evicted[pod.uid] = pod.evicted
+            if len(self.evicted) > MOST_EVICTED:
+                del self.evicted[next(iter(self.evicted))]
 
     def _grow(self) -> int:
         row = len(self._pods)

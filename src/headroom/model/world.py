@@ -185,6 +185,8 @@ class _Saved(Struct, kw_only=True):
     usage: list[Row] = []
     kept: list[str] = []
     """Uids of pods that stay only until their end is in the ledger."""
+    evicted: dict[str, int] = {}
+    """Uids of pods that were evicted and are gone."""
     ledger_loaded: bool = True
     ledger_problem: str = ""
     ledger_keys: list[str] | None = None
@@ -229,6 +231,7 @@ def save(world: World) -> bytes:
         prices=list(world.prices),
         usage=sorted(world.usage, key=lambda row: row.key),
         kept=sorted(world.usage.kept),
+        evicted=world.pods.evicted,
         ledger_loaded=world.ledger.loaded,
         ledger_problem=world.ledger.problem,
         ledger_keys=None if world.ledger.keys is None else sorted(world.ledger.keys),
@@ -264,6 +267,7 @@ def load(text: bytes) -> World:
         pods.put(pod)
     for node in saved.nodes:
         nodes.put(node)
+    pods.evicted.update(saved.evicted)
     return World(
         now=now,
         cluster=saved.cluster,

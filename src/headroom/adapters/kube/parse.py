@@ -28,6 +28,8 @@ _BAD: Final = {
     ("DisruptionTarget", "True"),
 }
 """Conditions as a pod has them that fails."""
+_EVICTED: Final = ("DisruptionTarget", "True", "EvictionByEvictionAPI")
+"""What the API server writes when it grants an eviction."""
 _NO_PLACE: Final = ("Unschedulable", "Schedulable", "Undetermined")
 """Why a scheduler did not place a pod. The last two are Volcano's: the rest of the gang finds no place, or it did not look further."""
 _META: Final = raw.ObjectMeta()
@@ -85,6 +87,7 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
         ended=ended,
         ended_by=ended_by,
         deleting=values.moment(meta.deletion_timestamp),
+        evicted=_evicted(status.conditions),
         gates=values.names(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
         deadline=values.length(spec.active_deadline_seconds) if spec.active_deadline_seconds else None,
         grace_seconds=values.grace(spec.termination_grace_period_seconds),
@@ -214,6 +217,13 @@ def _unschedulable(conditions: list[raw.Condition] | None) -> tuple[int | None, 
         if each.type == "PodScheduled" and each.status == "False" and each.reason in _NO_PLACE:
             return values.moment(each.last_transition_time), values.one((each.message or "")[:_LONGEST_MESSAGE])
     return None, ""
+
+
+def _evicted(conditions: list[raw.Condition] | None) -> int | None:
+    for each in conditions or ():
+        if (each.type, each.status, each.reason) == _EVICTED:
+            return values.moment(each.last_transition_time)
+    return None
 
 
 def _controller(references: list[raw.OwnerReference]) -> facts.Owner | None:

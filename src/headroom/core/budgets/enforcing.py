@@ -190,10 +190,7 @@ class Round:
         step = self._acts(account, victim.action)
         since = times.moment(victim.at) or 0
         if not left:
-            # Caps are about when it went, which may be long after it was chosen.
-            result.past = result.past.with_(stopping.record(victim, "Stopped", now))
-            result.victim = None
-            result.last_at = now
+            self._note_end(account, result, victim)
         elif step is None or not account.may_stop(step.share) or not stopping.still_goes(account, victim):
             # It is not needed any more, or must not go any more, and nothing was seen to happen to it.
             result.victim = None
@@ -207,6 +204,18 @@ class Round:
             result.actions += stopping.stops(account, victim)
             result.turns.append(since + stopping.GIVE_UP_MS)
         return going
+
+    def _note_end(self, account: Account, result: Enforced, victim: Victim) -> None:
+        """The one that was being stopped has gone: one that ended by itself was not stopped."""
+        now, since = self._world.now, times.moment(victim.at) or 0
+        if stopping.was_stopped(account, victim):
+            # Caps are about when it went, which may be long after it was chosen.
+            result.past = result.past.with_(stopping.record(victim, "Stopped", now))
+            result.last_at = now
+        elif victim.action == "Suspend" and now - since < stopping.OWN_WORD_MS:
+            result.turns.append(since + stopping.OWN_WORD_MS)
+            return
+        result.victim = None
 
     def _is_within_caps(self, account: Account, result: Enforced, namespace: str = "") -> bool:
         """Whether one more may be stopped now; if not, it is looked at again when the oldest of the last minute is past."""

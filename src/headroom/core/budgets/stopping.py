@@ -42,6 +42,10 @@ MOST_OF_OWNER: Final = 3
 """So often the pods of one owner are evicted within the window, where nothing keeps it from making them anew."""
 CAP_MS: Final = 60_000
 """Caps are about so long a time."""
+MOST_MOMENTS: Final = 10
+"""So many evictions of one owner are remembered, each with its moment."""
+OWN_WORD_MS: Final = 10_000
+"""So long the mark of an owner that we suspended may be seen later than its pods going."""
 MOST_KEPT: Final = 50
 MOST_OWNERS: Final = 200
 MOST_UIDS: Final = 500
@@ -67,15 +71,19 @@ class Past(NamedTuple):
         kept = [each for each in self.stopped if (each.unit, each.outcome) != (new.unit, "Blocked")]
         known = {each.owner: each for each in self.evictions}
         if new.action == "Evict" and new.outcome == "Stopped" and new.owner and not new.by:
-            count = known[new.owner].count if new.owner in known else 0
-            known[new.owner] = EvictedOwner(owner=new.owner, count=count + 1, last=new.at)
+            known[new.owner] = _evicted(new.owner, (*_moments(known.get(new.owner)), new.at))
         return Past((new, *kept), tuple(known.values()))
 
     def trimmed(self, now: int, window: int) -> Past:
         """Without what is long past, and no more than a status should hold."""
         young = [each for each in self.stopped if now - _at(each.at) < window]
         recent = sum(1 for each in young if now - _at(each.at) < CAP_MS)
-        owners = sorted((each for each in self.evictions if now - _at(each.last) < window), key=lambda each: each.last)
+        aged = (
+            _evicted(each.owner, young_)
+            for each in self.evictions
+            if (young_ := tuple(at for at in _moments(each) if now - _at(at) < window))
+        )
+        owners = sorted(aged, key=lambda each: (_at(each.last), each.owner))
         return Past(tuple(young[: max(MOST_KEPT, recent)]), tuple(owners[-MOST_OWNERS:]))
 
     def spared(self, now: int) -> set[str]:
@@ -87,8 +95,26 @@ class Past(NamedTuple):
         }
 
     def times(self, owner: str) -> int:
-        """How often pods of an owner were evicted."""
+        """How often pods of an owner were evicted inside the window."""
         return next((each.count for each in self.evictions if each.owner == owner), 0)
+
+    def looping_until(self, window: int) -> Iterator[int]:
+        """When an owner of which so many pods were evicted has one less inside the window."""
+        for each in self.evictions:
+            if each.count >= MOST_OF_OWNER:
+                yield _at(_moments(each)[-MOST_OF_OWNER]) + window
+
+
+def _evicted(owner: str, moments: tuple[str, ...]) -> EvictedOwner:
+    kept = moments[-MOST_MOMENTS:]
+    return EvictedOwner(owner=owner, count=len(kept), last=kept[-1], moments=kept)
+
+
+def _moments(each: EvictedOwner | None) -> tuple[str, ...]:
+    """When the pods of an owner were evicted; an older status tells only when last."""
+    if each is None:
+        return ()
+    return each.moments or (each.last,) * min(each.count, MOST_MOMENTS)
 
 
 def _at(text: str) -> int:
@@ -231,6 +257,7 @@ def _was_just_released(account: Account, candidate: Candidate) -> bool:
 def turns(account: Account, past: Past) -> Iterator[int]:
     """When something may be stopped that must not be now."""
     yield from (_at(each.at) + SPARED_MS + GIVE_UP_MS for each in past.stopped if each.outcome == "Blocked")
+    yield from past.looping_until(account.window)
     for each in account.world.workloads.values():
         if each.released_at is not None:
             yield each.released_at + account.horizon
@@ -293,12 +320,36 @@ def alive(account: Account, victim: Victim) -> list[Pod]:
     return found
 
 
+def was_stopped(account: Account, victim: Victim) -> bool:
+    """Whether a unit that has gone did so because it was stopped, not by itself or by somebody else's doing.
+
+    The API server writes into a pod that it granted an eviction; an owner that was suspended has our mark, which it guards.
+    """
+    if victim.action == "Suspend":
+        return _is_suspended(account, victim)
+    pods = account.world.pods
+    granted = [pods.evicted.get(uid) if (pod := pods.get(uid)) is None else pod.evicted for uid in victim.uids]
+    # A pod may still have the mark of an eviction that came to nothing long before.
+    since = _at(victim.at) - times.MINUTE
+    return any(at is not None and at >= since for at in granted)
+
+
+def _is_suspended(account: Account, victim: Victim) -> bool:
+    by = f"{account.ref.kind}/{victim.by}" if victim.by else str(account.ref)
+    names = {victim.owner, victim.unit} - {""}
+    return any(
+        each.suspended_by == by
+        and not names.isdisjoint({each.key, each.owner, f"PodGroup/{each.namespace}/{each.name}"})
+        for each in account.world.workloads.values()
+        if each.suspended
+    )
+
+
 def still_goes(account: Account, victim: Victim) -> bool:
     """Whether the one that is being stopped may still be: as it is now, not as it was when it was chosen."""
     left = alive(account, victim)
     # By the rows that make up the sums: what they do not count is no victim.
-    counted = {run.uid for run in account.running}
-    return any(pod.uid in counted for pod in left) and not any(map(is_protected, left))
+    return any(account.rows.counts(pod.uid) for pod in left) and not any(map(is_protected, left))
 
 
 def stops(account: Account, victim: Victim) -> Iterator[Action]:

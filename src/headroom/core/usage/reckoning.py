@@ -183,6 +183,11 @@ class Ledgered:
             if number in self._open:
                 yield uid, self._open[number]
 
+    def counts(self, uid: str) -> bool:
+        """Whether the last row of a pod of this cluster is one of ours."""
+        number = self._table.last_of(uid)
+        return number is not None and int(self._table.column("group")[number]) in self._counted.rates
+
     def begun_at(self, place: int) -> int:
         """When the pod of the row at a place began, by the first of its rows."""
         first = int(self._table.column("first")[self.rows[place]])

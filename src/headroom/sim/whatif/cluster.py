@@ -25,7 +25,7 @@ from headroom.model.world import World
 from headroom.sim.hardware import POOL
 from headroom.sim.whatif import metal
 from headroom.sim.whatif.admission import Gatekeeper
-from headroom.sim.whatif.lives import FINISHED, Life, Log
+from headroom.sim.whatif.lives import EVICTED, FINISHED, Life, Log
 from headroom.sim.whatif.placing import Placer
 from headroom.sim.whatif.work import Case, Work
 
@@ -278,7 +278,7 @@ class Cluster:
             self.end(uid, how)
             return
         at = self.now + pod.grace_seconds * times.SECOND
-        self.pods.put(structs.replace(pod, deleting=at))
+        self.pods.put(structs.replace(pod, deleting=at, evicted=self.now if how == EVICTED else None))
         self.later(at, lambda: self.end(uid, how))
 
     def _finish(self, work: Work) -> None:
