@@ -145,12 +145,6 @@ def _unit(
     unit, pods = gated
     gang = not unit.startswith("Pod/")
     owners = () if owner is None else (owner,)
-    # A rank that failed and was made anew waits since its gang does.
-    ranks = (
-        {uid for pod in pods if pod.owner is not None for uid in world.pods.by_owner[pod.owner.uid]} if gang else set()
-    )
-    others = [pod.created for uid in ranks if (pod := world.pods.get(uid)) is not None]
-    since = min([pod.created for pod in pods] + [each.created for each in owners] + others)
     newest = max((pod.created for pod in pods), default=0)
     grown = newest + FORMING_MS if gang and pods else 0
     kept = (
@@ -164,6 +158,7 @@ def _unit(
         matcher.is_known_part(each.namespace, part) for each in owners for part in each.parts
     )
     demands = _demands(matcher, pods, owners)
+    since = _since(world, pods, owner, gang=gang)
     return Waiting(
         unit,
         pods,
@@ -174,6 +169,21 @@ def _unit(
         is_free=free,
         grown_at=grown,
     )
+
+
+def _since(world: World, pods: tuple[Pod, ...], owner: Workload | None, *, gang: bool) -> int:
+    """Since when a unit waits: since the last of its pods does, so that no label lets a new pod into an old place.
+
+    A rank that failed and was made anew waits since its owner's first one that is in view, and an owner's pods since it does itself.
+    """
+    moments = [] if owner is None else [owner.created]
+    for pod in pods:
+        controller = pod.owner.uid if gang and pod.owner is not None else ""
+        if owner is not None and controller == owner.uid:
+            continue
+        ranks = (world.pods.get(uid) for uid in (world.pods.by_owner[controller] if controller else ()))
+        moments.append(min([pod.created, *(rank.created for rank in ranks if rank is not None)]))
+    return max(moments)
 
 
 def _demands(matcher: Matcher, pods: tuple[Pod, ...], owners: tuple[Workload, ...]) -> tuple[Demand, ...]:

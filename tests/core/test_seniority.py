@@ -1,0 +1,79 @@
+"""The place in the queue: a pod's own, or its owner's, and never one that a label names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headroom.core.budgets.waiting import Matcher, waiting
+from headroom.model.facts import Owner, Pod, Workload
+from headroom.model.times import HOUR, MINUTE
+from tests.builders import NOON, a_used_world
+from tests.core.stage import TEAM, a_budget, gated, of_job, running
+
+GROUP = ("scheduling.x-k8s.io/pod-group", "old")
+JOBSET = ("jobset.sigs.k8s.io/jobset-name", "old")
+
+
+def order(*pods: Pod, workloads: tuple[Workload, ...] = ()) -> list[tuple[str, int]]:
+    """The units that wait, the first first, each with how many minutes ago it began to."""
+    world = a_used_world(a_budget(), pods=pods, workloads={each.key: each for each in workloads})
+    found = waiting(world, Matcher(world, []), frozenset())
+    return [(each.unit.rpartition("/")[2], (NOON - each.since) // MINUTE) for each in found]
+
+
+def ago(name: str, minutes: int, **fields: Any) -> Pod:
+    return gated(name, created=NOON - minutes * MINUTE, **fields)
+
+
+def grouped(*pair: tuple[str, str]) -> dict[str, Any]:
+    return {"labels": tuple(sorted((*TEAM, *pair)))}
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        grouped(GROUP),
+        grouped(JOBSET),
+        {"annotations": (("scheduling.k8s.io/group-name", "old"),)},
+        grouped(GROUP) | {"owner": of_job("another")},
+    ],
+)
+def test_a_label_gives_a_new_pod_no_old_place(label: dict[str, Any]) -> None:
+    old = label | {"owner": None}
+    assert order(ago("rank", 90, **old), ago("patient", 60)) == [("old", 90), ("patient", 60)]
+    late = ago("late", 1, gpus=8, **label)
+    assert order(ago("rank", 90, **old), ago("patient", 60), late) == [("patient", 60), ("old", 1)]
+
+
+def test_ranks_of_one_owner_wait_since_the_first_of_them_in_view() -> None:
+    """One that failed and was made anew while the others run has its place back."""
+    owner = of_job("fit")
+    runs = running("r0", 2 * HOUR, owner=owner)
+    assert order(runs, ago("r1", 1, owner=owner), ago("patient", 60)) == [("fit", 120), ("patient", 60)]
+
+
+def test_a_label_into_a_gang_whose_owner_runs_gives_no_old_place_either() -> None:
+    owner = of_job("fit")
+    runs = running("r0", 2 * HOUR, owner=owner, **grouped(GROUP))
+    again, stranger = ago("r1", 1, owner=owner, **grouped(GROUP)), ago("stranger", 1, **grouped(GROUP))
+    assert order(runs, again, ago("patient", 60)) == [("old", 120), ("patient", 60)]
+    assert order(runs, again, stranger, ago("patient", 60)) == [("patient", 60), ("old", 1)]
+
+
+def a_set(kind: str = "JobSet", uid: str = "uid-old") -> Workload:
+    by = "GPUWorkloadBudget/team-a/one"
+    ago_ = NOON - 90 * MINUTE
+    return Workload(kind=kind, uid=uid, namespace="team-a", name="old", created=ago_, suspended=True, suspended_by=by)
+
+
+def test_a_suspended_owner_waits_since_it_was_made_and_lends_that_to_its_own_pods_only() -> None:
+    assert order(ago("patient", 60), workloads=(a_set(),)) == [("old", 90), ("patient", 60)]
+    labelled = ago("late", 1, **grouped(JOBSET))
+    assert order(ago("patient", 60), labelled, workloads=(a_set(),)) == [("patient", 60), ("old", 1)]
+    own = ago("own", 1, owner=of_job("old"))
+    job = a_set("Job")
+    assert order(ago("patient", 60), own, workloads=(job,)) == [("old", 90), ("patient", 60)]
+    other = ago("other", 1, owner=Owner("Job", "old", "another-uid"))
+    assert order(ago("patient", 60), other, workloads=(job,)) == [("patient", 60), ("old", 1)]
