@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headroom.adapters.kube import paths, raw
+from headroom.adapters.kube.budget_check import check_unchanged
 from headroom.adapters.kube.changing import Outcome, Patch, change, labels, notes, split
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.effects_pods import SYSTEM
@@ -44,6 +45,8 @@ class OwnerEffects:
         namespace, _ = split(action.object)
         if namespace == SYSTEM:
             raise Refused(f"suspending {action.kind} {action.object}: it belongs to the cluster itself")
+
+        await check_unchanged(self._kube, resource, f"suspending {action.kind} {action.object}")
 
         def suspended(owner: Owner) -> Patch | None:
             if owner.is_suspended:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headroom.adapters.kube import errors, paths, raw
+from headroom.adapters.kube.budget_check import check_unchanged
 from headroom.adapters.kube.changing import Outcome, Patch, annotated, change, meta, notes, read, split
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.gangs import Gangs
@@ -40,6 +41,7 @@ class PodEffects:
         if why := untouchable(pod):
             raise Refused(f"evicting pod {action.pod}: {why}")
         await self._gangs.check(action, resource)
+        await check_unchanged(self._kube, resource, f"evicting pod {action.pod}")
         try:
             await self._kube.evict(
                 *split(action.pod),
