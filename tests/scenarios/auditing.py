@@ -11,6 +11,8 @@ from tests.scenarios.auditor import HOUR, Auditor, Ledger, Life, Stop
 MINUTE, SECOND = 60_000, 1000
 RACE = 5000
 """What is about to be held may start at that very moment."""
+NO_LIMIT = 10**9
+MOST_UNPRICED = 0.01
 ROUNDING = 0.995
 """Decisions are made on numbers that are some seconds old."""
 
@@ -23,12 +25,13 @@ def ledger_of(document: dict[str, Any], namespaces: set[str]) -> Ledger:
         name=f"{metadata['namespace']}/{metadata['name']}",
         namespaces=namespaces if "namespaceSelector" in spec else {metadata["namespace"]},
         labels=spec["selector"]["matchLabels"],
-        quota=round(float(spec["quota"]["gpuHours"]) * HOUR),
+        quota=round(float(spec["quota"].get("gpuHours", NO_LIMIT)) * HOUR),
         window=spec["quota"]["windowHours"] * HOUR,
         steps=[(int(each["at"][:-1]), each["action"]) for each in enforcement["steps"]],
         grace=enforcement["gracePeriodSeconds"] * 1000,
         horizon=duration(enforcement.get("releaseHorizon", "1h")) or HOUR,
         cap=enforcement.get("evictionsPerMinute", 10),
+        in_dollars="usd" in spec["quota"],
     )
 
 
@@ -60,6 +63,8 @@ class Judge:
             self.unjust,
             self.torn,
             self.over_caps,
+            self.unpriced,
+            self.invented,
             self.leaks,
             self.overfilled,
             self.overtaken,
@@ -113,12 +118,12 @@ class Judge:
             yield f"{budget.name} has no step {stop.action}, and stopped {stop.unit} at {text(stop.at)}"
             return
         used, wanted = self._auditor.used(budget, stop.at), budget.quota * share // 100
-        if used < wanted * ROUNDING:
+        if used < wanted * ROUNDING and not budget.in_dollars:
             yield f"{stop.unit} stopped at {text(stop.at)}: {used / HOUR:.2f} of {wanted / HOUR:.2f} GPU-hours used"
         since = next((begin for begin, end in self._auditor.exceeded[budget.name] if begin <= stop.at < end), stop.at)
         if stop.at - since < budget.grace - SECOND:
             yield f"{stop.unit} stopped at {text(stop.at)}, within the grace of {budget.grace // SECOND} s"
-        if not any(budget.counts(life) for life in stop.lives):
+        if not any(budget.counts(life) and life.gpus and life.started is not None for life in stop.lives):
             yield f"{stop.unit} is none of {budget.name}'s, and was stopped for it at {text(stop.at)}"
 
     def torn(self) -> Iterator[str]:
@@ -147,6 +152,32 @@ class Judge:
                 most = cluster if name == "cluster" else limits.get(name, namespace)
                 if count > most:
                     yield f"{name}: {count} in the minute from {text(first.at)}"
+
+    def unpriced(self) -> Iterator[str]:
+        """Nothing is stopped for dollars alone while more than one per cent of the GPU time has no price."""
+        for at, name, victim in self._auditor.victims:
+            budget, part = self._budgets.get(name), self._auditor.unpriced[name, victim["unit"], victim["at"]]
+            if budget is None or not budget.in_dollars or part <= MOST_UNPRICED:
+                continue
+            share = budget.share_of(victim["action"]) or 0
+            if self._auditor.used(budget, at) < budget.quota * share // 100 * ROUNDING:
+                yield f"{victim['unit']} stopped for dollars at {text(at)}, and {part:.1%} of the time has no price"
+
+    def invented(self) -> Iterator[str]:
+        """No status records a stop, or counts an eviction, that was not granted before."""
+        granted = [(at, life) for at, life in self._auditor.evictions() if life is not None]
+        for (name, unit, _), (at, record) in self._auditor.stopped.items():
+            if record.get("outcome", "Stopped") != "Stopped" or record.get("by"):
+                continue
+            names = {unit, record.get("owner", "")}
+            evicted = any(life.unit == unit and when <= at for when, life in granted)
+            suspended = any(each.unit in names and each.at <= at for each in self._auditor.suspended)
+            if not (evicted if record["action"] == "Evict" else suspended):
+                yield f"{name} says at {text(at)} that it stopped {unit}, which nobody did"
+        for at, name, owner, count in self._auditor.counted:
+            found = [life for when, life in granted if when <= at and owner in (life.owner, life.unit)]
+            if count > len(found):
+                yield f"{name} counts {count} evictions of {owner} at {text(at)}, and {len(found)} were granted"
 
     # --- starting -----------------------------------------------------------------------------------------------------------------
 

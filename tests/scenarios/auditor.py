@@ -66,6 +66,8 @@ class Ledger:
     grace: int
     horizon: int
     cap: int
+    in_dollars: bool = False
+    """It has a quota in dollars too, or only that; the auditor reckons GPU-hours."""
 
     def counts(self, life: Life) -> bool:
         """Whether a pod is one of this budget's."""
@@ -106,6 +108,12 @@ class Auditor:
         """By budget: from when to when it let no new pods start."""
         self.victims: list[tuple[int, str, dict[str, Any]]] = []
         """When, whose, and what the status said."""
+        self.unpriced: dict[tuple[str, str, str], float] = {}
+        """By budget, unit and moment of such a choice: which part of the GPU time had no price then, as the status said."""
+        self.stopped: dict[tuple[str, str, str], tuple[int, dict[str, Any]]] = {}
+        """By budget, unit and moment: what its status says was stopped, and since when it says so."""
+        self.counted: list[tuple[int, str, str, int]] = []
+        """When, whose, and how many evictions of which owner the status counts."""
         self.exceeded: dict[str, list[list[int]]] = {}
         """By budget: from when to when its status said that the quota is reached."""
         self.suspended: list[Stop] = []
@@ -198,6 +206,11 @@ class Auditor:
             )
         ):
             self.victims.append((at, name, victim))
+            hours = [float(status.get(each) or 0) for each in ("unpricedGpuHours", "consumedGpuHours")]
+            self.unpriced[name, victim["unit"], victim["at"]] = hours[0] / hours[1] if hours[1] else 0.0
+        for each in status.get("stopped") or []:
+            self.stopped.setdefault((name, each["unit"], each["at"]), (at, each))
+        self.counted += [(at, name, each["owner"], each["count"]) for each in status.get("evictions") or []]
 
     # --- what was done ----------------------------------------------------------------------------------------------------------
 
