@@ -243,3 +243,88 @@ def test_a_victim_that_the_sums_do_not_count_any_more_goes_on() -> None:
     stage.rows |= {row.key: row for row in (a_row("done", 3 * HOUR, HOUR, uid="uid-done"),)}
     assert evicted(stage.look()) == []
     assert stage.status().victim is None
+
+
+# --- what was true before ---------------------------------------------------------------------------------------------------------
+
+
+def test_grace_does_not_count_from_a_step_that_ended_while_the_budget_was_paused() -> None:
+    """Over quota, paused, below it for a day, over it again, and resumed a moment later: the grace begins anew."""
+    stage = Stage(a_budget(hours="5", grace=600), pods=[running("first", 6 * HOUR)])
+    assert stage.look() == []
+    paused(stage, True)
+    stage.pass_time(MINUTE)
+    stage.pods["uid-first"] = structs.replace(
+        stage.pods["uid-first"], phase="Succeeded", ended=stage.now, ended_by="ContainerFinish"
+    )
+    stage.pass_time(30 * HOUR, every=HOUR)
+    assert stage.status().steps == ()
+    again = running("again", 0, gpus=60, started=stage.now, created=stage.now)
+    stage.pods[again.uid] = again
+    stage.pass_time(6 * MINUTE, every=MINUTE)
+    assert stage.status().steps
+    paused(stage, False)
+    assert evicted(stage.pass_time(5 * MINUTE, every=MINUTE)) == []
+    assert evicted(stage.pass_time(6 * MINUTE, every=MINUTE)) == ["again"]
+
+
+def paused(stage: Stage, is_paused: bool) -> None:
+    budget = stage.budgets[REF]
+    stage.budgets[REF] = structs.replace(budget, spec=structs.replace(budget.spec, paused=is_paused))
+
+
+def test_a_victim_that_was_chosen_before_a_pause_is_judged_anew() -> None:
+    stage = Stage(a_budget(hours="5"), pods=[running("p", 6 * HOUR)])
+    kept, rows = dict(stage.pods), None
+    stage.world()
+    rows = dict(stage.rows)
+    stage.look()
+    stage.pods, stage.rows, stage.evicted = kept, rows, {}
+    paused(stage, True)
+    assert stage.pass_time(MINUTE) == []
+    stage.budgets[REF] = structs.replace(stage.budgets[REF], spec=a_budget(hours="50").spec)
+    assert stage.pass_time(MINUTE) == []
+    assert stage.status().victim is None
+
+
+@pytest.mark.parametrize("change", ["selector", "quota", "resource"])
+def test_a_victim_of_a_budget_that_was_changed_goes_on(change: str) -> None:
+    stage = Stage(
+        a_budget(hours="5"), pods=[running("p", 6 * HOUR), running("other", 9 * HOUR, labels=(("team", "b"),))]
+    )
+    kept = dict(stage.pods)
+    stage.world()
+    rows = dict(stage.rows)
+    assert evicted(stage.look()) == ["p"]
+    stage.pods, stage.rows, stage.evicted = kept, rows, {}
+    spec = {
+        "selector": a_budget(hours="500", selector={"matchLabels": {"team": "b"}}).spec,
+        "quota": a_budget(hours="500").spec,
+        "resource": a_budget(hours="500", gpuResourceName="amd.com/gpu").spec,
+    }[change]
+    stage.budgets[REF] = structs.replace(stage.budgets[REF], spec=spec, generation=2)
+    assert evicted(stage.pass_time(SECOND)) == []
+    assert stage.status().victim is None
+
+
+def test_what_may_have_been_used_evicts_nothing() -> None:
+    """Only what is certain counts: the pod that nobody saw end may have used 20 hours more."""
+    unsure = a_row("gone", 23 * HOUR, uid="uid-gone", seen_until=NOON - 22 * HOUR, gone_by=NOON - 2 * HOUR)
+    stage = staged(running("p", HOUR), rows=(unsure,), budget=a_budget(hours="10"))
+    assert evicted(stage.look()) == []
+    assert float(stage.status().upper_gpu_hours) == 22
+    assert float(stage.status().consumed_gpu_hours) == 2
+
+
+def test_rows_that_have_left_the_window_evict_nothing() -> None:
+    old = a_row("old", 60 * HOUR, 24 * HOUR, amounts=(("nvidia.com/gpu", 100 * GPU),))
+    assert evicted(staged(running("p", HOUR), rows=(old,), budget=a_budget(hours="2")).look()) == []
+
+
+def test_a_pod_of_another_cluster_is_no_victim() -> None:
+    """The ledger is shared, and the uid may be that of a pod here that nobody counts."""
+    theirs = a_row("p", 20 * HOUR, cluster="west", uid="uid-p")
+    here = running("p", 0, labels=(("team", "b"),))
+    stage = staged(here, rows=(theirs,), budget=a_budget(hours="5"))
+    assert evicted(stage.look()) == []
+    assert float(stage.status().consumed_gpu_hours) == 0

@@ -162,11 +162,12 @@ def _only_counted(account: Account) -> Enforced:
     """A budget that only alerts, or that does nothing now: it keeps what it remembers."""
     before = account.status
     past = Past(before.stopped, before.evictions)
-    if account.spec.paused:
-        return Enforced(entered=before.steps, held=before.held, victim=before.victim, past=past)
     steps = ladder.standing(account)
-    later = list(ladder.turns(account, steps))
-    return Enforced(steps=steps, entered=ladder.entered(steps), past=past, turns=later)
+    # Steps come and go while it is paused too, or a grace of long ago would count when it acts again.
+    entered = ladder.entered(steps)
+    if account.spec.paused:
+        return Enforced(entered=entered, held=before.held, victim=before.victim, past=past)
+    return Enforced(steps=steps, entered=entered, past=past, turns=list(ladder.turns(account, steps)))
 
 
 def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -> Decision:
