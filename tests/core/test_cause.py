@@ -96,6 +96,20 @@ def test_a_declared_word_counts_from_the_start_too() -> None:
     assert evicted(staged(pod, rows=rows, budget=a_budget(hours="95.5")).look()) == []
 
 
+def test_a_pod_that_ends_just_now_is_not_evicted_even_where_all_others_are() -> None:
+    """The kubelet is about to end it: nothing is won by evicting it."""
+    over = running("over", 10 * HOUR, deadline=10 * HOUR - SECOND)
+    stage = Stage(a_budget(hours="1"), pods=[over, running("endless", 10 * HOUR)])
+    assert evicted(stage.look()) == ["endless"]
+    again = Stage(a_budget(hours="1"), pods=[over])
+    assert evicted(again.look()) == []
+
+
+def test_a_length_that_nobody_keeps_is_not_believed() -> None:
+    over = running("over", 10 * HOUR, deadline=9 * HOUR)
+    assert evicted(Stage(a_budget(hours="1"), pods=[over]).look()) == ["over"]
+
+
 # --- prices -----------------------------------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,8 @@ from headroom.model.world import World, ref_of
 WHOLE_GPU: Final = 1_000_000
 STOPPING: Final = ("Suspend", "Evict")
 USD: Final = "usd"
+OVERDUE_MS: Final = 5 * times.MINUTE
+"""A pod that runs on for so long after its end has nobody who ends it, such as the kubelet of a lost node."""
 MOST_UNPRICED: Final = 1
 """Per cent of the GPU time in the window that may lack a price while pods are stopped for dollars."""
 
@@ -182,4 +184,6 @@ def end_of(world: World, pod: Pod, begun: int, as_of: int) -> int | None:
         return max(as_of, pod.deleting)
     length = declared_length(world, pod)
     start = min(each for each in (begun, pod.started, pod.started_after) if each is not None)
-    return None if length is None else max(as_of, start + length)
+    if length is None or start + length < as_of - OVERDUE_MS:
+        return None
+    return max(as_of, start + length)

@@ -139,17 +139,21 @@ class Need:
         """Whether it is below the step at some moment."""
         return self._enough is not None and self._rate >= self._enough
 
-    def is_helped_by(self, each: Candidate) -> bool:
-        """Whether it is not met yet and a unit takes something out of it; what costs nothing is not stopped for dollars."""
-        return not self.is_met and any(run.price if self._is_dollars else run.rate for run in each.runs)
+    def is_helped_by(self, account: Account, each: Candidate) -> bool:
+        """Whether it is not met yet and a unit takes something out of it: what costs nothing or ends just now does not."""
+        as_of = account.found.as_of
+        return not self.is_met and any(rate and end != as_of for rate, end in self._taken(account, each))
+
+    def _taken(self, account: Account, each: Candidate) -> Iterator[tuple[int, int | None]]:
+        for run in each.runs:
+            pod = account.world.pods.get(run.uid)
+            end = end_of(account.world, pod, run.begun, account.found.as_of) if pod is not None else None
+            yield run.price if self._is_dollars else run.rate, end
 
     def change(self, account: Account, each: Candidate, sign: int) -> None:
         """A unit stops (1), or goes on after all (-1)."""
         as_of = account.found.as_of
-        for run in each.runs:
-            pod = account.world.pods.get(run.uid)
-            end = end_of(account.world, pod, run.begun, as_of) if pod is not None else None
-            rate = run.price if self._is_dollars else run.rate
+        for rate, end in self._taken(account, each):
             if end is None:
                 self._rate += sign * rate
             else:
@@ -172,7 +176,7 @@ def needed(account: Account, step: Standing, going: frozenset[str], past: Past) 
     for each in sorted(_candidates(account, step, going, past), key=lambda each: _order(account, each)):
         if _are_met(needs):
             break
-        if not any(need.is_helped_by(each) for need in needs):
+        if not any(need.is_helped_by(account, each) for need in needs):
             continue
         for need in needs:
             need.change(account, each, 1)
