@@ -1,4 +1,4 @@
-"""The last look at a budget before a pod is evicted or an owner suspended for it."""
+"""The last look at a budget before a pod is evicted or an owner suspended for it, and what tells of an eviction afterwards."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from headroom.adapters.kube import paths
+from headroom.adapters.kube import parse, paths
 from headroom.api.kinds import AnyResource
 from headroom.model import actions
 from headroom.model.errors import Unavailable
+from headroom.model.times import moment
 from tests.adapters import owners
 from tests.adapters.doing import do, evict, forget
 from tests.adapters.simulated import Cluster, virtual
@@ -98,3 +99,30 @@ async def test_what_only_its_status_tells_changes_nothing() -> None:
         cluster.server.do("PUT", paths.status("GPUWorkloadBudget", "team-a", "one"), document)
         await do(cluster, evict(cluster.victim), budget)
         assert cluster.is_evicted()
+
+
+# --- evidence of an eviction ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "evicted"),
+    [
+        ("EvictionByEvictionAPI", "True", "11:00:00"),
+        ("EvictionByEvictionAPI", "False", None),
+        ("PreemptionByScheduler", "True", None),
+        ("DeletionByTaintManager", "True", None),
+        (None, "True", None),
+    ],
+)
+def test_only_the_eviction_api_says_that_a_pod_was_evicted(
+    reason: str | None, status: str, evicted: str | None
+) -> None:
+    other = {"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": "2026-11-15T12:00:00Z"}
+    target = {
+        "type": "DisruptionTarget",
+        "status": status,
+        "reason": reason,
+        "lastTransitionTime": "2026-11-15T11:00:00Z",
+    }
+    found = parse.pod({"metadata": {"name": "p", "uid": "u"}, "status": {"conditions": [other, target]}})
+    assert found.evicted == (moment(f"2026-11-15T{evicted}Z") if evicted else None)

@@ -157,25 +157,6 @@ def test_start(status: dict[str, Any], started: str | None) -> None:
     assert parse.pod(manifest(status=status)).started == (at(started) if started else None)
 
 
-@pytest.mark.parametrize(
-    ("reason", "status", "evicted"),
-    [
-        ("EvictionByEvictionAPI", "True", "11:00:00"),
-        ("EvictionByEvictionAPI", "False", None),
-        ("PreemptionByScheduler", "True", None),
-        ("DeletionByTaintManager", "True", None),
-        (None, "True", None),
-    ],
-)
-def test_only_the_eviction_api_says_that_a_pod_was_evicted(
-    reason: str | None, status: str, evicted: str | None
-) -> None:
-    other = {"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": stamp("12:00:00")}
-    target = {"type": "DisruptionTarget", "status": status, "reason": reason, "lastTransitionTime": stamp("11:00:00")}
-    found = parse.pod(manifest(status={"conditions": [other, target]}))
-    assert found.evicted == (at(evicted) if evicted else None)
-
-
 LOST = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": stamp("11:00:00")}
 READY = {"type": "Ready", "status": "False", "lastTransitionTime": stamp("10:30:00")}
 
