@@ -117,7 +117,7 @@ class Recorder:
         """A pod came or changed."""
         if self._is_recording:
             before = self._standing(pod.uid)
-            self._keep(self._keeper.hear(pod, self._surroundings(), self._look()))
+            self._keep(self._keeper.hear(pod, self._surroundings(pod), self._look()))
             if self._standing(pod.uid) != before:
                 self._tell(NAME)
 
@@ -127,7 +127,7 @@ class Recorder:
         # A moment passes between hearing of it and being told.
         since = now if now - seen_until < GAP_MS else seen_until
         if self._is_recording:
-            self._keep(self._keeper.lose(pod, self._surroundings(), Look(self.table.cluster, now, since)))
+            self._keep(self._keeper.lose(pod, self._surroundings(pod), Look(self.table.cluster, now, since)))
             self._tell(NAME)
         else:
             self._early.append((pod, now, since))
@@ -148,10 +148,11 @@ class Recorder:
     def _now(self) -> int:
         return self._clock.now() if self._port is None else self._custodian.now(self._port)
 
-    def _surroundings(self) -> Around:
-        if self._beside is None:
-            self._beside = usage.around(self._world())
-        return self._beside
+    def _surroundings(self, pod: Pod | None = None) -> Around:
+        self._beside = self._beside or usage.around(self._world())
+        # Budgets are looked at once a second; who bears a shared claim depends on what they select by at this very moment.
+        shares = pod is not None and usage.sharers_of(pod, self._beside.devices)
+        return usage.around(self._world()) if shares else self._beside
 
     def _world(self) -> World:
         assert self._port is not None
@@ -347,9 +348,8 @@ class Recorder:
         self._see(world, (pod for uid in sorted(uids) if (pod := world.pods.get(uid)) is not None))
 
     def _see(self, world: World, pods: Iterable[Pod]) -> None:
-        look = Look(world.cluster, world.now, world.now)
         for pod in list(pods):
-            self._keep(self._keeper.see(pod, self._surroundings(), look))
+            self._keep(self._keeper.see(pod, self._surroundings(), Look(world.cluster, world.now, world.now)))
 
     async def _write(self) -> None:
         """Make durable what is not, together with the word up to when nothing is missing."""

@@ -21,7 +21,15 @@ from headroom.core.usage.coverage import (
     selects,
 )
 from headroom.core.usage.curves import Drawing, Drawn, Line, drawing, held
-from headroom.core.usage.devices import Asked, DeviceView, asked_by, asked_by_part, requested_amounts, view_of
+from headroom.core.usage.devices import (
+    Asked,
+    DeviceView,
+    asked_by,
+    asked_by_part,
+    requested_amounts,
+    sharers_of,
+    view_of,
+)
 from headroom.core.usage.finalizers import removals
 from headroom.core.usage.forecasts import Forecast, Run
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
@@ -88,6 +96,7 @@ __all__ = [
     "row_of",
     "scope_of",
     "selects",
+    "sharers_of",
     "table_of",
     "uncovered",
     "view_of",
