@@ -120,7 +120,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description="what the operator does while the API server answers wrongly")
     options.add_argument("--seconds", type=float, action="append", help="only cells of this length")
     options.add_argument("--only", nargs=2, metavar=("FAULT", "PATH"), help="only this fault on this path")
-    options.add_argument("--workers", type=int, default=WORKERS)
+    options.add_argument("--workers", type=int, default=WORKERS, help="0 only writes what was measured before")
     options.add_argument("--cells", type=Path, default=Path(tempfile.gettempdir()) / "headroom-blindness.jsonl")
     given = options.parse_args()
     wanted = cells(given.seconds or (SHORT, LONG))

@@ -272,7 +272,7 @@ def blinded(folder: Path) -> Iterator[Blinded]:
             found.prepare()
             yield found
         finally:
-            operator.stop()
+            operator.close()
 
 
 # --- objects -------------------------------------------------------------------------------------------------------------------
