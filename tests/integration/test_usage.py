@@ -87,8 +87,9 @@ def test_pods_keep_what_they_used_whatever_becomes_of_them(account: Account) -> 
     assert {each["type"]: condition(status, each["type"]) for each in status["conditions"]} == {
         "Ready": ("True", "Reconciled"),
         "QuotaExceeded": ("False", "WithinBudget"),
-        "Degraded": ("False", "ReconcileSucceeded"),
+        "Degraded": ("False", "HistoryIncomplete"),
         "NoPodsRequestResource": ("False", "ResourceRequested"),
+        "HistoryIncomplete": ("True", "LedgerIsYounger"),
     }
 
 

@@ -153,7 +153,7 @@ def test_postgresql_dies_and_the_operator_too_and_nothing_is_lost(
     account.delete("torn")
 
     own_postgres.start()
-    wait_until(lambda: health(account) == ("False", "ReconcileSucceeded"), "it heals without help", timeout=60)
+    wait_until(lambda: health(account) == ("False", "HistoryIncomplete"), "it heals without help", timeout=60)
     account.assert_exact(account.settled())
     assert operator.metric("ledger_up") == 1
     wait_until(
@@ -216,7 +216,7 @@ def test_one_cluster_decides_for_two_and_waits_for_none_that_is_lost(
         assert consumed == upper
         assert is_close(consumed, account.hours(at) + there.hours(at))
         assert (status["burnRateGpus"], status["trackedPods"]) == ("9", 1)
-        assert condition(status, "Degraded") == ("False", "ReconcileSucceeded")
+        assert condition(status, "Degraded") == ("False", "HistoryIncomplete")
 
         west.kill()
         # As if it had said its last word before its pod began.

@@ -184,10 +184,18 @@ class Custodian:
         return self.rival != rival
 
     async def is_disputed(self, cluster: str) -> bool:
-        """Whether somebody else may lead under this cluster's id now, or did a moment ago: its pods need not be in our view."""
-        claimed = await self._ledger.claimed(cluster)
-        now = self._clock.now()
-        return any(holder != self._holder and abs(now - at) < RECENT for holder, at in claimed.items())
+        """Whether somebody else leads under this cluster's id now: its pods need not be in our view.
+
+        A claim of a moment ago may be that of a process which died; one that is renewed is not.
+        """
+        before, now = await self._others(cluster), self._clock.now()
+        if not any(abs(now - at) < RECENT for at in before.values()):
+            return False
+        await self._clock.sleep(CLAIM_SECONDS + 2)
+        return await self._others(cluster) != before
+
+    async def _others(self, cluster: str) -> dict[str, int]:
+        return {holder: at for holder, at in (await self._ledger.claimed(cluster)).items() if holder != self._holder}
 
     def is_alone(self) -> bool:
         """Whether we have led for long enough, and nobody else was heard meanwhile."""

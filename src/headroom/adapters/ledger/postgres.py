@@ -34,6 +34,7 @@ LONG_CALL_SECONDS: Final = 600.0
 """For what goes through all rows: migrations and summaries."""
 QUICK_SECONDS: Final = 3.0
 """For what any server answers at once: one that does not is down."""
+CONNECT_SECONDS: Final = 10.0
 CHANGES: Final = 5_000
 
 Result = TypeVar("Result")
@@ -284,10 +285,10 @@ ORDER BY at DESC, id DESC LIMIT $2"""
         except Exception as error:  # noqa: BLE001  whatever a driver, a socket or TLS throws, the ledger is not there
             raise self._failure(doing, error) from None
 
-    def _limit(self, seconds: float | None) -> float:
-        """Long calls get at least the usual time, quick ones at most that."""
+    def _limit(self, seconds: float | None) -> float:  # long calls get at least the usual time, quick ones at most that
         if seconds is None:
             return self._timeout
+        seconds = CONNECT_SECONDS if seconds == QUICK_SECONDS and self._connection is None else seconds
         return max(seconds, self._timeout) if seconds == LONG_CALL_SECONDS else min(seconds, self._timeout)
 
     async def _attempt(self, work: Callable[[Any], Awaitable[Result]]) -> Result:
