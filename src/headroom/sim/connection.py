@@ -198,6 +198,10 @@ class SimTransport:
         if isinstance(fault, wrong.EndlessList):
             status = 400 if "sendInitialEvents" in query else 410
             raise StreamRefused(ApiError(status, _reason(status) or "BadRequest", "no streams here", None).reply())
+        try:
+            self.server.watch(self.actor, path, query).close()  # of what is not served there is no list at all
+        except ApiError as failure:
+            raise StreamRefused(failure.reply()) from None
         if opened:
             opened()
         if "sendInitialEvents" in query:
