@@ -2,6 +2,7 @@
 
     make bench NAME=budgets                                   everything (about seven minutes)
     make bench NAME=budgets ARGS="--only plan"                deciding alone; nothing is kept
+    make bench NAME=budgets ARGS="--only jobs"                Jobs with labels of their own alone; kept by themselves
     make bench NAME=budgets ARGS="--pods 500 --seconds 10"    a smaller fleet for a shorter time; nothing is kept
 
 Deciding is measured in CPU time of one full pass over all budgets, each time at a later moment and with a new row, so that nothing of
@@ -282,10 +283,12 @@ def live_rows(sizes: Sizes) -> list[Row]:
 def main(arguments: list[str]) -> int:
     """Measure; write the results if everything was measured in full."""
     parser = argparse.ArgumentParser(prog="bench.budgets")
-    parser.add_argument("--only", choices=("plan", "live"), help="one half; nothing is kept")
+    parser.add_argument("--only", choices=("plan", "live", "jobs"), help="one part; only that of jobs is kept")
     parser.add_argument("--pods", type=int, default=Sizes().pods, help="how many pods run")
     parser.add_argument("--seconds", type=float, default=Sizes().seconds, help="how long rest and load last")
     given = parser.parse_args(arguments)
+    if given.only == "jobs":
+        return 1 if results.write("jobs", jobs.rows(NOW, a_budget, say)) else 0
     sizes = Sizes(pods=given.pods, seconds=given.seconds)
     rows = [] if given.only == "live" else plan_rows()
     rows += [] if given.only == "plan" else live_rows(sizes)

@@ -13,7 +13,7 @@ from typing import Any
 from bench.results import Row
 from headroom.api.kinds import AnyResource
 from headroom.core import budgets
-from headroom.core.usage import Look, around, arrange, budgets_of, pods_matching, scope_of, selects
+from headroom.core.usage import Look, around, arrange, budgets_of, label_keys, pods_matching, scope_of, selects
 from headroom.core.usage.keeping import Keeper
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pod, Shape
@@ -55,6 +55,7 @@ class Case:
         made = [a_budget(n, f"lab-{n % NAMESPACES:02d}", {"team": f"team-{n % 100:02d}"}) for n in range(count)]
         self.resources = {Ref(each.kind, each.namespace, each.name): each for each in made}
         self.keeper, self.around = Keeper(UsageTable()), around(World(now=now, resources=self.resources))
+        self.keeper.table.keep(label_keys(made))  # as the recorder does
         for number in range(pods):
             self.start(number)
 

@@ -15,7 +15,7 @@ from headroom.core.usage.observing import Held, Look
 from headroom.model.tables import NodeTable
 from headroom.model.usage import LATE_MS, Row, merged
 from headroom.model.usage_table import OPEN, PodRows, UsageTable
-from tests.builders import a_pod, no_devices
+from tests.builders import a_pod
 
 GPU = (("nvidia.com/gpu", 1_000_000),)
 Bound = tuple[int, int, int, bool]
@@ -118,7 +118,8 @@ class Looked(PodRows):
 
 def split(times: int) -> tuple[UsageTable, Any]:
     """A pod whose labels changed so often, once in two seconds."""
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), no_devices(), (), {}, {}, ())
+    # Of devices, nothing but claims need be known.
+    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, {}, ())
     pod = a_pod(phase="Running", started=1000, created=1000, node="n")
     for number in range(times):
         moment = 10_000 + number * 2000

@@ -12,18 +12,23 @@ from headroom.core.usage.coverage import budgets_of, told_apart, weights_of
 from headroom.core.usage.devices import DeviceView
 from headroom.core.usage.observing import Held, Look
 from headroom.model.census import cut
+from headroom.model.device_facts import Claim
+from headroom.model.devices import DeviceTable
 from headroom.model.facts import Amounts, Namespace, Node, Offer, Pairs, Pod, Price, Usage
-from headroom.model.tables import NodeTable
+from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage import Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
+
+_NO_DEVICES, _NO_PODS = DeviceTable(), PodTable()
 
 
 class Around(NamedTuple):
     """What decides beside a pod itself what it holds and costs."""
 
     nodes: NodeTable
-    devices: DeviceView
+    devices: DeviceView | Mapping[str, Claim]
+    """Or only the claims, where nothing else is known of devices."""
     prices: tuple[Price, ...]
     offers: Mapping[str, Offer]
     namespaces: Mapping[str, Namespace]
@@ -33,7 +38,14 @@ class Around(NamedTuple):
     @property
     def decisive(self) -> tuple[object, ...]:
         """What concerns every pod when it changes."""
-        return self.prices, self.offers, self.counted, self.devices.told_apart, self.devices.is_whole
+        return self.prices, self.offers, self.counted, self.view.told_apart, self.view.is_whole
+
+    @property
+    def view(self) -> DeviceView:
+        """What decides which devices pods have."""
+        if isinstance(self.devices, DeviceView):
+            return self.devices
+        return DeviceView(self.devices, _NO_DEVICES, _NO_PODS, self.nodes)
 
 
 class Keeper:
@@ -54,7 +66,7 @@ class Keeper:
         self.table.set_alive(pod.uid, True)
         (self.table.kept.add if finalizers.is_kept(pod) else self.table.kept.discard)(pod.uid)
         self._holding.pop(pod.uid, None)
-        if (holds := devices.holds_under(pod, around.devices)) is not None:
+        if (holds := devices.holds_under(pod, around.view)) is not None:
             self._holding[pod.uid] = holds
         held, found = self._held(pod, around), self._settled(pod.uid, around, look)
         self._later.pop(pod.uid, None)
@@ -115,8 +127,8 @@ class Keeper:
         return [*found, *self._see_sharers(pod, around, look, moment)]
 
     def _see_sharers(self, pod: Pod, around: Around, look: Look, moment: int | None = None) -> Iterator[Row]:
-        for uid in devices.sharers_of(pod, around.devices):
-            other, rows = around.devices.pods.get(uid), self.table.of_pod(uid)[-1:]
+        for uid in devices.sharers_of(pod, around.view):
+            other, rows = around.view.pods.get(uid), self.table.of_pod(uid)[-1:]
             if other is None:
                 continue
             # No two rows of a pod begin together, so where both pods began at once, the other's part changes just after.
@@ -142,11 +154,11 @@ class Keeper:
 
     def _held(self, pod: Pod, around: Around) -> Held:
         labels = observing.labels_of(pod, around.namespaces, self.table.keys)
-        if pod.has_claims and not around.devices.is_whole:
+        if pod.has_claims and not around.view.is_whole:
             # A claim or a device that is not seen now is not given back.
             for last in self.table.of_pod(pod.uid)[-1:]:
                 return Held(last.amounts, last.price, labels)
-        amounts = observing.amounts_of(pod, around.devices, around.counted)
+        amounts = observing.amounts_of(pod, around.view, around.counted)
         price = self._price(pod, amounts, around) if amounts and pod.node else None
         return Held(amounts, price, labels)
 
@@ -156,7 +168,7 @@ class Keeper:
         node = around.nodes.get(pod.node)
         if node is None:
             return None
-        return prices.pod_price(self._node_prices.of(node, around), amounts, node, around.devices.devices)
+        return prices.pod_price(self._node_prices.of(node, around), amounts, node, around.view.devices)
 
 
 class NodePrices:
@@ -211,7 +223,7 @@ def _fitted(row: Row, world: World, beside: Around) -> Row:
     pod = world.pods.get(row.uid) if row.cluster == world.cluster else None
     if pod is None or [name for name, _ in row.amounts] != [prices.ANY]:
         return row
-    amounts = observing.amounts_of(pod, beside.devices, beside.counted)
+    amounts = observing.amounts_of(pod, beside.view, beside.counted)
     total = row.amounts[0][1]
     same = prices.gpus(amounts) == total or any(amount == total for _, amount in amounts)
     return structs.replace(row, amounts=amounts) if same else row
