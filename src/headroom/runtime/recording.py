@@ -151,7 +151,7 @@ class Recorder:
     def _surroundings(self, pod: Pod | None = None) -> Around:
         self._beside = self._beside or usage.around(self._world())
         # Budgets are looked at once a second; who bears a shared claim depends on what they select by at this very moment.
-        shares = pod is not None and usage.sharers_of(pod, self._beside.devices)
+        shares = pod is not None and usage.sharers_of(pod, self._beside.view)
         return usage.around(self._world()) if shares else self._beside
 
     def _world(self) -> World:
