@@ -106,8 +106,9 @@ def test_a_hold_says_of_kueue_what_it_said_before() -> None:
     [
         (running("p", 2 * HOUR, labels=LABELLED), sight.WORKLOADS),
         (running("p", 2 * HOUR, claims=("c",)), sight.DRA[0]),
+        (running("p", 2 * HOUR, extended_claim="c", extended_resources=("nvidia.com/gpu",)), sight.DRA[0]),
     ],
-    ids=["Kueue", "claims"],
+    ids=["Kueue", "claims", "extended resource"],
 )
 def test_what_depends_on_an_unseen_kind_is_no_victim(pod: Pod, kind: str) -> None:
     assert Stage(a_budget(hours="1"), pods=[pod], unseen={kind: WHY}).look() == []
@@ -132,7 +133,7 @@ def test_a_budget_says_which_kind_is_not_seen_and_what_waits() -> None:
     assert found is not None
     assert (found.status, found.reason) == ("True", "KindNotSeen")
     assert found.message == (
-        "Not seen now: workloads.kueue.x-k8s.io. Until then pods under Kueue are neither released nor stopped; all else goes on."
+        "Not seen: workloads.kueue.x-k8s.io. Meanwhile pods under Kueue are neither released nor stopped; everything else goes on."
     )
 
 

@@ -28,7 +28,7 @@ def is_unclear(world: World, pod: Pod) -> bool:
     """
     if not world.unseen:
         return False
-    if pod.claims and not sight.sees(world, *sight.DRA):
+    if pod.has_claims and not sight.sees(world, *sight.DRA):
         return True
     if owner_of(pod).startswith("JobSet/") and not knows(world, "JobSet"):
         return True
@@ -45,4 +45,4 @@ def limits(world: World) -> str:
     if not found:
         return ""
     kinds, waits = sight.listed(found), sight.listed(set(found.values()))
-    return f"Not seen now: {kinds}. Until then {waits} are neither released nor stopped; all else goes on."
+    return f"Not seen: {kinds}. Meanwhile {waits} are neither released nor stopped; everything else goes on."
