@@ -101,6 +101,11 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
     @property
+    def claim_keys(self) -> frozenset[str]:
+        """Its ResourceClaims by namespace/name."""
+        return frozenset(f"{self.namespace}/{name}" for name in self.claims)
+
+    @property
     def has_claims(self) -> bool:
         """Whether it has devices through claims, or will."""
         return bool(self.claims or self.claim_templates or self.extended_claim)

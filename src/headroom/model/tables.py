@@ -30,7 +30,7 @@ _EMPTY: Final[frozenset[str]] = frozenset()
 _ENDED: Final = ("Succeeded", "Failed")
 DEPARTED_MS: Final = 120_000
 """So long it is remembered who left a node."""
-LOST_MS: Final = 24 * HOUR
+LOST_KEPT_MS: Final = 24 * HOUR
 """For how long a node that went is remembered."""
 UNNOTICED_MS: Final = MINUTE
 """A node turns unready this long at most after the last sign of its kubelet; 50 s are usual."""
@@ -364,7 +364,7 @@ class NodeTable:
         if node is None:
             return False
         unready = seen_until if node.unready_since is None else node.unready_since - UNNOTICED_MS
-        while self.lost and (first := next(iter(self.lost))) and self.lost[first].gone_at <= now - LOST_MS:
+        while self.lost and (first := next(iter(self.lost))) and self.lost[first].gone_at <= now - LOST_KEPT_MS:
             del self.lost[first]
         self.lost[name] = LostNode(now, min(unready, seen_until, now))
         return self.remove(name)

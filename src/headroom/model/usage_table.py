@@ -219,11 +219,11 @@ class UsageTable:
         self._order.forget()
 
     def _group(self, labels: int, terms: int) -> int:
-        cut = tuple(pair for pair in self._labels[labels] if pair[0] in self._keys)
-        number = self._group_of.get((terms, cut))
+        told = cut(self._labels[labels], self._keys)
+        number = self._group_of.get((terms, told))
         if number is None:
-            group = Group(self._terms[terms], cut)
-            number = self._group_of[terms, cut] = self.postings.add(group.terms.namespace, cut)
+            group = Group(self._terms[terms], told)
+            number = self._group_of[terms, told] = self.postings.add(group.terms.namespace, told)
             self.groups.append(group)
         return number
 

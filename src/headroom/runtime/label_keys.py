@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from headroom.core.usage import KIND, label_keys
+from headroom.core.usage import budgets_of, label_keys
 from headroom.model.ports import Clock, Ledger
 from headroom.model.usage import Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
+from headroom.runtime.custody import budgets_in
 
 SHORTEST_MS: Final = 1000
 """A row that tells of a change lasts at least so long, however often a pod is relabelled."""
@@ -37,7 +38,7 @@ class LabelKeys:
         While no budget can be read, all labels are kept, so the first one needs nothing from the ledger. A key that no budget
         selects by any more is kept on until `forget`.
         """
-        readable = [each for each in world.resources.values() if each.kind == KIND and each.spec is not None]
+        readable = budgets_of(world)
         wanted = label_keys(readable)
         if not readable or (table.keys is not None and wanted <= table.keys):
             return False
@@ -47,7 +48,7 @@ class LabelKeys:
 
     def forget(self, table: UsageTable, world: World) -> None:
         """Keep nothing any more that no budget selects by, unless a budget cannot be read."""
-        budgets = [each for each in world.resources.values() if each.kind == KIND]
+        budgets = budgets_in(world)
         if world.complete and budgets and all(each.spec is not None for each in budgets) and table.keys is not None:
             table.keep(label_keys(budgets))
 

@@ -67,7 +67,7 @@ class WirePage(raw.Part, Generic[Wire]):
     items: list[Wire] | None = None
 
 
-class Named(Generic[Wire]):
+class KindCheck(Generic[Wire]):
     """The names that objects of one kind go by, and how one is asked for its own."""
 
     def __init__(self, api_version: str, kinds: Iterable[str], name: Callable[[Wire], Name]) -> None:
@@ -98,7 +98,7 @@ class FactDecoder(Generic[Wire, Fact]):
         events: msgspec.json.Decoder[WireEvent[Wire]],
         repair: Callable[[object], Wire],
         fact: Callable[[Wire], Fact],
-        named: Named[Wire],
+        named: KindCheck[Wire],
     ) -> None:
         self._pages, self._events, self._repair, self._fact, self._named = pages, events, repair, fact, named
 
@@ -180,7 +180,7 @@ def _of(
         msgspec.json.Decoder(WireEvent[wire]),  # type: ignore[valid-type]  # as above
         lambda document: raw.fitted(document, wire),
         fact,
-        Named(api_version, kinds, lambda found: (found.api_version, found.kind)),
+        KindCheck(api_version, kinds, lambda found: (found.api_version, found.kind)),
     )
 
 
@@ -276,7 +276,7 @@ def _of_documents(fact: Callable[[dict[str, Any]], Fact], kind: str) -> FactDeco
         msgspec.json.Decoder(WireEvent[dict[str, Any]]),
         _mapping,
         fact,
-        Named(API_VERSION, [kind], name),
+        KindCheck(API_VERSION, [kind], name),
     )
 
 

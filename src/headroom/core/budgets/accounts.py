@@ -18,7 +18,6 @@ from headroom.model.decisions import Ref
 from headroom.model.facts import Pairs, Pod
 from headroom.model.world import World, ref_of
 
-WHOLE_GPU: Final = 1_000_000
 STOPPING: Final = ("Suspend", "Evict")
 USD: Final = "usd"
 OVERDUE_MS: Final = 5 * times.MINUTE
@@ -119,7 +118,7 @@ class Account:
 
     def covers(self, namespace: str, labels: Pairs) -> bool:
         """Whether pods with these labels are among those it is for."""
-        return namespace in self.scope.namespaces and usage.selects(self.scope.selector, labels)
+        return self.scope.covers(namespace, labels)
 
     def rate(self, pod: Pod) -> int:
         """Millionths of a GPU that a pod holds or would hold, claims as a whole; 0 if it is none of this budget's."""

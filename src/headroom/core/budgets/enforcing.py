@@ -16,7 +16,7 @@ from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, Victim
 from headroom.core import usage
 from headroom.core.budgets import holding, ladder, pausing, releasing, stopping
-from headroom.core.budgets.accounts import STOPPING, WHOLE_GPU, Account
+from headroom.core.budgets.accounts import STOPPING, Account
 from headroom.core.budgets.ladder import Standing
 from headroom.core.budgets.numbers import decimal
 from headroom.core.budgets.releasing import Outcome
@@ -298,7 +298,7 @@ def _held(account: Account, mine: Sequence[Outcome]) -> Held | None:
         queue.append(
             QueuedUnit(
                 unit=each.waiting.unit,
-                gpus=decimal(rate, WHOLE_GPU),
+                gpus=decimal(rate, usage.MICRO),
                 pods=len(each.waiting.pods),
                 since=times.text(each.waiting.since),
                 starts_at=starts_at,

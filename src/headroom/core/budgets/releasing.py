@@ -163,7 +163,7 @@ class Rooms:
         asked, shared = [], set[str]()
         for pod in self._starting:
             asked.append((self._matcher.of_pod(pod, shared), end_of(account.world, pod, as_of, as_of)))
-            shared |= {f"{pod.namespace}/{name}" for name in pod.claims}
+            shared |= pod.claim_keys
         for each in self._queued:
             for part in each.parts:
                 end = None if part.deadline is None else as_of + part.deadline

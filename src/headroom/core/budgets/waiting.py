@@ -197,7 +197,7 @@ def _demands(matcher: Matcher, pods: tuple[Pod, ...], owners: tuple[Workload, ..
         if pod.claims:
             # A claim that several of them share is given once, and each of them may be the one that keeps it longest.
             asked.append((tuple((account, 0) for account, _ in matcher.of_pod(pod)), length))
-            shared |= {f"{pod.namespace}/{name}" for name in pod.claims}
+            shared |= pod.claim_keys
     for owner in owners:
         asked += [(matcher.of_part(owner.namespace, part), part.deadline) for part in owner.parts]
     for matched, length in asked:

@@ -35,9 +35,7 @@ class Exhausted:
 
 
 def _counts(scope: Scope, namespace: str, labels: Pairs, asked: Asked) -> bool:
-    if namespace not in scope.namespaces or not usage.selects(scope.selector, labels):
-        return False
-    return usage.asked_rate(asked, scope.weights) > 0
+    return scope.covers(namespace, labels) and usage.asked_rate(asked, scope.weights) > 0
 
 
 def _is_exhausted(world: World, budget: AnyResource) -> bool:

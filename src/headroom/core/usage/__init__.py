@@ -22,6 +22,7 @@ from headroom.core.usage.coverage import (
 )
 from headroom.core.usage.curves import Drawing, Drawn, Line, drawing, held
 from headroom.core.usage.devices import (
+    MICRO,
     Asked,
     DeviceView,
     asked_by,
@@ -38,7 +39,6 @@ from headroom.core.usage.prices import plain_amounts
 from headroom.core.usage.reckoning import (
     DOLLAR,
     GPU_HOUR,
-    MICRO,
     Ledgered,
     Quota,
     Reckoning,

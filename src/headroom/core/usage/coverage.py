@@ -11,7 +11,16 @@ from headroom.api.budgets import GPUWorkloadBudgetSpec
 from headroom.api.kinds import AnyResource
 from headroom.api.quantities import Invalid, nano
 from headroom.api.resources import LabelSelector
-from headroom.core.usage.devices import Asked, DeviceView, ToldApart, asked_by, requested, requested_amounts, view_of
+from headroom.core.usage.devices import (
+    MICRO,
+    Asked,
+    DeviceView,
+    ToldApart,
+    asked_by,
+    requested,
+    requested_amounts,
+    view_of,
+)
 from headroom.core.usage.names import DRIVERS, Resource, parsed
 from headroom.core.usage.observing import NAMESPACE_NAME, OF_NAMESPACE
 from headroom.core.usage.prices import ANY, MIG, gpus, share_of, weight_of
@@ -23,7 +32,6 @@ from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
 
 KIND: Final = "GPUWorkloadBudget"
-MICRO: Final = 1_000_000
 Weights = tuple[tuple[str, int | None], ...]
 """Names, which may end in a star, with billionths of a GPU that one unit counts; None for the usual weight."""
 
@@ -39,6 +47,10 @@ class Scope(NamedTuple):
     weights: Weights
     namespace_selector: LabelSelector | None = None
     """Decides for rows that know the labels which their namespace had; for others, what it covers now does."""
+
+    def covers(self, namespace: str, labels: Pairs) -> bool:
+        """Whether pods with these labels are among those it is for, now."""
+        return namespace in self.namespaces and selects(self.selector, labels)
 
 
 class Counted(NamedTuple):
@@ -363,7 +375,7 @@ def pods_matching(world: World, scope: Scope) -> Matching:
         known, kinds = 0, []
     for number in census.postings.candidates(known, scope.namespaces, needed(scope.selector)):
         kind = census.kinds[number]
-        if kind.namespace in scope.namespaces and selects(scope.selector, kind.labels):
+        if scope.covers(kind.namespace, kind.labels):
             kinds.append(number)
     census.memory[key] = len(census.kinds), kinds, scope.namespaces
     found = [(census.counts[number], census.kinds[number].shape) for number in kinds if census.counts[number]]

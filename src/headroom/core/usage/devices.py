@@ -16,18 +16,18 @@ from msgspec import structs
 from headroom.api.policies.cel import IMPLICIT
 from headroom.core.usage.names import CLASSES, DRIVERS, OTHER, Resource, Sharers, text_of
 from headroom.core.usage.prices import MIG, PRODUCT
+from headroom.model import sight
 from headroom.model.device_facts import AllocatedDevice, Claim, DeviceChoice, DeviceRequest
 from headroom.model.devices import WHOLE, DeviceTable, profile_part
 from headroom.model.facts import Amounts, Node, Pairs, Part, Pod
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import World
 
-GROUP: Final = "resource.k8s.io"
 ENDED_PHASES: Final = ("Succeeded", "Failed")
 MOST_DEVICES: Final = 32
 """More devices than these no claim is ever given."""
-_ONE: Final = 10**6
-"""Millionths of a device."""
+MICRO: Final = 1_000_000
+"""One device, GPU or dollar, in millionths."""
 
 ToldApart = Mapping[str, frozenset[str]]
 """The labels that budgets look at, each with the values that they name."""
@@ -47,7 +47,7 @@ class DeviceView(NamedTuple):
 
 def view_of(world: World, told_apart: ToldApart | None = None) -> DeviceView:
     """What a world says of devices."""
-    is_whole = not any(kind.endswith(f".{GROUP}") for kind in world.unseen)
+    is_whole = sight.sees(world, *sight.DRA)
     return DeviceView(world.claims, world.devices, world.pods, world.nodes, told_apart or {}, is_whole)
 
 
@@ -144,7 +144,7 @@ def _of_claim(claim: Claim, pod: Pod, view: DeviceView) -> Iterator[tuple[str, i
         resource = _allocated(device, view.devices)
         if shared is not None:
             resource = structs.replace(resource, sharers=shared.sharers, keys=shared.keys, is_first=shared.is_first)
-        yield text_of(resource), _ONE
+        yield text_of(resource), MICRO
 
 
 def holds_under(pod: Pod, view: DeviceView) -> Pairs | None:
@@ -241,7 +241,7 @@ def _asked(
         if each is None:
             continue
         if isinstance(each, Claim) and each.is_allocated:
-            _add(found, ((text_of(_allocated(device, view.devices)), _ONE) for device in each.allocated))
+            _add(found, ((text_of(_allocated(device, view.devices)), MICRO) for device in each.allocated))
         else:
             _ask(found, choices, each.requests, view.devices)
     return Asked(tuple(sorted(found.items())), tuple(choices), is_known)
@@ -266,14 +266,14 @@ def _ask(
 def _wanted(choice: DeviceChoice, table: DeviceTable) -> int:
     """Millionths of devices. Where all of a node are taken, as many as the largest node has, or as a claim can have at most."""
     if not choice.takes_all:
-        return choice.count * _ONE
+        return choice.count * MICRO
     resource = of_class(choice.device_class, table).name
     drivers = [each for each in table.drivers if DRIVERS.get(each, each) in (resource, choice.device_class)]
     most = 0
     for each in drivers:
         on_nodes = table.on_nodes(each)
         most += max((amount for node, amount in on_nodes.items() if node), default=0) + on_nodes.get("", 0)
-    return min(most, MOST_DEVICES * _ONE) or MOST_DEVICES * _ONE
+    return min(most, MOST_DEVICES * MICRO) or MOST_DEVICES * MICRO
 
 
 def _add(found: dict[str, int], more: Iterable[tuple[str, int]]) -> None:

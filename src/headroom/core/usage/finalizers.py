@@ -16,7 +16,7 @@ from headroom.model.world import World, ref_of
 FINALIZER: Final = "headroom.dev/usage"
 OVERDUE_MS: Final = 5 * MINUTE
 """A pod whose deletion takes this long has lost its node; nobody will tell how it ended, and it must not be stuck for ever."""
-LOST_MS: Final = 2 * MINUTE
+NODE_GONE_MS: Final = 2 * MINUTE
 """So long after its node was deleted, and not before its own deletion is due, nobody is left who could tell."""
 MOST: Final = 500
 """At once; the others are due as soon as these are gone."""
@@ -43,7 +43,7 @@ def removals(world: World) -> dict[Ref | None, list[RemoveFinalizer]]:
     for pod in _releasable(world)[:MOST]:
         like = pod.namespace, pod.labels
         if like not in keepers:
-            keepers[like] = next((ref for ref, scope in scopes if _covers(scope, pod)), None)
+            keepers[like] = next((ref for ref, scope in scopes if scope.covers(pod.namespace, pod.labels)), None)
         found.setdefault(keepers[like], []).append(RemoveFinalizer(object=f"Pod/{pod.key}"))
     return found
 
@@ -55,7 +55,11 @@ def _needless(world: World) -> list[Pod]:
         return []
     exact = [each for each in coverage.budgets_of(world) if each.spec.accounting == "Exact" and not each.deleting]
     scopes = [coverage.scope_of(world, each) for each in exact]
-    free = (pod for pod in alive if FINALIZER in pod.finalizers and not any(_covers(each, pod) for each in scopes))
+    free = (
+        pod
+        for pod in alive
+        if FINALIZER in pod.finalizers and not any(each.covers(pod.namespace, pod.labels) for each in scopes)
+    )
     return sorted(free, key=lambda pod: pod.key)
 
 
@@ -74,9 +78,9 @@ def _is_told(world: World, pod: Pod) -> bool:
         return False
     if not pod.node or world.as_of >= pod.deleting + OVERDUE_MS:
         return True
-    # A node that is only unready may come back and tell. One that was deleted will not: a new one of that name is another machine.
+    # A node that is only unready may come back and tell. One that was deleted will not, unless it registers again.
     lost = world.nodes.lost.get(pod.node)
-    return lost is not None and world.as_of >= max(pod.deleting, lost.gone_at + LOST_MS)
+    return lost is not None and world.as_of >= max(pod.deleting, lost.gone_at + NODE_GONE_MS)
 
 
 def _exact(world: World) -> list[tuple[Ref, Scope]]:
@@ -85,7 +89,3 @@ def _exact(world: World) -> list[tuple[Ref, Scope]]:
         for budget in coverage.budgets_of(world)
         if budget.spec.accounting == "Exact" and not budget.spec.paused and not budget.deleting
     ]
-
-
-def _covers(scope: Scope, pod: Pod) -> bool:
-    return pod.namespace in scope.namespaces and coverage.selects(scope.selector, pod.labels)

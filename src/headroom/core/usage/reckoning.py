@@ -13,6 +13,7 @@ from headroom.api.budgets import GPUWorkloadBudgetSpec
 from headroom.api.quantities import Invalid, nano
 from headroom.core.usage import forecasts
 from headroom.core.usage.coverage import Scope, counted
+from headroom.core.usage.devices import MICRO
 from headroom.core.usage.forecasts import Forecast
 from headroom.core.usage.windows import Curve, Numbers, Rates, Span, largest, overlaps, rates_of
 from headroom.model.tables import Ints
@@ -20,7 +21,6 @@ from headroom.model.times import HOUR
 from headroom.model.usage_table import OPEN, UsageTable
 from headroom.model.world import World
 
-MICRO: Final = 1_000_000
 GPU_HOUR: Final = MICRO * HOUR
 """Millionths of a GPU x milliseconds."""
 DOLLAR: Final = MICRO * HOUR
