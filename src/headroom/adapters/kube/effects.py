@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from headroom.adapters.kube import budget_holds, budget_index, finalizers, paths
+from headroom.adapters.kube.budget_check import check_gone
 from headroom.adapters.kube.budget_holds import HoldOf
 from headroom.adapters.kube.budget_index import IndexOf
 from headroom.adapters.kube.changing import remove_finalizers, split
@@ -23,7 +24,7 @@ from headroom.adapters.kube.effects_pods import PodEffects
 from headroom.adapters.kube.effects_power import PowerEffects
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.gangs import Gangs
-from headroom.adapters.kube.telling import Telling, Told, View
+from headroom.adapters.kube.telling import CHORES, Telling, Told, View
 from headroom.api.budget_hold import hold_name
 from headroom.api.budgets import GPUWorkloadBudget
 from headroom.api.kinds import KINDS, AnyResource
@@ -88,6 +89,8 @@ class Effects:
         handler = self._handlers.get(type(action))
         if handler is None:
             raise Refused(f"{type(action).__name__}: this version of Headroom cannot do that yet")
+        if resource.kind == CHORES:
+            await check_gone(self._kube, self._view.world(self._clock.now()), action)
         await handler(action, resource)
 
     async def _remove_finalizer(self, action: actions.RemoveFinalizer, resource: AnyResource) -> None:
