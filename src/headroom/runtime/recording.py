@@ -226,7 +226,7 @@ class Recorder:
     async def _catch_up(self) -> None:
         """Unite what the ledger has with what is in view."""
         table = self._labels.new_table(self._world())
-        cursor, beats = await self._ledger.cursor(), await self._ledger.heartbeats()
+        began, cursor, beats = self._now(), await self._ledger.cursor(), await self._ledger.heartbeats()
         loaded_since = await self._load(table)
         await self._custodian.read()
         is_disputed = await self._custodian.is_disputed(table.cluster)
@@ -242,7 +242,7 @@ class Recorder:
         # One whose clock was ahead has spoken of what it could not know.
         since = min(since, world.now) if since <= world.now + SUSPECT_MS else 0
         self._take_in(world, since)
-        self._missing = since, world.now, frozenset(self.table.unresolved())
+        self._missing = since, began, frozenset(self.table.unresolved())
         if not is_disputed:
             self._miss()
         self._cursor, self._is_loaded = cursor, True
