@@ -400,3 +400,21 @@ def test_rows_that_a_new_server_lacks_are_sent_again(tells_who_it_is: bool) -> N
         assert not stage.recorder.state().unwritten
 
     played(script)
+
+
+def test_a_database_that_was_emptied_while_in_use_gets_back_what_is_in_memory() -> None:
+    """After the next start nobody would know of it: only this process still has the rows."""
+
+    async def script() -> None:
+        stage = Watched(a_ledger(), hours=30 * 24)
+        ledger = stage.ledger
+        await stage.start()
+        await stage.clock.sleep(10)
+        ledger.fall_back(0)
+        ledger._retentions.clear()
+        await stage.clock.sleep(90)
+        assert ages(ledger)[0] == 10
+        known = (await ledger.retentions())["here"]
+        assert NOON - 31 * DAY < known.known_since < NOON - 29 * DAY
+
+    played(script)

@@ -175,9 +175,15 @@ class Custodian:
         if self._due.is_time("claim", CLAIM_SECONDS):
             await self._claim(world)
         if self._due.is_time("look", LOOK_SECONDS) and self._may_change(port):
+            own, spanning = windows(budgets_in(world))
+            before = self._known.get(world.cluster)
             await self.read()
-            known = self._known.get(world.cluster, Retention(cluster=world.cluster, known_since=world.now))
-            await self._retain(retention.looked(known, *windows(budgets_in(world)), world.now))
+            known = self._known.get(world.cluster)
+            if known is None:
+                # The database was emptied while in use. Rows of the window are in memory, and sent again.
+                since = max(before.known_since, world.now - own) if before else world.now
+                known = Retention(cluster=world.cluster, known_since=since)
+            await self._retain(retention.looked(known, own, spanning, world.now))
             self._due.did("look")
         if self._due.is_time("prune", PRUNE_SECONDS) and self._may_change(port) and await self._prune(port, world):
             self._due.did("prune")
@@ -230,10 +236,11 @@ class Custodian:
 
     async def _prune(self, port: RecorderPort, world: World) -> bool:
         """Forget a part of what may be forgotten, for a moment; whether nothing of it is left."""
-        before = retention.forgettable(await self.read(), world.cluster, world.now)
+        known = await self._ledger.retentions()
+        before = retention.forgettable(known, world.cluster, world.now)
         if before is None:
             return True
-        mine, began, gone, part = self._known[world.cluster], self._clock.monotonic(), 0, -1
+        mine, began, gone, part = known[world.cluster], self._clock.monotonic(), 0, -1
         if before > mine.known_since:
             # First: whoever dies in the middle has then promised too little, not too much.
             await self._retain(structs.replace(mine, known_since=before))

@@ -31,7 +31,7 @@ from headroom.runtime.journal import Journal
 from headroom.runtime.label_keys import SHORTEST_MS, LabelKeys
 from headroom.runtime.surroundings import Surroundings
 from headroom.runtime.trying import Trying
-from headroom.runtime.unwritten import Resending, Unwritten
+from headroom.runtime.unwritten import Resending, Unwritten, lacking
 
 NAME: Final = "usage"
 """Under which the recorder hears of changes."""
@@ -375,9 +375,8 @@ class Recorder:
         """Only who leads, and has seen to everything that the ledger has open, speaks for the cluster."""
         assert self._port is not None
         is_whole = self._is_loaded and self._missing is None and self._port.complete
-        if not (is_whole and self._may_lead() and self._custodian.may_vouch()):
-            return None
-        if not self._due.is_time("heartbeat", HEARTBEAT_SECONDS):
+        may_speak = self._may_lead() and self._custodian.may_vouch()
+        if not (is_whole and may_speak and self._due.is_time("heartbeat", HEARTBEAT_SECONDS)):
             return None
         heard = self._port.heard_until(self._custodian.earlier(self._port))
         return Heartbeat(cluster=self.table.cluster, complete_until=heard)
@@ -386,13 +385,14 @@ class Recorder:
         """What other replicas and other clusters wrote."""
         beats, origin = await self._ledger.heartbeats(), await self._ledger.origin()
         if self._resending.is_behind(origin):
-            self._around.log.warning("the ledger's server lacks what another one had: recent rows are sent again")
+            self._around.log.warning("the ledger's server lacks what another one had: rows are sent again")
             self._cursor = min(self._cursor, origin.last)
-            self.table.extend([row async for rows in self._ledger.read(self._loaded_since) for row in rows])
+            there = [row async for rows in self._ledger.read(self._loaded_since) for row in rows]
+            self._unwritten.again(lacking(self.table, there), self._clock.monotonic())
+            self.table.extend(there)
         self._unwritten.again(self._resending.answered(origin, self._clock.monotonic()), self._clock.monotonic())
-        before, is_more = self._complete_until, True
-        self._complete_until = {name: until for name, until in beats.items() if name != self.table.cluster}
-        is_new = self._complete_until != before
+        others = {name: until for name, until in beats.items() if name != self.table.cluster}
+        is_more, is_new, self._complete_until = True, others != self._complete_until, others
         while is_more:
             rows, self._cursor = await self._ledger.changes(self._cursor)
             is_more, is_new = bool(rows), bool([row for row in rows if self.table.put(row) is not None]) or is_new

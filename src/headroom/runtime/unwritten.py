@@ -7,6 +7,7 @@ from typing import Final
 
 from headroom.model.ports import Origin
 from headroom.model.usage import Row, merged
+from headroom.model.usage_table import UsageTable
 
 Key = tuple[str, int, str, int]
 Batch = dict[Key, Row]
@@ -83,12 +84,19 @@ class Unwritten:
             del self._pods[uid]
 
 
+def lacking(table: UsageTable, there: Iterable[Row]) -> list[Row]:
+    """Rows of the table's own cluster that a ledger with these rows lacks: a database may be emptied or replaced while it is in use."""
+    known = {row.key for row in there}
+    return [row for row in table if row.cluster == table.cluster and row.key not in known]
+
+
 class Resending:
     """What was written of late. A server that takes over from another may lack some of it, and then it is sent again.
 
     An acknowledged row is on the disk of the server that took it. Unless that one replicates synchronously, one that takes over may
     not have it. So the rows of the last minutes are sent again after every new connection, and all that are remembered if the server
-    is another one, is on another timeline, or counts fewer writes than were seen. Rows merge: one that is there changes nothing.
+    is another one, is on another timeline, or counts fewer writes than were seen; then also what else it lacks of the rows in memory
+    (`lacking`). Rows merge: one that is there changes nothing.
     """
 
     def __init__(self) -> None:
