@@ -145,10 +145,10 @@ def test_devices_of_a_claim_count_by_their_driver_and_class(claim: Claim, gpus: 
     assert burn(a_cluster(claiming(), claims=(claim,), classes=(NIC, TEAM_GPUS))) == gpus
 
 
-def test_a_claim_given_back_and_given_again_counts_what_it_has() -> None:
+def test_a_claim_that_is_gone_and_given_again_counts_what_it_has() -> None:
     world = a_cluster(claiming(), claims=(a_claim(devices=2, reserved_for=("uid-p",)),))
     again = a_claim(devices=5, reserved_for=("uid-p",))
-    for claims, gpus in (({}, 0), ({again.key: again}, 5)):
+    for claims, gpus in (({}, 2), ({again.key: again}, 5)):
         changed = structs.replace(world, claims=claims, usage=world.usage, now=world.now + HOUR)
         table = usage.table_of(changed, list(world.usage))
         assert burn(structs.replace(changed, usage=table)) == gpus
@@ -446,10 +446,18 @@ def test_a_sharer_that_is_deleted_leaves_its_part_to_the_others() -> None:
     assert (seen.lose(second, NOON - 4000), seen.burn) == (["y", "x", "x"], 8)
 
 
-def test_a_claim_that_is_not_seen_now_is_not_given_back() -> None:
+@pytest.mark.parametrize(
+    ("claims", "unseen"),
+    [
+        ((), {"resourceclaims.resource.k8s.io": "403"}),
+        ((), {}),  # deleted, with its finalizer
+        ((a_claim(),), {}),  # and made anew
+        ((a_claim(devices=1, reserved_for=("other",)),), {}),
+    ],
+)
+def test_a_pod_that_runs_gives_no_claim_back(claims: tuple[Claim, ...], unseen: dict[str, str]) -> None:
     pod = claiming("x")
     seen = Seen(pod)
     seen.see(pod, NOON - 9000)
-    for unseen, rows in (({"resourceclaims.resource.k8s.io": "403"}, []), ({}, ["x", "x"])):
-        seen.world = structs.replace(seen.world, claims={}, unseen=unseen)
-        assert seen.see(pod, NOON - 5000) == rows
+    seen.world = structs.replace(seen.world, claims={each.key: each for each in claims}, unseen=unseen)
+    assert (seen.see(pod, NOON - 5000), seen.burn) == ([], 8)

@@ -131,6 +131,15 @@ def held_by(pod: Pod, view: DeviceView) -> tuple[dict[str, int], Collection[str]
     return found, pod.extended_resources
 
 
+def are_seen(pod: Pod, view: DeviceView) -> bool:
+    """Whether every claim of a pod is seen to be given to it.
+
+    A pod that runs keeps its devices whatever becomes of its claims, and tenants can delete those, finalizers and all.
+    """
+    names = {name for name in (*pod.claims, pod.extended_claim) if name}
+    return view.is_whole and len(names) == len(list(_reserved(pod, names, view)))
+
+
 def _reserved(pod: Pod, names: Iterable[str], view: DeviceView) -> Iterator[Claim]:
     for name in names:
         claim = view.claims.get(f"{pod.namespace}/{name}")

@@ -154,8 +154,8 @@ class Keeper:
 
     def _held(self, pod: Pod, around: Around) -> Held:
         labels = observing.labels_of(pod, around.namespaces, self.table.keys)
-        if pod.has_claims and not around.view.is_whole:
-            # A claim or a device that is not seen now is not given back.
+        if pod.has_claims and not devices.are_seen(pod, around.view):
+            # A claim or a device that is not seen now, or not any more, is not given back.
             for last in self.table.of_pod(pod.uid)[-1:]:
                 return Held(last.amounts, last.price, labels)
         amounts = observing.amounts_of(pod, around.view, around.counted)
