@@ -269,6 +269,22 @@ def test_the_pods_of_a_clone_are_not_called_gone() -> None:
     played(script)
 
 
+@pytest.mark.parametrize("ahead", [-50, 50])
+def test_the_pods_of_a_clone_with_another_clock_are_not_called_gone(ahead: int) -> None:
+    async def script() -> None:
+        ledger = MemoryLedger()
+        one, clone = Watched(ledger), Watched(ledger)
+        one.jumping.ahead = ahead * 1000
+        one.port.pods.put(running("theirs"))
+        await one.start()
+        await one.clock.sleep(8)
+        await clone.start()
+        await one.clock.sleep(120)
+        assert [(row.pod, row.gone_by) for row in clone.rows] == [("theirs", None)]
+
+    played(script)
+
+
 @pytest.mark.parametrize("graceful", [True, False])
 def test_a_new_leader_of_the_same_cluster_is_no_rival(graceful: bool) -> None:
     async def script() -> None:
@@ -357,6 +373,16 @@ def test_a_first_start_just_works(nothing: str) -> None:
         used(stage, consumed_gpu_hours=nothing, upper_gpu_hours=nothing)
         await stage.start()
         assert stage.recorder.state().loaded
+        assert stage.recorder.state().known_since == NOON
+
+    played(script)
+
+
+def test_a_clock_that_is_behind_at_the_first_start_claims_no_history() -> None:
+    async def script() -> None:
+        stage = Watched()
+        stage.jumping.ahead = -43 * DAY
+        await stage.start()
         assert stage.recorder.state().known_since == NOON
 
     played(script)

@@ -162,7 +162,7 @@ def test_a_pod_that_went_while_nobody_ran_is_told_as_bounds() -> None:
         await first.clock.sleep(30)
         await first.kill()
         beat = (await first.ledger.heartbeats())["here"]
-        await first.clock.sleep(60)
+        await first.clock.sleep(180)
         second = Stage(first.ledger, clock=first.clock)
         await second.start()
         (row,) = second.rows

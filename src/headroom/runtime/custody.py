@@ -36,8 +36,8 @@ RIVAL_SECONDS: Final = 30.0
 """Who has not claimed it for so long is gone."""
 ALONE_CLAIMS: Final = 5
 """After so many claims of ours in which nobody else's grew, nobody else is there."""
-RECENT: Final = MINUTE // 2
-"""A claim of so long ago may be one of somebody who is still there."""
+RECENT: Final = MINUTE // 2 + 2 * SUSPECT_MS
+"""A claim of so long ago may be one of somebody who is still there, with two clocks that are off as far as nobody suspects them."""
 
 
 class Rivals:
@@ -85,7 +85,7 @@ class Custodian:
         self._watch = ClockWatch(around.clock)
         self._rivals = Rivals()
         self._known: dict[str, Retention] = {}
-        self._has_server_time = False
+        self._server_time: int | None = None
         self._claims = 0
         self._due = Due(around.clock)
         self.rival = ""
@@ -116,9 +116,8 @@ class Custodian:
 
     def look(self, port: RecorderPort) -> bool:
         """Compare our clock with the API server's; whether that is news."""
-        before, server = self.doubt, port.server_time()
-        self._has_server_time = server is not None
-        after = self._watch.look(server)
+        before, self._server_time = self.doubt, port.server_time()
+        after = self._watch.look(self._server_time)
         if bool(before) != bool(after):
             log = self._around.log.warning if after else self._around.log.info
             log(
@@ -161,7 +160,8 @@ class Custodian:
         """The ledger begins to know this cluster, unless it does already."""
         if world.cluster in self._known:
             return
-        fresh = Retention(cluster=world.cluster, known_since=world.now)
+        # A clock that is behind would claim to know what was before.
+        fresh = Retention(cluster=world.cluster, known_since=max(world.now, self._server_time or 0))
         own, spanning = windows(budgets_in(world))
         await self._retain(retention.looked(fresh, own, spanning, world.now))
 
@@ -215,7 +215,7 @@ class Custodian:
     def _may_change(self, port: RecorderPort) -> bool:
         """Whether what must be kept is known for sure."""
         self.look(port)  # a clock that was set since the last look would do its harm at once
-        if not (port.complete and self._may_lead() and self._has_server_time) or self.doubt or self.rival:
+        if not (port.complete and self._may_lead() and self._server_time is not None) or self.doubt or self.rival:
             return False
         return all(each.spec is not None for each in budgets_in(port.world(self._clock.now())))
 
@@ -237,7 +237,7 @@ class Custodian:
     async def _prune(self, port: RecorderPort, world: World) -> bool:
         """Forget a part of what may be forgotten, for a moment; whether nothing of it is left."""
         known = await self._ledger.retentions()
-        before = retention.forgettable(known, world.cluster, world.now)
+        before = retention.forgettable(known, world.cluster, min(world.now, self.earlier(port)))
         if before is None:
             return True
         mine, began, gone, part = known[world.cluster], self._clock.monotonic(), 0, -1
