@@ -18,7 +18,9 @@ def test_it_goes_on_between_answers_with_the_monotonic_clock() -> None:
     assert time.now(161.0) == NOON + 3_600_500
 
 
-@pytest.mark.parametrize("date", [None, "", "yesterday", "Sun, 99 Nov 2026 12:00:00 GMT", "0", "\ud800"])
+@pytest.mark.parametrize(
+    "date", [None, "", "yesterday", "Sun, 99 Nov 2026 12:00:00 GMT", "0", "\ud800", f"1 Jan {10**20} 00:00:00 GMT"]
+)
 def test_an_answer_that_tells_no_time_changes_nothing(date: str | None) -> None:
     time = ServerTime()
     time.heard({"date": DATE}, 1.0)

@@ -23,7 +23,7 @@ class ServerTime:
             return
         try:
             said = parsedate_to_datetime(date)
-        except ValueError:
+        except (ValueError, OverflowError):
             return  # no time that anybody could read; the last one stands
         self._known = round(said.timestamp()) * 1000 + HALF_A_SECOND, monotonic
 
