@@ -1,5 +1,6 @@
 """What the ledger must keep: a window grows at once, shrinks after a week, and nothing goes while anything is in doubt."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,4 +92,11 @@ def test_two_ledgers_in_one_keep_the_longer_of_everything() -> None:
     both = Retention(
         cluster="here", known_since=4, own=Reach(window=9), spanning=Reach(window=2), looked_at=6, prune_from=8
     )
-    assert united(one, other) == united(other, one) == both
+    assert united(one, other, 5) == united(other, one, 5) == both
+
+
+@pytest.mark.parametrize(("until", "since"), [(NOW, 4), (NOW - MINUTE, 4), (NOW - MINUTE - 1, NOW), (4, NOW)])
+def test_two_ledgers_with_a_hole_between_them_know_what_is_after_it(until: int, since: int) -> None:
+    """A backup that is restored beside a ledger which began anew long after it."""
+    backup, anew = Retention(cluster="here", known_since=4), Retention(cluster="here", known_since=NOW)
+    assert united(backup, anew, until).known_since == united(anew, backup, until).known_since == since

@@ -93,12 +93,16 @@ def kept_for(known: Mapping[str, Retention], cluster: str) -> int:
     return max(SHORTEST_KEPT, 2 * max(windows))
 
 
-def united(one: Retention, other: Retention) -> Retention:
-    """What two ledgers say of one cluster once the rows of both are in one."""
+def united(one: Retention, other: Retention, complete_until: int) -> Retention:
+    """What two ledgers say of one cluster once the rows of both are in one.
+
+    `complete_until` is up to when the one that began earlier is complete; what lies between that and the other's begin nobody knows.
+    """
     newer = max(one, other, key=lambda each: each.looked_at)
+    first, second = sorted((one.known_since, other.known_since))
     return structs.replace(
         newer,
-        known_since=min(one.known_since, other.known_since),
+        known_since=first if complete_until >= second - MINUTE else second,
         own=max(one.own, other.own, key=lambda each: each.window),
         spanning=max(one.spanning, other.spanning, key=lambda each: each.window),
         prune_from=max(one.prune_from, other.prune_from),

@@ -104,6 +104,19 @@ async def test_two_that_open_a_new_ledger_at_once(url: str) -> None:
         await ledger.close()
 
 
+async def test_a_backup_restored_beside_a_later_ledger_leaves_a_hole(tmp_path: Path) -> None:
+    backup, anew = (open_ledger(f"{tmp_path}/{name}.db") for name in ("backup", "anew"))
+    begun = 90 * DAY
+    await backup.write([row(1)], Heartbeat(cluster=CLUSTER, complete_until=30 * DAY))
+    await backup.retain(KEPT)
+    await anew.write([row(2)], Heartbeat(cluster=CLUSTER, complete_until=begun + 5))
+    await anew.retain(Retention(cluster=CLUSTER, known_since=begun, looked_at=begun))
+    await copy(backup, anew)
+    assert (await anew.retentions())[CLUSTER].known_since == begun
+    await backup.close()
+    await anew.close()
+
+
 @both
 async def test_a_copy_into_the_other_kind_and_back_is_the_same(url: str, tmp_path: Path) -> None:
     rows = [row(number, ended=number, evidence=1) for number in range(1, 300)]

@@ -98,7 +98,9 @@ async def copy(source: Source, target: Target, progress: Callable[[int], None] =
     # What an older version wrote is known from its first row on.
     kept = {name: Retention(cluster=name, known_since=at) for name, at in first.items()} | kept
     for cluster, retention in kept.items():
-        await target.retain(united(retention, known.get(cluster, retention)))
+        other = known.get(cluster, retention)
+        earlier = heartbeats if retention.known_since < other.known_since else there
+        await target.retain(united(retention, other, earlier.get(cluster, BEFORE_ALL)))
     return Copied(done, new)
 
 
