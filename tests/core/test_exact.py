@@ -141,6 +141,18 @@ def test_the_index_is_written_for_exact_budgets_and_only_while_it_differs() -> N
     assert list(chores(a_used_world(index=known.index))) == [ApplyBudgetIndex(budget="team-a/one")]
 
 
+def test_what_a_budget_keeps_that_cannot_be_read_stays() -> None:
+    """A newer version made it, and an older one runs again."""
+    budget = a_budget(accounting="Exact")
+    index = index_of(a_used_world(budget))
+    living = run("p", HOUR, finalizers=FINALIZER)
+    unread = structs.replace(budget, spec=None, problems=())
+    assert list(chores(a_used_world(unread, pods=[living], index=index))) == []
+    assert index_of(a_used_world(unread, index=index)) == index
+    gone = structs.replace(unread, deleting=True)
+    assert len(list(chores(a_used_world(gone, pods=[living], index=index)))) == 2
+
+
 def test_an_index_of_1000_budgets_over_500_namespaces_each_fits_into_one_object() -> None:
     """etcd takes 1.5 MiB; with the names in it, this would be 17 MB."""
     spaces = {

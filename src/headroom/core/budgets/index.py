@@ -17,7 +17,18 @@ def index_of(world: World) -> tuple[IndexEntry, ...]:
     return (
         *_of_no_budget(world),
         *(_entry(world, each) for each in usage.budgets_of(world) if _is_listed(world, each)),
+        *_unreadable(world),
     )
+
+
+def _unreadable(world: World) -> Iterator[IndexEntry]:
+    """What stands there of budgets that cannot be read now: it stays."""
+    unread = {
+        f"{each.namespace}/{each.name}"
+        for _, each in world.of_kind(usage.KIND)
+        if each.spec is None and not each.deleting
+    }
+    return (each for each in world.index or () if each.budget in unread)
 
 
 def _of_no_budget(world: World) -> tuple[IndexEntry, ...]:
