@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headroom.adapters.kube import paths
+from headroom.core.budgets import index_of
 from headroom.model import actions
 from headroom.model.actions import Action
 from headroom.model.errors import Unavailable
@@ -33,11 +34,14 @@ class Fooled(Cluster):
             "labels": {"headroom.dev/suspended": "true"},
         }
         self.server.put(owners.owner("Job", spec={"suspend": True}, **marks))
-        self.held = self.pod(spec=GATE, metadata={"annotations": MARKS})
+        self.held = self.pod(spec=GATE, metadata={"annotations": MARKS, "finalizers": ["headroom.dev/usage"]})
         self.resource(enforcement={"action": "Hold"})
         hold = {"budget": "team-a/one", "namespaces": ["team-a"], "because": "a test"}
         kind = {"apiVersion": "headroom.dev/v1alpha1", "kind": "BudgetHold"}
         self.server.put({**kind, "metadata": {"name": "team-a.one"}, "spec": hold})
+        index = {"budgets": [{"budget": "team-a/one", "namespaces": ["team-a"], "exact": True}]}
+        self.server.put({**kind, "kind": "BudgetIndex", "metadata": {"name": "headroom"}, "spec": index})
+        self.port._effects._index_of = index_of
         self.transport._faults.add(wrong.EmptyList(path=BUDGETS))
 
     def chores(self) -> dict[str, Action]:
@@ -47,6 +51,8 @@ class Fooled(Cluster):
             "gate": on(actions.ReleasePod, self.held),
             "pause": on(actions.ResumePod, self.held),
             "owner": actions.ResumeOwner(kind="Job", object="team-a/train"),
+            "index": actions.ApplyBudgetIndex(budget="team-a/one"),
+            "finalizer": actions.RemoveFinalizer(object="Pod/team-a/train-0"),
         }
 
     def state(self) -> list[Any]:
@@ -54,10 +60,11 @@ class Fooled(Cluster):
             self.stored("Pod", "team-a", "train-0"),
             self.stored("Job", "team-a", "train"),
             self.server.object("BudgetHold", "", "team-a.one"),
+            self.server.object("BudgetIndex", "", "headroom"),
         ]
 
 
-@pytest.mark.parametrize("name", ["hold", "gate", "pause", "owner"])
+@pytest.mark.parametrize("name", ["hold", "gate", "pause", "owner", "index", "finalizer"])
 @virtual
 async def test_what_a_budget_holds_stays_while_the_budget_exists(name: str) -> None:
     async with Fooled() as cluster:
@@ -71,7 +78,7 @@ async def test_what_a_budget_holds_stays_while_the_budget_exists(name: str) -> N
         assert cluster.state() == before
 
 
-@pytest.mark.parametrize("name", ["hold", "gate", "pause", "owner"])
+@pytest.mark.parametrize("name", ["hold", "gate", "pause", "owner", "index", "finalizer"])
 @virtual
 async def test_it_is_let_go_once_the_api_server_says_that_the_budget_is_gone(name: str) -> None:
     async with Fooled() as cluster:
@@ -90,3 +97,22 @@ async def test_a_404_that_is_not_the_api_servers_word_proves_nothing() -> None:
         cluster.transport._faults.add(wrong.Refusal(status=404, path=BUDGET))
         with pytest.raises(Unavailable, match="that does not say that it was deleted"):
             await do(cluster, cluster.chores()["gate"], CHORES)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@virtual
+async def test_a_node_stays_cordoned_while_its_pool_exists(exists: bool) -> None:
+    cluster = Cluster()
+    cluster.resource("PowerPool", "rack")
+    marks = {"headroom.dev/cordoned-by": "PowerPool/rack"}
+    metadata = {"name": "n1", "annotations": marks}
+    cluster.server.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"unschedulable": True}})
+    cluster.transport._faults.add(wrong.EmptyList(path=paths.collection("PowerPool")))
+    async with cluster:
+        if exists:
+            with pytest.raises(Unavailable, match="power pool rack, which is not in view: it still exists"):
+                await do(cluster, actions.UncordonNode(node="n1"), CHORES)
+        else:
+            forget(cluster, paths.resource("PowerPool", "", "rack"))
+            await do(cluster, actions.UncordonNode(node="n1"), CHORES)
+        assert bool(cluster.stored("Node", "", "n1")["spec"].get("unschedulable")) == exists

@@ -1,4 +1,4 @@
-"""The last look at a budget: before pods are stopped for it, and before what it holds is let go because it is not in view."""
+"""The last look at a budget or pool: before pods are stopped for it, and before what it did is undone because it is not in view."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from headroom.adapters.kube.client import Kube
 from headroom.api import marks
 from headroom.api.budgets import GPUWorkloadBudget
 from headroom.api.kinds import AnyResource
+from headroom.api.power import PowerPool
 from headroom.model import actions
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref
 from headroom.model.errors import Unavailable
+from headroom.model.facts import Node, Pod
 from headroom.model.world import World, ref_of
 
 _KIND = GPUWorkloadBudget.kind.name
+_POOL = PowerPool.kind.name
 
 
 async def check_unchanged(kube: Kube, resource: AnyResource, doing: str) -> None:
@@ -30,34 +33,52 @@ async def check_unchanged(kube: Kube, resource: AnyResource, doing: str) -> None
 
 
 async def check_gone(kube: Kube, world: World, action: Action) -> None:
-    """Raise `Unavailable` if a chore would let go what a budget holds that exists but is not in view.
+    """Raise `Unavailable` if an action would undo what a budget or power pool did that exists but is not in view.
 
-    An operator that has just started has nothing to compare its first list of budgets with, and that list may be false.
+    An operator that has just started has nothing to compare its first lists with, and those may be false.
     """
-    ref = _author(world, action)
-    if ref is None or ref in world.resources:
-        return
-    doing = f"{type(action).__name__} for budget {ref.namespace}/{ref.name}, which is not in view"
-    try:
-        await kube.get(paths.resource(ref.kind, ref.namespace, ref.name))
-    except errors.NotFound as problem:
-        if errors.says_gone(problem, ref.name):
-            return
-        raise Unavailable(f"{doing}: {problem}; that does not say that it was deleted") from problem
-    raise Unavailable(f"{doing}: it still exists, so nothing is let go")
+    named = dict.fromkeys(ref for mark in _marks(world, action) if (ref := _named(mark)) is not None)
+    for ref in named:
+        if ref in world.resources:
+            continue
+        what = f"budget {ref.namespace}/{ref.name}" if ref.kind == _KIND else f"power pool {ref.name}"
+        doing = f"{type(action).__name__} for {what}, which is not in view"
+        try:
+            await kube.get(paths.resource(ref.kind, ref.namespace, ref.name))
+        except errors.NotFound as problem:
+            if errors.says_gone(problem, ref.name):
+                continue
+            raise Unavailable(f"{doing}: {problem}; that does not say that it was deleted") from problem
+        raise Unavailable(f"{doing}: it still exists, so nothing is let go")
 
 
-def _author(world: World, action: Action) -> Ref | None:
-    """The budget that did what the action undoes; None if none is named."""
-    by = ""
-    if isinstance(action, actions.DeleteBudgetHold):
-        by = action.budget
-    elif isinstance(action, actions.ReleasePod | actions.ResumePod):
-        pod = world.pods.get(action.uid)
-        mark = marks.HELD_BY if isinstance(action, actions.ReleasePod) else marks.PAUSED_BY
-        by = dict(pod.annotations).get(mark, "") if pod is not None else ""
-    elif isinstance(action, actions.ResumeOwner):
-        owner = world.workloads.get(f"{action.kind}/{action.object}")
-        by = owner.suspended_by if owner is not None else ""
+def _marks(world: World, action: Action) -> list[str]:
+    """Who did what the action undoes, as our marks name them."""
+    match action:
+        case actions.DeleteBudgetHold():
+            return [action.budget]
+        case actions.ReleasePod():
+            return _noted(world.pods.get(action.uid), marks.HELD_BY)
+        case actions.ResumePod():
+            return _noted(world.pods.get(action.uid), marks.PAUSED_BY)
+        case actions.UncordonNode():
+            return _noted(world.nodes.get(action.node), marks.CORDONED_BY)
+        case actions.ResumeOwner():
+            owner = world.workloads.get(f"{action.kind}/{action.object}")
+            return [owner.suspended_by] if owner is not None else []
+        case actions.ApplyBudgetIndex() | actions.RemoveFinalizer():
+            # The index is written from all budgets in view, and a finalizer goes when none of them covers its pod.
+            return [each.budget for each in world.index or ()]
+    return []
+
+
+def _noted(fact: Pod | Node | None, mark: str) -> list[str]:
+    return [] if fact is None else [dict(fact.annotations).get(mark, "")]
+
+
+def _named(by: str) -> Ref | None:
+    """The budget or power pool that a mark names; None if it names neither."""
+    if by.startswith(f"{_POOL}/"):
+        return Ref(_POOL, "", by.removeprefix(f"{_POOL}/"))
     namespace, name = split(by.removeprefix(f"{_KIND}/"))
     return Ref(_KIND, namespace, name) if namespace and name and "/" not in name else None

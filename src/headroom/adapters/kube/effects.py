@@ -89,7 +89,7 @@ class Effects:
         handler = self._handlers.get(type(action))
         if handler is None:
             raise Refused(f"{type(action).__name__}: this version of Headroom cannot do that yet")
-        if resource.kind == CHORES:
+        if resource.kind == CHORES or isinstance(action, actions.ApplyBudgetIndex):
             await check_gone(self._kube, self._view.world(self._clock.now()), action)
         await handler(action, resource)
 
