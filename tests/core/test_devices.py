@@ -15,6 +15,7 @@ from headroom.core.usage.names import Resource, Sharers
 from headroom.model.device_facts import AllocatedDevice, Claim, Device, DeviceClass, DeviceSlice
 from headroom.model.devices import WHOLE, DeviceTable, profile_part
 from headroom.model.facts import Pod, Price, Shape
+from headroom.model.tables import PodTable
 from headroom.model.times import HOUR
 from headroom.model.world import World, load, save
 from tests.builders import NOON, a_claim, a_node, a_resource, a_used_world
@@ -461,3 +462,38 @@ def test_a_pod_that_runs_gives_no_claim_back(claims: tuple[Claim, ...], unseen: 
     seen.see(pod, NOON - 9000)
     seen.world = structs.replace(seen.world, claims={each.key: each for each in claims}, unseen=unseen)
     assert (seen.see(pod, NOON - 5000), seen.burn) == ([], 8)
+
+
+def test_sharers_of_pods_that_are_relabelled_all_the_time_are_seen_once_for_all() -> None:
+    pods = [claiming(f"p{number}") for number in range(20)]
+    seen = Seen(*pods)
+    seen.keeper = Keeper(seen.world.usage, 1000)
+    for pod in pods:
+        seen.see(pod, NOON - 60_000)
+    for at in range(NOON - 30_000, NOON - 29_500, 100):
+        for pod in pods[:10]:
+            rows = seen.see(structs.replace(pod, labels=OTHERS if at % 200 else pod.labels), at)
+            assert set(rows) <= {pod.name}
+    looks = [Look("default", at, at) for at in (NOON - 28_000, NOON - 27_000, NOON - 26_000)]
+    settled = [row.pod for look in looks for row in seen.keeper.settle(around(seen.world), look)]
+    assert max(settled.count(pod.name) for pod in pods) <= 4
+    assert seen.burn == 8
+
+
+class Asked(PodTable):
+    asked = 0
+
+    def get(self, uid: str) -> Pod | None:
+        self.asked += 1
+        return super().get(uid)
+
+
+def test_who_shares_a_claim_is_found_out_once_for_all_of_them() -> None:
+    pods, table = [claiming(f"p{number}") for number in range(50)], Asked()
+    seen = Seen(*pods)
+    seen.world = structs.replace(seen.world, pods=table)
+    for pod in pods:
+        seen.see(pod, NOON - 60_000)
+    table.asked = 0
+    seen.see(structs.replace(pods[0], labels=OTHERS), NOON - 30_000)
+    assert 0 < table.asked < 10 * len(pods)

@@ -43,6 +43,8 @@ class DeviceView(NamedTuple):
     told_apart: ToldApart = {}
     is_whole: bool = True
     """Whether all claims, templates, classes and slices are seen; else what pods have may be more than is known."""
+    sharing: dict[str, tuple[dict[str, Pairs], Counter[Pairs]]] | None = None
+    """Remembers who shares which claim, for as long as no pod changes; else each of many sharers would look at all the others."""
 
 
 def view_of(world: World, told_apart: ToldApart | None = None) -> DeviceView:
@@ -175,18 +177,31 @@ def _shared(claim: Claim, pod: Pod, view: DeviceView) -> Resource | None:
     """With whom a pod shares a claim: pods that run. One that is not there, has not started or is over holds nothing."""
     if len(claim.reserved_for) < 2:
         return None
-    others = {uid: each for uid in claim.reserved_for if uid != pod.uid and (each := view.pods.get(uid)) is not None}
-    running = {uid: each for uid, each in others.items() if _holds(each)}
-    if not running:
+    running, counts = _running(claim, view)
+    other = next((uid for uid in running if uid != pod.uid), None)
+    if other is None:
         return None
-    own = _projected(pod.labels, view.told_apart)
-    counts = Counter([own, *(_projected(each.labels, view.told_apart) for each in running.values())])
+    own, listed = _projected(pod.labels, view.told_apart), running.get(pod.uid)
+    if listed != own:
+        counts = (counts - Counter([listed] if listed is not None else [])) + Counter([own])
     sharers = sorted(counts.items(), key=lambda each: (each[0] != own, each[0]))
     return Resource(
         sharers=tuple(Sharers(count, labels) for labels, count in sharers),
         keys=tuple(sorted(view.told_apart)),
-        is_first=pod.uid < min(running),
+        is_first=pod.uid < other,
     )
+
+
+def _running(claim: Claim, view: DeviceView) -> tuple[dict[str, Pairs], Counter[Pairs]]:
+    """The pods of a claim that run, by uid, each with the labels that matter, and how many have which of these."""
+    known = view.sharing.get(claim.key) if view.sharing is not None else None
+    if known is None:
+        pods = ((uid, view.pods.get(uid)) for uid in sorted(claim.reserved_for))
+        running = {uid: _projected(pod.labels, view.told_apart) for uid, pod in pods if pod is not None and _holds(pod)}
+        known = running, Counter(running.values())
+        if view.sharing is not None:
+            view.sharing[claim.key] = known
+    return known
 
 
 def _holds(pod: Pod) -> bool:

@@ -58,6 +58,8 @@ class Keeper:
         self._node_prices = NodePrices()
         self._later: dict[str, tuple[Pod, Held]] = {}
         """Pods that changed again too soon, as they were last seen."""
+        self._relabelled: dict[str, int] = {}
+        """Pods that hold something under other labels than before, and since when: their sharers are seen once for all of them."""
         self._holding: dict[str, Pairs] = {}
         """Pods with claims that hold something, each with the labels that decide who bears a claim that it shares."""
 
@@ -86,8 +88,13 @@ class Keeper:
         return keys is not None and held._replace(labels=cut(held.labels, keys)).is_in(known[-1])
 
     def settle(self, around: Around, look: Look) -> list[Row]:
-        """Pods that changed again too soon, and for which the time has come since."""
-        return [row for uid in list(self._later) for row in self._settled(uid, around, look)]
+        """Pods that changed again too soon, and for which the time has come since; and who shares claims with relabelled ones."""
+        found = [row for uid in list(self._later) for row in self._settled(uid, around, look)]
+        relabelled, self._relabelled, seen = self._relabelled, {}, set[str]()
+        for uid, at in relabelled.items():
+            if (pod := around.view.pods.get(uid)) is not None:
+                found += self._see_sharers(pod, around, look, at, seen)
+        return found
 
     def _settled(self, uid: str, around: Around, look: Look) -> list[Row]:
         if uid not in self._later:
@@ -124,10 +131,20 @@ class Keeper:
             return found
         # A pod tells itself when it began or ended; that it has other labels is known from now on.
         moment = pod.started if before is None else pod.ended if holds is None else None
+        if self._shortest and before is not None and holds is not None:
+            self._relabelled.setdefault(pod.uid, look.at)
+            return found
         return [*found, *self._see_sharers(pod, around, look, moment)]
 
-    def _see_sharers(self, pod: Pod, around: Around, look: Look, moment: int | None = None) -> Iterator[Row]:
-        for uid in devices.sharers_of(pod, around.view):
+    def _see_sharers(
+        self, pod: Pod, around: Around, look: Look, moment: int | None = None, seen: set[str] | None = None
+    ) -> Iterator[Row]:
+        """Those with whom a pod shares claims, but for those that were `seen` already."""
+        around = around._replace(devices=around.view._replace(sharing={}))
+        uids = [uid for uid in devices.sharers_of(pod, around.view) if seen is None or uid not in seen]
+        if seen is not None:
+            seen.update(uids)
+        for uid in uids:
             other, rows = around.view.pods.get(uid), self.table.of_pod(uid)[-1:]
             if other is None:
                 continue
