@@ -1,4 +1,4 @@
-"""Which names the API server's policies are told, so that they see what a budget counts through device classes."""
+"""Which names the API server's policies are told, so that they see what a budget counts through device classes; and parts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headroom.api.budget_index import MOST_NAMES, IndexEntry
 from headroom.core.budgets import hold_of
 from headroom.core.budgets.index import index_of, left_over
 from headroom.model.actions import ApplyBudgetIndex
-from headroom.model.device_facts import DeviceClass
-from headroom.model.devices import DeviceTable
+from headroom.model.device_facts import Device, DeviceClass, DeviceSlice
+from headroom.model.devices import WHOLE, DeviceTable
 from headroom.model.facts import Namespace
 from headroom.model.world import World
 from tests.builders import a_resource, a_world
@@ -68,3 +68,17 @@ def test_the_index_is_written_when_a_device_class_comes_or_goes() -> None:
     assert list(left_over(World(**told, devices=world.devices, index=before))) == [ApplyBudgetIndex(budget="")]
     assert list(left_over(World(**told, devices=world.devices, index=index_of(world)))) == []
     assert list(left_over(World(**told, index=index_of(world)))) == [ApplyBudgetIndex(budget="")]
+
+
+@pytest.mark.parametrize(
+    ("memory", "cores", "part"),
+    [(10, 0, WHOLE // 8), (10, 25, WHOLE // 4), (1, 100, WHOLE), (80, 1, WHOLE), (0, 0, WHOLE)],
+)
+def test_of_a_device_that_several_claims_have_the_largest_part_that_one_takes_counts(
+    memory: int, cores: int, part: int
+) -> None:
+    """The claim says what it takes: all cores with next to no memory leave nothing for anybody else."""
+    device = Device(name="gpu-0", product="H100", capacity=(("cores", 100), ("memory", 80)))
+    table = DeviceTable(slices=(DeviceSlice(name="s", driver="d", pool="p", node="n", devices=(device,)),))
+    consumed = tuple((name, amount) for name, amount in (("cores", cores), ("memory", memory)) if amount)
+    assert table.part("d", "p", "gpu-0", consumed) == part

@@ -93,8 +93,9 @@ class DeviceTable:
         if found is None:
             return WHOLE
         part = _part(found, self._largest(driver, pool, found.device.product))
-        if consumed and (taken := _share(consumed, dict(found.device.capacity))) is not None:
-            part = min(part, int(part * taken))
+        # How much is taken of what, the claim says: of whichever it takes the largest part of, that is left for nobody else.
+        if taken := _shares(consumed, dict(found.device.capacity)):
+            part = min(part, int(part * max(taken.values())))
         return part
 
     def on_nodes(self, driver: str) -> dict[str, int]:
@@ -170,5 +171,9 @@ def _part(found: _Found, largest: int) -> int:
 
 def _share(taken: Amounts, there: dict[str, int]) -> Fraction | None:
     """What part of something is taken: of its memory, or of that of which the largest part is; None if nothing tells."""
-    parts = {name: Fraction(amount, there[name]) for name, amount in taken if there.get(name)}
+    parts = _shares(taken, there)
     return parts.get(MEMORY, max(parts.values(), default=None))
+
+
+def _shares(taken: Amounts, there: dict[str, int]) -> dict[str, Fraction]:
+    return {name: Fraction(amount, there[name]) for name, amount in taken if there.get(name)}
