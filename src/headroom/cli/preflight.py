@@ -106,6 +106,7 @@ def needs(settings: Settings) -> list[Need]:
     # What a list lacks is looked for by name before it counts as gone.
     found += [Need("get", plural, group) for plural, group in seen]
     found.append(Need("get", "configmaps", namespace=own))
+    found.append(Need("get", "customresourcedefinitions", "apiextensions.k8s.io"))
     found += [Need("patch", f"{plural}/status", GROUP) for plural in plurals]
     found += [Need(verb, plural, GROUP) for plural in others for verb in ("create", "update")]
     found += [Need(verb, BudgetHold.kind.plural, GROUP) for verb in ("delete", "release")]
