@@ -142,7 +142,19 @@ def test_a_pod_is_released_if_its_claim_fits(count: int, starts: bool) -> None:
 def test_what_no_budget_counts_is_released_at_once() -> None:
     pod = gated("nic", gpus=0, claims=("claim",))
     claims = (a_claim(requests=(a_request("nic.example.com", 32),)),)
-    assert released(queued(pod, claims=claims, hours=1)) == {"team-a/nic"}
+    assert released(queued(pod, claims=claims, hours=1, devices=DeviceTable([NIC]))) == {"team-a/nic"}
+
+
+@pytest.mark.parametrize("through", [{"claims": ("claim",)}, {"claim_templates": ("nope",)}], ids=["claim", "template"])
+def test_a_class_that_is_not_there_may_give_anything_later(through: dict[str, Any]) -> None:
+    pod = gated("odd", gpus=0, **through)
+    requests = (a_request("nope.example.com", 64),)
+    templates = [a_template("nope", requests=requests)]
+    stage = queued(pod, claims=(a_claim(requests=requests),), hours=1, devices=DeviceTable(templates=templates))
+    assert released(stage) == set()
+    stage.more["devices"] = DeviceTable([structs.replace(NIC, name="nope.example.com")], templates=templates)
+    stage.look()
+    assert released(stage) == {"team-a/odd"}
 
 
 def test_a_pod_waits_until_its_claim_is_there() -> None:
@@ -167,7 +179,8 @@ def test_nothing_is_released_because_devices_are_not_seen(kind: str) -> None:
     shape = Shape(requests=(("example.com/h100", 1_000_000),))
     pods = [gated("nic", gpus=0, claims=("claim",)), gated("odd", shape=shape), gated("plain", gpus=0)]
     claims = (a_claim(requests=(a_request("nic.example.com", 32),)),)
-    stage = queued(*pods, claims=claims, hours=1, unseen={f"{kind}.resource.k8s.io": "403"})
+    more: dict[str, Any] = {"devices": DeviceTable([NIC]), "unseen": {f"{kind}.resource.k8s.io": "403"}}
+    stage = queued(*pods, claims=claims, hours=1, **more)
     assert released(stage) == {"team-a/plain"}
     stage.more["unseen"] = {"jobsets.jobset.x-k8s.io": "403"}
     stage.look()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -208,6 +208,7 @@ def test_labels_that_nobody_saw_stay_unseen_in_the_ledger() -> None:
 # --- changes within a second -----------------------------------------------------------------------------------------------------
 
 
+@example([(1, "b"), (1, "a"), (1, "a"), (998, "b")], 1)
 @given(st.lists(st.tuples(st.integers(1, 1500), st.sampled_from("abc")), max_size=30), st.integers(1, 3000))
 def test_a_change_within_a_second_after_another_counts_from_its_end(steps: list[tuple[int, str]], rest: int) -> None:
     keeper, now, truth = Keeper(UsageTable(), shortest=1000), START, [(START, "a")]

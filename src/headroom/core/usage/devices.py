@@ -17,7 +17,7 @@ from headroom.api.policies.cel import IMPLICIT
 from headroom.core.usage.names import CLASSES, DRIVERS, OTHER, Resource, Sharers, text_of
 from headroom.core.usage.prices import MIG, PRODUCT
 from headroom.model import sight
-from headroom.model.device_facts import AllocatedDevice, Claim, DeviceChoice, DeviceRequest
+from headroom.model.device_facts import AllocatedDevice, Claim, ClaimTemplate, DeviceChoice, DeviceRequest
 from headroom.model.devices import WHOLE, DeviceTable, profile_part
 from headroom.model.facts import Amounts, Node, Pairs, Part, Pod
 from headroom.model.tables import NodeTable, PodTable
@@ -56,9 +56,14 @@ def view_of(world: World, told_apart: ToldApart | None = None) -> DeviceView:
 # --- what a device is --------------------------------------------------------------------------------------------------------
 
 
+def is_there(name: str, table: DeviceTable) -> bool:
+    """Whether it is known what a class gives."""
+    return name in table.classes or name in CLASSES
+
+
 def of_class(name: str, table: DeviceTable) -> Resource:
     """What the devices of a class count as: GPUs of a well-known resource, or what the class is called."""
-    if name not in table.classes and name not in CLASSES:
+    if not is_there(name, table):
         return Resource(name=name)  # anybody may name a class that is not there, so none of those is remembered
     key = ("class", name)
     if key not in table.memory:
@@ -264,11 +269,19 @@ def _asked(
         is_known = is_known and each is not None and view.is_whole
         if each is None:
             continue
+        # A class that is not there gives nothing now, and whatever its author likes once it is.
+        is_known = is_known and all(is_there(name, view.devices) for name in _classes_of(each))
         if isinstance(each, Claim) and each.is_allocated:
             _add(found, ((text_of(_allocated(device, view.devices)), MICRO) for device in each.allocated))
         else:
             _ask(found, choices, each.requests, view.devices)
     return Asked(tuple(sorted(found.items())), tuple(choices), is_known)
+
+
+def _classes_of(each: Claim | ClaimTemplate) -> Iterator[str]:
+    """The classes that what is not given yet may come from."""
+    if not (isinstance(each, Claim) and each.is_allocated):
+        yield from (one.device_class for request in each.requests if not request.is_admin for one in request.choices)
 
 
 def _ask(

@@ -70,7 +70,9 @@ class Keeper:
         self._holding.pop(pod.uid, None)
         if (holds := devices.holds_under(pod, around.view)) is not None:
             self._holding[pod.uid] = holds
-        held, found = self._held(pod, around), self._settled(pod.uid, around, look)
+        # What is seen at the very moment at which an earlier change would count is what counts from then on.
+        before = look._replace(since=min(look.since, look.at - 1))
+        held, found = self._held(pod, around), self._settled(pod.uid, around, before)
         self._later.pop(pod.uid, None)
         known = self.table.of_pod(pod.uid)
         is_unread = self.table.is_unread(pod.uid)
