@@ -1,4 +1,4 @@
-"""Numbered things found by their namespace and labels, so that whoever selects looks only at what can match."""
+"""Numbered things found by their namespace and labels: a selector looks only at what can match."""
 
 from __future__ import annotations
 

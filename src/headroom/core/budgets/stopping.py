@@ -17,6 +17,7 @@ from headroom.api.enforcement import EvictedOwner, Stopped, Victim
 from headroom.core.budgets.accounts import Account, end_of
 from headroom.core.budgets.holding import evicts
 from headroom.core.budgets.ladder import Standing
+from headroom.core.budgets.sharing import joined
 from headroom.core.budgets.units import (
     Unit,
     is_alive,
@@ -172,24 +173,27 @@ def needed(account: Account, step: Standing, going: frozenset[str], past: Past) 
     """The units that must go for a step, in the order in which they go. `going` are pods that count as gone already."""
     if not account.may_stop(step.share):
         return []
-    needs, chosen = _needs(account, step, going), []
-    for each in sorted(_candidates(account, step, going, past), key=lambda each: _order(account, each)):
+    needs, chosen = _needs(account, step, going), list[tuple[Candidate, ...]]()
+    groups = joined(account, list(_candidates(account, step, going, past)), going)
+    for group in sorted(groups, key=lambda group: max(_order(account, each) for each in group)):
         if _are_met(needs):
             break
-        if not any(need.is_helped_by(account, each) for need in needs):
-            continue
-        for need in needs:
-            need.change(account, each, 1)
-        chosen.append(each)
-    for each in reversed(chosen[:]) if _are_met(needs) else ():
-        for need in needs:
-            need.change(account, each, -1)
+        if any(need.is_helped_by(account, each) for each in group for need in needs):
+            _change(needs, account, group, 1)
+            chosen.append(group)
+    for group in reversed(chosen[:]) if _are_met(needs) else ():
+        _change(needs, account, group, -1)
         if _are_met(needs):
-            chosen.remove(each)
+            chosen.remove(group)
         else:
-            for need in needs:
-                need.change(account, each, 1)
-    return chosen
+            _change(needs, account, group, 1)
+    return [each for group in chosen for each in group]
+
+
+def _change(needs: Sequence[Need], account: Account, group: Sequence[Candidate], sign: int) -> None:
+    for need in needs:
+        for each in group:
+            need.change(account, each, sign)
 
 
 def _are_met(needs: Sequence[Need]) -> bool:
