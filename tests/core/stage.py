@@ -68,6 +68,7 @@ class Stage:
         self.holds: dict[str, Hold] = dict(more.pop("holds", {}))
         self.workloads: dict[str, Workload] = dict(more.pop("workloads", {}))
         self.evicted: dict[str, int] = {}
+        self.seen_going: list[str] = []
         self.done: list[tuple[int, Action]] = []
         self.decisions: dict[str, Decision] = {}
 
@@ -78,6 +79,7 @@ class Stage:
         world = structs.replace(world, usage=usage.table_of(world, list(self.rows.values())))
         self.rows |= {row.key: row for row in world.usage}
         world.pods.evicted.update(self.evicted)
+        world.pods.seen_going.update(dict.fromkeys(self.seen_going))
         return world
 
     def look(self) -> list[Action]:

@@ -59,11 +59,20 @@ def test_a_victim_that_ends_by_itself_is_not_recorded_as_stopped(end: str) -> No
     assert told(stage) == NOTHING
 
 
-def test_one_that_is_gone_without_a_word_is_not_either() -> None:
+def test_one_that_is_gone_without_a_word_counts_for_caps_alone() -> None:
+    """As after a restart: it may have been stopped, so the caps know of it, but it proves no loop."""
     stage = chosen()
     stage.pods.clear()
     stage.look()
     assert stage.status().victim is None
+    assert told(stage) == (["Unknown"], [], False)
+
+
+def test_one_whose_end_was_seen_and_was_no_eviction_is_not_recorded() -> None:
+    stage = chosen()
+    stage.seen_going = list(stage.pods)
+    stage.pods.clear()
+    stage.look()
     assert told(stage) == NOTHING
 
 

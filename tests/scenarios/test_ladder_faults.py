@@ -115,6 +115,9 @@ def test_two_leaders_stop_nobody_twice(late: int) -> None:
     """Both lead at once, each by a lease of its own; one may see everything later than the other."""
     delay = [{"type": "WatchDelay", "actor": "operator-2", "ms": late}] if late else []
     run = dense(*delay, operators=2, make_operator=a_leader)
-    assert problems(run, **SLOW) == []
+    # They notice each other by their claims on the cluster; from then on nobody stops anything, or undoes what stands.
+    assert [each for each in problems(run, **SLOW) if " has headroom.dev/paused-" not in each] == []
     evicted = Counter(life.uid for _, life in run.auditor.evictions() if life is not None)
-    assert set(evicted.values()) == {1}
+    assert set(evicted.values()) <= {1}
+    budgets = run.simulation.server.objects("GPUWorkloadBudget")
+    assert all("ClusterIdShared" in str(each["status"]["conditions"]) for each in budgets)

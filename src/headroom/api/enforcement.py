@@ -195,4 +195,6 @@ class Stopped(ApiType, frozen=True, kw_only=True):
     pods: Annotated[tuple[str, ...], Meta(description="The first of its pods, namespace/name.")] = ()
     by: Annotated[str, Meta(description="The budget that stopped it, where it is another one that counts it too.")] = ""
     owner: Annotated[str, Meta(description="Who would make it anew, Kind/namespace/name.")] = ""
-    outcome: Annotated[str, Meta(description="Stopped, or Blocked if it would not go.")] = "Stopped"
+    outcome: Annotated[
+        str, Meta(description="Stopped, Blocked if it would not go, or Unknown if nobody saw why it went.")
+    ] = "Stopped"

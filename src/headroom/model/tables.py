@@ -116,6 +116,12 @@ class Index:
         return self._members.keys()
 
 
+def _remember(known: dict[str, Value], uid: str, value: Value) -> None:
+    known[uid] = value
+    if len(known) > MOST_EVICTED:
+        del known[next(iter(known))]
+
+
 class PodTable:
     """All pods that exist."""
 
@@ -160,6 +166,8 @@ class PodTable:
         """Pods that were deleted lately while they held something: when, from which node, what. Only who heard of it knows."""
         self.evicted: dict[str, int] = {}
         """Uids of evicted pods that are gone, each with when its eviction was granted; the last so many that we heard of."""
+        self.seen_going: dict[str, None] = {}
+        """Uids of the last so many pods whose final state was heard: of others nobody knows why they went."""
         self._rows: dict[str, int] = {}
         self._pods: list[Pod | None] = []
         self._free: list[int] = []
@@ -240,9 +248,11 @@ class PodTable:
         self._free.append(row)
         return True
 
-    def note_departure(self, pod: Pod, now: int) -> None:
-        """A pod was deleted: what it held is free from now on."""
+    def note_departure(self, pod: Pod, now: int, *, is_final: bool = True) -> None:
+        """A pod was deleted: what it held is free from now on. `is_final` says that it was told how it was then."""
         self._note_eviction(pod)
+        if is_final:
+            _remember(self.seen_going, pod.uid, None)
         while self.departed and self.departed[0][0] <= now - DEPARTED_MS:
             self.departed.popleft()
         if pod.node and pod.phase not in _ENDED:
@@ -250,9 +260,7 @@ class PodTable:
 
     def _note_eviction(self, pod: Pod) -> None:
         if pod.evicted is not None:
-            self.evicted[pod.uid] = pod.evicted
-            if len(self.evicted) > MOST_EVICTED:
-                del self.evicted[next(iter(self.evicted))]
+            _remember(self.evicted, pod.uid, pod.evicted)
 
     def _grow(self) -> int:
         row = len(self._pods)

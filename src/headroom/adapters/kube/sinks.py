@@ -128,7 +128,7 @@ class PodSink:
             unbound = key in self._table.unbound
             self._table.remove(key)
             if self._now is not None:
-                self._table.note_departure(last or before, self._now())
+                self._table.note_departure(last or before, self._now(), is_final=last is not None)
             if before.finalizers:
                 self._let_go(before)
             self._changes.pod(key, unbound=unbound, nodes=(before.node,) if before.node else ())

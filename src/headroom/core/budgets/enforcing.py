@@ -212,6 +212,9 @@ class Round:
             # Caps are about when it went, which may be long after it was chosen.
             result.past = result.past.with_(stopping.record(victim, "Stopped", now))
             result.last_at = now
+        elif stopping.vanished(account, victim):
+            # So that caps hold though the operator was restarted; it proves no loop.
+            result.past = result.past.with_(stopping.record(victim, "Unknown", now))
         elif victim.action == "Suspend" and now - since < stopping.OWN_WORD_MS:
             result.turns.append(since + stopping.OWN_WORD_MS)
             return

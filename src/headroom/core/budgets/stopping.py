@@ -342,6 +342,13 @@ def was_stopped(account: Account, victim: Victim) -> bool:
     return any(at is not None and at >= since for at in granted)
 
 
+def vanished(account: Account, victim: Victim) -> bool:
+    """Whether a unit has gone and nobody saw why, as after a restart: it may have been stopped."""
+    pods = account.world.pods
+    unseen = (uid for uid in victim.uids if uid not in pods and uid not in pods.seen_going)
+    return victim.action == "Evict" and any(unseen)
+
+
 def _is_suspended(account: Account, victim: Victim) -> bool:
     by = f"{account.ref.kind}/{victim.by}" if victim.by else str(account.ref)
     names = {victim.owner, victim.unit} - {""}

@@ -20,7 +20,7 @@ const ACTIONS = {
 const MOST_HISTORY = 25;
 const ANSWERS = { True: "yes", False: "no" };
 const STARTS = { NeverFits: "never: alone it exceeds the quota", Releasing: "now" };
-const OUTCOMES = { Stopped: "was stopped", Blocked: "would not go" };
+const OUTCOMES = { Stopped: "was stopped", Blocked: "would not go", Unknown: "went, nobody saw why" };
 const MARKS = { now: "now", exhausted: "used up", recovers: "below quota" };
 
 export function mount(main, route) {
