@@ -346,7 +346,7 @@ def test_hours_of_everything_that_goes_wrong(seed: int) -> None:
         )
         timeline.append(at(f"{number * 5 + 1}m", job))
     with unhurried():
-        run = play([pool, *machines(pool, "Off")], timeline, duration="8h", seed=seed, patience=5 * MINUTE)
+        run = play([pool, *machines(pool, "Off")], timeline, duration="8h", seed=seed, patience=15 * MINUTE)
     assert run.problems() == []
     assert [name for name, phase in run.phases().items() if phase not in ("Succeeded", "Failed")] == []
     jobs = run.simulation.server.objects("Job")

@@ -40,7 +40,7 @@ WRITE_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 5.0
 REFRESH_SECONDS: Final = 2.0
 PRUNE_SECONDS: Final = 3600.0
-PATIENCE_SECONDS: Final = 2.0
+PATIENCE_SECONDS: Final = 12.0
 """How long a first reading may take before what happens is recorded without it."""
 MOST_LOOKED_BACK: Final = 200_000
 """Rows in memory up to which those of one window more are kept too."""
@@ -225,11 +225,11 @@ class Recorder:
 
     async def _catch_up(self) -> None:
         """Unite what the ledger has with what is in view."""
+        began, is_disputed = self._now(), await self._custodian.is_disputed(self._world().cluster)
         table = self._labels.new_table(self._world())
-        began, cursor, beats = self._now(), await self._ledger.cursor(), await self._ledger.heartbeats()
+        cursor, beats = await self._ledger.cursor(), await self._ledger.heartbeats()
         loaded_since = await self._load(table)
         await self._custodian.read()
-        is_disputed = await self._custodian.is_disputed(table.cluster)
         # From here on nothing waits, so no event can slip in between.
         world = self._world()
         self._custodian.must_know(world)
