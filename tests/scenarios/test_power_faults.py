@@ -346,6 +346,7 @@ def test_hours_of_everything_that_goes_wrong(seed: int) -> None:
         )
         timeline.append(at(f"{number * 5 + 1}m", job))
     with unhurried():
+        # Five minutes were enough while a failing watch was borne for two; now nothing is done after three seconds of it.
         run = play([pool, *machines(pool, "Off")], timeline, duration="8h", seed=seed, patience=15 * MINUTE)
     assert run.problems() == []
     assert [name for name, phase in run.phases().items() if phase not in ("Succeeded", "Failed")] == []
