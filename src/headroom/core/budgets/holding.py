@@ -12,7 +12,7 @@ from headroom.api.budget_hold import BudgetHoldSpec, hold_name
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, is_acting
-from headroom.core.budgets.units import is_alive, is_protected, note, owner_of, pending, suspends, unit_of, units
+from headroom.core.budgets.units import is_alive, is_protected, note, owner_of, suspends, unit_of, units
 from headroom.core.budgets.unseen import is_unclear, knows
 from headroom.core.budgets.waiting import SKEW_MS, Matcher
 from headroom.model import conditions, sight
@@ -118,7 +118,7 @@ def sweep(account: Account, matcher: Matcher, *, is_there: bool) -> Sweep:
     alone as a whole: a gang is worth nothing without its last rank, and a Job counts an evicted pod as a failed one.
     """
     world, queued = account.world, account.queued
-    chosen = [pod for pod in pending(world) if _is_early(account, matcher, pod)]
+    chosen = [pod for pod in matcher.pending_of(account) if _is_early(account, pod)]
     every = units(world, (pod.uid for pod in chosen))
     actions: dict[Action, None] = {}
     bare = []
@@ -139,10 +139,9 @@ def sweep(account: Account, matcher: Matcher, *, is_there: bool) -> Sweep:
     return Sweep(tuple(actions), tuple(bare))
 
 
-def _is_early(account: Account, matcher: Matcher, pod: Pod) -> bool:
-    """Whether it was made before the hold, counts for the budget, and is nobody else's to hold."""
-    is_ours = any(each is account for each, _ in matcher.of_pod(pod))
-    return is_ours and marks.GATE not in pod.gates and not _is_left_alone(pod) and account.queued.of(pod) is None
+def _is_early(account: Account, pod: Pod) -> bool:
+    """Whether it was made before the hold and is nobody else's to hold."""
+    return marks.GATE not in pod.gates and not _is_left_alone(pod) and account.queued.of(pod) is None
 
 
 def evicts(pod: Pod) -> EvictPod:

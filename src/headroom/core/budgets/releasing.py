@@ -18,7 +18,7 @@ from headroom.core.budgets.units import note, pending
 from headroom.core.budgets.waiting import Demand, Matcher, Waiting
 from headroom.core.usage import Forecast, Run
 from headroom.model.actions import Action, ReleasePod, ResumeOwner
-from headroom.model.facts import Pod, Workload
+from headroom.model.facts import Part, Pod, Workload
 from headroom.model.times import HOUR
 from headroom.model.usage_table import OPEN
 from headroom.model.world import World
@@ -112,10 +112,8 @@ class Rooms:
     """
 
     def __init__(self, world: World, accounts: Sequence[Account], matcher: Matcher, queue: Sequence[Waiting]) -> None:
-        self._accounts, self._matcher = accounts, matcher
-        self._starting = [pod for pod in pending(world) if is_starting(pod)]
-        # What Kueue was allowed to start and has not started yet.
-        self._queued = [each for each in world.workloads.values() if is_queued(each)]
+        self._accounts = accounts
+        self._starting = _starting(world, matcher)
         self._longest = max((demand.length for each in queue for demand in each.demands), default=0)
         self._given: list[tuple[Demand, ...]] = []
         self._far: dict[bool, Room] = {}
@@ -160,20 +158,30 @@ class Rooms:
         """What is about to start, by when it will be over: millionths of a GPU."""
         found: dict[int, int] = {}
         as_of = account.found.as_of
-        asked, shared = [], set[str]()
-        for pod in self._starting:
-            asked.append((self._matcher.of_pod(pod, shared), end_of(account.world, pod, as_of, as_of)))
-            shared |= pod.claim_keys
-        for each in self._queued:
-            for part in each.parts:
-                end = None if part.deadline is None else as_of + part.deadline
-                asked.append((self._matcher.of_part(each.namespace, part), end))
-        for matched, end in asked:
-            rate = next((rate for each, rate in matched if each is account), 0)
-            if rate:
-                over = others if end is None else end
-                found[over] = found.get(over, 0) + rate
+        for each, rate in self._starting.get(account.key, ()):
+            if isinstance(each, Pod):
+                end = end_of(account.world, each, as_of, as_of)
+            else:
+                end = None if each.deadline is None else as_of + each.deadline
+            over = others if end is None else end
+            found[over] = found.get(over, 0) + rate
         return found
+
+
+def _starting(world: World, matcher: Matcher) -> dict[str, list[tuple[Pod | Part, int]]]:
+    """By budget: the pods that are about to start, and what Kueue was allowed to start and has not yet, each with its rate."""
+    found: dict[str, list[tuple[Pod | Part, int]]] = {}
+    shared = set[str]()
+    for pod in pending(world):
+        if is_starting(pod):
+            for account, rate in matcher.of_pod(pod, shared):
+                found.setdefault(account.key, []).append((pod, rate))
+            shared |= pod.claim_keys
+    for each in world.workloads.values():
+        for part in each.parts if is_queued(each) else ():
+            for account, rate in matcher.of_part(each.namespace, part):
+                found.setdefault(account.key, []).append((part, rate))
+    return found
 
 
 def is_starting(pod: Pod) -> bool:

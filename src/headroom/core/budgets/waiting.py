@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from headroom.api import marks
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
-from headroom.core.budgets.units import is_alive, note, unit_of
+from headroom.core.budgets.units import is_alive, note, pending, unit_of
 from headroom.core.budgets.unseen import is_unclear, knows
 from headroom.core.usage import Asked
 from headroom.model.facts import Amounts, Pairs, Part, Pod, Workload
@@ -62,6 +62,7 @@ class Matcher:
         self._view = usage.view_of(world)
         self._plain: dict[tuple[Amounts, str], Asked] = {}
         self._known: dict[tuple[str, Pairs, Asked], tuple[tuple[Account, int], ...]] = {}
+        self._pending: dict[str, list[Pod]] | None = None
 
     @property
     def longest_horizon(self) -> int:
@@ -96,6 +97,15 @@ class Matcher:
             for account, rate in self._matched(namespace, part.labels, asked):
                 rates[account.key] = account, rates.get(account.key, (account, 0))[1] + rate * count
         return tuple(rates[key] for key in sorted(rates))
+
+    def pending_of(self, account: Account) -> Sequence[Pod]:
+        """The pods that a budget counts and that have not started. All are matched once, however many budgets ask."""
+        if self._pending is None:
+            self._pending = {}
+            for pod in pending(self.world):
+                for each, _ in self.of_pod(pod):
+                    self._pending.setdefault(each.key, []).append(pod)
+        return self._pending.get(account.key, ())
 
     def is_known(self, pod: Pod) -> bool:
         """Whether everything is there that says what a pod asks for."""
