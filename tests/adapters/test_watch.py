@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from headroom.adapters.kube.backoff import LONGEST_PAUSE
 from headroom.adapters.kube.transport import Reply
-from headroom.adapters.kube.watch import LONGEST_PAUSE
 from tests.adapters.played import BROKEN, SILENCE, Played, Step, added, bookmark, deleted, error, page, play, refusal
 
 
@@ -119,6 +119,31 @@ async def test_a_server_that_only_ends_streams_is_not_asked_in_a_hot_loop() -> N
     assert len(played.clock.sleeps) >= 19
 
 
+async def test_nor_one_that_says_a_word_each_time_before_it_ends_them() -> None:
+    words: list[list[Step]] = [[bookmark(each)] for each in range(2, 22)]
+    played = await Played([bookmark(1, end=True)], *words, idle=1e6)()
+    assert len(played.clock.sleeps) >= 19
+
+
+async def test_a_refused_watch_is_opened_again_quickly_for_as_long_as_it_counts_as_seen() -> None:
+    refusals = [refusal(500, "InternalError")] * 200
+    played = Played([bookmark(1, end=True), BROKEN], *refusals, idle=1e6)
+    seen: list[bool] = []
+    played.script.before_opening = [lambda: seen.append(played.reflector.seen)] * 200
+    await played()
+    quick = seen[1:].index(False)
+    assert 15 <= quick <= 31, "even where half of all watches are refused, so many in a row are not"
+    assert max(played.clock.sleeps[:quick]) <= 0.2
+    assert max(played.clock.sleeps[quick : quick + 3]) <= 2.0, "from then on the pauses grow as they do anywhere"
+    assert max(played.clock.sleeps) > LONGEST_PAUSE * 0.9
+
+
+async def test_a_watch_that_counts_as_seen_waits_as_long_as_the_server_asks() -> None:
+    throttled = refusal(429, "TooManyRequests", retryAfterSeconds=2)
+    played = await Played([bookmark(1, end=True), BROKEN], throttled, [bookmark(2)])()
+    assert played.clock.sleeps[1] == 2.0
+
+
 async def test_a_stream_that_ends_after_its_time_is_resumed_at_once() -> None:
     played = Played([bookmark(1, end=True)])
     played.script.answers += [[played.wait(400), bookmark(2)]] * 20
@@ -159,7 +184,7 @@ async def test_a_version_that_the_server_refuses_for_ever_leads_to_a_new_list() 
     """Such as 504 "Too large resource version": no 410, but no word of what happens either."""
     played = Played([added("a", 900), bookmark(900, end=True)])
     ages: list[float] = []
-    refused: list[Step] = [played.wait(16), error(504, "Too large resource version")]
+    refused: list[Step] = [played.wait(17), error(504, "Too large resource version")]
     relisted: list[Step] = [lambda: ages.append(played.clock.time - 1000), added("b", 3), bookmark(4, end=True)]
     played.script.answers += [*[refused] * 5, relisted]
     await played()

@@ -15,6 +15,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from headroom.adapters.kube import absence, errors, paths
+from headroom.adapters.kube.backoff import Backoff
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.listwatch import Decoder, Event, Sink
 from headroom.model.errors import HeadroomError, Unavailable
@@ -26,9 +27,6 @@ IDLE_SECONDS: Final = 90.0
 """Silence after which a stream counts as dead; the server sends a bookmark about once a minute."""
 WATCH_SECONDS: Final = (300, 600)
 """For how long a stream is asked for, at random, so that many do not end at once."""
-SHORTEST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 15.0
-"""So that all is well again soon after whatever was wrong has ended."""
 OPEN_SECONDS: Final = 15.0
 """A server that does not even begin to answer a watch for so long is asked again."""
 LIST_SECONDS: Final = 300.0
@@ -91,7 +89,7 @@ class Reflector(Generic[Fact]):
         self._version = ""
         self._listed_before = False
         self._streams_initial = True
-        self._failures = 0
+        self._backoff = Backoff(rng)
         self._short_ends = 0
         self._gone = 0
         self._countdown = BREATH
@@ -314,7 +312,8 @@ class Reflector(Generic[Fact]):
 
     def _all_is_well(self) -> None:
         self.problem = ""
-        self._failures = self._short_ends = self._gone = 0
+        self._gone = 0
+        self._backoff.reset()
 
     @property
     def _is_too_silent(self) -> bool:
@@ -362,11 +361,8 @@ class Reflector(Generic[Fact]):
         return is_proven and not set(self._sink.keys()) and (self._listed_before or not is_ours)
 
     async def _pause(self, problem: Exception | None) -> None:
-        """Exponential backoff with full jitter, never shorter than the server asks for."""
-        longest = min(LONGEST_PAUSE, SHORTEST_PAUSE * 2.0 ** min(self._failures, 16))
-        self._failures += 1
-        hint = problem.retry_after if isinstance(problem, errors.ApiError) else None
-        await self._clock.sleep(max(self._rng.uniform(0, longest), min(hint or 0.0, LONGEST_PAUSE)))
+        asked_for = problem.retry_after if isinstance(problem, errors.ApiError) else None
+        await self._clock.sleep(self._backoff.pause(is_seen=self.seen, asked_for=asked_for))
 
     def _error(self, event: Event[Fact]) -> errors.ApiError:
         message = f"{self._doing}: {event.message or 'the server ended the stream with an error'}"
