@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headroom.model.usage import Evidence, Row, merged
+from headroom.model.usage import UNSEEN, Evidence, Row, merged
 from headroom.model.usage_table import OPEN, UsageTable
 
 
@@ -123,6 +123,18 @@ def test_the_strongest_evidence_of_an_end_wins_then_the_earliest() -> None:
         for ended, evidence in order:
             table.put(a_row(ended=ended, evidence=evidence))
         assert table.row(0).ended == 55
+
+
+def test_who_saw_what_began_counts_before_who_came_later() -> None:
+    saw = a_row("u", 5, observed=5, version=3, labels=(("team", "a"),))
+    later = a_row("u", 5, observed=9, version=2, labels=(("team", "b"),))
+    assert merged(saw, later).labels == merged(later, saw).labels == saw.labels
+
+
+def test_labels_that_somebody_saw_count_before_those_that_nobody_saw() -> None:
+    unseen = a_row("u", 5, observed=5, version=3, labels=((UNSEEN, ""),))
+    saw = a_row("u", 5, observed=9, version=4, labels=())
+    assert merged(saw, unseen).labels == merged(unseen, saw).labels == ()
 
 
 def test_a_pod_in_view_is_held_on_and_one_out_of_view_up_to_where_it_was_seen() -> None:

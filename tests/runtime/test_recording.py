@@ -17,7 +17,7 @@ from headroom.model.ports import SETTLE_MS
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage import Row
 from headroom.model.world import Changes, World, ref_of
-from headroom.runtime import recording
+from headroom.runtime import horizon
 from headroom.runtime.recording import Recorder
 from headroom.runtime.surroundings import Surroundings
 from headroom.sim.clock import SimClock, run_virtual
@@ -328,7 +328,7 @@ def test_rows_are_forgotten_once_no_window_can_reach_them() -> None:
 def test_one_window_more_is_read_unless_that_is_very_much(
     most: int, found: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MOST_LOOKED_BACK", most)
+    monkeypatch.setattr(horizon, "MOST_LOOKED_BACK", most)
 
     async def script() -> None:
         before = Stage()

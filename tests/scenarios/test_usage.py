@@ -15,6 +15,7 @@ import pytest
 from headroom.model.errors import Unavailable
 from headroom.model.times import moment
 from headroom.model.usage import Heartbeat, Row
+from headroom.runtime import recording
 from headroom.sim.clock import run_virtual
 from headroom.sim.faults import Crash
 from headroom.sim.operators import ledger_of, production
@@ -241,6 +242,14 @@ WRITES = 10
 @pytest.mark.parametrize("write", range(1, WRITES + 1))
 def test_killed_at_any_write_to_the_ledger_nothing_is_lost_or_counted_twice(write: int, after: bool) -> None:
     check(play(prepare=at_write(write, die, after=after)), unseen_seconds=15)
+
+
+@pytest.mark.parametrize("write", [6, 7, 8, 9])
+def test_it_is_the_same_if_recording_begins_before_the_ledger_was_read(
+    write: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "PATIENCE_SECONDS", 2.0)
+    check(play(prepare=at_write(write, die, after=False)), unseen_seconds=15)
 
 
 @pytest.mark.parametrize("at", ["45s", "90s", "149s", "155s", "199s", "250s"])

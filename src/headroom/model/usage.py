@@ -132,14 +132,19 @@ def merged(one: Row, other: Row) -> Row:
 def _precedence(row: Row) -> tuple[object, ...]:
     """The smallest one says what was held: who saw it best, and among equals any, but always the same.
 
-    A row that begins when it was observed tells of a change, and the latest version there was by then is the truth. One that
-    begins earlier tells of what was before, and the earliest version comes closest to that. Of two that saw the same, one may
-    have kept only some of the labels; the other counts.
+    Labels that somebody saw count before those that nobody saw. A row that begins when it was observed saw just what began then,
+    and the latest version there was by then is the truth. One that was observed later tells of what was before, and the earliest
+    version comes closest to that. Of two that saw the same, one may have kept only some of the labels; the other counts.
     """
     price = -1 if row.price is None else row.price
     version = -row.version if row.is_change else row.version
-    seen = row.is_change, version, row.observed, -len(row.labels), row.labels
+    seen = is_unseen(row.labels), not row.is_change, version, row.observed, -len(row.labels), row.labels
     return *seen, row.amounts, price, row.namespace, row.pod, row.created
+
+
+def is_unseen(labels: Pairs) -> bool:
+    """Whether nobody saw which labels a pod had then."""
+    return any(key == UNSEEN for key, _ in labels)
 
 
 def _end_strength(row: Row) -> tuple[int, int]:

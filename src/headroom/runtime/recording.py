@@ -27,6 +27,7 @@ from headroom.model.usage_table import UsageTable
 from headroom.model.world import LedgerState, World
 from headroom.runtime.clock import SUSPECT_MS, Due
 from headroom.runtime.custody import Custodian, budgets_in, windows
+from headroom.runtime.horizon import Horizon
 from headroom.runtime.journal import Journal
 from headroom.runtime.label_keys import SHORTEST_MS, LabelKeys
 from headroom.runtime.surroundings import Surroundings
@@ -42,8 +43,6 @@ REFRESH_SECONDS: Final = 2.0
 PRUNE_SECONDS: Final = 3600.0
 PATIENCE_SECONDS: Final = 12.0
 """How long a first reading may take before what happens is recorded without it."""
-MOST_LOOKED_BACK: Final = 200_000
-"""Rows in memory up to which those of one window more are kept too."""
 GAP_MS: Final = 1000
 """A view that is behind by more than it usually is has a gap."""
 
@@ -78,9 +77,9 @@ class Recorder:
         self._beside: Around | None = None
         self._cursor = 0
         self._due = Due(around.clock)
-        self._loaded_since = 0
+        self._horizon = Horizon(ledger)
         self._missing: tuple[int, int, frozenset[str]] | None = None  # seen until when, missing when, and which pods
-        self._is_much = self._stopping = False
+        self._stopping = False
 
     # What the port and the plans look at
 
@@ -220,28 +219,29 @@ class Recorder:
             return
         world = self._world()
         self._keeper, self._beside = Keeper(self._labels.new_table(world), SHORTEST_MS), None
-        # Up to when these pods were seen before, only the ledger knows.
-        self._take_in(world, since=0)
+        self._take_in(world, since=None)
 
     async def _catch_up(self) -> None:
         """Unite what the ledger has with what is in view."""
         began, is_disputed = self._now(), await self._custodian.is_disputed(self._world().cluster)
         table = self._labels.new_table(self._world())
         cursor, beats = await self._ledger.cursor(), await self._ledger.heartbeats()
-        loaded_since = await self._load(table)
+        loaded_since = await self._horizon.load(table, self._now() - self._window_ms)
         await self._custodian.read()
         # From here on nothing waits, so no event can slip in between.
         world = self._world()
         self._custodian.must_know(world)
-        if self._is_recording:
-            self._labels.unite(self.table, table, self._unwritten.rows)
-        else:
-            self._keeper, self._beside = Keeper(table, SHORTEST_MS), None
-        self._know_since(loaded_since)
         since = beats.get(world.cluster, 0)
         # One whose clock was ahead has spoken of what it could not know.
         since = min(since, world.now) if since <= world.now + SUSPECT_MS else 0
-        self._take_in(world, since)
+        if self._is_recording:
+            self._labels.unite(self.table, table, self._unwritten.rows)
+            self._keep(self._keeper.join(self._surroundings(), since))
+            self._see(world, world.pods)
+        else:
+            self._keeper, self._beside = Keeper(table, SHORTEST_MS), None
+            self._take_in(world, since)
+        self._horizon.reaches(self.table, loaded_since)
         self._missing = since, began, frozenset(self.table.unresolved())
         if not is_disputed:
             self._miss()
@@ -259,23 +259,19 @@ class Recorder:
         missing, self._missing = self._missing, None
         self._keep(self._keeper.miss(*missing) if missing else ())
 
-    def _take_in(self, world: World, since: int) -> None:
-        """Every pod in view, and those that came and went before."""
-        beside, look, found = self._surroundings(), Look(world.cluster, world.now, since), []
+    def _take_in(self, world: World, since: int | None) -> None:
+        """Every pod in view, and those that came and went before; `since` is None if the ledger was not read."""
+        beside, look, found = self._surroundings(), Look(world.cluster, world.now, since or 0), []
+        see = self._keeper.find if since is None else self._keeper.see
         for pod in world.pods:
-            found += self._keeper.see(pod, beside, look)
+            found += see(pod, beside, look)
         for pod, at, last in self._early:
+            if since is None:
+                found += self._keeper.find(pod, beside, look._replace(at=last))
             found += self._keeper.lose(pod, beside, Look(world.cluster, at, last))
         self._early.clear()
         self._is_recording = True
         self._keep(found)
-
-    async def _load(self, table: UsageTable) -> int:
-        """Read what the largest window needs; the moment from which on all is known."""
-        since = self._now() - self._window_ms
-        async for rows in self._ledger.read(since):
-            table.extend(rows)
-        return since
 
     async def step(self) -> None:
         """One turn: look again at what prices, claims and budgets change, and write."""
@@ -293,39 +289,20 @@ class Recorder:
             self._due.did("refresh")
         await self.journal.follow(self._due, leads=self._may_lead(), now=self._now(), cluster=self.table.cluster)
         now, window = self._now(), self._window_ms
-        if now - window < self._loaded_since:
-            # A budget with a longer window has come.
-            self._know_since(await self._load(self.table))
+        if await self._horizon.lengthen(self.table, now - window):
             self._tell(NAME)
-        if not self._is_much and now - 2 * window < self._loaded_since:
-            await self._look_back(now - 2 * window)
-        if await self._labels.read(self.table, self._ledger, self._loaded_since):
+        await self._horizon.look_back(self.table, now - 2 * window)
+        if await self._labels.read(self.table, self._ledger, self._horizon.since):
             self._see(world := self._world(), world.pods)
             self._tell("ledger")
         if self._due.is_time("prune", PRUNE_SECONDS) and not self._custodian.doubt:
-            # One window of rows more than half of what may be is two windows of too many.
-            self._is_much = len(self.table) > MOST_LOOKED_BACK // (2 if self._is_much else 1)
-            kept_since = now - (window if self._is_much else 2 * window)
-            self.table.prune(kept_since)
+            self._horizon.forget(self.table, now, window)
             self._labels.forget(self.table, self._world())
-            self._know_since(max(self._loaded_since, kept_since))
             self._due.did("prune")
         if await self._custodian.tend(self._port):
             self._tell("ledger")
         if self._custodian.is_alone():
             self._miss()
-
-    async def _look_back(self, since: int) -> None:
-        """Read one window more, for whoever wants to see what the window held before; not where that is very much."""
-        async for rows in self._ledger.read(since):
-            self.table.extend(rows)
-            self._is_much = len(self.table) > MOST_LOOKED_BACK
-            if self._is_much:
-                return
-        self._know_since(since)
-
-    def _know_since(self, moment: int) -> None:
-        self._loaded_since = self.table.complete_since = moment
 
     def _tell(self, what: str) -> None:
         if self._port is not None:
@@ -387,7 +364,7 @@ class Recorder:
         if self._resending.is_behind(origin):
             self._around.log.warning("the ledger's server lacks what another one had: rows are sent again")
             self._cursor = min(self._cursor, origin.last)
-            there = [row async for rows in self._ledger.read(self._loaded_since) for row in rows]
+            there = [row async for rows in self._ledger.read(self._horizon.since) for row in rows]
             self._unwritten.again(lacking(self.table, there), self._clock.monotonic())
             self.table.extend(there)
         self._unwritten.again(self._resending.answered(origin, self._clock.monotonic()), self._clock.monotonic())

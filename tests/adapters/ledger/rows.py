@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headroom.adapters.ledger.copying import Source, Target
 from headroom.adapters.ledger.encoding import BEFORE_ALL
 from headroom.model.ports import Ledger
-from headroom.model.usage import DAY, Evidence, Row, merged
+from headroom.model.usage import DAY, UNSEEN, Evidence, Row, merged
 
 TODAY = 20_000 * DAY
 CLUSTER = "0d8a1f1e-5a5c-4c5e-9a57-d0f2b1c5a001"
@@ -99,7 +99,7 @@ def any_row(draw: st.DrawFn, cluster: str = CLUSTER) -> Row:
     return Row(
         cluster=cluster,
         uid=draw(st.sampled_from([uid(1), uid(2), uid(1).upper(), "", "fifteen-letters", "sixteen--letters", "\x00x"])),
-        start=draw(st.sampled_from([0, -5, TODAY])),
+        start=draw(st.sampled_from([0, -5, TODAY, TODAY + 1])),
         namespace=draw(_texts),
         pod=draw(_texts),
         created=draw(st.sampled_from([TODAY, TODAY + 1, TODAY + DAY])),
@@ -111,6 +111,6 @@ def any_row(draw: st.DrawFn, cluster: str = CLUSTER) -> Row:
         evidence=Evidence.NONE if ended is None else draw(st.sampled_from(list(Evidence))),
         gone_by=draw(_maybe),
         amounts=draw(st.lists(st.tuples(_names, st.sampled_from([0, 9, 10, 10**24])), max_size=2).map(tuple)),
-        labels=draw(st.lists(st.tuples(_texts, _texts), max_size=2).map(tuple)),
+        labels=draw(st.lists(st.tuples(_texts | st.just(UNSEEN), _texts), max_size=2).map(tuple)),
         price=draw(st.sampled_from([None, 0, 1])),
     )

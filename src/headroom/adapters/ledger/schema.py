@@ -14,6 +14,7 @@ from msgspec import Struct
 from headroom.adapters.ledger import encoding
 from headroom.adapters.ledger.encoding import COLUMNS
 from headroom.model.errors import Refused
+from headroom.model.usage import UNSEEN
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -124,7 +125,10 @@ def _precedence(table: str) -> str:
     names = [special.get(name, f"{table}.{name}") for name in _SOURCED]
     # One line for each label: the fewer there are, the less this is below zero.
     names.insert(_SOURCED.index("labels"), f"length(replace({table}.labels, '\n', '')) - length({table}.labels)")
-    return f"(CASE WHEN {is_change} THEN 1 ELSE 0 END, {', '.join(names)})"
+    lines, unseen = f"('\n' || {table}.labels)", f"'\n{UNSEEN}\t'"
+    is_unseen = f"replace({lines}, {unseen}, '') <> {lines}"
+    first = f"CASE WHEN {is_unseen} THEN 1 ELSE 0 END, CASE WHEN {is_change} THEN 0 ELSE 1 END"
+    return f"({first}, {', '.join(names)})"
 
 
 _WINS: Final = f"{_precedence('excluded')} < {_precedence('usage')}"

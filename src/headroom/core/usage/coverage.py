@@ -27,7 +27,7 @@ from headroom.core.usage.prices import ANY, MIG, gpus, share_of, weight_of
 from headroom.model.devices import WHOLE, DeviceTable
 from headroom.model.facts import UNREADABLE, Amounts, Pairs
 from headroom.model.ordering import Terms
-from headroom.model.usage import UNSEEN, Row
+from headroom.model.usage import UNSEEN, Row, is_unseen
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
 
@@ -252,7 +252,7 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
     for number in table.postings.candidates(known, named, labels):
         group = table.groups[number]
         cluster, namespace, amounts, _ = group.terms
-        if _is_unseen(group.labels):
+        if is_unseen(group.labels):
             if _reaches(scope, cluster, namespace, _parted(group.labels)[1]):
                 found.possible[number] = counts(amounts, scope.weights)[0]
         elif _covers(scope, cluster, namespace, group.labels):
@@ -274,7 +274,7 @@ def rate_of(scope: Scope, row: Row) -> int:
 
 def _covers(scope: Scope, cluster: str, namespace: str, labels: Pairs) -> bool:
     own, theirs = _parted(labels)
-    return not _is_unseen(own) and selects(scope.selector, own) and _reaches(scope, cluster, namespace, theirs)
+    return not is_unseen(own) and selects(scope.selector, own) and _reaches(scope, cluster, namespace, theirs)
 
 
 def _reaches(scope: Scope, cluster: str, namespace: str, theirs: Pairs) -> bool:
@@ -284,10 +284,6 @@ def _reaches(scope: Scope, cluster: str, namespace: str, theirs: Pairs) -> bool:
     if scope.namespace_selector is not None and theirs:
         return selects(scope.namespace_selector, theirs)
     return namespace in scope.namespaces
-
-
-def _is_unseen(labels: Pairs) -> bool:
-    return any(key == UNSEEN for key, _ in labels)
 
 
 def _parted(labels: Pairs) -> tuple[Pairs, Pairs]:

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from headroom.core.usage import devices, finalizers, observing, prices
+from headroom.core.usage import devices, finalizers, finding, observing, prices
 from headroom.core.usage.coverage import budgets_of, told_apart, weights_of
 from headroom.core.usage.devices import DeviceView
+from headroom.core.usage.finding import Found
 from headroom.core.usage.observing import Held, Look
 from headroom.model.census import cut
 from headroom.model.device_facts import Claim
@@ -62,17 +63,69 @@ class Keeper:
         """Pods that hold something under other labels than before, and since when: their sharers are seen once for all of them."""
         self._holding: dict[str, Pairs] = {}
         """Pods with claims that hold something, each with the labels that decide who bears a claim that it shares."""
+        self._found: dict[str, Found] = {}
+        """Pods that were found before the ledger was read, and are what they were."""
+        self._parted: dict[str, tuple[Found, int]] = {}
+        """Those that are not, or had ended; what each was then is a row that begins at that moment."""
+
+    def find(self, pod: Pod, around: Around, look: Look) -> list[Row]:
+        """A pod is in view, and the ledger was not read: what is known of the pod is not known here, until `join`."""
+        self._note(pod, around)
+        found = Found(pod, self._held(pod, around), look)
+        rows = finding.first_rows(found)
+        if rows and pod.phase in devices.ENDED_PHASES:
+            self._parted[pod.uid] = found, rows[-1].start
+        elif pod.started is not None:
+            self._found[pod.uid] = found
+        return self._put(rows, pod, around)
+
+    def join(self, around: Around, since: int) -> list[Row]:
+        """The ledger was read; up to `since` it misses nothing. Found pods are what it and their rows say together."""
+        rows = [row for uid, found in self._found.items() for row in self._observe(uid, found, around, since)]
+        rows += [row for uid, each in self._parted.items() for row in self._join(uid, *each, around, since)]
+        self._found, self._parted = {}, {}
+        return rows
+
+    def _observe(self, uid: str, found: Found, around: Around, since: int) -> list[Row]:
+        """A found pod as if it was found just now."""
+        known, pod, look = self.table.of_pod(uid), found.pod, found.look._replace(since=since)
+        is_blank = len(known) == 1 and finding.is_blank(known[0])
+        rows = observing.observed(known, pod, found.held, look, is_unread=self.table.is_unread(uid))
+        return self._put(rows, pod, around, is_whole=is_blank)
+
+    def _join(self, uid: str, found: Found, start: int, around: Around, since: int) -> list[Row]:
+        rows, known = [], [row for row in self.table.of_pod(uid) if row.start <= start]
+        if len(known) == 2 and finding.is_blank(known[0]):  # the ledger knows nothing of it
+            first = observing.observed((), found.pod, found.held, found.look._replace(since=since))
+            rows = self._put(first, found.pod, around, is_whole=True)
+            known = [row for row in self.table.of_pod(uid) if row.start <= start]
+        if len(known) > 1:
+            before, own = known[-2:]
+            is_same = (before.labels, before.amounts) == (own.labels, own.amounts) and not self.table.unread
+            rows += self._put(finding.joined(before, own, since, is_same=is_same))
+        return rows
+
+    def _part(self, uid: str, around: Around) -> list[Row]:
+        """A found pod is about to be something else: what it was is a row of its own."""
+        found, known = self._found.pop(uid, None), self.table.of_pod(uid)
+        if found is None or not known:
+            return []
+        rows = finding.parted(known[0], found)
+        self._parted[uid] = found, rows[-1].start
+        return self._put(rows, found.pod, around)
 
     def see(self, pod: Pod, around: Around, look: Look, *, is_news: bool = False) -> list[Row]:
         """A pod is in view; `is_news` says that it may have changed itself."""
-        self.table.set_alive(pod.uid, True)
-        (self.table.kept.add if finalizers.is_kept(pod) else self.table.kept.discard)(pod.uid)
-        self._holding.pop(pod.uid, None)
-        if (holds := devices.holds_under(pod, around.view)) is not None:
-            self._holding[pod.uid] = holds
+        self._note(pod, around)
+        held = self._held(pod, around)
+        if (known_as := self._found.get(pod.uid)) is not None:
+            if not known_as.held.amounts:
+                return self.find(pod, around, look)
+            if known_as.is_still(pod, held):
+                return []
         # What is seen at the very moment at which an earlier change would count is what counts from then on.
         before = look._replace(since=min(look.since, look.at - 1))
-        held, found = self._held(pod, around), self._settled(pod.uid, around, before)
+        found = self._part(pod.uid, around) + self._settled(pod.uid, around, before)
         self._later.pop(pod.uid, None)
         known = self.table.of_pod(pod.uid)
         is_unread = self.table.is_unread(pod.uid)
@@ -83,6 +136,13 @@ class Keeper:
             self._later[pod.uid] = pod, held
             return found
         return found + self._put(observing.observed(known, pod, held, look, is_unread=is_unread), pod, around)
+
+    def _note(self, pod: Pod, around: Around) -> None:
+        self.table.set_alive(pod.uid, True)
+        (self.table.kept.add if finalizers.is_kept(pod) else self.table.kept.discard)(pod.uid)
+        self._holding.pop(pod.uid, None)
+        if (holds := devices.holds_under(pod, around.view)) is not None:
+            self._holding[pod.uid] = holds
 
     def _is_known(self, known: Sequence[Row], held: Held) -> bool:
         """Whether the last row says just this, as far as its labels were read."""
@@ -110,7 +170,7 @@ class Keeper:
 
     def lose(self, pod: Pod, around: Around, look: Look) -> list[Row]:
         """A pod was deleted; `look.since` is the last moment at which it was surely there."""
-        found = self._settled(pod.uid, around, look)
+        found = self._part(pod.uid, around) + self._settled(pod.uid, around, look)
         self._later.pop(pod.uid, None)
         lost = around.nodes.lost.get(pod.node)
         if lost is not None:
@@ -160,12 +220,14 @@ class Keeper:
         lasts = (self.table.of_pod(uid)[-1] for uid in found if uids is None or uid in uids)
         return self._put(observing.missed(last, seen_until, at) for last in lasts)
 
-    def _put(self, rows: Iterable[Row], pod: Pod | None = None, around: Around | None = None) -> list[Row]:
-        """Rows that say something new, as they belong into the ledger: with all labels where they are new themselves."""
+    def _put(
+        self, rows: Iterable[Row], pod: Pod | None = None, around: Around | None = None, *, is_whole: bool = False
+    ) -> list[Row]:
+        """Rows that say something new, as they belong into the ledger: with all labels where they are new, or all told anew."""
         found, keys = [], self.table.keys
         for row in rows:
-            whole = row
-            if keys is not None and pod is not None and around is not None and not self.table.has(row):
+            whole, is_new = row, is_whole or not self.table.has(row)
+            if keys is not None and pod is not None and around is not None and is_new:
                 whole = observing.filled(row, observing.labels_of(pod, around.namespaces), keys)
             if (put := self.table.put(whole)) is not None:
                 found.append(put)

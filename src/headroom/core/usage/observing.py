@@ -16,7 +16,7 @@ from headroom.core.usage import devices
 from headroom.core.usage.devices import ENDED_PHASES, DeviceView
 from headroom.model.census import cut
 from headroom.model.facts import Amounts, Namespace, Pairs, Pod
-from headroom.model.usage import EVIDENCE, LATE_MS, UNSEEN, Evidence, Row
+from headroom.model.usage import EVIDENCE, LATE_MS, UNSEEN, Evidence, Row, is_unseen
 
 OF_NAMESPACE: Final = "@namespace/"
 """Begins the names under which a row keeps the labels of the pod's namespace."""
@@ -78,7 +78,7 @@ def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look, *, is_unrea
     Where not all labels of the last row are known, what the pod is now is a row of its own.
     """
     end, evidence = _end(pod, look)
-    if not known:
+    if not known or (len(known) == 1 and _is_blank(known[0])):
         return _first(pod, held, look, end, evidence)
     rows = _before(known, pod)
     # What is known of later than this look was seen by somebody who is ahead of us.
@@ -92,16 +92,16 @@ def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look, *, is_unrea
             return rows
         # The pod goes on although this row is closed: this is the part that the ledger has not told of.
         begin = max(closed, last.start)
-        return [*rows, _row(pod, held, look, begin, begin)] if held.amounts and pod.started is not None else rows
+        return [*rows, row_of(pod, held, look, begin, begin)] if held.amounts and pod.started is not None else rows
     if (held.is_in(last) and not is_unread) or _is_behind(pod, last, look):
         return rows
     # A price is in force from when it is known, so a new one alone is no doubt about what was held before.
     if look.is_gapless or held._replace(price=last.price).is_in(last):
         before = structs.replace(last, seen_until=look.at, gone_by=look.at)
-        return [*rows, before, _row(pod, held, look, look.at, look.at)]
+        return [*rows, before, row_of(pod, held, look, look.at, look.at)]
     sure = max(last.seen_until, min(look.since, look.at))
     before = structs.replace(last, seen_until=sure, gone_by=look.at)
-    return [*rows, before, _row(pod, held, look, look.at, max(last.start, sure))]
+    return [*rows, before, row_of(pod, held, look, look.at, max(last.start, sure))]
 
 
 def is_too_soon(known: Sequence[Row], held: Held, look: Look, shortest: int) -> bool:
@@ -153,8 +153,8 @@ def labels_of(pod: Pod, namespaces: Mapping[str, Namespace], keys: frozenset[str
 
 def filled(row: Row, labels: Pairs, keys: frozenset[str]) -> Row:
     """A new row as the ledger keeps it: also with the labels that nobody selects by."""
-    is_unseen = any(key == UNSEEN for key, _ in row.labels)
-    more = [each for each in labels if each[0] not in keys and (not is_unseen or each[0].startswith(OF_NAMESPACE))]
+    is_blank = is_unseen(row.labels)
+    more = [each for each in labels if each[0] not in keys and (not is_blank or each[0].startswith(OF_NAMESPACE))]
     return structs.replace(row, labels=tuple(sorted((*row.labels, *more)))) if more else row
 
 
@@ -186,21 +186,26 @@ def _first(pod: Pod, held: Held, look: Look, end: int | None, evidence: Evidence
             return []
         # It failed, and nothing tells whether a container of it ever ran.
         earliest = min(end, max(pod.started_after, pod.created))
-        return [structs.replace(_row(pod, held, look, end, earliest), ended=end, evidence=evidence)]
+        return [structs.replace(row_of(pod, held, look, end, earliest), ended=end, evidence=evidence)]
     # A kubelet whose clock is behind may tell of a start before the pod was created.
     start = max(pod.started, pod.created)
-    before = start if pod.started_after is None else max(pod.started_after, pod.created)
-    row = _row(pod, held, look, start, min(start, pod.started, before))
+    after = start if pod.started_after is None else max(pod.started_after, pod.created)
+    row = row_of(pod, held, look, start, min(start, pod.started, after))
     if pod.created <= look.since < start < look.at and look.since:
         # It was there before the gap, and nobody saw the labels that it had when it started: they may have been others.
-        unseen = structs.replace(row, labels=_unseen(held.labels), seen_until=look.at, gone_by=look.at)
+        before = structs.replace(row, labels=unseen(held.labels), seen_until=look.at, gone_by=look.at)
         if end is None:
-            return [unseen, _row(pod, held, look, look.at, look.at)]
-        return [structs.replace(unseen, ended=max(end, start), evidence=evidence)]
+            return [before, row_of(pod, held, look, look.at, look.at)]
+        return [structs.replace(before, ended=max(end, start), evidence=evidence)]
     return [row if end is None else structs.replace(row, ended=max(end, start), evidence=evidence)]
 
 
-def _unseen(labels: Pairs) -> Pairs:
+def _is_blank(row: Row) -> bool:
+    """Whether it was written by somebody who could not read the ledger, and nothing has happened to the pod since."""
+    return is_unseen(row.labels) and row.ended is None and row.gone_by is None
+
+
+def unseen(labels: Pairs) -> Pairs:
     """Labels that nobody saw; those of the namespace are known all the same."""
     return tuple(sorted(((UNSEEN, ""), *(pair for pair in labels if pair[0].startswith(OF_NAMESPACE)))))
 
@@ -231,13 +236,13 @@ def _ended(last: Row, pod: Pod, held: Held, look: Look, end: tuple[int, Evidence
         return []
     if last.ended is None and last.closed is not None and last.closed < at and held.amounts:
         # It went on after this row was closed, which the ledger has not told of.
-        return [structs.replace(_row(pod, held, look, last.closed, last.closed), ended=at, evidence=evidence)]
+        return [structs.replace(row_of(pod, held, look, last.closed, last.closed), ended=at, evidence=evidence)]
     sure = max(last.seen_until, min(look.since, look.at))
     same = held._replace(price=last.price).is_in(last)
     if same or look.is_gapless or sure >= at or not held.amounts:
         return [structs.replace(last, ended=at, evidence=evidence)]
     # It changed and ended while nobody looked: what lies between belongs to either.
-    tail = structs.replace(_row(pod, held, look, at, max(last.start, sure)), ended=at, evidence=evidence)
+    tail = structs.replace(row_of(pod, held, look, at, max(last.start, sure)), ended=at, evidence=evidence)
     return [structs.replace(last, seen_until=sure, gone_by=at), tail]
 
 
@@ -265,7 +270,8 @@ def _version(pod: Pod) -> int:
     return int(pod.resource_version) if pod.resource_version.isdecimal() and len(pod.resource_version) < 19 else 0
 
 
-def _row(pod: Pod, held: Held, look: Look, start: int, earliest: int) -> Row:
+def row_of(pod: Pod, held: Held, look: Look, start: int, earliest: int) -> Row:
+    """A row of what a pod holds that begins at `start`, or may have begun at `earliest`."""
     return Row(
         cluster=look.cluster,
         uid=pod.uid,
