@@ -9,6 +9,7 @@ import pytest
 
 from headroom.adapters.ledger import open_ledger
 from headroom.cli import ledger as command
+from headroom.model import times
 from headroom.model.history import Entry
 from headroom.model.retention import Reach, Retention
 from headroom.model.usage import DAY, Heartbeat
@@ -82,10 +83,23 @@ def test_what_budgets_need_is_pruned_by_force_only(headroom: Headroom, url: str)
     arguments = ("ledger", "prune", "--before", "2024-10-05T00:00:00Z", "--ledger-url", url)
     done = headroom(*arguments)
     assert done.code == 2
-    assert f"budgets of cluster {CLUSTER} need everything since " in done.err
-    assert headroom(*arguments, "--cluster", "another").err == "forgot 0 rows\n"
+    assert f"budgets of cluster {CLUSTER}, last heard of at 2024-10-04T00:00:00Z, need everything since " in done.err
+    assert (
+        "it knows no cluster another; `headroom ledger info` names" in headroom(*arguments, "--cluster", "another").err
+    )
     assert count(url) == 3
     assert headroom(*arguments, "--force").err == "forgot 3 rows\n"
+
+
+def test_pruning_believes_the_operator_and_not_the_clock_of_a_workstation(headroom: Headroom, url: str) -> None:
+    """The cluster was last heard of two years ago by the clock of this machine, which may as well be two years ahead."""
+    fill(url, range(1, 4))
+    needed = TODAY - 35 * DAY
+    arguments = ("ledger", "prune", "--ledger-url", url, "--before")
+    assert headroom(*arguments, times.text(needed)).err == "forgot 0 rows\n"
+    done = headroom(*arguments, times.text(needed + 1000))
+    assert (done.code, count(url)) == (2, 3)
+    assert f"need everything since {times.text(needed)}; give an earlier --before" in done.err
 
 
 def test_a_backup_restores_what_was_lost_and_keeps_what_is_newer(headroom: Headroom, url: str, tmp_path: Path) -> None:
@@ -94,7 +108,7 @@ def test_a_backup_restores_what_was_lost_and_keeps_what_is_newer(headroom: Headr
     assert headroom("ledger", "backup", file, "--ledger-url", url).code == 0
     assert count(str(file)) == 10
     assert (
-        headroom("ledger", "prune", "--before", "2024-10-04T00:00:00.006Z", "--ledger-url", url).err
+        headroom("ledger", "prune", "--before", "2024-10-04T00:00:00.006Z", "--force", "--ledger-url", url).err
         == "forgot 5 rows\n"
     )
     fill(url, range(11, 13))

@@ -6,12 +6,9 @@ import pytest
 from msgspec import structs
 
 from headroom.api.kinds import AnyResource
-from headroom.model import times
 from headroom.model.retention import Reach, Retention
 from headroom.model.usage import DAY, Heartbeat, Row
 from headroom.model.world import ref_of
-from headroom.runtime.recording import Recorder
-from headroom.runtime.surroundings import Surroundings
 from headroom.sim.clock import SimClock
 from headroom.sim.ledger import MemoryLedger
 from tests.builders import NOON, a_resource
@@ -309,95 +306,6 @@ def test_a_new_leader_of_the_same_cluster_is_no_rival(graceful: bool) -> None:
                 await new.kill()
                 return
             old, new = new, old
-
-    played(script)
-
-
-# --- a ledger that lost its history ------------------------------------------------------------------------------------------------
-
-
-def used(stage: Watched, as_of: int = NOON - HOUR, **fields: str) -> None:
-    status = structs.replace(stage.budget.status, as_of=times.text(as_of), **fields or {"consumed_gpu_hours": "12.5"})
-    stage.put(structs.replace(stage.budget, status=status))
-
-
-def test_an_empty_ledger_beside_usage_is_not_believed() -> None:
-    async def script() -> None:
-        stage = Watched()
-        used(stage)
-        stage.port.pods.put(running())
-        await stage.start()
-        await stage.clock.sleep(60)
-        state = stage.recorder.state()
-        assert (state.loaded, state.lost, state.trusted) == (False, True, False)
-        assert "has no history of cluster here, although budgets had usage at 2026-11-15T11:00:00Z" in state.problem
-        assert "headroom ledger restore" in state.problem
-        assert "--accept-history-loss-before 2026-11-15T12:0" in state.problem
-        assert len(stage.rows) == 1, "what happens is recorded all the same"
-        await stage.kill()
-        again = Watched(stage.ledger)
-        used(again)
-        await again.start()
-        assert again.recorder.state().lost, "and the next start is not deceived by that"
-
-    played(script)
-
-
-@pytest.mark.parametrize("accepted", [NOON - HOUR - 1, NOON - HOUR])
-def test_a_loss_is_accepted_for_usage_up_to_a_moment(accepted: int) -> None:
-    async def script() -> None:
-        stage = Watched()
-        stage.recorder = Recorder(
-            stage.ledger, Surroundings(clock=stage.clock), accept_loss_before=accepted, may_lead=lambda: True
-        )
-        stage.recorder.connect(stage.port)
-        used(stage)
-        await stage.start()
-        is_accepted = accepted >= NOON - HOUR
-        assert stage.recorder.state().loaded == is_accepted
-        if is_accepted:
-            assert stage.recorder.state().known_since == NOON
-            await stage.kill()
-            again = Watched(stage.ledger)
-            used(again, NOON)
-            await again.start()
-            assert again.recorder.state().loaded, "from then on the ledger knows the cluster"
-
-    played(script)
-
-
-@pytest.mark.parametrize("nothing", ["", "0", "0.000"])
-def test_a_first_start_just_works(nothing: str) -> None:
-    async def script() -> None:
-        stage = Watched()
-        used(stage, consumed_gpu_hours=nothing, upper_gpu_hours=nothing)
-        await stage.start()
-        assert stage.recorder.state().loaded
-        assert stage.recorder.state().known_since == NOON
-
-    played(script)
-
-
-def test_a_clock_that_is_behind_at_the_first_start_claims_no_history() -> None:
-    async def script() -> None:
-        stage = Watched()
-        stage.jumping.ahead = -43 * DAY
-        await stage.start()
-        assert stage.recorder.state().known_since == NOON
-
-    played(script)
-
-
-def test_a_restored_backup_is_believed_again() -> None:
-    async def script() -> None:
-        stage = Watched()
-        used(stage)
-        await stage.start()
-        assert stage.recorder.state().lost
-        await stage.ledger.retain(Retention(cluster="here", known_since=5))
-        await stage.clock.sleep(30)
-        state = stage.recorder.state()
-        assert (state.loaded, state.lost, state.problem, state.known_since) == (True, False, "", 5)
 
     played(script)
 

@@ -190,7 +190,7 @@ def prune(
 ) -> None:
     """Forget what was over before a moment.
 
-    That is usage that ended, and history that was written, before it. The operator does this by itself. What the windows of budgets still need is refused without --force.
+    That is usage that ended, and history that was written, before it. The operator does this by itself. What the windows of budgets still need is refused without --force, counted back from when their cluster was last heard of.
 
     Example: headroom ledger prune --ledger-url postgresql://headroom@db/usage --before 2026-01-31T00:00:00Z
     """
@@ -217,14 +217,20 @@ async def _forgotten(ledger: AnyLedger, cluster: str, before: int, now: int | No
     from headroom.model import retention, times
     from headroom.model.errors import Refused
 
-    kept = await ledger.retentions()
-    names = [cluster] if cluster else sorted({*kept, *await ledger.heartbeats()})
-    for name in names:
-        needed = (now or 0) - retention.kept_for(kept, name)
-        if now is not None and before > needed:
+    kept, beats = await ledger.retentions(), await ledger.heartbeats()
+    names = [cluster] if cluster else sorted({*kept, *beats})
+    for name in names if now is not None else ():
+        # The last word of its operator, whose clock was compared with the API server's: this machine's may be ahead.
+        heard = min(now or 0, max(beats.get(name, 0), kept[name].looked_at if name in kept else 0))
+        needed = heard - retention.kept_for(kept, name)
+        if not heard:
             raise Refused(
-                f"pruning the ledger: budgets of cluster {name} need everything since {times.text(needed)}; "
-                "give an earlier --before, another --cluster, or --force"
+                f"pruning the ledger: it knows no cluster {name}; `headroom ledger info` names those it knows"
+            )
+        if before > needed:
+            raise Refused(
+                f"pruning the ledger: budgets of cluster {name}, last heard of at {times.text(heard)}, need everything "
+                f"since {times.text(needed)}; give an earlier --before, another --cluster, or --force"
             )
     gone = 0
     for name in names:

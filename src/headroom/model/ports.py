@@ -75,6 +75,8 @@ class Origin(Struct, frozen=True, kw_only=True):
     """How often it was connected to."""
     last: int = 0
     """The number of the last write that changed something; it only ever grows."""
+    is_empty: bool = False
+    """Whether it has not a single row of usage."""
 
 
 class Ledger(Protocol):

@@ -7,7 +7,7 @@ or while another operator claims the cluster: what is kept too long costs space,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -15,10 +15,11 @@ from headroom.api.kinds import AnyResource
 from headroom.core.usage import KIND
 from headroom.model import retention, times
 from headroom.model.errors import Refused
-from headroom.model.ports import Ledger, RecorderPort
+from headroom.model.ports import SETTLE_MS, Ledger, RecorderPort
 from headroom.model.retention import Retention
 from headroom.model.times import HOUR, MINUTE
-from headroom.model.usage import DAY
+from headroom.model.usage import DAY, Row
+from headroom.model.usage_table import UsageTable
 from headroom.model.world import LedgerState, World
 from headroom.runtime.clock import SUSPECT_MS, ClockWatch, Doubt, Due
 from headroom.runtime.surroundings import Surroundings
@@ -36,6 +37,8 @@ RIVAL_SECONDS: Final = 30.0
 """Who has not claimed it for so long is gone."""
 ALONE_CLAIMS: Final = 5
 """After so many claims of ours in which nobody else's grew, nobody else is there."""
+WRITTEN_LATE_MS: Final = SETTLE_MS + 1000
+"""A row that counts at a moment may be written down so much later."""
 RECENT: Final = MINUTE // 2 + 2 * SUSPECT_MS
 """A claim of so long ago may be one of somebody who is still there, with two clocks that are off as far as nobody suspects them."""
 
@@ -92,6 +95,8 @@ class Custodian:
         """Who else leads under this cluster's id."""
         self.is_lost = False
         """The ledger knows nothing of this cluster, although budgets have usage in their status."""
+        self._is_emptied = False
+        """It knows the cluster, and has no usage of it from when budgets had some."""
 
     @property
     def doubt(self) -> Doubt:
@@ -139,15 +144,27 @@ class Custodian:
         now, server = self._clock.now(), port.server_time()
         return now if server is None else min(now, server)
 
-    async def read(self) -> Mapping[str, Retention]:
-        """What is known of all clusters."""
+    async def read(self, world: World, table: UsageTable) -> None:
+        """What is known of all clusters, and whether there is any usage beside it; `table` has that of the largest window."""
         self._known = await self._ledger.retentions()
-        return self._known
+        self._is_emptied = world.cluster in self._known and await self._lacks_usage(world, table)
+
+    async def _lacks_usage(self, world: World, table: UsageTable) -> bool:
+        """Whether there is no row from when budgets had usage, although none of those may have been forgotten since."""
+        kept_since = world.now - retention.kept_for(self._known, world.cluster)
+        needed = [each for each in usage_told(world) if each.since >= kept_since]
+        if not needed or any(each.is_in(table) for each in needed):
+            return False
+        # All there is: a window that was longer then may have had only what is older.
+        async for rows in self._ledger.read(kept_since):
+            if any(each.may_be(row) for row in rows for each in needed):
+                return False
+        return True
 
     def must_know(self, world: World) -> None:
         """Raise if the ledger knows nothing of this cluster, although its budgets speak of usage that only a ledger can tell of."""
-        told = [as_of for as_of in usage_told(world) if as_of > self._accept_loss_before]
-        self.is_lost = world.cluster not in self._known and bool(told)
+        told = [each.as_of for each in usage_told(world) if each.as_of > self._accept_loss_before]
+        self.is_lost = (self._is_emptied or world.cluster not in self._known) and bool(told)
         if self.is_lost:
             raise Refused(
                 f"reading the ledger {getattr(self._ledger, 'place', '')}: it has no history of cluster {world.cluster}, "
@@ -157,13 +174,22 @@ class Custodian:
             )
 
     async def begin(self, world: World) -> None:
-        """The ledger begins to know this cluster, unless it does already."""
-        if world.cluster in self._known:
-            return
+        """The ledger begins to know this cluster, unless it does already, or anew if its rows are gone."""
         # A clock that is behind would claim to know what was before.
-        fresh = Retention(cluster=world.cluster, known_since=max(world.now, self._server_time or 0))
-        own, spanning = windows(budgets_in(world))
-        await self._retain(retention.looked(fresh, own, spanning, world.now))
+        now = max(world.now, self._server_time or 0)
+        if self._is_emptied:
+            await self.lost_before(world, now)
+        elif world.cluster not in self._known:
+            own, spanning = windows(budgets_in(world))
+            fresh = Retention(cluster=world.cluster, known_since=now)
+            await self._retain(retention.looked(fresh, own, spanning, world.now))
+
+    async def lost_before(self, world: World, moment: int) -> None:
+        """What was before that moment is not in the ledger any more."""
+        known = self._known.get(world.cluster)
+        if known is not None and known.known_since < moment:
+            await self._retain(structs.replace(known, known_since=moment))
+        self._is_emptied = False
 
     async def tend(self, port: RecorderPort) -> bool:
         """Claim the cluster, write what must be kept of it, and forget what need not be; whether the rival is another one now."""
@@ -176,8 +202,7 @@ class Custodian:
             await self._claim(world)
         if self._due.is_time("look", LOOK_SECONDS) and self._may_change(port):
             own, spanning = windows(budgets_in(world))
-            before = self._known.get(world.cluster)
-            await self.read()
+            before, self._known = self._known.get(world.cluster), await self._ledger.retentions()
             known = self._known.get(world.cluster)
             if known is None:
                 # The database was emptied while in use. Rows of the window are in memory, and sent again.
@@ -270,11 +295,34 @@ def budgets_in(world: World) -> list[AnyResource]:
     return [each for each in world.resources.values() if each.kind == KIND]
 
 
-def usage_told(world: World) -> list[int]:
-    """For each budget that has usage in its status, the moment of which it speaks."""
+class UsageTold(NamedTuple):
+    """That a budget has usage in its status."""
+
+    cluster: str
+    """Whose; empty if it may be any cluster's."""
+    since: int
+    """The begin of its window then; 0 if that cannot be read."""
+    as_of: int
+    """The moment of which the status speaks."""
+
+    def may_be(self, row: Row) -> bool:
+        """Whether a row may be part of it; one that was written later is not."""
+        return self.cluster in ("", row.cluster) and row.observed <= self.as_of + WRITTEN_LATE_MS
+
+    def is_in(self, table: UsageTable) -> bool:
+        """Whether a table has such a row."""
+        groups = set(table.column("group")[table.column("observed") <= self.as_of + WRITTEN_LATE_MS].tolist())
+        return any(self.cluster in ("", table.groups[each].terms.cluster) for each in groups)
+
+
+def usage_told(world: World) -> list[UsageTold]:
+    """What budgets' statuses say of usage, where they say that there was some."""
     found = []
     for each in budgets_in(world):
         used = (each.status.consumed_gpu_hours, each.status.upper_gpu_hours, each.status.consumed_usd)
         if any(text.strip("0.") for text in used):
-            found.append(times.moment(each.status.as_of) or 0)
+            as_of = times.moment(each.status.as_of) or 0
+            since = 0 if each.spec is None else as_of - each.spec.quota.window_hours * HOUR
+            is_own = each.spec is not None and not each.spec.home_cluster
+            found.append(UsageTold(world.cluster if is_own else "", since, as_of))
     return found

@@ -227,7 +227,7 @@ class Recorder:
         table = self._labels.new_table(self._world())
         cursor, beats = await self._ledger.cursor(), await self._ledger.heartbeats()
         loaded_since = await self._horizon.load(table, self._now() - self._window_ms)
-        await self._custodian.read()
+        await self._custodian.read(self._world(), table)
         # From here on nothing waits, so no event can slip in between.
         world = self._world()
         self._custodian.must_know(world)
@@ -367,6 +367,8 @@ class Recorder:
             there = [row async for rows in self._ledger.read(self._horizon.since) for row in rows]
             self._unwritten.again(lacking(self.table, there), self._clock.monotonic())
             self.table.extend(there)
+            if origin.is_empty:
+                await self._custodian.lost_before(self._world(), self._horizon.since)
         self._unwritten.again(self._resending.answered(origin, self._clock.monotonic()), self._clock.monotonic())
         others = {name: until for name, until in beats.items() if name != self.table.cluster}
         is_more, is_new, self._complete_until = True, others != self._complete_until, others

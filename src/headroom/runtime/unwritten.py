@@ -118,7 +118,7 @@ class Resending:
         if before is None:
             return False
         is_other = bool(before.server and origin.server and before.server != origin.server)
-        return is_other or origin.last < before.last
+        return is_other or origin.last < before.last or (origin.is_empty and not before.is_empty)
 
     def answered(self, origin: Origin, now: float) -> list[Row]:
         """What a server that answers now may lack."""

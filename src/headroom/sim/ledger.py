@@ -124,7 +124,8 @@ class MemoryLedger:
 
     async def origin(self) -> Origin:
         """Which server answers."""
-        return Origin(server=self.server, connections=self.connections, last=self._last)
+        is_empty = not self.rows
+        return Origin(server=self.server, connections=self.connections, last=self._last, is_empty=is_empty)
 
     def knows(self, cluster: str) -> None:
         """All that ever happened in a cluster is here."""

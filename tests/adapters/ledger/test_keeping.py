@@ -64,6 +64,12 @@ async def test_what_must_be_kept_is_what_was_written_last(ledger: Kept) -> None:
     assert await ledger.retentions() == {CLUSTER: second, OTHER: third}
 
 
+async def test_an_empty_table_of_usage_is_told(ledger: Kept) -> None:
+    assert (await ledger.origin()).is_empty
+    await ledger.write([row(1, ended=TODAY, evidence=3)])
+    assert not (await ledger.origin()).is_empty
+
+
 async def test_claims_are_counted_for_each_holder_of_a_cluster(ledger: Kept) -> None:
     assert await ledger.claim(CLUSTER, "one", TODAY) == {"one": 1}
     assert await ledger.claim(OTHER, "two", TODAY) == {"two": 1}

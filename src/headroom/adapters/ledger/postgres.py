@@ -220,8 +220,13 @@ class PostgresLedger:
 
     async def origin(self) -> Origin:
         """Which server answers: its identity and timeline, as of the last connection."""
-        last = await self.cursor()
-        return Origin(server=self._server, connections=self._connections, last=last)
+
+        async def work(connection: Any) -> tuple[int, bool]:
+            last, is_empty = await connection.fetchrow("SELECT last, NOT EXISTS (SELECT FROM usage) FROM counter")
+            return last, is_empty
+
+        last, is_empty = await self.run("reading", work, QUICK_SECONDS)
+        return Origin(server=self._server, connections=self._connections, last=last, is_empty=is_empty)
 
     async def note(self, entries: Sequence[Entry]) -> None:
         """Add to the history; what is there already stays as it is."""

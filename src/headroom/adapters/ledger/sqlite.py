@@ -165,7 +165,12 @@ class SqliteLedger:
 
     async def origin(self) -> Origin:
         """A file is always the same server."""
-        return Origin(last=await self.cursor())
+
+        def work(connection: sqlite3.Connection) -> Origin:
+            is_empty = connection.execute("SELECT NOT EXISTS (SELECT 1 FROM usage)").fetchone()[0]
+            return Origin(last=last_number(connection), is_empty=bool(is_empty))
+
+        return await self.run("reading", work)
 
     async def note(self, entries: Sequence[Entry]) -> None:
         """Add to the history; what is there already stays as it is."""
