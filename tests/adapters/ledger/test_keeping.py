@@ -135,7 +135,7 @@ async def test_a_new_connection_and_another_database_system_are_told(
 async def test_a_writer_does_not_wait_for_one_who_prunes(postgres: Postgres) -> None:
     """Pruning takes no turn and touches no row that somebody writes to, so neither of the two waits for the other."""
     url = postgres.new_database()
-    pruner, writer = PostgresLedger(url), PostgresLedger(url, timeout=5)
+    pruner, writer = PostgresLedger(url, timeout=5), PostgresLedger(url, timeout=5)
     await pruner.write([over(number) for number in range(1, 5001)])
     stands_still = asyncio.Event()
 
@@ -150,7 +150,7 @@ async def test_a_writer_does_not_wait_for_one_who_prunes(postgres: Postgres) -> 
     assert stands_still.is_set()
 
     async def write_and_stand_still(connection: Any) -> None:
-        await connection.execute("BEGIN")
+        await connection.execute(postgres_ledger._BEGIN_MY_TURN)
         await connection.execute("SELECT 1 FROM usage WHERE pod = 'train-4000' FOR UPDATE")
         while await pruner.prune(CLUSTER, TODAY + DAY):
             pass
