@@ -61,11 +61,13 @@ class Recorded:
     def see(self) -> None:
         """The pod is seen as it is."""
         self.version += 1
-        look = Look("default", self.now, self.now)
-        for row in self.keeper.hear(running(self.labels, self.version), AROUND, look):
+        look, pod = Look("default", self.now, self.now), running(self.labels, self.version)
+        # While the ledger was not read for a key, nobody can tell whether its label changed.
+        is_split = self.keeper.table.is_unread(pod.uid)
+        for row in self.keeper.hear(pod, AROUND, look):
             before = self.unwritten.get(row.key)
             self.unwritten[row.key] = row if before is None else merged(before, row)
-        if not self.model or cut(self.model[-1][1], self.kept) != cut(self.labels, self.kept):
+        if not self.model or is_split or cut(self.model[-1][1], self.kept) != cut(self.labels, self.kept):
             self.model.append((self.now, self.labels))
 
     def write(self) -> None:
