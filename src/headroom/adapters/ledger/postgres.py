@@ -152,12 +152,9 @@ class PostgresLedger:
 
     async def cursor(self) -> int:
         """The cursor that stands for everything written so far."""
-
-        async def work(connection: Any) -> int:
-            last: int = await connection.fetchval("SELECT last FROM counter")
-            return last
-
-        return await self.run("reading", work, QUICK_SECONDS)
+        query = "SELECT coalesce(max(last), 0) FROM counter"
+        last: int = await self.run("reading", lambda connection: connection.fetchval(query), QUICK_SECONDS)
+        return last
 
     async def heartbeats(self) -> dict[str, int]:
         """Up to when each cluster's view is in the ledger."""
@@ -220,12 +217,8 @@ class PostgresLedger:
 
     async def origin(self) -> Origin:
         """Which server answers: its identity and timeline, as of the last connection."""
-
-        async def work(connection: Any) -> tuple[int, bool]:
-            last, is_empty = await connection.fetchrow("SELECT last, NOT EXISTS (SELECT FROM usage) FROM counter")
-            return last, is_empty
-
-        last, is_empty = await self.run("reading", work, QUICK_SECONDS)
+        query = "SELECT coalesce(max(last), 0), NOT EXISTS (SELECT FROM usage) FROM counter"
+        last, is_empty = await self.run("reading", lambda connection: connection.fetchrow(query), QUICK_SECONDS)
         return Origin(server=self._server, connections=self._connections, last=last, is_empty=is_empty)
 
     async def note(self, entries: Sequence[Entry]) -> None:
