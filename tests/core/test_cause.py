@@ -88,6 +88,15 @@ def test_a_length_counts_from_the_start_that_restarts_have_hidden() -> None:
     assert evicted(staged(pod, rows=(old, a_row(pod, HOUR)), budget=a_budget(hours="43.5")).look()) == []
 
 
+@pytest.mark.parametrize("split", ["price", "label", "many"])
+def test_a_length_counts_from_the_start_that_only_the_ledger_knows(split: str) -> None:
+    """Of containers that began anew the pod tells no older start, and a cut row begins later still."""
+    pod = running("train", HOUR // 2, gpus=8, deadline=10 * HOUR + 30 * MINUTE, created=NOON - 10 * HOUR)
+    old = a_row("old", 24 * HOUR, 20 * HOUR, amounts=(("nvidia.com/gpu", 4 * GPU),))
+    stage = staged(pod, rows=(old, *splits(pod)[split]), budget=a_budget(hours="95.5"))
+    assert evicted(stage.look()) == []
+
+
 def test_a_declared_word_counts_from_the_start_too() -> None:
     word = ((marks.EXPECTED_DURATION, "10h30m"),)
     pod = running("train", 10 * HOUR, gpus=8, annotations=word)
