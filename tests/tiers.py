@@ -1,10 +1,12 @@
-"""Counts the tests of each tier, and lets no tier of the whole suite be empty or skipped unnoticed.
+"""Counts the tests of each tier and their CPU time, and lets no tier of the whole suite be empty or skipped unnoticed.
 
 A tier is the first folder under tests/; files directly in tests/ are the tier "tidy".
 """
 
 import os
+import resource
 from collections import Counter
+from collections.abc import Generator
 from pathlib import PurePosixPath
 
 import pytest
@@ -20,6 +22,12 @@ def tier_of(nodeid: str) -> str:
     return parts[1] if len(parts) > 2 else "tidy"
 
 
+def cpu_seconds() -> float:
+    """What this process used, and those of its children that have ended."""
+    every = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in every)
+
+
 class Tiers:
     """A pytest plugin; it speaks up only when the whole suite was asked for."""
 
@@ -27,6 +35,7 @@ class Tiers:
         self._run: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
+        self._cpu: dict[str, float] = {}
         self._current = ""
         self._terminal: pytest.TerminalReporter | None = None
 
@@ -45,6 +54,15 @@ class Tiers:
             self._terminal.ensure_newline()
             self._terminal.write_line(f"tier {tier} ...")
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        began = cpu_seconds()
+        try:
+            return (yield)
+        finally:
+            tier = tier_of(item.nodeid)
+            self._cpu[tier] = self._cpu.get(tier, 0) + cpu_seconds() - began
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.skipped or hasattr(report, "wasxfail"):
             self._skip(report)
@@ -59,9 +77,10 @@ class Tiers:
         if not WHOLE_SUITE:
             return
         terminalreporter.write_sep("=", "tests per tier")
-        terminalreporter.write_line(f"{'tier':<14}{'run':>7}{'skipped':>9}")
+        terminalreporter.write_line(f"{'tier':<14}{'run':>7}{'skipped':>9}{'CPU s':>8}")
         for tier in sorted({*REQUIRED, *self._run, *self._skipped}):
-            terminalreporter.write_line(f"{tier:<14}{self._run[tier]:>7}{self._skipped[tier]:>9}")
+            counted = f"{tier:<14}{self._run[tier]:>7}{self._skipped[tier]:>9}"
+            terminalreporter.write_line(f"{counted}{self._cpu.get(tier, 0):>8.0f}")
         for reason, count in self._reasons.most_common():
             terminalreporter.write_line(f"skipped {count}: {reason}")
         if CI:
