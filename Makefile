@@ -25,6 +25,9 @@ control-plane: ## build the control plane for the tests, once (about ten minutes
 test: setup-dev ## run all tests; ARGS="..." goes to pytest
 	@tools/test $(ARGS)
 
+test-deep: setup-dev ## the same with every case of the large tables, every seed and the largest fuzz (twice as long)
+	@HEADROOM_DEEP=1 tools/test $(ARGS)
+
 check: setup-dev ## format, lint, types, layers, house rules, generated files
 	$(BIN)/ruff format --check src tests bench
 	$(BIN)/ruff check src tests bench
@@ -63,4 +66,4 @@ clean: ## remove what was made in this folder (the built control plane stays in 
 	rm -rf .venv .venv-bench .venv-lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist src/headroom/web/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup setup-dev setup-bench demo control-plane test check fmt generate lock bench screenshots chaos clean
+.PHONY: help setup setup-dev setup-bench demo control-plane test test-deep check fmt generate lock bench screenshots chaos clean

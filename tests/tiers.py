@@ -15,6 +15,8 @@ REQUIRED = tuple(os.environ.get("HEADROOM_TIERS", "core scenarios browser contra
 """Tiers that must not be empty; a lane of tools/test names its own."""
 CI = os.environ.get("CI") == "true"
 WHOLE_SUITE = os.environ.get("HEADROOM_WHOLE_SUITE") == "1"
+DEEP = os.environ.get("HEADROOM_DEEP") == "1"
+"""Every case of the large tables, every seed and the largest fuzz: `make test-deep`. Else a part that has each value of each column."""
 
 
 def tier_of(nodeid: str) -> str:

@@ -91,7 +91,8 @@ def test_every_effect_struck_once(kind: str) -> None:
     """Each effect meets the fault the first time it is tried, in a run of its own."""
     for verb, path in effects():
         for nth in range(1, 4) if path.endswith("/status") else (1,):
-            run = story({"type": kind, "verb": verb, "path": path, "nth": nth}, duration="50m")
+            with unhurried(but_leases=True):
+                run = story({"type": kind, "verb": verb, "path": path, "nth": nth}, duration="50m")
             assert run.problems() == [], (verb, path, nth)
             assert over(run) == [], (verb, path, nth)
             assert [word for _, _, word in run.report.happened] == [kind], (verb, path, nth)
