@@ -156,7 +156,7 @@ def test_what_a_budget_keeps_that_cannot_be_read_stays() -> None:
 def test_an_index_of_1000_budgets_over_500_namespaces_each_fits_into_one_object() -> None:
     """etcd takes 1.5 MiB; with the names in it, this would be 17 MB."""
     spaces = {
-        name: Namespace(name=name, uid=name, labels=(("org", "x"),))
+        name: Namespace(name=name, uid=name, labels=(("division", "y" * 63), ("org", "x")))
         for name in (f"team-{number:04}-with-a-long-name" for number in range(500))
     }
     selector: dict[str, Any] = {"matchLabels": {"org": "x", "division": "y" * 63}}
@@ -165,7 +165,9 @@ def test_an_index_of_1000_budgets_over_500_namespaces_each_fits_into_one_object(
         structs.replace(a_budget(f"b{number}", accounting="Exact", namespaceSelector=selector), namespace="headroom")
         for number in range(1000)
     ]
-    few, many = (index_of(a_used_world(*budgets, own_namespace="headroom", namespaces=each)) for each in ({}, spaces))
+    worlds = [a_used_world(*budgets, own_namespace="headroom", namespaces=each) for each in ({}, spaces)]
+    assert namespaces_of(worlds[1], budgets[0]) == spaces.keys(), "all of them are covered"
+    few, many = map(index_of, worlds)
     assert few == many, "namespaces that come and go do not change it"
     assert len(few) == 1000
     assert len(msgspec.json.encode(msgspec.to_builtins(many))) < 700_000
