@@ -134,6 +134,16 @@ async def test_release_lifts_our_gate_only() -> None:
 
 
 @virtual
+async def test_release_marks_a_pod_behind_gates_of_others_only() -> None:
+    cluster = Cluster()
+    document = cluster.pod(spec={"schedulingGates": GATES[:1]})
+    await do_twice(cluster, on(actions.ReleasePod, document))
+    assert cluster.stored("Pod", "team-a", "train-0")["spec"]["schedulingGates"] == GATES[:1]
+    assert notes(cluster, "Pod", "team-a", "train-0") == {"headroom.dev/released-at": "2026-11-15T12:00:00Z"}
+    assert told(cluster) == [("Pod/train-0", "Normal", "Released", "GPUWorkloadBudget team-a/one")]
+
+
+@virtual
 async def test_release_when_others_lift_theirs_at_the_same_moment() -> None:
     cluster = Cluster()
     document = cluster.pod(spec={"schedulingGates": GATES})

@@ -337,6 +337,46 @@ async def test_nobody_says_of_a_job_that_we_let_it_go(cluster: Cluster) -> None:
     assert await patch(cluster, made, {"metadata": {"labels": {"tier": "x"}}})
 
 
+# --- gates of others -------------------------------------------------------------------------------------------------------------
+
+NO_GATES: Document = {"spec": {"schedulingGates": None}}
+BARE = {"name": "main", "image": "none"}
+
+
+@pytest.mark.parametrize("own", ["example.com/later", KUEUE_GATE])
+async def test_nobody_lifts_the_last_gate_of_a_pod_that_was_made_before_the_hold(cluster: Cluster, own: str) -> None:
+    made = await make(cluster, pod("p", labels={"team": "a"}, gates=("example.com/first", own)))
+    at = {RELEASED_AT: "2026-01-01T00:00:00Z"}
+    released = await make(cluster, pod("q", labels={"team": "a"}, gates=(own,), annotations=at), "releaser")
+    hold = await stand(cluster, kueue=True)
+    told = {"budget": hold["budget"], "because": BECAUSE}
+    name = f"{cluster.namespace}/p"
+    for user in ("editor", "kueue", "controller"):
+        both = {"gates": f"example.com/first and {own}"}
+        await denied(patch(cluster, made, NO_GATES, user), HELD, holding.LAST_GATE, name, **told | both)
+    assert gates(await patch(cluster, made, {"spec": {"schedulingGates": [{"name": own}]}})) == [own]
+    out = NO_GATES | {"metadata": {"labels": {"team": "b"}}}
+    await denied(patch(cluster, made, out), HELD, holding.RELABELLED, name, **told | {"keys": "team"})
+    with refused(Forbidden, 403, "Forbidden"):
+        await patch(cluster, made, NO_GATES | {"metadata": {"annotations": at}})
+    assert gates(await patch(cluster, released, NO_GATES, "kueue")) == []
+
+
+async def test_other_pods_lose_their_last_gate_as_ever(cluster: Cluster) -> None:
+    later = ("example.com/later",)
+    others = [
+        await make(cluster, pod("b", labels={"team": "b"}, gates=later)),
+        await make(cluster, pod("c", gates=later)),
+        await make(cluster, pod("d", labels={"team": "a"}, gates=later, spec={"containers": [BARE]})),
+        await make(cluster, pod("e", labels={"team": "a"}, gates=later, annotations={PROTECTED: "yes"}), "releaser"),
+    ]
+    mine = await make(cluster, pod("p", labels={"team": "a"}, gates=later))
+    await stand(cluster)
+    for each in others:
+        assert gates(await patch(cluster, each, NO_GATES)) == []
+    assert gates(await patch(cluster, mine, NO_GATES, "releaser")) == []
+
+
 # --- Kueue ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -344,11 +384,7 @@ async def test_a_pod_under_kueue_is_left_to_kueue(cluster: Cluster) -> None:
     hold = await stand(cluster, kueue=True)
     made = await make(cluster, pod("p", labels={"team": "a"}, gates=(KUEUE_GATE,)))
     assert gates(made) == [KUEUE_GATE]
-    lift = {"spec": {"schedulingGates": None}}
     told = {"budget": hold["budget"], "because": BECAUSE}
-    await denied(patch(cluster, made, lift), HELD, holding.NOT_KUEUE, f"{cluster.namespace}/p", **told)
-    for user in ("kueue", "releaser"):
-        assert gates(await patch(cluster, made, lift, user)) == []
     owned = team_pod("q", labels={"team": "a", "kueue.x-k8s.io/podset": "main"}, ownerReferences=[OWNER])
     assert gates(await make(cluster, owned, "controller", dry=True)) == []
     assert gates(await make(cluster, owned, "editor", dry=True)) == [GATE]
@@ -361,9 +397,9 @@ async def test_an_administrator_of_the_namespace_is_not_kueue(cluster: Cluster) 
     await reign(cluster)
     made = await make(cluster, pod("p", labels={"team": "a"}, gates=(KUEUE_GATE,)), CHIEF)
     assert gates(made) == [KUEUE_GATE]
-    told = {"budget": hold["budget"], "because": BECAUSE}
+    told = {"budget": hold["budget"], "because": BECAUSE, "gates": KUEUE_GATE}
     lift = patch(cluster, made, {"spec": {"schedulingGates": None}}, CHIEF)
-    await denied(lift, HELD, holding.NOT_KUEUE, f"{cluster.namespace}/p", **told)
+    await denied(lift, HELD, holding.LAST_GATE, f"{cluster.namespace}/p", **told)
     owned = team_pod("q", labels={"team": "a", "kueue.x-k8s.io/podset": "main"}, ownerReferences=[OWNER])
     assert gates(await make(cluster, owned, CHIEF, dry=True)) == [GATE]
 

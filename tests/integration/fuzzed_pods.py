@@ -162,7 +162,7 @@ class Fuzzer:
                     metadata["annotations"] = {each: value for each, value in kept.items() if each != key}
                 case 4:
                     gates = spec.get("schedulingGates") or []
-                    spec["schedulingGates"] = [each for each in gates if self.chance(0.5)]
+                    spec["schedulingGates"] = [each for each in gates if self.chance(0.3)]
                 case 5:
                     metadata["finalizers"] = [each for each in metadata.get("finalizers") or [] if self.chance(0.5)]
                 case 6:

@@ -10,7 +10,7 @@ from headroom.api.crd import crd
 from headroom.api.marks import GATE, HELD_BY
 from tests.api.verdicts import Server
 from tests.control_plane import ControlPlane, wait_until
-from tests.integration.holds import GPU, HOLDS, changed, create, gates, hold, made, plain, pod, put, remove, set_holds
+from tests.integration.holds import GPU, HOLDS, annotated, changed, create, gates, hold, made, plain, pod, put, remove, set_holds
 from tests.integration.policed import Document
 
 KUEUE_GATE = "kueue.x-k8s.io/admission"
@@ -70,23 +70,24 @@ def test_a_pod_that_only_names_a_queue_is_refused_unless_kueue_takes_it(
     assert gates(made(hold_users["editor"], taken)) == [KUEUE_GATE]
 
 
-def test_nobody_but_kueue_lifts_kueues_gate_while_the_budget_holds(
+def test_not_even_kueue_lifts_the_last_gate_while_the_budget_holds(
     hold_users: dict[str, Server], with_kueue: bool
 ) -> None:
     document = made(hold_users["editor"], changed(KUEUES, name="kueues"), dry=False)
     left = [each for each in document["spec"]["schedulingGates"] if each["name"] == GATE]
     lifted = changed(document, spec={"schedulingGates": left or None})
-    for tenant in TENANTS:
-        code, answer = put(hold_users[tenant], lifted)
+    for user in (*TENANTS, "kueue"):
+        code, answer = put(hold_users[user], lifted)
         assert code == (403 if with_kueue else 200), answer
         if with_kueue:
-            assert (
-                "pod hold-a/kueues is not gated by Headroom since it is under Kueue, so the gate "
-                f"{KUEUE_GATE} is lifted by Kueue alone while budget hold-a/a lets no new pods start now"
-            ) in answer["message"]
-    for user in ("kueue", "releaser"):
-        code, answer = put(hold_users[user], lifted)
-        assert code == 200, answer
+            words = f"pod hold-a/kueues keeps its last scheduling gate, {KUEUE_GATE}, since budget hold-a/a lets no new"
+            assert words in answer["message"]
+    assert put(hold_users["releaser"], lifted)[0] == 200
+    released = annotated(document, released_at="2026-01-01T00:00:00Z")
+    code, document = put(hold_users["releaser"], released, dry=False)
+    assert code == 200
+    lifted = changed(document, spec={"schedulingGates": left or None})
+    assert put(hold_users["kueue"], lifted)[0] == 200, "Headroom has released it, so Kueue's next try succeeds"
     remove(hold_users["admin"], document)
 
 

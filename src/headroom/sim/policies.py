@@ -225,13 +225,14 @@ class Policies:
         if call.target.subresource:
             return
         before, after = labels_of(old), labels_of(new)
-        lifted = _lost(old, new, kueue.GATE) and not _has_gate(old, marks.GATE)
+        gates = [] if _gate_names(new) or _has_gate(old, marks.GATE) else _gate_names(old)
+        is_free = not {marks.RELEASED_AT, marks.PROTECTED}.isdisjoint(_annotations(old))
         for hold in self._holds(call):
             keys = [key for key in _keys(hold) if before.get(key) != after.get(key)]
             if keys and (_covers(hold, old) or _covers(hold, new)) and not self._may_release(call):
                 raise _held(call, new, hold, holding.RELABELLED, keys=" and ".join(keys))
-            if lifted and hold.get("kueue") and _covers(hold, old) and not self._may_lift(call):
-                raise _held(call, new, hold, holding.NOT_KUEUE)
+            if gates and not is_free and _covers(hold, old) and not self._may_release(call):
+                raise _held(call, new, hold, holding.LAST_GATE, gates=" and ".join(gates))
 
     def _guard(self, call: Call, old: Body, new: Body) -> None:
         before, after = _annotations(old), _annotations(new)
@@ -269,9 +270,6 @@ class Policies:
         marked = kueue.PODSET in labels_of(pod) or kueue.WORKLOAD in _annotations(pod)
         owners = pod["metadata"].get("ownerReferences") or []
         return marked and any(self._made_by(call, each) for each in owners if each.get("controller"))
-
-    def _may_lift(self, call: Call) -> bool:
-        return self._may(call, "update", "workloads/status", kueue.GROUP) or self._may_release(call)
 
     def _made_by(self, call: Call, owner: Body) -> bool:
         group = owner["apiVersion"].partition("/")[0]
@@ -318,7 +316,11 @@ def _is_bound(pod: Body) -> bool:
 
 
 def _has_gate(pod: Body, gate: str) -> bool:
-    return any(each.get("name") == gate for each in _spec(pod).get("schedulingGates") or ())
+    return gate in _gate_names(pod)
+
+
+def _gate_names(pod: Body) -> list[str]:
+    return [each.get("name", "") for each in _spec(pod).get("schedulingGates") or ()]
 
 
 def _lost(old: Body, new: Body, gate: str) -> bool:

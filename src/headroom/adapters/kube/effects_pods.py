@@ -85,7 +85,7 @@ class PodEffects:
             await self._tell(before, "Resumed", resource)
 
     async def release(self, action: actions.ReleasePod, resource: AnyResource) -> None:
-        """Lift our gate and no other: whoever set those will lift them."""
+        """Lift our gate and no other: whoever set those will lift them, and may do so from now on."""
         at = times.text(self._clock.now())
         await self._change(action, lambda pod: released(pod, at), "Released", resource)
 
@@ -121,14 +121,16 @@ class PodEffects:
 
 
 def released(pod: raw.Pod, at: str) -> Patch | None:
-    """The patch that lifts our gate, and says when; None where there is none."""
+    """The patch that lifts our gate, and says when; None where nothing keeps it or it was released before.
+
+    A pod behind gates of others only gets the mark, without which a hold lets nobody lift the last of them.
+    """
     gates = (pod.spec.scheduling_gates if pod.spec else None) or []
     left = [{"name": gate.name} for gate in gates if gate.name != marks.GATE]
-    if len(left) == len(gates):
+    if not gates or (len(left) == len(gates) and marks.RELEASED_AT in notes(pod)):
         return None
-    return annotated({marks.RELEASED_AT: at, marks.HELD_BY: None, marks.HELD_BECAUSE: None}) | {
-        "spec": {"schedulingGates": left or None}
-    }
+    marked = annotated({marks.RELEASED_AT: at, marks.HELD_BY: None, marks.HELD_BECAUSE: None})
+    return marked if len(left) == len(gates) else marked | {"spec": {"schedulingGates": left or None}}
 
 
 def untouchable(pod: raw.Pod) -> str:

@@ -94,6 +94,16 @@ def gated(gate: str, of: str = "object") -> str:
     return f"(has({of}.spec.schedulingGates) && {of}.spec.schedulingGates.exists(g, g.name == '{gate}'))"
 
 
+def gates(of: str = "object") -> str:
+    """It has a scheduling gate, whoever set it."""
+    return f"(has({of}.spec.schedulingGates) && {of}.spec.schedulingGates.size() > 0)"
+
+
+def gate_names(of: str = "object") -> str:
+    """The names of its scheduling gates, as one text."""
+    return f"(has({of}.spec.schedulingGates) ? {of}.spec.schedulingGates.map(g, g.name).join(' and ') : '')"
+
+
 def lost(gate: str) -> str:
     """An update takes the scheduling gate away."""
     return both(gated(gate, "oldObject"), f"!{gated(gate)}")

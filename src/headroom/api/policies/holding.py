@@ -9,7 +9,7 @@ from typing import Final
 
 from headroom.api.budget_hold import BudgetHold
 from headroom.api.durations import LONGEST, PATTERN
-from headroom.api.marks import EXPECTED_DURATION, GATE, HELD_BECAUSE, HELD_BY, PROTECTED
+from headroom.api.marks import EXPECTED_DURATION, GATE, HELD_BECAUSE, HELD_BY, PROTECTED, RELEASED_AT
 from headroom.api.policies import cel, kueue
 from headroom.api.resources import API_VERSION, GROUP
 from headroom.api.schema import Json
@@ -40,9 +40,9 @@ RELABELLED: Final = (
     f"pod {{pod}} keeps its label {{keys}} as it is, since {_STANDS} and selects pods by it: wait until it has room, "
     f"or ask {_EXEMPT}"
 )
-NOT_KUEUE: Final = (
-    f"pod {{pod}} is not gated by Headroom since it is under Kueue, so the gate {kueue.GATE} is lifted by Kueue alone while "
-    f"{_STANDS}: let Kueue start it, or ask {_EXEMPT}"
+LAST_GATE: Final = (
+    f"pod {{pod}} keeps its last scheduling gate, {{gates}}, since {_STANDS}: it is queued, and whoever set that gate may lift it "
+    f"once Headroom has released the pod; headroom explain pod/{{pod}} says when that will be, or ask {_EXEMPT}"
 )
 
 
@@ -107,7 +107,16 @@ _KEYS_CHANGED: Final = f"{cel.SELECTOR_KEYS}.filter(key, {cel.differs('key', _NE
 _COVERED: Final = cel.both(cel.selected(), cel.counted())
 _COVERED_BEFORE: Final = cel.both(cel.selected("oldObject"), cel.counted("oldObject"))
 _RELABELLED: Final = cel.both(f"{_NEW} != {_OLD}", f"{_KEYS_CHANGED}.size() > 0", cel.either(_COVERED_BEFORE, _COVERED))
-_LIFTED: Final = cel.both(cel.lost(kueue.GATE), f"!{cel.gated(GATE, 'oldObject')}", kueue.RUNS_HERE, _COVERED_BEFORE)
+# Of our own gate the guard speaks, at all times.
+_LIFTED: Final = cel.both(
+    f"!{cel.gates('object')}",
+    cel.gates("oldObject"),
+    f"!{cel.gated(GATE, 'oldObject')}",
+    f"!{cel.annotated(RELEASED_AT, 'oldObject')}",
+    f"!{cel.annotated(PROTECTED, 'oldObject')}",
+    _COVERED_BEFORE,
+)
+"""A gate can only be set at creation, so a pod that was made before the hold behind somebody else's gate has to keep that one."""
 _STARTS: Final = cel.both(
     cel.NO_MIRROR_POD,
     f"!{cel.annotated(PROTECTED)}",
@@ -120,6 +129,8 @@ _STARTS: Final = cel.both(
 
 def held() -> dict[str, Json]:
     """Validated after all mutation: no pod that must wait starts, none leaves the budget by its labels, and none comes in.
+
+    Whoever set the last gate, a covered pod keeps it until an operator or somebody else with the right to release has released the pod.
 
     Every hold is asked about every write, so this looks at pods only and not at their status, which kubelets write all the time; the
     guard, which is asked once, lets no label change that way.
@@ -140,7 +151,7 @@ def held() -> dict[str, Json]:
             _refuse(f"{cel.CREATED} && {cel.BOUND}", _said(NAMES_ITS_NODE)),
             _refuse(f"{cel.CREATED} && !{cel.BOUND}", _said(NOT_GATED)),
             _refuse("variables.relabelled", _said(RELABELLED, keys=f"{cel.CREATED} ? '' : {changed}")),
-            _refuse(f"variables.lifted && !{kueue.IS_KUEUE}", _said(NOT_KUEUE)),
+            _refuse("variables.lifted", _said(LAST_GATE, gates=f"{cel.CREATED} ? '' : {cel.gate_names('oldObject')}")),
         ],
     }
 

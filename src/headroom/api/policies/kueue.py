@@ -1,8 +1,9 @@
 """How a pod under Kueue is known. Kueue decides when such a pod starts, so Headroom does not gate it.
 
-A pod's own words prove nothing, since tenants write pods. Kueue's gate proves it as long as nobody but Kueue lifts it, which is
-checked; the marks that Kueue puts into a Job's template prove it only on pods that the controller of the Job has made. A pod with the
-name of a queue gets Kueue's gate from a webhook, and those are asked after policies: it is passed over at first and judged at the end.
+A pod's own words prove nothing, since tenants write pods. Kueue's gate is enough, since nobody lifts the last gate of a pod that a hold
+covers before Headroom has released it; the marks that Kueue puts into a Job's template prove it only on pods that the controller of the
+Job has made. A pod with the name of a queue gets Kueue's gate from a webhook, and those are asked after policies: it is passed over at
+first and judged at the end.
 """
 
 from __future__ import annotations
@@ -30,8 +31,6 @@ _MADE_BY_ITS_CONTROLLER: Final = (
     ".subresource('status').check('update').allowed())"
 )
 """Whoever may write the status of such owners in the whole cluster is their controller; in the own namespace an administrator may too."""
-IS_KUEUE: Final = f"authorizer.group('{GROUP}').resource('workloads').subresource('status').check('update').allowed()"
-"""In the whole cluster, likewise."""
 
 
 def governs(*, or_will: bool = False) -> str:

@@ -11,14 +11,15 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from headroom.api import durations, marks
+from headroom.api.budget_hold import hold_name
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.enforcement import QueuedUnit, Stopped, percent
 from headroom.api.quantities import NANO
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.ladder import exit_share
-from headroom.core.budgets.units import ENDED, SYSTEM, is_alive, is_protected, note, owner_of, unit_of
-from headroom.core.budgets.waiting import Matcher
+from headroom.core.budgets.units import ENDED, SYSTEM, Queued, is_alive, is_protected, note, owner_of, unit_of
+from headroom.core.budgets.waiting import Matcher, is_kept
 from headroom.core.budgets.wording import amounts, counted_by, gpus, nano_of, share, spoken, used
 from headroom.model import times
 from headroom.model.decisions import Ref
@@ -135,11 +136,15 @@ def _suspended(asked: Asked) -> Explained | None:
 
 
 def _held(asked: Asked) -> Explained | None:
-    gated = [pod for pod in asked.pods if marks.GATE in pod.gates and is_alive(pod)]
+    matcher, queued = Matcher(asked.world, asked.accounts), Queued(asked.world)
+    alive = [pod for pod in asked.pods if is_alive(pod)]
+    gated = [pod for pod in alive if marks.GATE in pod.gates or is_kept(matcher, queued, pod)]
     if not gated:
         return None
     some = f" ({len(gated)} of its {len(asked.pods)} pods)" if asked.what.kind != "Pod" else ""
-    return _waiting(asked, f"{asked}{some} is held by", "Held", note(gated[0], marks.HELD_BY))
+    held = (account.key for account, _ in matcher.of_pod(gated[0]) if hold_name(account.key) in asked.world.holds)
+    by = note(gated[0], marks.HELD_BY) if marks.GATE in gated[0].gates else next(held, "")
+    return _waiting(asked, f"{asked}{some} is held by", "Held", by)
 
 
 def _waiting(asked: Asked, begin: str, state: str, by: str) -> Explained:

@@ -126,8 +126,7 @@ def sweep(account: Account, matcher: Matcher, *, is_there: bool) -> Sweep:
         unit = every[unit_of(pod)]
         has_begun = any(each.started is not None for each in unit.pods)
         owner = suspends(queued, pod)
-        # With a gate of somebody else's it waits for them, who will let it go when they like.
-        if pod.gates or not owner_of(pod) or (has_begun and not unit.name.startswith("Pod/")):
+        if not owner_of(pod) or (has_begun and not unit.name.startswith("Pod/")):
             bare.append(pod.key)
         elif any(is_unclear(world, each) for each in unit.pods):
             continue
@@ -140,8 +139,11 @@ def sweep(account: Account, matcher: Matcher, *, is_there: bool) -> Sweep:
 
 
 def _is_early(account: Account, pod: Pod) -> bool:
-    """Whether it was made before the hold and is nobody else's to hold."""
-    return marks.GATE not in pod.gates and not _is_left_alone(pod) and account.queued.of(pod) is None
+    """Whether it was made before the hold and is nobody else's to hold.
+
+    Whoever set a gate, the API server lets nobody lift the last one while the hold stands: it waits there.
+    """
+    return not pod.gates and not _is_left_alone(pod) and account.queued.of(pod) is None
 
 
 def evicts(pod: Pod) -> EvictPod:

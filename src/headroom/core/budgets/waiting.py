@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from headroom.api import marks
+from headroom.api.budget_hold import hold_name
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
-from headroom.core.budgets.units import is_alive, note, pending, unit_of
+from headroom.core.budgets.units import Queued, is_alive, is_protected, note, pending, unit_of
 from headroom.core.budgets.unseen import is_unclear, knows
 from headroom.core.usage import Asked
 from headroom.model.facts import Amounts, Pairs, Part, Pod, Workload
@@ -40,7 +41,7 @@ class Waiting(NamedTuple):
 
     unit: str
     pods: tuple[Pod, ...]
-    """Those behind our gate."""
+    """Those behind our gate, or behind one of somebody else's that a hold keeps."""
     owners: tuple[Workload, ...]
     """Those that Headroom suspended."""
     since: int
@@ -119,9 +120,10 @@ class Matcher:
 def waiting(world: World, matcher: Matcher, suspending: frozenset[str]) -> list[Waiting]:
     """All that waits, the oldest first. `suspending` are the budgets, by reference, that let nothing of theirs resume now."""
     pods: dict[str, list[Pod]] = {}
+    queued = Queued(world)
     for uid in world.pods.gated:
         pod = world.pods.get(uid)
-        if pod is not None and marks.GATE in pod.gates and is_alive(pod):
+        if pod is not None and is_alive(pod) and (marks.GATE in pod.gates or is_kept(matcher, queued, pod)):
             pods.setdefault(unit_of(pod), []).append(pod)
     owners = {key: each for key, each in world.workloads.items() if each.suspended and each.suspended_by}
     found = [
@@ -135,6 +137,19 @@ def waiting(world: World, matcher: Matcher, suspending: frozenset[str]) -> list[
         for unit in pods.keys() | owners.keys()
     ]
     return sorted(found, key=lambda each: (each.since, each.unit))
+
+
+def is_kept(matcher: Matcher, queued: Queued, pod: Pod) -> bool:
+    """Whether a hold keeps a pod behind the gate of somebody else, where it was before the hold or is for Kueue's sake.
+
+    Nobody can set a gate later, and the API server refuses to lift its last one until it is released.
+    """
+    if not matcher.world.holds or is_protected(pod) or note(pod, marks.RELEASED_AT):
+        return False
+    workload = queued.of(pod)
+    if workload is not None and (workload.suspended or not (workload.admitted or workload.released_at is not None)):
+        return False  # then the Workload waits, with all its pods
+    return any(hold_name(account.key) in matcher.world.holds for account, _ in matcher.of_pod(pod))
 
 
 def was_let_go(world: World, unit: str, within: int) -> bool:
