@@ -21,7 +21,14 @@ from tests.builders import a_resource
 
 KINDS = ("Job", "JobSet", "Workload")
 OFF = [("Job", {"suspend": True}), ("JobSet", {"suspend": True}), ("Workload", {"active": False})]
-LET_GO = {"headroom.dev/released-at": "2026-11-15T12:00:00Z"}
+
+
+def let_go(cluster: Cluster, kind: str) -> dict[str, str]:
+    """The marks of an owner that was let go and has not been changed since."""
+    generation = cluster.stored(kind, "team-a", "train")["metadata"]["generation"]
+    return {"headroom.dev/released-at": "2026-11-15T12:00:00Z", "headroom.dev/released-generation": str(generation)}
+
+
 MARKS = {"headroom.dev/suspended-by": BY, "headroom.dev/suspended-at": "2026-11-15T12:00:00Z"}
 
 
@@ -80,7 +87,7 @@ async def test_suspend_and_resume(kind: str, by: AnyResource) -> None:
     await do_twice(cluster, resume(kind), by)
     assert not is_suspended(cluster, kind)
     is_let_go = by is not CHORES
-    assert notes(cluster, kind, "team-a", "train") == (LET_GO if is_let_go else {})
+    assert notes(cluster, kind, "team-a", "train") == (let_go(cluster, kind) if is_let_go else {})
     assert labels(cluster, kind) == ({"headroom.dev/suspended": "released"} if is_let_go else {})
     assert sorted(each[:3] for each in told(cluster)) == [
         (f"{kind}/train", "Normal", "Resumed"),
@@ -112,7 +119,7 @@ async def test_only_a_budget_resumes_what_a_budget_suspended() -> None:
         await do(cluster, resume("Job"), a_resource("PowerPool"))
     assert notes(cluster, "Job", "team-a", "train") == MARKS
     await do(cluster, resume("Job"), a_resource("GPUWorkloadBudget", "two"))
-    assert notes(cluster, "Job", "team-a", "train") == LET_GO
+    assert notes(cluster, "Job", "team-a", "train") == let_go(cluster, "Job")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,10 +155,11 @@ async def test_what_others_suspended_after_we_let_it_go_stays_suspended_and_lose
     cluster = made(kind)
     await do(cluster, suspend(kind))
     await do(cluster, resume(kind))
+    marked = let_go(cluster, kind)
     cluster.server.do("PATCH", paths.owner(kind, "team-a", "train"), {"spec": spec})
     with pytest.raises(Refused, match="it was not Headroom that suspended it"):
         await do(cluster, resume(kind))
-    assert notes(cluster, kind, "team-a", "train") == LET_GO
+    assert notes(cluster, kind, "team-a", "train") == marked != let_go(cluster, kind), "it was changed since"
     await do(cluster, resume(kind), CHORES)
     assert (labels(cluster, kind), notes(cluster, kind, "team-a", "train")) == ({}, {})
     assert is_suspended(cluster, kind)

@@ -72,6 +72,17 @@ def test_when_an_owner_was_let_go(kind: str, label: str | None, at: str | None, 
 
 
 @pytest.mark.parametrize(
+    ("noted", "generation", "expected"), [("3", 3, True), ("3", 4, False), (None, 3, False), ("x", None, False)]
+)
+@pytest.mark.parametrize("kind", READERS)
+def test_an_owner_is_as_it_was_released_by_its_generation(
+    kind: str, noted: str | None, generation: int | None, expected: bool
+) -> None:
+    annotations = {"headroom.dev/released-generation": noted} if noted else {}
+    assert read(owner(kind, annotations=annotations, generation=generation)).is_as_released is expected
+
+
+@pytest.mark.parametrize(
     ("spec", "count"),
     [
         ({}, 1),

@@ -103,7 +103,8 @@ async def test_what_headroom_suspended_goes_on(kind: str) -> None:
     stored = cluster.stored(kind, "team-a", "train")
     assert not stored["spec"].get("suspend")
     assert stored["spec"].get("active") is not False
-    assert stored["metadata"]["annotations"] == {"headroom.dev/released-at": "2026-11-15T12:00:00Z"}
+    marks = {"released-at": "2026-11-15T12:00:00Z", "released-generation": str(stored["metadata"]["generation"])}
+    assert stored["metadata"]["annotations"] == {f"headroom.dev/{key}": value for key, value in marks.items()}
     assert stored["metadata"]["labels"]["headroom.dev/suspended"] == "released"
     with pytest.raises(Refused, match="Headroom has not suspended it"):
         await release_one(cluster.kube, target)

@@ -124,7 +124,7 @@ async def test_an_owner_is_suspended_seen_and_resumed(cluster: Cluster, acting: 
 
     async def resumed() -> bool:
         found = acting.owner(kind)
-        return found is not None and not found.suspended and found.released_at is not None
+        return found is not None and not found.suspended and found.released_at is not None and found.is_as_released
 
     await cluster.until(resumed, "it is seen that it is no longer suspended")
     await acting.port.perform(actions.ResumeOwner(kind=kind, object=name), CHORES)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from headroom.core.budgets.accounts import Account
+from headroom.core.budgets.allowances import Allowances
 from headroom.core.budgets.holding import sweep
 from headroom.core.budgets.releasing import Rooms
 from headroom.core.budgets.waiting import Matcher, waiting
@@ -38,7 +39,7 @@ def matched(budgets: int) -> Counter[str]:
     matcher.asked = Counter()
     queue = waiting(world, matcher, frozenset())
     matcher.asked.clear()
-    rooms = Rooms(world, accounts, matcher, queue)
+    rooms = Rooms(world, Allowances(world, matcher, []), matcher, queue)
     rooms.far(ends=True)
     rooms.far(ends=False)
     swept = [sweep(account, matcher, is_there=True).actions for account in accounts]

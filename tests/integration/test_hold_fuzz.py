@@ -181,7 +181,10 @@ def test_odd_changes_are_judged_alike_and_no_expression_fails(
         # Some were there before the holds, behind gates of their makers.
         set_holds(fuzzed["admin"], fuzzed["editor"], holds)
         while len(stored) < many:
-            code, answer = create(fuzzed["releaser"], lasting(fuzzer.pod(f"kept-{len(stored)}")), dry=False)
+            odd = lasting(fuzzer.pod(f"kept-{len(stored)}"))
+            if not holds and not odd["spec"].get("schedulingGates"):
+                continue
+            code, answer = create(fuzzed["releaser"], odd, dry=False)
             if code == 201:
                 stored.append(answer)
                 twin.put(answer)
@@ -197,7 +200,7 @@ def test_odd_changes_are_judged_alike_and_no_expression_fails(
         codes = compare(list(zip(real, ours, strict=True)), items)
         assert set(codes) == {200, 403}, f"seed {SEED}: {codes}"
         assert min(codes.values()) > CHANGES / 10, f"seed {SEED}: {codes}"
-        assert sum("keeps its last scheduling gate" in answer.get("message", "") for _, answer in real) > CHANGES / 200
+        assert sum("keeps its last scheduling gate" in answer.get("message", "") for _, answer in real) > CHANGES / 500
         assert failures(policed_plane) == before
     finally:
         for each in stored:

@@ -10,7 +10,21 @@ from headroom.api.crd import crd
 from headroom.api.marks import GATE, HELD_BY
 from tests.api.verdicts import Server
 from tests.control_plane import ControlPlane, wait_until
-from tests.integration.holds import GPU, HOLDS, annotated, changed, create, gates, hold, made, plain, pod, put, remove, set_holds
+from tests.integration.holds import (
+    GPU,
+    HOLDS,
+    annotated,
+    changed,
+    create,
+    gates,
+    hold,
+    made,
+    plain,
+    pod,
+    put,
+    remove,
+    set_holds,
+)
 from tests.integration.policed import Document
 
 KUEUE_GATE = "kueue.x-k8s.io/admission"

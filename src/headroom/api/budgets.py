@@ -13,6 +13,7 @@ from headroom.api.enforcement import (
     EnteredStep,
     EvictedOwner,
     Held,
+    Released,
     Stopped,
     Victim,
 )
@@ -244,6 +245,10 @@ class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
         Meta(description="The steps that have begun and have not ended.", extra=extra(map_key="at")),
     ] = ()
     held: Annotated[Held | None, Meta(description="Pods that wait until the quota has room for them.")] = None
+    released: Annotated[
+        tuple[Released, ...],
+        Meta(description="What was released lately, with what was judged then, the last first."),
+    ] = ()
     victim: Annotated[Victim | None, Meta(description="The gang or pod that is being stopped now.")] = None
     stopped: Annotated[
         tuple[Stopped, ...], Meta(description="What was stopped lately inside the window, the last first.")

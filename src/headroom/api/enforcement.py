@@ -165,6 +165,24 @@ class Held(ApiType, frozen=True, kw_only=True):
     queue: Annotated[tuple[QueuedUnit, ...], Meta(description="The first of them, the oldest first.")] = ()
 
 
+class Released(ApiType, frozen=True, kw_only=True):
+    """An owner or a pod that was released, and what was judged then: so much of it starts without waiting again, and no more."""
+
+    owner: Annotated[str, Meta(description="Kind/namespace/name of the owner, or of the pod.")]
+    uid: Annotated[str, Meta(description="Its uid.")]
+    at: Annotated[str, Meta(description="When it was released.")]
+    until: Annotated[str, Meta(description="When what was judged is over; what comes later is new demand.")]
+    declared: Annotated[
+        bool,
+        Meta(description="Its pods declare how long they run, and only those that end by then start without waiting."),
+    ] = False
+    gpus: Annotated[str, Meta(description="GPUs that it may have at once.")]
+    usd_per_hour: Annotated[
+        str, Meta(description="Dollars an hour that it may cost; absent without a quota of dollars.")
+    ] = ""
+    used_gpus: Annotated[str, Meta(description="GPUs of its pods that were let start and have not ended.")] = ""
+
+
 class Victim(ApiType, frozen=True, kw_only=True):
     """The gang or pod that is being stopped. No other one is taken before it is seen to go."""
 

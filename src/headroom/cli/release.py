@@ -143,7 +143,7 @@ async def _resume_owner(kube: Kube, target: Target) -> str:
 
     def undone(owner: Owner) -> Patch | None:
         is_ours = SUSPENDED_BY in notes(owner)
-        return let_go(target.kind, times.text(kube.clock.now())) if is_ours else None
+        return let_go(target.kind, owner, times.text(kube.clock.now())) if is_ours else None
 
     outcome, _ = await change(kube, paths.owner(*target), Owner, undone)
     if outcome is Outcome.GONE:

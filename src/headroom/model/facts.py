@@ -220,6 +220,8 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     """Kueue has let it start; or it is finished."""
     released_at: int | None = None
     """When Headroom let it go, after it had suspended it."""
+    is_as_released: bool = False
+    """Its spec is still the one that was let go."""
     owner: str = ""
     """Whose Workload it is, as Kind/namespace/name."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headroom.adapters.kube import paths, raw
 from headroom.adapters.kube.budget_check import check_unchanged
-from headroom.adapters.kube.changing import Outcome, Patch, change, labels, notes, split
+from headroom.adapters.kube.changing import Outcome, Patch, change, labels, meta, notes, split
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.effects_pods import SYSTEM
 from headroom.adapters.kube.telling import CHORES, Telling
@@ -67,7 +67,7 @@ class OwnerEffects:
             by = notes(owner).get(marks.SUSPENDED_BY, "")
             # Whoever of all budgets finds that it fits lets it go, whichever of them had suspended it.
             if by.startswith(f"{resource.kind}/"):
-                return let_go(action.kind, times.text(self._clock.now()))
+                return let_go(action.kind, owner, times.text(self._clock.now()))
             patch = unmarked(action.kind, owner) if resource.kind == CHORES else None
             if patch is None and owner.is_suspended:
                 who = by or "not Headroom"
@@ -86,9 +86,13 @@ class OwnerEffects:
             await self._telling.tell(owner, f"{group}/{version}", action.kind, reason, resource)
 
 
-def let_go(kind: str, at: str) -> Patch:
-    """The patch that lets an owner make its pods again, and says when: for a while it is neither stopped nor held again."""
-    return _switched(kind, on=True) | _marked(marks.LET_GO, released_at=at)
+def let_go(kind: str, owner: Owner, at: str) -> Patch:
+    """The patch that lets an owner make its pods again, and says when: for a while it is neither stopped nor held again.
+
+    It says of which generation that is true: the one that the patch itself makes, since it is sent for this version only.
+    """
+    generation = (meta(owner).generation or 0) + (1 if owner.is_suspended else 0)
+    return _switched(kind, on=True) | _marked(marks.LET_GO, released_at=at, generation=str(generation))
 
 
 def unmarked(kind: str, owner: Owner) -> Patch | None:
@@ -99,10 +103,16 @@ def unmarked(kind: str, owner: Owner) -> Patch | None:
 
 
 def _marked(
-    label: str | None, *, by: str | None = None, suspended_at: str | None = None, released_at: str | None = None
+    label: str | None,
+    *,
+    by: str | None = None,
+    suspended_at: str | None = None,
+    released_at: str | None = None,
+    generation: str | None = None,
 ) -> Patch:
     """With these marks of ours, and no others."""
-    annotations = {marks.SUSPENDED_BY: by, marks.SUSPENDED_AT: suspended_at, marks.RELEASED_AT: released_at}
+    annotations = {marks.SUSPENDED_BY: by, marks.SUSPENDED_AT: suspended_at}
+    annotations |= {marks.RELEASED_AT: released_at, marks.RELEASED_GENERATION: generation}
     return {"metadata": {"labels": {marks.SUSPENDED: label}, "annotations": annotations}}
 
 

@@ -68,6 +68,7 @@ def _owner(kind: str, wire: raw.Object) -> facts.Workload:
         created=values.moment(meta.creation_timestamp) or 0,
         suspended_by=(meta.annotations or {}).get(marks.SUSPENDED_BY, ""),
         released_at=_released_at(meta),
+        is_as_released=(meta.annotations or {}).get(marks.RELEASED_GENERATION) == str(meta.generation),
     )
 
 

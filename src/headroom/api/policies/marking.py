@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headroom.api.marks import RELEASED_AT, SUSPENDED, SUSPENDED_AT, SUSPENDED_BY
+from headroom.api.marks import RELEASED_AT, RELEASED_GENERATION, SUSPENDED, SUSPENDED_AT, SUSPENDED_BY
 from headroom.api.policies import cel
 from headroom.api.policies.guarding import RELEASER_ROLE
 from headroom.api.resources import GROUP
@@ -12,7 +12,7 @@ from headroom.api.schema import Json
 
 MARKS: Final = "headroom-marks"
 OWNERS: Final = (("batch", "jobs"), ("jobset.x-k8s.io", "jobsets"), ("kueue.x-k8s.io", "workloads"))
-ANNOTATIONS: Final = (RELEASED_AT, SUSPENDED_BY, SUSPENDED_AT)
+ANNOTATIONS: Final = (RELEASED_AT, RELEASED_GENERATION, SUSPENDED_BY, SUSPENDED_AT)
 
 MARKED: Final = (
     f"{{object}} has marks that only who may release budgetholds.{GROUP} sets, and {{user}} may not: {{keys}}; leave them out, or have "

@@ -13,16 +13,17 @@ from msgspec import Struct, field
 from headroom.api import marks
 from headroom.api.budget_hold import hold_name
 from headroom.api.budgets import GPUWorkloadBudgetStatus
-from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, Victim
+from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, Released, Victim
 from headroom.core import usage
 from headroom.core.budgets import holding, ladder, pausing, releasing, stopping
 from headroom.core.budgets.accounts import STOPPING, Account
+from headroom.core.budgets.allowances import Allowances
 from headroom.core.budgets.ladder import Standing
 from headroom.core.budgets.numbers import decimal
 from headroom.core.budgets.releasing import Outcome
 from headroom.core.budgets.stopping import Past
 from headroom.core.budgets.units import note, units
-from headroom.core.budgets.waiting import Matcher, waiting
+from headroom.core.budgets.waiting import Matcher, held_back, waiting
 from headroom.model import times
 from headroom.model.actions import Action
 from headroom.model.facts import Pod
@@ -38,6 +39,8 @@ class Enforced(Struct, kw_only=True):
     steps: tuple[Standing, ...] = ()
     entered: tuple[EnteredStep, ...] = ()
     held: Held | None = None
+    released: tuple[Released, ...] = ()
+    """What was released lately, and how much of it may still start."""
     victim: Victim | None = None
     past: Past = Past((), ())
     """What was stopped before."""
@@ -73,7 +76,7 @@ class Round:
             result = self.results[account.key]
             result.entered = ladder.entered(result.steps)
             result.victim, result.past = account.status.victim, Past(account.status.stopped, account.status.evictions)
-            result.held = account.status.held
+            result.held, result.released = account.status.held, account.status.released
             result.turns += ladder.turns(account, result.steps)
         if self._can_act:
             self._decide()
@@ -87,6 +90,8 @@ class Round:
             result = self.results[account.key]
             mine = [each for each in outcomes if any(part.account == account.key for part in each.waiting.demands)]
             result.held = _held(account, mine)
+            judged = [each.waiting for each in mine if each.state == "Releasing" and not each.waiting.is_free]
+            result.released = self._allowances.remembered(account, judged)
             self._pause(account, result)
             self._hold(account, result, mine)
             for each in mine:
@@ -109,9 +114,11 @@ class Round:
         suspending = frozenset(
             str(each.ref) for each in self._accounts if any(step.action == "Suspend" for step in self._steps[each.key])
         )
-        queue = waiting(self._world, self._matcher, suspending)
+        held = held_back(self._world, self._matcher)
+        self._allowances = Allowances(self._world, self._matcher, held)
+        queue = waiting(self._world, self._matcher, suspending, held, self._allowances.free)
         mine = [each for each in queue if each.demands]
-        return releasing.judged(self._world, self._accounts, self._matcher, mine)
+        return releasing.judged(self._world, self._allowances, self._matcher, mine)
 
     def _pause(self, account: Account, result: Enforced) -> None:
         marked = self._paused.get(str(account.ref), [])
@@ -137,6 +144,8 @@ class Round:
             found = holding.sweep(account, self._matcher, is_there=is_there)
             result.actions += found.actions
             result.bare = found.bare
+            # What asks for more by now than was judged goes back behind the gate, if it has not started.
+            result.actions += [holding.evicts(pod) for pod in self._allowances.overgrown(account) if is_there]
         if result.holds:
             hold = self._world.holds[hold_name(account.key)]
             result.last_at = max(result.last_at or 0, hold.created) or None

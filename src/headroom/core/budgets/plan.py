@@ -166,7 +166,7 @@ def _only_counted(account: Account) -> Enforced:
     # Steps come and go while it is paused too, or a grace of long ago would count when it acts again.
     entered = ladder.entered(steps)
     if account.spec.paused:
-        return Enforced(entered=entered, held=before.held, victim=before.victim, past=past)
+        return Enforced(entered=entered, held=before.held, released=before.released, victim=before.victim, past=past)
     return Enforced(steps=steps, entered=entered, past=past, turns=list(ladder.turns(account, steps)))
 
 
@@ -185,6 +185,7 @@ def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -
         conditions=_judged(world, budget, known, verdicts),
         steps=result.entered,
         held=result.held,
+        released=result.released,
         victim=result.victim,
         stopped=result.past.stopped,
         evictions=result.past.evictions,

@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple
 from headroom.api import marks
 from headroom.api.budgets import LONGEST_WINDOW_HOURS
 from headroom.core.budgets.accounts import Account, end_of
+from headroom.core.budgets.allowances import Allowances
 from headroom.core.budgets.units import note, pending
 from headroom.core.budgets.waiting import Demand, Matcher, Waiting
 from headroom.core.usage import Forecast, Run
@@ -111,8 +112,8 @@ class Rooms:
     Near looks only as far as the longest that waits would run, which is what makes it quick.
     """
 
-    def __init__(self, world: World, accounts: Sequence[Account], matcher: Matcher, queue: Sequence[Waiting]) -> None:
-        self._accounts = accounts
+    def __init__(self, world: World, allowances: Allowances, matcher: Matcher, queue: Sequence[Waiting]) -> None:
+        self._accounts, self._allowances = matcher.accounts, allowances
         self._starting = _starting(world, matcher)
         self._longest = max((demand.length for each in queue for demand in each.demands), default=0)
         self._given: list[tuple[Demand, ...]] = []
@@ -163,6 +164,9 @@ class Rooms:
                 end = end_of(account.world, each, as_of, as_of)
             else:
                 end = None if each.deadline is None else as_of + each.deadline
+            over = others if end is None else end
+            found[over] = found.get(over, 0) + rate
+        for rate, end in self._allowances.coming(account):
             over = others if end is None else end
             found[over] = found.get(over, 0) + rate
         return found
@@ -220,13 +224,13 @@ class _Queue:
 
     def judge(self, each: Waiting) -> Outcome:
         demands = each.demands
+        if each.is_free and each.is_ready:
+            self._rooms.give(demands)
+            return Outcome(each, "Releasing")
         if self._rooms.near.never_fits(demands):
             return Outcome(each, "NeverFits")
         if not each.is_ready:
             return Outcome(each, "Waiting")
-        if each.is_free:
-            self._rooms.give(demands)
-            return Outcome(each, "Releasing")
         # Who passes nobody has a chance however many wait, most likely for other budgets.
         is_behind = any(demand.account in self._reserved for demand in demands)
         # What is given away only grows, so what found no room finds none later either.
@@ -289,11 +293,11 @@ class _Queue:
         return room.earliest(demands, max((reserved.start for reserved in kept), default=0))
 
 
-def judged(world: World, accounts: Sequence[Account], matcher: Matcher, queue: Sequence[Waiting]) -> list[Outcome]:
+def judged(world: World, allowances: Allowances, matcher: Matcher, queue: Sequence[Waiting]) -> list[Outcome]:
     """What becomes of each unit that waits, in the order in which they wait."""
     if not queue:
         return []
-    walk = _Queue(Rooms(world, accounts, matcher, queue))
+    walk = _Queue(Rooms(world, allowances, matcher, queue))
     return list(walk.estimated([walk.judge(each) for each in queue]))
 
 

@@ -93,7 +93,8 @@ def pending(world: World) -> Iterator[Pod]:
             yield pod
 
 
-def _of_namespaces(world: World, names: set[str]) -> Iterator[Pod]:
+def of_namespaces(world: World, names: set[str]) -> Iterator[Pod]:
+    """All pods of these namespaces."""
     numbers = [world.pods.names.number(each) for each in sorted(names)]
     rows = np.flatnonzero(np.isin(world.pods.column("namespace"), numbers)).tolist() if names else []
     return (world.pods.at(row) for row in rows)
@@ -118,7 +119,7 @@ def units(world: World, uids: Iterable[str]) -> dict[str, Unit]:
     for pod in chosen:
         members.setdefault(unit_of(pod), {})[pod.uid] = pod
     gangs = {name for name in members if not name.startswith("Pod/")}
-    for pod in _of_namespaces(world, {name.split("/")[1] for name in gangs}):
+    for pod in of_namespaces(world, {name.split("/")[1] for name in gangs}):
         name = unit_of(pod) if pod.phase not in ENDED else ""
         if name in gangs:
             members[name][pod.uid] = pod

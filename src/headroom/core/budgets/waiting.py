@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from headroom.api import marks
@@ -49,8 +49,10 @@ class Waiting(NamedTuple):
     """For every budget that acts and counts it, by name; none if there is no such budget any more."""
     is_ready: bool
     """Whether it can be let go at all now."""
+    is_clear: bool = True
+    """Nothing about it is unclear, though it may still be growing."""
     is_free: bool = False
-    """Its owner was let go a moment ago, so its new pods need not wait again."""
+    """It was judged before, when its owner was let go, so it need not wait again."""
     grown_at: int = 0
     """When a gang is taken to have all its pods."""
 
@@ -59,7 +61,7 @@ class Matcher:
     """Which budgets count a pod, each with the rate; like pods are judged once."""
 
     def __init__(self, world: World, accounts: Sequence[Account]) -> None:
-        self.world, self._accounts = world, accounts
+        self.world, self.accounts = world, accounts
         self._view = usage.view_of(world)
         self._plain: dict[tuple[Amounts, str], Asked] = {}
         self._known: dict[tuple[str, Pairs, Asked], tuple[tuple[Account, int], ...]] = {}
@@ -68,12 +70,12 @@ class Matcher:
     @property
     def longest_horizon(self) -> int:
         """The longest of all budgets; 0 where there is none."""
-        return max((each.horizon for each in self._accounts), default=0)
+        return max((each.horizon for each in self.accounts), default=0)
 
     def _matched(self, namespace: str, labels: Pairs, asked: Asked) -> tuple[tuple[Account, int], ...]:
         key = (namespace, labels, asked)
         if key not in self._known:
-            covering = [each for each in self._accounts if each.covers(namespace, labels)]
+            covering = [each for each in self.accounts if each.covers(namespace, labels)]
             rates = [(each, usage.asked_rate(asked, each.scope.weights)) for each in covering]
             self._known[key] = tuple((each, rate) for each, rate in rates if rate)
         return self._known[key]
@@ -117,26 +119,39 @@ class Matcher:
         return all(asked.is_known for asked in usage.asked_by_part(namespace, part, self._view))
 
 
-def waiting(world: World, matcher: Matcher, suspending: frozenset[str]) -> list[Waiting]:
-    """All that waits, the oldest first. `suspending` are the budgets, by reference, that let nothing of theirs resume now."""
-    pods: dict[str, list[Pod]] = {}
-    queued = Queued(world)
+def held_back(world: World, matcher: Matcher) -> list[Pod]:
+    """The pods that wait."""
+    queued, found = Queued(world), []
     for uid in world.pods.gated:
         pod = world.pods.get(uid)
         if pod is not None and is_alive(pod) and (marks.GATE in pod.gates or is_kept(matcher, queued, pod)):
-            pods.setdefault(unit_of(pod), []).append(pod)
-    owners = {key: each for key, each in world.workloads.items() if each.suspended and each.suspended_by}
-    found = [
-        _unit(
-            world,
-            matcher,
-            (unit, tuple(sorted(pods.get(unit, ()), key=lambda pod: pod.key))),
-            owners.get(unit),
-            suspending,
-        )
-        for unit in pods.keys() | owners.keys()
-    ]
-    return sorted(found, key=lambda each: (each.since, each.unit))
+            found.append(pod)
+    return found
+
+
+def waiting(
+    world: World,
+    matcher: Matcher,
+    suspending: frozenset[str],
+    held: Iterable[Pod] | None = None,
+    free: frozenset[str] = frozenset(),
+) -> list[Waiting]:
+    """All that waits, the oldest first, with the pods that are `held` back.
+
+    `suspending` are the budgets, by reference, that let nothing of theirs resume now; `free` the uids of pods that need not be judged.
+    """
+    pods: dict[tuple[str, bool], list[Pod]] = {}
+    for pod in held_back(world, matcher) if held is None else held:
+        pods.setdefault((unit_of(pod), pod.uid in free), []).append(pod)
+    owners = {(key, False): each for key, each in world.workloads.items() if each.suspended and each.suspended_by}
+    found = []
+    for key in pods.keys() | owners.keys():
+        unit, is_free = key
+        mine = tuple(sorted(pods.get(key, ()), key=lambda pod: pod.key))
+        each = _unit(world, matcher, (unit, mine), owners.get(key), suspending)
+        # What was judged as a whole starts pod by pod, as its pods come.
+        found.append(each._replace(is_free=True, is_ready=each.is_clear, grown_at=0) if is_free else each)
+    return sorted(found, key=lambda each: (each.since, each.unit, not each.is_free))
 
 
 def is_kept(matcher: Matcher, queued: Queued, pod: Pod) -> bool:
@@ -153,9 +168,14 @@ def is_kept(matcher: Matcher, queued: Queued, pod: Pod) -> bool:
 
 
 def was_let_go(world: World, unit: str, within: int) -> bool:
-    """Whether the owner of a unit was let go lately; its mark counts only where the API server guards it."""
+    """Whether the owner of a unit was let go lately."""
     owner = world.workloads.get(unit)
-    if owner is None or owner.released_at is None or world.hold_problem:
+    return owner is not None and is_fresh(world, owner, within)
+
+
+def is_fresh(world: World, owner: Workload, within: int) -> bool:
+    """Whether an owner was let go lately; its mark counts only where the API server guards it."""
+    if owner.released_at is None or world.hold_problem:
         return False
     return 0 <= world.now - owner.released_at + SKEW_MS < within + SKEW_MS
 
@@ -177,12 +197,11 @@ def _unit(
         or any(each.suspended_by in suspending or is_frozen(world, each.suspended_by) for each in owners)
         or not all(knows(world, each.kind) for each in owners)
     )
-    free = was_let_go(world, unit, RETURN_MS)
     # Nothing can place a pod without its claims, so nothing is lost by waiting for what they say.
     is_known = all(matcher.is_known(pod) for pod in pods) and all(
         matcher.is_known_part(each.namespace, part) for each in owners for part in each.parts
     )
-    demands = _demands(matcher, pods, owners)
+    demands = demands_of(matcher, pods, owners)
     since = _since(world, pods, owner, gang=gang)
     return Waiting(
         unit,
@@ -191,7 +210,7 @@ def _unit(
         since,
         demands,
         is_ready=grown <= world.now and not kept and is_known,
-        is_free=free,
+        is_clear=not kept and is_known,
         grown_at=grown,
     )
 
@@ -211,7 +230,8 @@ def _since(world: World, pods: tuple[Pod, ...], owner: Workload | None, *, gang:
     return max(moments)
 
 
-def _demands(matcher: Matcher, pods: tuple[Pod, ...], owners: tuple[Workload, ...]) -> tuple[Demand, ...]:
+def demands_of(matcher: Matcher, pods: tuple[Pod, ...], owners: tuple[Workload, ...]) -> tuple[Demand, ...]:
+    """What pods, and the pods that owners would make, come to for every budget that counts them."""
     rates: dict[str, int] = {}
     lengths: dict[str, list[int | None]] = {}
     accounts: dict[str, Account] = {}
