@@ -48,10 +48,10 @@ async def ours(bmcs: Bmcs, authority: str) -> Found:
         "address": bmcs.url,
         "system": bmcs.systems[MACHINE],
         "credentialsSecretRef": {"name": "bmc"},
-        "certificateAuthority": authority,
     }
     order = order_of(a_pool({"name": MACHINE, "gpuCount": 8, "redfish": how}), MACHINE)
-    vault = Vault(bmc={"username": bmcs.USER, "password": bmcs.PASSWORD})
+    vault = Vault(bmc={"username": bmcs.USER, "password": bmcs.PASSWORD, "ca.crt": authority})
+    vault.usable_by = f"PowerPool/rack@{bmcs.url}"
     switches = Power(Guard(entries(bmcs.url)), vault, RealClock(), random.Random(1))
     times = []
     used = time.process_time()

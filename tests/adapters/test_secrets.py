@@ -9,17 +9,18 @@ import pytest
 
 from headroom.adapters.kube import paths
 from headroom.adapters.kube.secrets import Secrets
-from headroom.model.errors import HeadroomError, Refused, Unavailable
+from headroom.model.errors import Refused, Unavailable
 from headroom.sim import faults as wrong
 from tests.adapters.simulated import Cluster, virtual
 
 CANARY = "canary-7f3a"
 
 
-def put(cluster: Cluster, namespace: str, name: str, **data: Any) -> None:
+def put(cluster: Cluster, namespace: str, name: str, usable_by: str = "", **data: Any) -> None:
     cluster.server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
-    metadata = {"name": name, "namespace": namespace}
+    annotations = {"headroom.dev/usable-by": usable_by} if usable_by else {}
+    metadata = {"name": name, "namespace": namespace, "annotations": annotations}
     cluster.server.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded})
 
 
@@ -33,6 +34,15 @@ async def test_the_values_of_a_secret_of_our_own_namespace() -> None:
     for name in ("theirs", "../team-a/theirs", "../../team-a/secrets/theirs"):
         with pytest.raises(Refused):
             await secrets.read(name)
+
+
+@virtual
+async def test_it_says_itself_who_may_use_it() -> None:
+    cluster = Cluster()
+    put(cluster, "headroom-system", "bmc", usable_by="PowerPool/rack@bmc.example.com", username=b"admin")
+    put(cluster, "headroom-system", "mute", token=CANARY.encode())
+    secrets = Secrets(cluster.kube, "headroom-system")
+    assert [(await secrets.read(name)).usable_by for name in ("bmc", "mute")] == ["PowerPool/rack@bmc.example.com", ""]
 
 
 @virtual
@@ -54,6 +64,7 @@ async def test_we_may_lack_the_right() -> None:
     cluster = Cluster()
     put(cluster, "headroom-system", "fine", token=CANARY.encode())
     cluster.transport._faults.add(wrong.Refusal(path="*/secrets/*", status=403, reason="Forbidden"))
-    with pytest.raises(HeadroomError, match="reading secrets headroom-system/fine"):
+    remedy = "--verb=get --resource=secrets --resource-name=fine, and bind it to the operator's service account"
+    with pytest.raises(Refused, match=f"reading secrets headroom-system/fine.*{remedy}"):
         await Secrets(cluster.kube, "headroom-system").read("fine")
     assert paths.secret("a/b", "..") == "/api/v1/namespaces/a%2Fb/secrets/%2E%2E"

@@ -119,7 +119,7 @@ def test_a_sound_pool_needs_no_advice(spec: dict[str, Any]) -> None:
         ([WEBHOOK], {"policy": {"prefer": "FewestWatts"}}, "spec.machines[0]", "has no watts"),
         ([PLAIN], {"webhook": TOKEN}, "spec.webhook.tokenSecretRef", "in the clear, since http://a/down is http"),
         ([PLAIN], {"webhook": SECRET}, "spec.webhook.headers[1].secretKeyRef", "in the clear"),
-        ([WEBHOOK, bmc(insecure=True)], {}, "spec.machines[1].redfish.insecure", "certificateAuthority instead"),
+        ([WEBHOOK, bmc(insecure=True)], {}, "spec.machines[1].redfish.insecure", "ca.crt into the Secret instead"),
         ([bmc(address="http://bmc")], {}, "spec.machines[0].redfish.address", "password is sent in the clear"),
         ([], {"policy": {"keepOn": [{"begin": "08:00", "end": "08:00"}]}}, "spec.policy.keepOn[0]", "ever sleeps"),
         (

@@ -146,7 +146,8 @@ async def test_a_bmc_and_its_switch_must_know_one_another(
     base = {"address": metal.bmcs.url, "system": metal.bmcs.systems[name], "credentialsSecretRef": {"name": "bmc"}}
     pool = a_pool({"name": name, "gpuCount": 4, "redfish": base | given})
     vault = Vault(bmc={"username": Bmcs.USER, "password": password})
-    switches = Power(Guard(entries(metal.bmcs.url)), vault, RealClock(), random.Random(1))
+    vault.usable_by = f"PowerPool/rack@{metal.bmcs.url}"
+    switches = Power(Guard(entries(metal.bmcs.url)), vault, RealClock(), random.Random(1), allow_insecure=True)
     if why:
         with pytest.raises(HeadroomError, match=why):
             await switches.wake(pool, name)

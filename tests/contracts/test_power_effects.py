@@ -14,6 +14,7 @@ from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.secrets import Secrets
 from headroom.adapters.kube.store import KubePort
 from headroom.api.kinds import AnyResource
+from headroom.api.marks import USABLE_BY
 from headroom.model import actions
 from headroom.model.decisions import Ref
 from headroom.model.errors import Refused, Unavailable
@@ -153,10 +154,12 @@ async def test_the_cordon_of_a_pool_that_no_longer_has_the_machine_is_lifted(roo
 
 async def test_a_secret_of_our_own_namespace(cluster: Cluster) -> None:
     data = {"token": base64.b64encode(b"word").decode()}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "power"}, "data": data}
+    metadata = {"name": "power", "annotations": {USABLE_BY: "PowerPool/rack@bmc.example.com"}}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
     await cluster.do("POST", paths.of("", "v1", "secrets", cluster.namespace), secret)
     secrets = Secrets(cluster.kube, cluster.namespace)
-    assert await secrets.read("power") == {"token": "word"}
+    found = await secrets.read("power")
+    assert (found, found.usable_by) == ({"token": "word"}, "PowerPool/rack@bmc.example.com")
     with pytest.raises(Refused, match="not found"):
         await secrets.read("missing")
     with pytest.raises(Refused):

@@ -21,7 +21,9 @@ from headroom.model.usage import Evidence, Row
 from tests.control_plane import ControlPlane, find_assets, lacking, wait_until
 from tests.integration.accounts import GPU, OWN_NAMESPACE, Account, Api, Document, Operator, condition, moment
 
-USERS = ("headroom", "editor", "releaser")
+USERS = ("editor", "releaser")
+OPERATOR = f"system:serviceaccount:{OWN_NAMESPACE}:headroom"
+"""The operator's account, as deploy/rbac.yaml makes it."""
 TEAM = {"team": "a"}
 HOLDS = "apis/headroom.dev/v1alpha1/budgetholds"
 STAYS = ["example.com/stay"]
@@ -46,14 +48,14 @@ _AUDIT = {
         {"level": "Metadata", "resources": [{"group": "", "resources": ["pods/eviction", "pods/binding"]}]},
         {
             "level": "Metadata",
-            "users": ["headroom"],
+            "users": [OPERATOR],
             "verbs": _WRITES,
             "resources": [{"group": "", "resources": ["pods"]}, {"group": "batch", "resources": ["jobs"]}],
         },
         # With what was written, which tells a cordon from its end.
         {
             "level": "Request",
-            "users": ["headroom"],
+            "users": [OPERATOR],
             "verbs": _WRITES,
             "resources": [{"group": "", "resources": ["nodes"]}],
         },
@@ -64,7 +66,7 @@ _AUDIT = {
 
 @contextlib.contextmanager
 def enforced_cluster(folder: Path, *definitions: Document) -> Iterator["Cluster"]:
-    """A control plane with our kinds, policies and roles, a user with the operator's rights, and further kinds as asked for."""
+    """A control plane with our kinds, policies and roles, the operator's account, and further kinds as asked for."""
     assets = find_assets()
     if why := lacking(assets):
         pytest.skip(why)
@@ -78,9 +80,6 @@ def enforced_cluster(folder: Path, *definitions: Document) -> Iterator["Cluster"
         plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
         for file in ("rbac.yaml", "roles.yaml", "policies.yaml"):
             plane.kubectl("apply", "-f", str(generate.ROOT / "deploy" / file))
-        plane.grant("headroom", "headroom-operator")
-        own = ("--role=headroom-operator", "--user=headroom", f"--namespace={OWN_NAMESPACE}")
-        plane.kubectl("create", "rolebinding", "headroom-user", *own)
         plane.grant("releaser", "headroom-releaser")
         add_node(plane, "early")
         cluster = Cluster(plane, folder)
@@ -105,9 +104,9 @@ def add_node(plane: ControlPlane, pool: str, gpus: int = 600) -> None:
 
 
 def enforcing_operator(plane: ControlPlane, folder: Path, **settings: str) -> Operator:
-    """The operator with the rights of deploy/rbac.yaml, and with caps so high that teams do not wait for one another."""
+    """The operator with the account and the rights of deploy/rbac.yaml, and with caps so high that teams do not wait for one another."""
     caps = {"evictions_per_minute": "200", "namespace_evictions_per_minute": "200"}
-    return Operator(plane, folder, kubeconfig=str(plane.kubeconfig("headroom")), **caps, **settings)
+    return Operator(plane, folder, kubeconfig=str(plane.account_kubeconfig("headroom", OWN_NAMESPACE)), **caps, **settings)
 
 
 # --- the ledger and the audit log -------------------------------------------------------------------------------------------------

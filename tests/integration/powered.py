@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from headroom.api.marks import CORDONED_BY
+from headroom.api.marks import CORDONED_BY, USABLE_BY
 from tests.control_plane import ControlPlane
 from tests.integration.accounts import (
     ENDED,
@@ -32,7 +32,7 @@ from tests.integration.accounts import (
     seconds,
     text,
 )
-from tests.integration.enforced import Cluster, Team, enforcing_operator, is_running, template, wait_for
+from tests.integration.enforced import OPERATOR, Cluster, Team, enforcing_operator, is_running, template, wait_for
 from tests.power_service import Bmcs, PowerService
 
 POOLS = "apis/headroom.dev/v1alpha1/powerpools"
@@ -288,10 +288,14 @@ class Site:
                     found.append((moment(event["requestReceivedTimestamp"]), bool(spec["unschedulable"])))
         return sorted(found)
 
-    def secret(self, name: str, **values: str) -> None:
-        """A Secret where the operator may read it."""
-        body = {"metadata": {"name": name}, "stringData": values}
+    def secret(self, name: str, usable_by: str, **values: str) -> None:
+        """A Secret that the operator may read, for one pool and one host."""
+        body = {"metadata": {"name": name, "annotations": {USABLE_BY: usable_by}}, "stringData": values}
         self.api.send("POST", f"api/v1/namespaces/{OWN_NAMESPACE}/secrets", body)
+        role, own = f"headroom-secret-{name}", f"--namespace={OWN_NAMESPACE}"
+        only = ("--verb=get", "--resource=secrets", f"--resource-name={name}")
+        self.plane.kubectl("create", "role", role, own, *only)
+        self.plane.kubectl("create", "rolebinding", role, own, f"--role={role}", f"--user={OPERATOR}")
 
 
 def assert_all_was_allowed(site: Site, operator: Operator) -> None:

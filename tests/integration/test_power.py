@@ -67,7 +67,7 @@ def operator(site: Site, bmcs: Bmcs, tmp_path_factory: pytest.TempPathFactory) -
 def cycle(site: Site) -> Pool:
     """A pod that ends by itself, and machines that can be asked whether they are on."""
     pool = site.pool("cycle", 8, 4, 4)
-    site.secret("power-token", token=TOKEN)
+    site.secret("power-token", f"PowerPool/cycle@{site.service.url}", token=TOKEN)
     machines = [each | {"statusEndpoint": pool.url(each["name"], "")} for each in pool.documents()]
     webhook = {"tokenSecretRef": {"name": "power-token"}, "body": '{"turn": "${action}", "what": "${machine}"}'}
     pool.create(machines=machines, webhook=webhook)
@@ -79,9 +79,9 @@ def cycle(site: Site) -> Pool:
 def bmc(site: Site, bmcs: Bmcs) -> Pool:
     """The same with machines behind BMCs."""
     pool = site.pool("bmc", 4, 8)
-    site.secret("bmc", username=bmcs.USER, password=bmcs.PASSWORD)
-    authority = site.plane.ca_file.read_text()
-    base = {"address": bmcs.url, "credentialsSecretRef": {"name": "bmc"}, "certificateAuthority": authority}
+    authority = {"ca.crt": site.plane.ca_file.read_text()}
+    site.secret("bmc", f"PowerPool/bmc@{bmcs.url}", username=bmcs.USER, password=bmcs.PASSWORD, **authority)
+    base = {"address": bmcs.url, "credentialsSecretRef": {"name": "bmc"}}
     machines = [
         {"name": name, "gpuCount": count, "redfish": base | {"system": bmcs.systems[name]}}
         for name, count in pool.machines.items()

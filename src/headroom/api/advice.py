@@ -135,7 +135,10 @@ def _machines(spec: PowerPoolSpec) -> Iterator[Problem]:
         if redfish is not None and redfish.insecure:
             yield Problem(
                 f"{where}.redfish.insecure",
-                "is true, so whoever stands between is shown the BMC's password; give certificateAuthority instead",
+                "is true, so whoever stands between is shown the BMC's password, and beside a Secret the operator refuses that "
+                "unless it is told otherwise; put ca.crt into the Secret instead"
+                if redfish.credentials_secret_ref
+                else "is true, so whoever stands between may say anything; give certificateAuthority instead",
             )
         if redfish is not None and redfish.credentials_secret_ref and redfish.address.startswith("http://"):
             yield Problem(f"{where}.redfish.address", "is http, so the BMC's password is sent in the clear; use https")

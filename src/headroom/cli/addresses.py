@@ -100,3 +100,40 @@ def hint(listed: list[str], most: int = MOST_LISTED) -> str:
     more = len(listed) - most
     rest = f" and {more} more (-o json has them all; *.NAME and 10.0.7.0/24 stand for many)" if more > 0 else ""
     return f"the operator calls only addresses that it is allowed to: give it --allow-egress {','.join(listed[:most])}{rest}"
+
+
+def secret_uses(pools: Iterable[AnyResource]) -> dict[str, list[str]]:
+    """What each Secret must say of who uses it, so that the operator sends it where these pools want it; by its name."""
+    found: dict[str, set[str]] = {}
+    for pool in pools:
+        for each in called(pool):
+            if each.target:
+                for secret in _sent_to(pool, each.field):
+                    found.setdefault(secret, set()).add(f"{pool.kind}/{pool.name}@{each.target.entry}")
+    return {name: sorted(found[name]) for name in sorted(found)}
+
+
+def _sent_to(pool: AnyResource, field: str) -> set[str]:
+    """The Secrets that are sent to the address in a field of a power pool."""
+    machine, _, name = field.removeprefix("spec.machines[").partition("].")
+    redfish = pool.spec.machines[int(machine)].redfish
+    if name == "redfish.address":
+        return {redfish.credentials_secret_ref.name} if redfish and redfish.credentials_secret_ref else set()
+    if not name.endswith("Endpoint"):
+        return set()
+    webhook = pool.spec.webhook
+    refs = [webhook.token_secret_ref, *(each.secret_key_ref for each in webhook.headers)]
+    return {ref.name for ref in refs if ref}
+
+
+def secrets_hint(uses: dict[str, list[str]]) -> str:
+    """Sentences about what Secrets must say."""
+    from headroom.api.marks import USABLE_BY
+
+    said = "; ".join(f"Secret {name}: {USABLE_BY}: {_listed(needed)}" for name, needed in uses.items())
+    return f"a Secret is sent only where its own annotation says so. {said}"
+
+
+def _listed(needed: list[str]) -> str:
+    more = len(needed) - MOST_LISTED
+    return ",".join(needed[:MOST_LISTED]) + (f" and {more} more (-o json has them all)" if more > 0 else "")

@@ -27,7 +27,7 @@ def check(
 
     Every wrong field is named as FILE:LINE: KIND/NAME: FIELD MESSAGE. What is allowed and hardly meant, such as a ladder that evicts
     pods which start again at once, is a warning. An address that the operator would never call is wrong; for the others it is said what
-    --allow-egress must list. Exit code 1 if a field is wrong, and 2 if a file could not be read; the others are still checked. Objects that
+    --allow-egress must list, and what the Secrets that are sent there must say. Exit code 1 if a field is wrong, and 2 if a file could not be read; the others are still checked. Objects that
     are not of Headroom are passed over.
 
     Example: headroom check docs/examples/*.yaml
@@ -54,6 +54,7 @@ def check(
         ),
         dubious=manifests.remarks(found, read, lambda each: _dubious(each, found)),
         egress=addresses.entries(each for each in found.resources if not each.problems),
+        secrets=addresses.secret_uses(each for each in found.resources if not each.problems),
     )
     if form.is_data:
         output.as_data(_wire(found, judged, unread), form)
@@ -79,10 +80,12 @@ class Judged(NamedTuple):
     dubious: Sequence[manifests.Complaint]
     egress: list[str]
     """What the operator must be allowed to call for these files to work."""
+    secrets: dict[str, list[str]]
+    """What their Secrets must say of who uses them."""
 
 
 def _show(found: Documents, texts: Sequence[manifests.Text], judged: Judged) -> None:
-    wrong, dubious, _ = judged
+    wrong, dubious, *_ = judged
     passing.say(passed_over(found), "only resources of Headroom are checked")
     # A price book is read by Headroom too, and checked.
     with_ours = {place.source for place in found.ours}
@@ -103,6 +106,8 @@ def _show(found: Documents, texts: Sequence[manifests.Text], judged: Judged) -> 
         output.line(f"{output.counted(len(found.ours), 'resource')}, no problems{more}")
     if judged.egress:
         output.say(addresses.hint(judged.egress))
+    if judged.secrets:
+        output.say(addresses.secrets_hint(judged.secrets))
 
 
 def passed_over(found: Documents) -> dict[str, int]:
@@ -129,6 +134,7 @@ def _wire(found: Documents, judged: Judged, unread: Sequence[str]) -> dict[str, 
         "problems": listed(judged.wrong),
         "warnings": listed(judged.dubious),
         "allowEgress": judged.egress,
+        "usableBy": judged.secrets,
         "passedOver": passed_over(found),
         "unread": list(unread),
     }

@@ -81,41 +81,67 @@ def _spoken(missing: list[Need]) -> str:
 
 
 def needs(settings: Settings) -> list[Need]:
-    """Every right that the operator uses; a dry run needs to read only."""
-    from headroom.adapters.kube import admission, devices, karpenter
-    from headroom.adapters.kube.paths import OWNERS
+    """Every right that the operator uses, by name where it is about single objects; a dry run needs to read only."""
+    from headroom.adapters.kube.config_maps import PRICES, SETTINGS
     from headroom.adapters.kube.reviews import Need
-    from headroom.api.budget_hold import BudgetHold
-    from headroom.api.kinds import KINDS, OPERATOR_KINDS
+    from headroom.api.budget_index import INDEX_NAME, BudgetIndex
+    from headroom.api.kinds import DEFINITIONS
     from headroom.api.resources import GROUP
 
-    plurals, others = ([kind.plural for kind in kinds.values()] for kinds in (KINDS, OPERATOR_KINDS))
-    owners = [(plural, group) for group, _, plural in OWNERS.values()]
-    own = settings.namespace
-    seen = [("pods", ""), ("nodes", ""), ("namespaces", ""), *owners]
-    seen += [(plural, devices.GROUP) for plural in devices.KINDS.values()]
-    seen += [(plural, GROUP) for plural in (*plurals, *others)]
-    seen += [(plural, "admissionregistration.k8s.io") for plural in admission.KINDS]
-    seen += [(plural, "karpenter.sh") for plural in karpenter.KINDS.values()]
+    seen, own = _seen(), settings.namespace
     found = [Need(verb, plural, group) for plural, group in seen for verb in ("list", "watch")]
-    found += [Need(verb, "configmaps", namespace=own) for verb in ("list", "watch")]
+    maps = (SETTINGS, PRICES)
+    found += [Need(verb, "configmaps", namespace=own, name=name) for name in maps for verb in ("list", "watch")]
     if not settings.cluster_id:
         found.append(Need("get", "namespaces", name="kube-system"))
     if settings.dry_run:
         return found
     # What a list lacks is looked for by name before it counts as gone.
-    found += [Need("get", plural, group) for plural, group in seen]
-    found.append(Need("get", "configmaps", namespace=own))
-    found.append(Need("get", "customresourcedefinitions", "apiextensions.k8s.io"))
-    found += [Need("patch", f"{plural}/status", GROUP) for plural in plurals]
-    found += [Need(verb, plural, GROUP) for plural in others for verb in ("create", "update")]
-    found += [Need(verb, BudgetHold.kind.plural, GROUP) for verb in ("delete", "release")]
-    found += [Need("patch", plural, group) for plural, group in (("pods", ""), ("nodes", ""), *owners)]
-    found.append(Need("get", "secrets", namespace=own))
+    only = {BudgetIndex.kind.plural: INDEX_NAME}
+    found += [Need("get", plural, group, name=only.get(plural, "")) for plural, group in seen]
+    found += [Need("get", "configmaps", namespace=own, name=name) for name in maps]
+    definitions = [f"{kind.plural}.{GROUP}" for kind in DEFINITIONS.values()]
+    found += [Need("get", "customresourcedefinitions", "apiextensions.k8s.io", name=name) for name in definitions]
+    return found + _writes(settings)
+
+
+def _seen() -> list[tuple[str, str]]:
+    """The plurals and groups of all kinds that are watched as a whole."""
+    from headroom.adapters.kube import admission, devices, karpenter
+    from headroom.api.kinds import DEFINITIONS
+    from headroom.api.resources import GROUP
+
+    found = [("pods", ""), ("nodes", ""), ("namespaces", ""), *_owners()]
+    found += [(plural, devices.GROUP) for plural in devices.KINDS.values()]
+    found += [(kind.plural, GROUP) for kind in DEFINITIONS.values()]
+    found += [(plural, "admissionregistration.k8s.io") for plural in admission.KINDS]
+    return found + [(plural, "karpenter.sh") for plural in karpenter.KINDS.values()]
+
+
+def _owners() -> list[tuple[str, str]]:
+    from headroom.adapters.kube.paths import OWNERS
+
+    return [(plural, group) for group, _, plural in OWNERS.values()]
+
+
+def _writes(settings: Settings) -> list[Need]:
+    from headroom.adapters.kube.reviews import Need
+    from headroom.api.budget_hold import BudgetHold
+    from headroom.api.budget_index import INDEX_NAME, BudgetIndex
+    from headroom.api.kinds import KINDS
+    from headroom.api.resources import GROUP
+
+    index, hold = BudgetIndex.kind.plural, BudgetHold.kind.plural
+    found = [Need("patch", f"{kind.plural}/status", GROUP) for kind in KINDS.values()]
+    found += [Need("create", index, GROUP), Need("update", index, GROUP, name=INDEX_NAME)]
+    found += [Need(verb, hold, GROUP) for verb in ("create", "update", "delete", "release")]
+    found += [Need("patch", plural, group) for plural, group in (("pods", ""), ("nodes", ""), *_owners())]
     found += [Need("create", "pods/eviction"), Need("list", "poddisruptionbudgets", "policy")]
     found += [Need(verb, "events") for verb in ("get", "create", "patch")]
     if settings.elect_leader:
-        found += [Need(verb, "leases", "coordination.k8s.io", own) for verb in ("get", "create", "update")]
+        leases = ("leases", "coordination.k8s.io", settings.namespace)
+        found.append(Need("create", *leases))
+        found += [Need(verb, *leases, settings.lease_name) for verb in ("get", "update")]
     if settings.metrics_address and not settings.metrics_plain:
         found.append(Need("create", "tokenreviews", "authentication.k8s.io"))
         found.append(Need("create", "subjectaccessreviews", "authorization.k8s.io"))

@@ -105,7 +105,12 @@ class Process:
         self._leader = self._candidate() if settings.elect_leader else None
         self._guard = Guard(entries(settings.allow_egress), api_server=config.server)
         self._power = Power(
-            self._guard, Secrets(kube, settings.namespace), around.clock, around.rng, unread=self._power_unread
+            self._guard,
+            Secrets(kube, settings.namespace),
+            around.clock,
+            around.rng,
+            unread=self._power_unread,
+            allow_insecure=settings.allow_insecure_secrets,
         )
         self._ledger = ledgers.of(settings)
         self._recorder = Recorder(

@@ -79,6 +79,12 @@ class Settings(Struct, frozen=True, kw_only=True):
             description="Where calls that resources ask for may go, such as https://power-api.example.com,wol://10.0.7.255; empty: nowhere."
         ),
     ] = ""
+    allow_insecure_secrets: Annotated[
+        bool,
+        Meta(
+            description="Let a pool say whom to believe even beside a Secret: redfish.insecure and redfish.certificateAuthority."
+        ),
+    ] = False
     price_book: Annotated[
         str, Meta(description="File with prices of nodes, beside the ConfigMap headroom-prices; empty: none.")
     ] = ""

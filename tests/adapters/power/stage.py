@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import structs
 
 from headroom.adapters.egress import Guard, entries
 from headroom.adapters.power import Power
+from headroom.adapters.usable_by import Secret
 from headroom.api.kinds import AnyResource
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
 from headroom.model.errors import Refused
@@ -25,17 +25,20 @@ WOKEN, SLEPT = "2026-11-15T11:59:00Z", "2026-11-15T11:58:00Z"
 
 
 class Vault:
-    """Secrets of the operator's namespace."""
+    """Secrets of the operator's namespace, which the pool `rack` may send to the server of the test unless they say otherwise."""
 
     def __init__(self, **secrets: dict[str, str]) -> None:
         self.secrets = secrets
         self.asked: list[str] = []
+        self.usable_by = ""
 
-    async def read(self, name: str) -> Mapping[str, str]:
+    async def read(self, name: str) -> Secret:
         self.asked.append(name)
         if name not in self.secrets:
             raise Refused(f"reading Secret headroom-system/{name}: there is none")
-        return self.secrets[name]
+        found = Secret(self.secrets[name])
+        found.usable_by, found.place = self.usable_by, f"headroom-system/{name}"
+        return found
 
 
 class View:
@@ -71,11 +74,18 @@ def by_redfish(port: int, name: str = "w1", **redfish: Any) -> dict[str, Any]:
 
 
 def power(
-    port: int, vault: Vault | None = None, *, clock: Clock | None = None, unread: Any = lambda _machine, _why: None
+    port: int,
+    vault: Vault | None = None,
+    *,
+    clock: Clock | None = None,
+    unread: Any = lambda _machine, _why: None,
+    allow_insecure: bool = False,
 ) -> Power:
     """Switches that may call that server."""
+    vault = vault or Vault()
+    vault.usable_by = vault.usable_by or f"PowerPool/rack@http://127.0.0.1:{port},PowerPool/rack@https://127.0.0.1:{port}"
     listed = entries(f"http://127.0.0.1:{port},https://127.0.0.1:{port},wol://127.0.0.1:{port}")
-    return Power(Guard(listed), vault or Vault(), clock or RealClock(), random.Random(1), unread)
+    return Power(Guard(listed), vault, clock or RealClock(), random.Random(1), unread, allow_insecure=allow_insecure)
 
 
 class Noting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from headroom.adapters.power import redfish
-from headroom.adapters.power.orders import Means
+from headroom.adapters.power.orders import Means, order_of
 from headroom.api.kinds import AnyResource
 from headroom.model.errors import Refused, Unavailable
 from tests.adapters.power.stage import CANARY, Vault, a_pool, by_redfish, power
@@ -256,12 +257,52 @@ async def test_the_password_is_sent_and_never_told(bmc: Bmc) -> None:
         assert CANARY not in repr(caught.value)
 
 
+async def test_a_secret_that_does_not_name_this_pool_and_bmc_stays_here(bmc: Bmc) -> None:
+    vault = Vault(bmc={"username": "admin", "password": CANARY})
+    vault.usable_by = f"PowerPool/other@http://127.0.0.1:{bmc.port},PowerPool/rack@127.0.0.1:{bmc.port}"
+    switches = power(bmc.port, vault)
+    with pytest.raises(Refused, match=r"spec.machines\[0\].redfish.credentialsSecretRef: Secret bmc does not let ") as caught:
+        await switches.wake(pool(bmc, credentialsSecretRef={"name": "bmc"}), "w1")
+    assert f"headroom.dev/usable-by=PowerPool/rack@http://127.0.0.1:{bmc.port}" in str(caught.value)
+    assert (bmc.asked, CANARY in repr(caught.value)) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("how", "authority", "why"),
+    [
+        ({"insecure": True}, "", "spec.machines[0].redfish.insecure: must not be true beside credentialsSecretRef"),
+        ({"insecure": True}, "theirs", "spec.machines[0].redfish.insecure: must not be true beside credentialsSecretRef"),
+        ({"certificateAuthority": "mine"}, "", "redfish.certificateAuthority: beside credentialsSecretRef the Secret names"),
+        ({"certificateAuthority": "mine"}, "theirs", "certificateAuthority: beside credentialsSecretRef the Secret names"),
+        ({}, "theirs", "ca.crt of its Secret, is not a certificate in PEM"),
+    ],
+)
+async def test_beside_a_secret_the_pool_does_not_say_whom_to_believe(
+    bmc: Bmc, how: dict[str, Any], authority: str, why: str
+) -> None:
+    secret = {"username": "admin", "password": CANARY} | ({"ca.crt": authority} if authority else {})
+    switches = power(bmc.port, Vault(bmc=secret))
+    with pytest.raises(Refused, match=re.escape(why)) as caught:
+        await switches.wake(pool(bmc, credentialsSecretRef={"name": "bmc"}, **how), "w1")
+    assert (bmc.asked, CANARY in repr(caught.value)) == ([], False)
+
+
+async def test_an_administrator_may_let_the_pool_say_it(bmc: Bmc) -> None:
+    vault = Vault(bmc={"username": "admin", "password": CANARY})
+    await power(bmc.port, vault, allow_insecure=True).wake(
+        pool(bmc, credentialsSecretRef={"name": "bmc"}, insecure=True), "w1"
+    )
+    assert bmc.bodies == [{"ResetType": "On"}]
+    # Without a Secret there is nothing to lose.
+    await power(bmc.port).wake(pool(bmc, insecure=True), "w1")
+
+
 @pytest.mark.parametrize(
     ("how", "why"),
     [
         ({"address": "http://127.0.0.1:{}/proxy"}, "the address of the BMC has a path of its own; write http://127"),
         ({"address": "http://127.0.0.1:{}/?x"}, "the address of the BMC has a path of its own"),
-        ({"certificateAuthority": "no PEM"}, "redfish.certificateAuthority is not a certificate in PEM"),
+        ({"certificateAuthority": "no PEM"}, "redfish.certificateAuthority, or ca.crt of its Secret, is not a certificate in PEM"),
         ({"address": "http://127.0.0.2:{}"}, "calls to http://127.0.0.2:"),
     ],
 )
@@ -285,9 +326,10 @@ async def test_an_address_or_authority_that_cannot_be_is_named(bmc: Bmc, how: di
 )
 async def test_what_it_says_of_its_power(bmc: Bmc, state: str | None, power_state: str) -> None:
     bmc.documents[f"{SYSTEMS}/1"] = a_system(state)
-    machine = pool(bmc).spec.machines[0]
+    order = order_of(pool(bmc), "w1")
     means: Means = power(bmc.port)._means
-    assert await redfish.power(means, machine.redfish) == power_state
+    assert order.machine.redfish is not None
+    assert await redfish.power(means, order, order.machine.redfish) == power_state
 
 
 def test_whom_to_believe_is_worked_out_once() -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec import structs
 
+from headroom.adapters.power.orders import order_of
 from headroom.adapters.power.webhook import filled
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from tests.adapters.listening import Listening, listening
@@ -212,3 +213,53 @@ async def test_a_retry_of_the_same_intent_has_the_same_key(server: Listening) ->
         line for each in server.requests for line in each.split(b"\r\n") if line.lower().startswith(b"idempotency-key")
     ]
     assert (len(keys), len(set(keys))) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "usable_by",
+    [
+        "PowerPool/other@http://127.0.0.1:{port}",
+        "SpotPool/rack@http://127.0.0.1:{port}",
+        "PowerPool/rack@http://127.0.0.1",
+        "PowerPool/rack@https://127.0.0.1:{port}",
+        "PowerPool/rack@http://127.0.0.2:{port}",
+        "http://127.0.0.1:{port}",
+        "*",
+    ],
+)
+@pytest.mark.parametrize("part", ["tokenSecretRef", "headers"])
+async def test_a_secret_that_does_not_name_this_pool_and_host_stays_here(
+    server: Listening, usable_by: str, part: str
+) -> None:
+    ref = {"name": "s", "key": "token"}
+    webhook = {part: ref if part == "tokenSecretRef" else [{"name": "X-Loot", "secretKeyRef": ref}]}
+    status = f"http://127.0.0.1:{server.port}/w1"
+    pool = a_pool(by_calls(server.port, statusEndpoint=status), webhook=webhook)
+    vault = Vault(s={"token": CANARY})
+    vault.usable_by = usable_by.format(port=server.port)
+    switches = power(server.port, vault)
+    needed = f"headroom.dev/usable-by=PowerPool/rack@http://127.0.0.1:{server.port}"
+    for call in (switches.wake(pool, "w1"), switches.sleep(pool, "w1"), switches._ask(order_of(pool, "w1"))):
+        with pytest.raises(Refused, match=needed) as caught:
+            await call
+        assert CANARY not in repr(caught.value)
+    assert f"spec.webhook.{part}" in str(caught.value)
+    assert server.requests == []
+
+
+async def test_a_secret_for_one_host_is_not_sent_to_another_of_the_same_pool(server: Listening) -> None:
+    machine = by_calls(server.port) | {"scaleDownEndpoint": "http://127.0.0.2:9/w1/down"}
+    pool = a_pool(machine, webhook={"tokenSecretRef": {"name": "s"}})
+    switches = power(server.port, Vault(s={"token": CANARY}))
+    await switches.wake(pool, "w1")
+    with pytest.raises(Refused, match="does not let PowerPool/rack@http://127.0.0.2:9 use it"):
+        await switches.sleep(pool, "w1")
+
+
+async def test_a_redirect_carries_no_secret_on(server: Listening) -> None:
+    """Not even to a host that may be called, nor to another path of the same one."""
+    server.answer = answer(307, f"Location: http://127.0.0.1:{server.port}/elsewhere\r\n")
+    pool = a_pool(by_calls(server.port), webhook={"tokenSecretRef": {"name": "s"}})
+    with pytest.raises(Refused, match="redirects are not followed"):
+        await power(server.port, Vault(s={"token": CANARY})).wake(pool, "w1")
+    assert len(server.requests) == 1

@@ -7,8 +7,10 @@ import base64
 import binascii
 from typing import Final
 
-from headroom.adapters.kube import paths, raw
+from headroom.adapters.kube import errors, paths, raw
 from headroom.adapters.kube.client import Kube
+from headroom.adapters.usable_by import Secret
+from headroom.api.marks import USABLE_BY
 from headroom.model.errors import Refused, Unavailable
 
 READ_SECONDS: Final = 2.0
@@ -25,17 +27,31 @@ class Secrets:
     def __init__(self, kube: Kube, namespace: str) -> None:
         self._kube, self._namespace = kube, namespace
 
-    async def read(self, name: str) -> dict[str, str]:
-        """The values that are text. Raises `Refused` if there is no such Secret or we may not read it."""
+    async def read(self, name: str) -> Secret:
+        """Its values, which must be text, and who may use it. Raises `Refused` if there is none or we may not read it."""
         doing = f"reading Secret {self._namespace}/{name}"
         try:
             async with asyncio.timeout(READ_SECONDS):
-                found = raw.read(await self._kube.get(paths.secret(self._namespace, name)), _Secret).data or {}
+                found = raw.read(await self._kube.get(paths.secret(self._namespace, name)), _Secret)
         except TimeoutError as problem:
             raise Unavailable(f"{doing}: no answer within {READ_SECONDS:g} s") from problem
+        except errors.Forbidden as problem:
+            raise Refused(f"{problem}; {_remedy(self._namespace, name)}") from problem
         try:
-            return {key: base64.b64decode(value, validate=True).decode() for key, value in found.items()}
+            values = {key: base64.b64decode(value, validate=True).decode() for key, value in (found.data or {}).items()}
         except (binascii.Error, UnicodeDecodeError):
             raise Refused(
                 f"{doing}: not all of its values are text"
             ) from None  # their bytes are no part of the sentence
+        secret = Secret(values)
+        secret.usable_by = ((found.metadata and found.metadata.annotations) or {}).get(USABLE_BY, "")
+        secret.place = f"{self._namespace}/{name}"
+        return secret
+
+
+def _remedy(namespace: str, name: str) -> str:
+    """The operator may read no Secret unless an administrator names it."""
+    return (
+        f"grant get on that one: kubectl create role -n {namespace} headroom-secret-{name} --verb=get --resource=secrets "
+        f"--resource-name={name}, and bind it to the operator's service account"
+    )

@@ -9,6 +9,7 @@ from typing import Final, Literal, Protocol
 from msgspec import Struct
 
 from headroom.adapters.egress import Guard
+from headroom.adapters.usable_by import Secret, Use, check_usable
 from headroom.api.kinds import AnyResource
 from headroom.api.power import Machine, PowerPoolSpec
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
@@ -22,8 +23,8 @@ VERBS: Final = {"Wake": "wake", "Sleep": "sleep"}
 class Secrets(Protocol):
     """Whoever reads Secrets of the operator's own namespace."""
 
-    async def read(self, name: str) -> Mapping[str, str]:
-        """The values of a Secret. Raises `Refused` or `Unavailable`."""
+    async def read(self, name: str) -> Secret:
+        """The values of a Secret, and who may use it. Raises `Refused` or `Unavailable`."""
         ...
 
 
@@ -32,6 +33,8 @@ class Means(Struct, frozen=True):
 
     guard: Guard
     secrets: Secrets
+    allow_insecure: bool = False
+    """A pool may choose whom to believe even beside a Secret."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -51,6 +54,13 @@ def order_of(pool: AnyResource, name: str) -> Order:
     if machine is None:
         raise Refused(f"PowerPool {pool.name} has no such machine")
     return Order(pool=pool, spec=spec, machine=machine)
+
+
+async def secret_for(means: Means, order: Order, name: str, *, url: str, field: str) -> Secret:
+    """A Secret that this pool may send to that address. Raises `Refused` if the Secret does not say so."""
+    found = await means.secrets.read(name)
+    check_usable(found, name, Use(kind=order.pool.kind, name=order.pool.name, url=url, field=field))
+    return found
 
 
 def status_of(pool: AnyResource, machine: str) -> MachineStatus | None:

@@ -17,11 +17,13 @@ import msgspec
 from msgspec import Struct, field
 
 from headroom.adapters.egress import Answer, NoAnswer, NotSent, Request, target_of
-from headroom.adapters.power.orders import Command, Means, Order, State, answered
+from headroom.adapters.power.orders import Command, Means, Order, State, answered, secret_for
+from headroom.adapters.usable_by import AUTHORITY
 from headroom.api.switches import LONGEST_CALL_SECONDS, Redfish
 from headroom.model.errors import Refused
 
 ROOT: Final = "/redfish/v1"
+SETTING: Final = "--allow-insecure-secrets (HEADROOM_ALLOW_INSECURE_SECRETS)"
 _LINK: Final = re.compile(r"/redfish/v1(?:/[A-Za-z0-9_~:@!$&'()*+,;=-][A-Za-z0-9._~:@!$&'()*+,;=-]*)+/?", re.ASCII)
 _STATES: Final[Mapping[str, State]] = {"On": "On", "Off": "Off"}
 _THERE: Final = {"Wake": ("On", "PoweringOn"), "Sleep": ("Off", "PoweringOff")}
@@ -56,7 +58,7 @@ class _System(Struct, rename="pascal"):
 
 async def switch(means: Means, order: Order, how: Redfish, command: Command) -> None:
     """Tell the BMC; returns once it has accepted, which is before anything has happened."""
-    bmc = await _bmc(means, how)
+    bmc = await _bmc(means, order, how)
     system = await bmc.system()
     if system.power_state in _THERE[command]:
         return
@@ -67,9 +69,9 @@ async def switch(means: Means, order: Order, how: Redfish, command: Command) -> 
     await bmc.post(_followed(reset.target), {"ResetType": kind})
 
 
-async def power(means: Means, how: Redfish) -> State:
+async def power(means: Means, order: Order, how: Redfish) -> State:
     """What the BMC says."""
-    system = await (await _bmc(means, how)).system()
+    system = await (await _bmc(means, order, how)).system()
     return _STATES.get(system.power_state or "", "Unknown")
 
 
@@ -88,8 +90,8 @@ def _reset_type(command: Command, how: Redfish, offered: list[str] | None) -> st
 class _Bmc:
     """One BMC, for as long as one command or question may take."""
 
-    def __init__(self, means: Means, how: Redfish, headers: Mapping[str, str]) -> None:
-        self._guard, self._how, self._headers = means.guard, how, headers
+    def __init__(self, means: Means, how: Redfish, headers: Mapping[str, str], tls: ssl.SSLContext | None) -> None:
+        self._guard, self._how, self._headers, self._tls = means.guard, how, headers, tls
         self._deadline = asyncio.get_running_loop().time() + LONGEST_CALL_SECONDS
         where = target_of(how.address)
         if where.path.rstrip("/") not in ("", ROOT) or where.query:
@@ -128,7 +130,7 @@ class _Bmc:
             method=method,
             headers={"accept": "application/json", "odata-version": "4.0", **self._headers, **more},
             body=body,
-            tls=_trust(self._how.certificate_authority, self._how.insecure),
+            tls=self._tls,
         )
         left = self._deadline - asyncio.get_running_loop().time()
         answer = await self._guard.call(request, max(left, 0.001))
@@ -137,16 +139,35 @@ class _Bmc:
         return answer
 
 
-async def _bmc(means: Means, how: Redfish) -> _Bmc:
-    headers = {}
-    if secret := how.credentials_secret_ref:
-        found = await means.secrets.read(secret.name)
-        missing = [key for key in ("username", "password") if key not in found]
-        if missing:
-            raise Refused(f"Secret {secret.name} has no key {missing[0]}")
-        pair = ":".join(found[key].rstrip("\r\n") for key in ("username", "password"))
-        headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    return _Bmc(means, how, headers)
+async def _bmc(means: Means, order: Order, how: Redfish) -> _Bmc:
+    if how.credentials_secret_ref is None:
+        return _Bmc(means, how, {}, _trust(how.certificate_authority, how.insecure))
+    name, number = how.credentials_secret_ref.name, order.spec.machines.index(order.machine)
+    field = f"spec.machines[{number}].redfish"
+    secret = await secret_for(means, order, name, url=how.address, field=f"{field}.credentialsSecretRef")
+    missing = [key for key in ("username", "password") if key not in secret]
+    if missing:
+        raise Refused(f"Secret {name} has no key {missing[0]}")
+    authority = secret.get(AUTHORITY, "")
+    if means.allow_insecure:
+        tls = _trust(how.certificate_authority or authority, how.insecure)
+    else:
+        _check_trust(how, field, name, authority)
+        tls = _trust(authority, False)
+    pair = ":".join(secret[key].rstrip("\r\n") for key in ("username", "password"))
+    return _Bmc(means, how, {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}, tls)
+
+
+def _check_trust(how: Redfish, field: str, name: str, authority: str) -> None:
+    """Raise `Refused` if the pool says whom to believe, and the Secret does not say the same.
+
+    Whoever writes the pool could else stand in for the BMC and be shown the password.
+    """
+    remedy = f"put the certificate of who signs for the BMC into Secret {name} as {AUTHORITY}, or have {SETTING} set"
+    if how.insecure:
+        raise Refused(f"{field}.insecure: must not be true beside credentialsSecretRef; {remedy}")
+    if how.certificate_authority.strip() not in ("", authority.strip()):
+        raise Refused(f"{field}.certificateAuthority: beside credentialsSecretRef the Secret names it; {remedy}")
 
 
 def _followed(link: str) -> str:
@@ -169,4 +190,4 @@ def _trust(authority: str, insecure: bool) -> ssl.SSLContext | None:
     try:
         return ssl.create_default_context(cadata=authority)
     except (ssl.SSLError, ValueError):
-        raise Refused("redfish.certificateAuthority is not a certificate in PEM") from None
+        raise Refused("redfish.certificateAuthority, or ca.crt of its Secret, is not a certificate in PEM") from None

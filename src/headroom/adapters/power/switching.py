@@ -38,16 +38,18 @@ class Surroundings(Protocol):
 class Power:
     """Implements `Switches` for real machines."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  three things to connect, two of chance and time, and a setting
         self,
         guard: Guard,
         secrets: Secrets,
         clock: Clock,
         rng: random.Random,
         unread: Callable[[str, str], None] = lambda _machine, _why: None,
+        *,
+        allow_insecure: bool = False,
     ) -> None:
         """`unread` is told when the power of a machine cannot be read any more, and why."""
-        self._means, self._clock = Means(guard, secrets), clock
+        self._means, self._clock = Means(guard, secrets, allow_insecure), clock
         self._port: Surroundings | None = None
         self._may_act: Callable[[], bool] = lambda: True
         self._calls: dict[str, Call] = {}
@@ -113,7 +115,7 @@ class Power:
         if order.machine.status_endpoint:
             return await webhook.power(self._means, order)
         if order.machine.redfish:
-            return await redfish.power(self._means, order.machine.redfish)
+            return await redfish.power(self._means, order, order.machine.redfish)
         raise Refused("there is nobody to ask")
 
     def _note(self, machine: str, command: Command, at: int, outcome: Outcome, message: str = "") -> None:

@@ -7,9 +7,9 @@ import re
 from typing import Final
 
 from headroom.adapters.egress import Request, target_of
-from headroom.adapters.power.orders import VERBS, Command, Means, Order, State, answered, value_in
+from headroom.adapters.power.orders import VERBS, Command, Means, Order, State, answered, secret_for, value_in
 from headroom.adapters.power.words import power_in
-from headroom.api.switches import SecretKey, Webhook
+from headroom.api.switches import SecretKey
 from headroom.model.errors import Refused
 
 _PLACE: Final = re.compile(r"\$\{(machine|pool|action)\}")
@@ -24,7 +24,7 @@ async def switch(means: Means, order: Order, command: Command, at: str) -> None:
     words = {"machine": machine.name, "pool": order.pool.name, "action": VERBS[command]}
     headers = {
         "content-type": "application/json",
-        **await _headers(means, webhook),
+        **await _headers(means, order, url),
         "idempotency-key": f"{order.pool.uid}/{machine.name}/{VERBS[command]}/{at}",
     }
     request = Request(url=url, method="POST", headers=headers, body=filled(webhook.body, words).encode())
@@ -36,7 +36,8 @@ async def switch(means: Means, order: Order, command: Command, at: str) -> None:
 async def power(means: Means, order: Order) -> State:
     """What the status endpoint says."""
     webhook, url = order.spec.webhook, order.machine.status_endpoint or ""
-    answer = await means.guard.call(Request(url=url, headers=await _headers(means, webhook)), webhook.timeout_seconds)
+    request = Request(url=url, headers=await _headers(means, order, url))
+    answer = await means.guard.call(request, webhook.timeout_seconds)
     if not _is_accepted(answer.status):
         raise answered(target_of(url).host, answer.status)
     return power_in(answer.body) if answer.whole else "Unknown"
@@ -51,11 +52,17 @@ def _is_accepted(status: int, expected: tuple[int, ...] = ()) -> bool:
     return status in expected if expected else 200 <= status < 300
 
 
-async def _headers(means: Means, webhook: Webhook) -> dict[str, str]:
-    secrets = {each.secret_key_ref.name for each in webhook.headers if each.secret_key_ref}
+async def _headers(means: Means, order: Order, url: str) -> dict[str, str]:
+    """The headers of a call to that address; a Secret is in them only if it names this pool and that host."""
+    webhook = order.spec.webhook
+    fields = {
+        each.secret_key_ref.name: f"spec.webhook.headers[{number}].secretKeyRef"
+        for number, each in enumerate(webhook.headers)
+        if each.secret_key_ref
+    }
     if webhook.token_secret_ref:
-        secrets.add(webhook.token_secret_ref.name)
-    known = {name: await means.secrets.read(name) for name in sorted(secrets)}
+        fields[webhook.token_secret_ref.name] = "spec.webhook.tokenSecretRef"
+    known = {name: await secret_for(means, order, name, url=url, field=fields[name]) for name in sorted(fields)}
 
     def value(ref: SecretKey) -> str:
         return value_in(known[ref.name], ref.name, ref.key)
