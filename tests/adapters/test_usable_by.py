@@ -87,5 +87,5 @@ def test_the_refusal_says_what_to_write_where() -> None:
 
 def test_whoever_says_nothing_about_its_users_lends_it_to_nobody() -> None:
     use = Use(kind="SpotPool", namespace="team-a", name="burst", url=API, field="spec.credentialsSecretRef")
-    with pytest.raises(Refused, match="SpotPool/team-a/burst@https://power-api.example.com"):
+    with pytest.raises(Refused, match=r"SpotPool/team-a/burst@https://power-api\.example\.com"):
         check_usable({"token": "hush"}, "keys", use)  # type: ignore[arg-type]  # as a stand-in might

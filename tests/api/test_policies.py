@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headroom.api.policies import HELD, HOLD, USAGE, cel, policies, policy_hashes, policy_names
+from headroom.api.policies import ACCOUNT, HELD, HOLD, OPERATOR, USAGE, cel, policies, policy_hashes, policy_names
 
 POLICIES = [each for each in policies() if not each["kind"].endswith("Binding")]
 LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'")
@@ -76,3 +76,14 @@ def test_every_document_tells_its_version() -> None:
 
 def test_a_sentence_becomes_an_expression() -> None:
     assert cel.text("it's {a}{b}, {a}", a="x", b="y ? 1 : 2") == r"'it\'s ' + (x) + (y ? 1 : 2) + ', ' + (x)"
+
+
+def test_the_fence_is_for_one_account_and_its_version_is_the_same_for_all() -> None:
+    other = "system:serviceaccount:gpu:budgets"
+    for usual, made in zip(policies(), policies(other), strict=True):
+        assert usual["metadata"] == made["metadata"]
+        differs = usual["kind"] == "ValidatingAdmissionPolicy" and usual["metadata"]["name"] == OPERATOR
+        assert (usual["spec"] != made["spec"]) == differs
+        if differs:
+            conditions = [each["spec"]["matchConditions"][0]["expression"] for each in (usual, made)]
+            assert conditions == [f"request.userInfo.username == '{user}'" for user in (ACCOUNT, other)]

@@ -106,7 +106,9 @@ def add_node(plane: ControlPlane, pool: str, gpus: int = 600) -> None:
 def enforcing_operator(plane: ControlPlane, folder: Path, **settings: str) -> Operator:
     """The operator with the account and the rights of deploy/rbac.yaml, and with caps so high that teams do not wait for one another."""
     caps = {"evictions_per_minute": "200", "namespace_evictions_per_minute": "200"}
-    return Operator(plane, folder, kubeconfig=str(plane.account_kubeconfig("headroom", OWN_NAMESPACE)), **caps, **settings)
+    return Operator(
+        plane, folder, kubeconfig=str(plane.account_kubeconfig("headroom", OWN_NAMESPACE)), **caps, **settings
+    )
 
 
 # --- the ledger and the audit log -------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import yaml
 
 from headroom.api import generate
 from headroom.api.kinds import KINDS
-from headroom.api.policies import ENFORCE, GUARD, HELD, MARKS, REQUIRE, USAGE_KEPT, policies
+from headroom.api.policies import ENFORCE, GUARD, HELD, MARKS, OPERATOR, REQUIRE, USAGE_KEPT, policies
 from tests.api.verdicts import Server, path_of
 from tests.control_plane import ControlPlane, KubectlFailed, wait_until
 from tests.integration.policed import Document, budget, create
@@ -119,10 +119,11 @@ def test_a_tenant_reads_our_kinds_and_writes_none(policed: dict[str, Server], us
             assert may(policed["admin"], user, verb, kind.plural), (verb, kind.name)
 
 
-def test_no_role_of_ours_lets_people_write_the_index(policed: dict[str, Server]) -> None:
-    for user in ("enforcer", "budgeteer", "editor", "owner", "reader"):
-        for verb in ("create", "update", "patch", "delete"):
-            assert not may(policed["admin"], user, verb, "budgetindexes"), (user, verb)
+def test_no_role_of_ours_lets_people_write_what_policies_read(policed: dict[str, Server]) -> None:
+    for user in ("enforcer", "budgeteer", "editor", "owner", "reader", "releaser"):
+        for verb in ("create", "update", "patch", "delete", "deletecollection"):
+            for plural in ("budgetindexes", "budgetholds"):
+                assert not may(policed["admin"], user, verb, plural), (user, verb, plural)
     assert may(policed["admin"], "operator", "update", "budgetindexes")
 
 
@@ -167,4 +168,4 @@ def test_a_server_without_mutating_policies_takes_the_others(bare_control_plane:
         plane.kubectl("apply", "-f", POLICIES)
     kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding"
     names = [line.rpartition("/")[2] for line in plane.kubectl("get", kinds, "-o", "name").split()]
-    assert sorted(names) == sorted([ENFORCE, USAGE_KEPT, HELD, GUARD, MARKS, REQUIRE] * 2)
+    assert sorted(names) == sorted([ENFORCE, USAGE_KEPT, HELD, GUARD, MARKS, REQUIRE, OPERATOR] * 2)

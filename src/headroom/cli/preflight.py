@@ -148,6 +148,61 @@ def _writes(settings: Settings) -> list[Need]:
     return found
 
 
+class _UserInfo(Struct):
+    username: str = ""
+
+
+class _Told(Struct, rename="camel"):
+    user_info: _UserInfo = _UserInfo()
+
+
+class _SelfReview(Struct):
+    status: _Told = _Told()
+
+
+class _Condition(Struct):
+    expression: str = ""
+
+
+class _PolicySpec(Struct, rename="camel"):
+    match_conditions: list[_Condition] = []
+
+
+class _Policy(Struct):
+    spec: _PolicySpec = _PolicySpec()
+
+
+async def unfenced(kube: Kube) -> str:
+    """Why no policy limits what our own account may change, as a sentence; empty if one does, or nobody can tell.
+
+    It is no reason not to start: the fence is against whoever steals the account's token, and they would not ask.
+    """
+    import msgspec
+
+    from headroom.adapters.kube import errors, paths
+    from headroom.api.policies import OPERATOR
+    from headroom.model.errors import HeadroomError
+
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    where = paths.of("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", name=OPERATOR)
+    try:
+        told = await kube.create(paths.of("authentication.k8s.io", "v1", "selfsubjectreviews"), review)
+        user = msgspec.json.decode(told, type=_SelfReview).status.user_info.username
+        policy = msgspec.json.decode(await kube.get(where), type=_Policy)
+    except errors.NotFound as problem:
+        if not errors.says_gone(problem, OPERATOR):
+            return ""
+        return f"the ValidatingAdmissionPolicy {OPERATOR} is not installed: apply the output of `headroom policies`"
+    except (HeadroomError, msgspec.MsgspecError):
+        return ""
+    if not user or any(f"'{user}'" in each.expression for each in policy.spec.match_conditions):
+        return ""
+    return (
+        f"the ValidatingAdmissionPolicy {OPERATOR} is for another account: apply the output of "
+        f"`headroom policies --account {user}`"
+    )
+
+
 async def _namespace(kube: Kube, name: str) -> None:
     from headroom.adapters.kube import errors, paths
 

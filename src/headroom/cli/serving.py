@@ -84,6 +84,8 @@ async def serve(settings: Settings, plans: Sequence[Plan] = PLANS) -> int:
     async with live.connection(settings) as (kube, config):
         around.log.info("starting", **settings.shown())
         await preflight.check(kube, config, settings)
+        if why := await preflight.unfenced(kube):
+            around.log.warning("nothing limits what this account may change", why=why)
         process = Process(settings, around, kube, config, plans)
         return await process.run()
 

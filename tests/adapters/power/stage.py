@@ -83,7 +83,9 @@ def power(
 ) -> Power:
     """Switches that may call that server."""
     vault = vault or Vault()
-    vault.usable_by = vault.usable_by or f"PowerPool/rack@http://127.0.0.1:{port},PowerPool/rack@https://127.0.0.1:{port}"
+    vault.usable_by = (
+        vault.usable_by or f"PowerPool/rack@http://127.0.0.1:{port},PowerPool/rack@https://127.0.0.1:{port}"
+    )
     listed = entries(f"http://127.0.0.1:{port},https://127.0.0.1:{port},wol://127.0.0.1:{port}")
     return Power(Guard(listed), vault, clock or RealClock(), random.Random(1), unread, allow_insecure=allow_insecure)
 

@@ -261,7 +261,9 @@ async def test_a_secret_that_does_not_name_this_pool_and_bmc_stays_here(bmc: Bmc
     vault = Vault(bmc={"username": "admin", "password": CANARY})
     vault.usable_by = f"PowerPool/other@http://127.0.0.1:{bmc.port},PowerPool/rack@127.0.0.1:{bmc.port}"
     switches = power(bmc.port, vault)
-    with pytest.raises(Refused, match=r"spec.machines\[0\].redfish.credentialsSecretRef: Secret bmc does not let ") as caught:
+    with pytest.raises(
+        Refused, match=r"spec.machines\[0\].redfish.credentialsSecretRef: Secret bmc does not let "
+    ) as caught:
         await switches.wake(pool(bmc, credentialsSecretRef={"name": "bmc"}), "w1")
     assert f"headroom.dev/usable-by=PowerPool/rack@http://127.0.0.1:{bmc.port}" in str(caught.value)
     assert (bmc.asked, CANARY in repr(caught.value)) == ([], False)
@@ -271,9 +273,21 @@ async def test_a_secret_that_does_not_name_this_pool_and_bmc_stays_here(bmc: Bmc
     ("how", "authority", "why"),
     [
         ({"insecure": True}, "", "spec.machines[0].redfish.insecure: must not be true beside credentialsSecretRef"),
-        ({"insecure": True}, "theirs", "spec.machines[0].redfish.insecure: must not be true beside credentialsSecretRef"),
-        ({"certificateAuthority": "mine"}, "", "redfish.certificateAuthority: beside credentialsSecretRef the Secret names"),
-        ({"certificateAuthority": "mine"}, "theirs", "certificateAuthority: beside credentialsSecretRef the Secret names"),
+        (
+            {"insecure": True},
+            "theirs",
+            "spec.machines[0].redfish.insecure: must not be true beside credentialsSecretRef",
+        ),
+        (
+            {"certificateAuthority": "mine"},
+            "",
+            "redfish.certificateAuthority: beside credentialsSecretRef the Secret names",
+        ),
+        (
+            {"certificateAuthority": "mine"},
+            "theirs",
+            "certificateAuthority: beside credentialsSecretRef the Secret names",
+        ),
         ({}, "theirs", "ca.crt of its Secret, is not a certificate in PEM"),
     ],
 )
@@ -302,7 +316,10 @@ async def test_an_administrator_may_let_the_pool_say_it(bmc: Bmc) -> None:
     [
         ({"address": "http://127.0.0.1:{}/proxy"}, "the address of the BMC has a path of its own; write http://127"),
         ({"address": "http://127.0.0.1:{}/?x"}, "the address of the BMC has a path of its own"),
-        ({"certificateAuthority": "no PEM"}, "redfish.certificateAuthority, or ca.crt of its Secret, is not a certificate in PEM"),
+        (
+            {"certificateAuthority": "no PEM"},
+            "redfish.certificateAuthority, or ca.crt of its Secret, is not a certificate in PEM",
+        ),
         ({"address": "http://127.0.0.2:{}"}, "calls to http://127.0.0.2:"),
     ],
 )

@@ -252,7 +252,7 @@ async def test_a_secret_for_one_host_is_not_sent_to_another_of_the_same_pool(ser
     pool = a_pool(machine, webhook={"tokenSecretRef": {"name": "s"}})
     switches = power(server.port, Vault(s={"token": CANARY}))
     await switches.wake(pool, "w1")
-    with pytest.raises(Refused, match="does not let PowerPool/rack@http://127.0.0.2:9 use it"):
+    with pytest.raises(Refused, match=r"does not let PowerPool/rack@http://127\.0\.0\.2:9 use it"):
         await switches.sleep(pool, "w1")
 
 

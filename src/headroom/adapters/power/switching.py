@@ -38,7 +38,7 @@ class Surroundings(Protocol):
 class Power:
     """Implements `Switches` for real machines."""
 
-    def __init__(  # noqa: PLR0913  three things to connect, two of chance and time, and a setting
+    def __init__(
         self,
         guard: Guard,
         secrets: Secrets,

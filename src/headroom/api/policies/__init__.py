@@ -10,6 +10,7 @@ from headroom.api.policies.enforcing import ENFORCE, ENFORCER_ROLE, who_may_enfo
 from headroom.api.policies.guarding import GUARD, RELEASER_ROLE, guard
 from headroom.api.policies.holding import EVERY_HOLD, HELD, HOLD, LENGTH, held, hold, length
 from headroom.api.policies.marking import MARKS, owners_marked
+from headroom.api.policies.operating import ACCOUNT, OPERATOR, operator
 from headroom.api.policies.requiring import REQUIRE, require_budget
 from headroom.api.policies.usage import (
     INDEX_OR_NOTHING,
@@ -23,6 +24,7 @@ from headroom.api.resources import GROUP
 from headroom.api.schema import Json
 
 __all__ = [
+    "ACCOUNT",
     "ENFORCE",
     "ENFORCER_ROLE",
     "GUARD",
@@ -30,6 +32,7 @@ __all__ = [
     "HOLD",
     "LENGTH",
     "MARKS",
+    "OPERATOR",
     "RELEASER_ROLE",
     "REQUIRE",
     "USAGE",
@@ -48,9 +51,9 @@ _VALIDATING, _MUTATING = "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"
 _DENY: Final = {"validationActions": ["Deny"]}
 
 
-def policies() -> list[dict[str, Json]]:
-    """All policies, each followed by its binding."""
-    return [
+def policies(account: str = ACCOUNT) -> list[dict[str, Json]]:
+    """All policies, each followed by its binding; for another account of the operator they have the same version."""
+    made = [
         *_bound(_VALIDATING, ENFORCE, who_may_enforce(), _DENY),
         *_bound(_MUTATING, USAGE, usage_finalizer(), {"paramRef": INDEX_OR_NOTHING}),
         *_bound(_VALIDATING, USAGE_KEPT, usage_finalizer_stays(), _DENY),
@@ -60,7 +63,11 @@ def policies() -> list[dict[str, Json]]:
         *_bound(_VALIDATING, GUARD, guard(), _DENY),
         *_bound(_VALIDATING, MARKS, owners_marked(), _DENY),
         *_bound(_VALIDATING, REQUIRE, require_budget(), {"paramRef": INDEX_OR_NOTHING, **_DENY}),
+        *_bound(_VALIDATING, OPERATOR, operator(), _DENY),
     ]
+    fence = next(each for each in made if each["metadata"]["name"] == OPERATOR)
+    fence["spec"] = operator(account)
+    return made
 
 
 def policy_names() -> list[tuple[str, str]]:
