@@ -148,27 +148,27 @@ def _writes(settings: Settings) -> list[Need]:
     return found
 
 
-class _UserInfo(Struct):
+class _UserInfo(Struct, frozen=True):
     username: str = ""
 
 
-class _Told(Struct, rename="camel"):
+class _Told(Struct, frozen=True, rename="camel"):
     user_info: _UserInfo = _UserInfo()
 
 
-class _SelfReview(Struct):
+class _SelfReview(Struct, frozen=True):
     status: _Told = _Told()
 
 
-class _Condition(Struct):
+class _Condition(Struct, frozen=True):
     expression: str = ""
 
 
-class _PolicySpec(Struct, rename="camel"):
+class _PolicySpec(Struct, frozen=True, rename="camel"):
     match_conditions: list[_Condition] = []
 
 
-class _Policy(Struct):
+class _Policy(Struct, frozen=True):
     spec: _PolicySpec = _PolicySpec()
 
 
