@@ -11,6 +11,7 @@ from headroom.sim.clock import run_virtual
 from headroom.sim.operators import SimulatedProcess, production
 from headroom.sim.power import Told
 from headroom.sim.scenario import MakeOperator, Report, Scenario, Simulation
+from tests.scenarios.ladder import unhurried
 from tests.scenarios.power_auditor import PowerAuditor
 
 Document = dict[str, Any]
@@ -168,9 +169,13 @@ def play(
     make_operator: MakeOperator = production,
     acts: Sequence[tuple[float, Act]] = (),
     patience: int = 30_000,
+    hurried: bool = False,
     **spec: Any,
 ) -> PowerRun:
-    """Play it all, with an auditor that sees every command and every write; `acts` are what somebody does after so many seconds."""
+    """Play it all, with an auditor that sees every command and every write; `acts` are what somebody does after so many seconds.
+
+    What the operator does with no need it does seldom, unless it is `hurried` as in a cluster.
+    """
     told = {"duration": duration, "seed": 5, "timeline": list(timeline)} | spec
     scenario = {"apiVersion": "sim.headroom.dev/v1", "kind": "Scenario", "spec": told}
 
@@ -183,4 +188,7 @@ def play(
         auditor.close()
         return PowerRun(simulation, auditor, report)
 
-    return run_virtual(run)
+    if hurried:
+        return run_virtual(run)
+    with unhurried(but_leases=True):
+        return run_virtual(run)

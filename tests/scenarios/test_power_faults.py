@@ -40,7 +40,7 @@ def story(*faults: dict[str, Any], duration: str = "35m", **more: Any) -> PowerR
 @cache
 def calm() -> PowerRun:
     """The story without any fault."""
-    return story()
+    return story(hurried=True)
 
 
 def over(run: PowerRun) -> list[str]:
@@ -91,8 +91,7 @@ def test_every_effect_struck_once(kind: str) -> None:
     """Each effect meets the fault the first time it is tried, in a run of its own."""
     for verb, path in effects():
         for nth in range(1, 4) if path.endswith("/status") else (1,):
-            with unhurried(but_leases=True):
-                run = story({"type": kind, "verb": verb, "path": path, "nth": nth}, duration="50m")
+            run = story({"type": kind, "verb": verb, "path": path, "nth": nth}, duration="50m")
             assert run.problems() == [], (verb, path, nth)
             assert over(run) == [], (verb, path, nth)
             assert [word for _, _, word in run.report.happened] == [kind], (verb, path, nth)
@@ -112,7 +111,7 @@ def test_every_effect_struck_once(kind: str) -> None:
     ids=["late", "pods late", "nodes late", "pools late", "stale", "lost", "broken"],
 )
 def test_a_bad_view_or_lost_replies_harm_nobody(faults: list[dict[str, Any]]) -> None:
-    run = story(*faults, duration="60m")
+    run = story(*faults, duration="60m", hurried=True)
     assert run.problems() == []
     assert over(run) == []
 
@@ -121,7 +120,7 @@ def test_a_bad_view_or_lost_replies_harm_nobody(faults: list[dict[str, Any]]) ->
 def test_two_leaders_switch_nothing_twice(late: int) -> None:
     """Both lead at once, each by a lease of its own; one may see everything later than the other."""
     delay = [{"type": "WatchDelay", "actor": "operator-2", "ms": late}] if late else []
-    run = story(*delay, operators=2, make_operator=leading, duration="50m")
+    run = story(*delay, operators=2, make_operator=leading, duration="50m", hurried=True)
     assert run.problems() == []
     assert over(run) == []
     assert sorted(run.commands()) == sorted(calm().commands())
