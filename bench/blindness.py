@@ -11,6 +11,7 @@ a control plane of its own. Every cell is written to a file as it ends, and cell
 """
 
 import argparse
+import contextlib
 import json
 import queue
 import sys
@@ -26,6 +27,8 @@ from tests.integration.blinded import PATHS, WELL_SECONDS, Outcome, blinded
 
 SHORT, LONG = 10.0, 300.0
 WORKERS = 5
+STARTS = 3
+"""So many control planes start at a time: a start takes all the processor that there is, what follows is waiting."""
 Cell = tuple[Fault | None, str, float]
 
 
@@ -42,7 +45,7 @@ class Bench:
     """Workers that take cells until there are none."""
 
     def __init__(self, wanted: Sequence[Cell], file: Path) -> None:
-        self._file, self._lock = file, threading.Lock()
+        self._file, self._lock, self._starts = file, threading.Lock(), threading.Semaphore(STARTS)
         self.done = [Outcome(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
         known = {(each.fault, each.path, each.seconds) for each in self.done}
         self._cells: queue.SimpleQueue[Cell] = queue.SimpleQueue()
@@ -61,7 +64,9 @@ class Bench:
     def _work(self, number: int) -> None:
         while not self._cells.empty():
             try:
-                with tempfile.TemporaryDirectory() as folder, blinded(Path(folder) / str(number)) as stage:
+                with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+                    with self._starts:
+                        stage = stack.enter_context(blinded(Path(folder) / str(number)))
                     while True:
                         self._note(stage.cell(*self._cells.get_nowait()))
             except queue.Empty:
