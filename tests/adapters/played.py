@@ -106,6 +106,8 @@ class Script:
         """What happens between each question and its answer."""
         self.still_there: set[str] = set()
         """Objects that are there when they are read by name; all others are gone."""
+        self.named: Reply | None = None
+        """The answer to whatever is read by name, where it is not the server's."""
         self.by_name: list[str] = []
         """Which objects were read by name."""
         self.discovery: dict[str, Reply] = {}
@@ -137,6 +139,8 @@ class Script:
 
     def _named(self, name: str) -> Reply:
         self.by_name.append(name)
+        if self.named is not None:
+            return self.named
         if name not in self.still_there:
             return refusal(404, "NotFound", f'pods "{name}" not found')
         labels = {"a": "b"}

@@ -137,6 +137,39 @@ async def test_an_empty_list_removes_nothing_while_the_objects_are_there(streame
     assert played.reflector.problem.startswith("watching pods: the list lacks ")
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        DEFAULT_BACKEND,
+        UNSERVED,
+        refusal(404, "NotFound", 'pods "other" not found'),
+        refusal(403, "Forbidden", "not yours"),
+        refusal(410, "Expired"),
+        refusal(500, "InternalError"),
+        Reply(200, b"<html>"),
+        Reply(200, b'{"metadata": {"name": "other", "uid": "uid-other"}}'),
+        Reply(200, b'{"metadata": {"name": "a"}}'),
+    ],
+)
+async def test_what_a_list_lacks_stays_if_nobody_says_that_it_is_gone(answer: Reply) -> None:
+    played = Played([*ONE, error(410)], [bookmark(9, end=True)])
+    played.script.named = answer
+    await played()
+    assert played.script.by_name
+    assert played.sink.held == {"a": "1"}
+    assert not played.reflector.synced
+
+
+@pytest.mark.parametrize("path", [OURS, "/api/v1/pods"])
+async def test_of_our_own_kinds_every_object_is_looked_for(path: str) -> None:
+    """One budget that is left out of a long list would let a whole team go."""
+    many: list[Step] = [added(f"b{each:02}", each + 1) for each in range(40)]
+    played = Played([*many, bookmark(40, end=True), error(410)], [bookmark(90, end=True)], path=path)
+    played.script.still_there = {"b38"}
+    await played()
+    assert ("b38" in played.sink.held) == (path == OURS)
+
+
 async def test_what_is_gone_by_name_too_is_removed() -> None:
     played = await play([added("a", 1), added("b", 2), bookmark(2, end=True), error(410)], [bookmark(9, end=True)])
     assert played.script.by_name == ["a", "b"]

@@ -205,7 +205,7 @@ FORBIDDEN = 'pods is forbidden: User "me" cannot watch resource "pods" in API gr
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (refusal(403, "Forbidden", FORBIDDEN), ["cannot watch", "grant the verbs list and watch on pods"]),
+        (refusal(403, "Forbidden", FORBIDDEN), ["cannot watch", "grant the verbs get, list and watch on pods"]),
         (refusal(404, "NotFound", "the server could not find it"), ["could not find it"]),
         (refusal(401, "Unauthorized", "Unauthorized"), ["watching pods: Unauthorized"]),
     ],

@@ -154,4 +154,4 @@ async def test_without_the_right_it_waits_and_says_which(cluster: Cluster) -> No
         await cluster.until(complains, "it complains")
         assert not followed.reflector.synced
         assert "cannot watch resource" in followed.reflector.problem
-        assert "list and watch on configmaps" in followed.reflector.problem
+        assert "get, list and watch on configmaps" in followed.reflector.problem

@@ -59,15 +59,9 @@ class _Object(Struct):
     metadata: _Metadata
 
 
-class _Objects(Struct):
-    metadata: _Metadata
-    items: list[_Object]
-
-
 _GROUPS: Final = msgspec.json.Decoder(_Groups)
 _RESOURCES: Final = msgspec.json.Decoder(_Resources)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
-_OBJECTS: Final = msgspec.json.Decoder(_Objects)
 
 
 def is_ours(path: str) -> bool:
@@ -136,33 +130,17 @@ async def is_gone(kube: Kube, path: str, query: Mapping[str, str], known: Identi
 
     Raises `Unavailable` if the answer says neither.
     """
-    found: _Metadata | None
     try:
         found = _OBJECT.decode(await kube.get(paths.object_of(path, known.namespace, known.name))).metadata
     except errors.NotFound as problem:
         if not errors.says_gone(problem, known.name):
             raise Unavailable(f"{problem}; that does not say that {known.name} is gone") from problem
         return True
-    except errors.Forbidden:
-        # Whoever may list, but not get, asks for a list of one.
-        found = await _listed_alone(kube, path, known)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
         raise Unavailable(f"reading {known.name} of {paths.spoken(path)}: {problem}") from problem
-    if found is None:
-        return True
     if found.name != known.name or not found.uid:
         raise Unavailable(f"reading {known.name} of {paths.spoken(path)}: the answer is not that object")
     return found.uid != known.uid or not _selects(query.get("labelSelector", ""), found.labels or {})
-
-
-async def _listed_alone(kube: Kube, path: str, known: Identity) -> _Metadata | None:
-    collection = paths.object_of(path, known.namespace, known.name).rpartition("/")[0]
-    body = await kube.get(collection, query={"fieldSelector": f"metadata.name={known.name}"})
-    try:
-        found = _OBJECTS.decode(body).items
-    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
-        raise Unavailable(f"reading {known.name} of {paths.spoken(path)}: {problem}") from problem
-    return found[0].metadata if found else None
 
 
 def _selects(selector: str, labels: Mapping[str, str]) -> bool:

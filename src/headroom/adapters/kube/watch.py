@@ -371,7 +371,7 @@ class Reflector(Generic[Fact]):
     def _sentence(self, problem: Exception) -> str:
         if isinstance(problem, errors.Forbidden):
             what = self._doing.removeprefix("watching ")
-            return f"{problem}; grant the verbs list and watch on {what}, as deploy/rbac.yaml does"
+            return f"{problem}; grant the verbs get, list and watch on {what}, as deploy/rbac.yaml does"
         if isinstance(problem, errors.NotFound) and absence.is_ours(self._path):
             return f"{problem}; install the kinds with `headroom crds | kubectl apply -f -`"
         if isinstance(problem, msgspec.MsgspecError):
