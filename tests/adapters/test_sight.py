@@ -195,11 +195,19 @@ async def test_of_very_many_a_few_are_looked_for() -> None:
 
 async def test_a_list_that_goes_in_circles_is_refused_and_makes_nothing_fresh() -> None:
     played = Played([*ONE, error(410)], refusal(400, "BadRequest"), page(5, "a", cont="x"), page(5, "b", cont="x"))
-    heard: list[float] = []
-    played.script.before_opening = [None, lambda: heard.append(played.reflector.heard)]
+    # Ten seconds for each page: none of them is news.
+    played.script.before_opening = [None, None, played.wait(10), played.wait(10)]
     await played()
     assert "goes in circles" in played.reflector.problem
-    assert heard == [played.reflector.heard]
+    assert played.reflector.heard == played.reflector._in_touch_at == 1000
+
+
+async def test_a_list_has_a_limit_of_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headroom.adapters.kube.watch.MOST_PAGES", 3)
+    pages = [page(5, cont=f"x{each}") for each in range(4)]
+    played = await Played([*ONE, error(410)], refusal(400, "BadRequest"), *pages)()
+    assert "no end after 3 pages" in played.reflector.problem
+    assert not played.reflector.synced
 
 
 async def test_a_list_of_ever_new_pages_has_a_limit() -> None:

@@ -82,3 +82,16 @@ async def test_closing_and_failing_are_no_loss(tmp_path: Path) -> None:
     await again.write([row(4)])
     assert len(await everything(again)) == 3
     await again.close()
+
+
+async def test_a_file_that_went_while_it_was_not_open_is_not_made_anew(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.db")
+    await ledger.write([row(1)])
+    with pytest.raises(Refused, match="cannot hold this"):  # which closes it
+        await ledger.write([row(2, seen_until=2**63)])
+    delete_all(ledger.path)
+    for number in (3, 4):
+        with pytest.raises(Refused, match="deleted or replaced"):
+            await ledger.write([row(number)])
+    await ledger.close()
+    assert not ledger.path.exists()
