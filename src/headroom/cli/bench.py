@@ -376,9 +376,11 @@ def _show(results: Results, form: Form) -> None:
 def _write(folder: Path, results: Results) -> None:
     import msgspec
 
+    from headroom.cli import private
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
-        (folder / "SUMMARY.md").write_text(_summary(results))
+        private.write(folder / "results.json", msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
+        private.write(folder / "SUMMARY.md", _summary(results).encode())
     except OSError as error:
         raise Misconfigured(f"writing to {folder}: {error.strerror or error}; give another --out-dir") from error

@@ -271,12 +271,12 @@ def _show(found: Comparison, form: Form) -> None:
 
 
 def _write(file: Path, found: Comparison) -> None:
-    from headroom.cli import output
+    from headroom.cli import output, private
     from headroom.sim.whatif.page import NO_PLOTS, page
 
     assets = _assets()
     try:
-        file.write_text(page(found, assets), encoding="utf-8")
+        private.write(file, page(found, assets).encode())
     except OSError as error:
         raise Misconfigured(f"writing {file}: {error.strerror or error}; give another file") from error
     output.say(f"wrote {file}" + ("" if assets.script else f". {NO_PLOTS}"))

@@ -33,7 +33,7 @@ def snapshot(
     """
     import sys
 
-    from headroom.cli import live, output, preflight
+    from headroom.cli import live, output, preflight, private
     from headroom.model.errors import Misconfigured
     from headroom.model.world import save
 
@@ -49,7 +49,7 @@ def snapshot(
         sys.stdout.buffer.write(saved)
         return
     try:
-        file.write_bytes(saved)
+        private.write(file, saved)
     except OSError as error:
         raise Misconfigured(f"writing {file}: {error.strerror or error}; give another file") from error
     output.say(f"wrote {len(saved):,} bytes to {file}")
