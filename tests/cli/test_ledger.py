@@ -142,14 +142,17 @@ def test_migrate_goes_down_and_up(headroom: Headroom, url: str) -> None:
     ("arguments", "said"),
     [
         (["info"], "give --ledger-url or set HEADROOM_LEDGER_URL"),
-        (["info", "--ledger-url", "mysql://u:hush@h/d"], "its URL must be a path, sqlite:///PATH"),
+        (["info", "--ledger-url", "mysql://u@h/d"], "its URL must be a path, sqlite:///PATH"),
+        (["info", "--ledger-url", "postgresql://u:hush@h/d"], "--ledger-url has a password in it"),
+        (["copy", "--from", "a.db", "--to", "postgresql://u:hush@h/d"], "--to has a password in it"),
+        (["copy", "--from", "postgresql://h/d?password=hush", "--to", "a.db"], "--from has a password in it"),
         (["info", "--ledger-url", "none.db"], "there is no such file"),
         (["prune", "--before", "2026-01-01T00:00:00Z", "--ledger-url", "none.db"], "there is no such file"),
         (["prune", "--before", "2999-01-01T00:00:00Z", "--ledger-url", "none.db"], "is in the future"),
         (["migrate", "--ledger-url", "none.db"], "there is no such file"),
         (["prune", "--before", "yesterday", "--ledger-url", "none.db"], "--before must be a time such as"),
         (["restore", "none.db", "--ledger-url", "new.db"], "there is no such file"),
-        (["backup", "copy.db", "--ledger-url", "postgresql://u:hush@127.0.0.1:1/d"], "look at the server"),
+        (["backup", "copy.db", "--ledger-url", "postgresql://u@127.0.0.1:1/d"], "look at the server"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(

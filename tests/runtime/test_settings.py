@@ -74,9 +74,47 @@ def test_variables_that_kubernetes_sets_are_not_ours() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    found = settings.load({"ledger_url": "postgresql://headroom:canary@db/headroom"}, {})
+    found = settings.load({}, {"HEADROOM_LEDGER_URL": "postgresql://headroom:canary@db/headroom"})
 
+    assert "canary" in found.ledger_url
     assert "canary" not in str(found.shown())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://headroom:canary@db/usage",
+        "postgres://:canary@db/usage",
+        "postgresql://headroom:can@ary@db/usage",
+        "postgresql://headroom:can%40ary@db/usage",
+        "postgresql://headroom:can/ary@db/usage",
+        "postgresql://headroom:canary@/usage",
+        "postgresql://db/usage?user=headroom&password=canary",
+        "postgresql://db/usage?PASSWORD=canary",
+        "postgresql://db/usage?%70assword=canary",
+        "postgresql://db/usage?sslmode=require&sslpassword=canary",
+        "mysql://u:canary@h/d",
+    ],
+)
+def test_a_password_in_an_argument_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(Misconfigured, match=r"^reading the flags: --ledger-url has a password") as refusal:
+        settings.load({"ledger_url": url}, {})
+    assert "HEADROOM_LEDGER_URL" in str(refusal.value)
+    assert "can" not in str(refusal.value).replace("can read", "")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://headroom@db:5432/usage?sslmode=verify-full&passfile=/x",
+        "postgresql://headroom:@db/usage",
+        "sqlite:///var/lib/a:b@c.db",
+        "ledger:1@2.db",
+        "",
+    ],
+)
+def test_a_url_without_a_password_may_be_an_argument(url: str) -> None:
+    assert settings.load({"ledger_url": url}, {}).ledger_url == url
 
 
 def test_every_process_has_a_name_of_its_own() -> None:

@@ -121,6 +121,10 @@ def copy(
 
     Example: headroom ledger copy --from sqlite:///var/lib/headroom/ledger.db --to postgresql://headroom@db/usage
     """
+    from headroom.runtime.settings import refuse_password
+
+    for url, flag in ((source, "--from"), (target, "--to")):
+        refuse_password(url, flag, "leave it out and set PGPASSWORD instead")
     _copy(source, target)
 
 

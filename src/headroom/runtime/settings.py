@@ -9,6 +9,7 @@ import socket
 import uuid
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Meta, Struct
@@ -112,6 +113,7 @@ def secret_fields() -> list[str]:
 def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Settings:
     """Settings from flags (those that are not None), else the environment, else the defaults."""
     known = {name: PREFIX + name.upper() for name in Settings.__struct_fields__}
+    refuse_password(flags.get("ledger_url"), "--ledger-url", "set HEADROOM_LEDGER_URL instead")
     found: dict[str, Any] = {name: environment[variable] for name, variable in known.items() if variable in environment}
     found |= {name: value for name, value in flags.items() if value is not None}
     for name, value in found.items():
@@ -133,6 +135,26 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ) 
     if settings.identity:
         return settings
     return msgspec.structs.replace(settings, identity=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
+
+
+def refuse_password(url: str | None, flag: str, instead: str) -> None:
+    """Everybody on a machine can read the arguments of every process on it; nothing of the URL is repeated here either."""
+    if url and _has_password(url):
+        raise Misconfigured(
+            f"reading the flags: {flag} has a password in it, and every user of this machine can read the arguments of a "
+            f"process; {instead}, or leave the password out and keep it in a file (PGPASSFILE)"
+        )
+
+
+def _has_password(url: str) -> bool:
+    if url.startswith("sqlite:"):
+        return False
+    place, _, query = url.partition("?")
+    # The last @ ends the user and the password: some write them with signs that stand for themselves.
+    user, at, _ = place.partition("://")[2].rpartition("@")
+    named = (pair.partition("=") for pair in re.split("[&;]", query))
+    keys = {unquote(name).strip().lower() for name, _, value in named if value}
+    return bool(at and user.partition(":")[2]) or bool(keys & {"password", "sslpassword"})
 
 
 def _refuse_misspelt(environment: Mapping[str, str], known: set[str]) -> None:
