@@ -22,6 +22,7 @@ from headroom.model.facts import Pod
 from headroom.model.world import World
 
 _LONGEST: Final = 1000
+SHARED: Final = "New pods are queued until the budget has quota for them."
 MOST_GRACE_SECONDS: Final = 3600
 """Nobody takes longer than that to end, whatever the pod asks for."""
 
@@ -29,7 +30,6 @@ MOST_GRACE_SECONDS: Final = 3600
 def hold_of(world: World, budget: AnyResource) -> BudgetHoldSpec:
     """What a hold of this budget says."""
     scope = usage.scope_of(world, budget)
-    exceeded = conditions.find(budget.status.conditions, "QuotaExceeded")
     return BudgetHoldSpec(
         budget=f"{budget.namespace}/{budget.name}",
         namespaces=tuple(sorted(scope.namespaces)),
@@ -37,9 +37,18 @@ def hold_of(world: World, budget: AnyResource) -> BudgetHoldSpec:
         match_expressions=scope.selector.match_expressions,
         resources=usage.counted_names(scope.weights, world.devices),
         uid=budget.uid,
-        because=(exceeded.message if exceeded else "")[:_LONGEST],
+        because=_because(budget, scope),
         kueue=_has_kueue(world, budget),
     )
+
+
+def _because(budget: AnyResource, scope: usage.Scope) -> str:
+    """Why new pods wait, as it is written onto them: what a budget over several tenants has used is not for each of them to read."""
+    exceeded = conditions.find(budget.status.conditions, "QuotaExceeded")
+    if exceeded is None:
+        return ""
+    is_shared = scope.namespace_selector is not None or bool(budget.spec.home_cluster)
+    return SHARED if is_shared else exceeded.message[:_LONGEST]
 
 
 def _has_kueue(world: World, budget: AnyResource) -> bool:
