@@ -22,7 +22,9 @@ from playwright.sync_api import Browser
 
 from bench import results
 from bench.results import ROOT, Row
-from headroom.web.server import CHARTS, HEADERS, Servers
+from headroom.web.headers import HEADERS
+from headroom.web.listening import Servers
+from headroom.web.server import CHARTS
 from tests.browser.chromium import chromium
 
 RUNS = 9

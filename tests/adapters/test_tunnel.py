@@ -17,7 +17,7 @@ from headroom.adapters.kube.http import HttpTransport
 from headroom.adapters.kube.tunnel import PROTOCOL, Tunnel
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.runtime.clock import RealClock
-from headroom.web.server import Servers
+from headroom.web.listening import Servers
 
 
 def pod(name: str, phase: str = "Running", ready: str = "True", **metadata: Any) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from typing import Any
 
 from headroom.model.world import World
 from headroom.web.guard import Judge
-from headroom.web.server import Servers, main_app
+from headroom.web.listening import Servers
+from headroom.web.server import main_app
+from headroom.web.source import Local
 from tests.processes import free_ports
 from tests.web.showing import Made
 
@@ -58,7 +60,7 @@ class Served:
 
     async def _start(self) -> None:
         self._servers = Servers()
-        app = main_app(self.made.showing(), self._judge)
+        app = main_app(Local(self.made.showing()), self._judge)
         await self._servers.listen(app, f"127.0.0.1:{self._port}", "metrics_address")
 
     def _run(self, work: Callable[[], Awaitable[Any]]) -> None:

@@ -14,8 +14,8 @@ from playwright.sync_api import Page, expect
 
 from headroom.adapters.kube.reviews import Need, Who, key_of
 from headroom.model.errors import Unavailable
+from headroom.web.listening import Servers
 from headroom.web.relay import Relay
-from headroom.web.server import Servers
 from tests.browser.conftest import Complaints
 from tests.browser.served import Served
 from tests.browser.worlds import a_fleet

@@ -9,7 +9,7 @@ import pytest
 
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.config import ClientConfig
-from headroom.cli import output
+from headroom.cli import output, price_book
 from headroom.cli.serving import Process
 from headroom.core import PLANS
 from headroom.model.errors import Misconfigured
@@ -18,7 +18,6 @@ from headroom.runtime.settings import Settings
 from headroom.runtime.surroundings import Surroundings
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock
-from headroom.web import certificate
 from tests.builders import NOON
 
 CONFIG = ClientConfig(source="the simulator", server="https://simulated")
@@ -42,15 +41,13 @@ async def test_a_task_beside_the_loop_that_ends_by_a_mistake_is_logged_and_the_o
     async def follow(*_: object) -> None:
         raise TypeError("a bug of ours")
 
-    monkeypatch.setattr(certificate, "follow", follow)
-    file = tmp_path / "tls.pem"
-    file.write_bytes(certificate.self_signed(("headroom",)))
+    monkeypatch.setattr(price_book, "follow", follow)
     settings = Settings(
         identity="me",
         elect_leader=False,
-        metrics_address="127.0.0.1:0",
-        metrics_certificate=str(file),
+        metrics_address="",
         health_address="",
+        state_dir=str(tmp_path),
     )
     clock, log = SimClock(NOON), Noting()
     kube = Kube(ApiServer(clock, random.Random(1)).transport("operator"), clock)

@@ -104,7 +104,9 @@ class Operator:
         environment |= {f"HEADROOM_{name.upper()}": value for name, value in settings.items()}
         command = [sys.executable, "-m", "headroom", "run"]
         self._process = Process(command, self.folder / "log", self._guard, environment)
-        self._process.wait_ready(lambda: bool(_fetched(f"http://{self.health}/readyz")), timeout=60)
+        # Health and the dashboard are processes of their own, each of which answers when it is there.
+        answering = (f"http://{self.health}/readyz", f"http://{self._metrics}/")
+        self._process.wait_ready(lambda: all(map(_fetched, answering)), timeout=60)
 
     def kill(self) -> None:
         """End it as a lost machine does."""

@@ -106,7 +106,8 @@ class Running:
 
     def is_ready(self) -> bool:
         assert self.process.poll() is None, "the operator ended by itself"
-        return self.get("/readyz", health=True)[0] == 200
+        # The dashboard is a process of its own, which may begin to answer a little later.
+        return self.get("/readyz", health=True)[0] == 200 and self.get("/metrics")[0] == 401
 
 
 @contextmanager

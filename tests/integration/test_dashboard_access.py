@@ -29,8 +29,8 @@ from headroom.api.crd import crd
 from headroom.api.kinds import DEFINITIONS
 from headroom.runtime.clock import RealClock
 from headroom.web.guard import guard
+from headroom.web.listening import Servers
 from headroom.web.scope import ACCESS
-from headroom.web.server import Servers
 from tests.control_plane import ControlPlane, find_assets, lacking, wait_until
 from tests.processes import free_ports
 

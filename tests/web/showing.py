@@ -16,8 +16,8 @@ from headroom.runtime.journal import Journal
 from headroom.runtime.loop import Bell
 from headroom.runtime.metrics import Metrics
 from headroom.sim.ledger import MemoryLedger
+from headroom.web.listening import Servers
 from headroom.web.scope import Scope
-from headroom.web.server import Servers
 from headroom.web.view import Showing, View
 
 
@@ -67,7 +67,7 @@ class Made:
 class Team:
     """Somebody who sees the namespaces of a team."""
 
-    name = "alice"
+    name = tenant = "alice"
 
     def __init__(self, *namespaces: str, nodes: bool = False) -> None:
         self.sees = Scope(namespaces=frozenset(namespaces), nodes=nodes)

@@ -16,8 +16,8 @@ from headroom.adapters.kube.reviews import Need, Who
 from headroom.model.errors import Misconfigured, Unavailable
 from headroom.web import certificate
 from headroom.web.guard import METRICS, NODES, budgets_in, guard
+from headroom.web.listening import Servers
 from headroom.web.scope import ACCESS, Access
-from headroom.web.server import Servers
 from tests.certificates import Authority
 
 NAMESPACES = ["lab", "attic", "cellar"]

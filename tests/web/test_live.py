@@ -18,11 +18,12 @@ from msgspec import structs
 
 from headroom.model.errors import Unavailable
 from headroom.model.times import HOUR, MINUTE
-from headroom.web import live, server
+from headroom.web import live
 from headroom.web.pages import Model, overview
 from headroom.web.patching import patch
 from headroom.web.scope import ACCESS, Scope
 from headroom.web.server import main_app
+from headroom.web.source import Local
 from headroom.web.view import Showing, View
 from tests.builders import NOON, a_used_world
 from tests.core.stage import a_budget, running
@@ -77,7 +78,7 @@ def a_world(used_hours: int, now: int = NOON) -> Any:
 
 async def test_the_whole_page_comes_first_and_then_what_changed() -> None:
     made = Made(a_world(1))
-    async with served(main_app(made.showing(), None)) as client, asyncio.timeout(20):
+    async with served(main_app(Local(made.showing()), None)) as client, asyncio.timeout(20):
         async with aclosing(events(client, "/api/live/overview")) as stream:
             kind, page = await anext(stream)
             assert (kind, page["budgets"]["team-a/one"]["consumedGpuHours"]) == ("state", "1")
@@ -96,7 +97,7 @@ async def test_nothing_is_sent_while_nothing_changes(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(live, "ALIVE_SECONDS", 0.05)
     made = Made(a_world(1))
     async with (
-        served(main_app(made.showing(), None)) as client,
+        served(main_app(Local(made.showing()), None)) as client,
         asyncio.timeout(20),
         client.get("/api/live/nodes") as reply,
     ):
@@ -109,7 +110,7 @@ async def test_another_operator_takes_over_in_the_middle_of_a_page() -> None:
     first, second = Made(a_world(1)), Made(a_world(3))
     showing: Showing = first.showing()
     async with (
-        served(main_app(showing, None)) as client,
+        served(main_app(Local(showing), None)) as client,
         asyncio.timeout(20),
         aclosing(events(client, "/api/live/budgets/team-a/one")) as stream,
     ):
@@ -122,7 +123,7 @@ async def test_another_operator_takes_over_in_the_middle_of_a_page() -> None:
 async def test_a_budget_that_goes_says_so() -> None:
     made = Made(a_world(1))
     async with (
-        served(main_app(made.showing(), None)) as client,
+        served(main_app(Local(made.showing()), None)) as client,
         asyncio.timeout(20),
         aclosing(events(client, "/api/live/budgets/team-a/one")) as stream,
     ):
@@ -134,7 +135,7 @@ async def test_a_budget_that_goes_says_so() -> None:
 
 def for_a_team(made: Made, team: Any) -> web.Application:
     """An app whose viewer is always the same."""
-    app = main_app(made.showing(), None)
+    app = main_app(Local(made.showing()), None)
 
     @web.middleware
     async def as_team(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -177,14 +178,14 @@ async def test_a_stream_ends_when_nobody_can_say_what_may_be_seen() -> None:
 
 def counting(made: Made) -> tuple[web.Application, list[Scope]]:
     """An app, and for whom its first page was made so far."""
-    app, counted = main_app(made.showing(), None), list[Scope]()
-    page = app[server.PAGES].overview
+    source, counted = Local(made.showing()), list[Scope]()
+    app, page = main_app(source, None), source.pages.overview
 
     def overview(view: View, scope: Scope) -> Model | None:
         counted.append(scope)
         return page(view, scope)
 
-    app[server.PAGES].overview = overview
+    source.pages.overview = overview
     return app, counted
 
 
@@ -231,14 +232,17 @@ async def test_one_viewer_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_stream_has_no_head() -> None:
-    async with served(main_app(Made(a_world(1)).showing(), None)) as client, client.head("/api/live/overview") as reply:
+    async with (
+        served(main_app(Local(Made(a_world(1)).showing()), None)) as client,
+        client.head("/api/live/overview") as reply,
+    ):
         assert reply.status == 405
 
 
 async def test_there_are_only_so_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MOST_STREAMS", 1)
     made = Made(structs.replace(a_world(1)))
-    async with served(main_app(made.showing(), None)) as client, asyncio.timeout(20):
+    async with served(main_app(Local(made.showing()), None)) as client, asyncio.timeout(20):
         async with aclosing(events(client, "/api/live/overview")) as stream:
             await anext(stream)
             async with client.get("/api/live/overview") as reply:

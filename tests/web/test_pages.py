@@ -13,7 +13,7 @@ from headroom.api.kinds import AnyResource
 from headroom.model.facts import UNREADABLE, Pod, Shape
 from headroom.model.times import HOUR, MINUTE, SECOND
 from headroom.model.world import World
-from headroom.web.pages import Model, Page, Pages, frame, nodes, search
+from headroom.web.pages import Model, Page, Pages, frame, framed, nodes, search
 from headroom.web.scope import EVERYTHING, Scope
 from headroom.web.view import View
 from tests.builders import NOON, a_claim, a_node, a_pod, a_resource, a_used_world
@@ -47,7 +47,7 @@ def whole(page: Page, view: View, scope: Scope, name: str = "") -> Model:
     """A page with its frame, as it is sent."""
     body = page(view, scope)
     assert body is not None
-    return frame(view, scope, name) | body
+    return framed(frame(view), scope, name) | body
 
 
 @pytest.fixture

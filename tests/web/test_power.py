@@ -16,7 +16,7 @@ from headroom.model.times import HOUR, MINUTE, SECOND, text
 from headroom.model.world import World
 from headroom.runtime.journal import Journal
 from headroom.sim.ledger import MemoryLedger
-from headroom.web.pages import Model, Page, Pages, frame, search
+from headroom.web.pages import Model, Page, Pages, frame, framed, search
 from headroom.web.pages.machines import last_told
 from headroom.web.pages.power import EXAMPLE
 from headroom.web.scope import EVERYTHING, Scope
@@ -44,7 +44,7 @@ def made_of(*left: pools.Left, **more: Any) -> Made:
 def shown(page: Page, view: View, scope: Scope = EVERYTHING) -> Model:
     body = page(view, scope)
     assert body is not None
-    return frame(view, scope, "") | body
+    return framed(frame(view), scope, "") | body
 
 
 def basement(made: Made) -> Model:

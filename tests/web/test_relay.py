@@ -17,8 +17,8 @@ from headroom.adapters.kube.credentials import Credentials
 from headroom.adapters.kube.operator_link import OperatorLink
 from headroom.model.errors import Misconfigured
 from headroom.runtime.clock import RealClock
+from headroom.web.listening import Servers
 from headroom.web.relay import Relay
-from headroom.web.server import Servers
 from tests.certificates import Authority
 
 TOKEN = "the-secret-token"

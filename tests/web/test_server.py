@@ -19,7 +19,10 @@ from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import World, by_ref
 from headroom.runtime.metrics import Metrics
 from headroom.web import certificate
-from headroom.web.server import STILL_SECONDS, Pulse, Servers, free_port, health_app, main_app, split
+from headroom.web.health import STILL_SECONDS, Heart, health_app
+from headroom.web.listening import Servers, free_port, split
+from headroom.web.server import main_app
+from headroom.web.source import Local
 from headroom.web.view import Showing, View
 from tests.web.showing import Made
 
@@ -77,8 +80,8 @@ def view(cluster: Cluster) -> View:
     return cluster.view()
 
 
-def shown(view: View) -> Showing:
-    return Showing(view=view, metrics=Metrics())
+def shown(view: View) -> Local:
+    return Local(Showing(view=view, metrics=Metrics()))
 
 
 Serve = Callable[..., AbstractAsyncContextManager[aiohttp.ClientSession]]
@@ -129,7 +132,7 @@ async def test_every_file_that_the_document_names_is_there(view: View, serve: Se
 
 
 async def test_every_answer_has_the_headers(view: View, serve: Serve) -> None:
-    for app, path in ((main_app(shown(view), None), "/x"), (health_app(view), "/")):
+    for app, path in ((main_app(shown(view), None), "/x"), (health_app(shown(view).pulse), "/")):
         async with serve(app) as client, client.get(path) as reply:
             assert reply.status == 404
             assert reply.headers["X-Content-Type-Options"] == "nosniff"
@@ -203,24 +206,14 @@ async def test_metrics_count_resources_by_readiness(view: View, serve: Serve) ->
     assert 'headroom_resources{kind="GPUWorkloadBudget",ready="False"} 1.0' in metrics
 
 
-async def test_readiness_says_why_not(view: View, cluster: Cluster, serve: Serve) -> None:
-    async with serve(health_app(view)) as client:
-        assert await text(client, "/readyz") == (200, "ok\n")
-        cluster.complete = False
-        assert await text(client, "/readyz") == (503, f"{cluster.refusal[0]}\n")
-        cluster.refusal = []
-        assert await text(client, "/readyz") == (503, "The view of the cluster is not complete yet.\n")
-        assert await text(client, "/healthz") == (200, "ok\n")
-
-
-async def test_readiness_names_what_is_not_seen_and_why(cluster: Cluster, serve: Serve) -> None:
+async def test_readiness_says_yes_or_no_and_nothing_of_the_cluster(cluster: Cluster, serve: Serve) -> None:
     webhook = {"workloads.kueue.x-k8s.io": "watching workloads.kueue.x-k8s.io: conversion webhook failed"}
     cluster.become(structs.replace(cluster.world(NOW), unseen=webhook))
-    line = f"not seen: workloads.kueue.x-k8s.io: {webhook['workloads.kueue.x-k8s.io']}\n"
-    async with serve(health_app(cluster.view())) as client:
-        assert await text(client, "/readyz") == (200, f"ok\n{line}")
+    async with serve(health_app(shown(cluster.view()).pulse)) as client:
+        assert await text(client, "/readyz") == (200, "ok\n")
         cluster.complete = False
-        assert await text(client, "/readyz") == (503, f"{line}{cluster.refusal[0]}\n")
+        assert await text(client, "/readyz") == (503, "not ready\n")
+        assert await text(client, "/healthz") == (200, "ok\n")
 
 
 async def test_every_watch_has_a_metric(cluster: Cluster, serve: Serve) -> None:
@@ -233,8 +226,8 @@ async def test_every_watch_has_a_metric(cluster: Cluster, serve: Serve) -> None:
 
 def test_health_ends_when_the_loop_stands_still(view: View, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("headroom.web.server.time.monotonic", lambda: now[0])
-    pulse = Pulse(view)
+    monkeypatch.setattr("headroom.web.health.time.monotonic", lambda: now[0])
+    pulse = Heart(shown(view).pulse)
     assert pulse.beats()
     now[0] += STILL_SECONDS - 1
     assert pulse.beats()
@@ -277,12 +270,12 @@ def test_right_addresses() -> None:
 
 async def test_a_taken_port_is_one_sentence_and_the_demo_takes_the_next(view: View) -> None:
     servers = Servers()
-    port = await servers.listen(health_app(view), f"127.0.0.1:{free_port(20000)}", "x")
+    port = await servers.listen(health_app(shown(view).pulse), f"127.0.0.1:{free_port(20000)}", "x")
     assert free_port(port) > port
     with pytest.raises(
         Misconfigured, match=rf"^listening on 127.0.0.1:{port}: another process listens there already; set x"
     ):
-        await servers.listen(health_app(view), f"127.0.0.1:{port}", "x")
+        await servers.listen(health_app(shown(view).pulse), f"127.0.0.1:{port}", "x")
     await asyncio.wait_for(servers.close(), 5)
 
 

@@ -154,8 +154,8 @@ async def _show(link: OperatorLink, wishes: Wishes) -> None:
     import signal
 
     from headroom.cli import output
+    from headroom.web.listening import Servers, free_port
     from headroom.web.relay import Relay
-    from headroom.web.server import Servers, free_port
 
     ends = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from headroom.adapters.kube.transport import Transport
-from headroom.cli import output
+from headroom.cli import output, private
 from headroom.cli.storyteller import Teller
 from headroom.model import times
 from headroom.model.decisions import Decision
@@ -24,8 +24,10 @@ from headroom.sim.operators import SimulatedProcess
 from headroom.sim.pacing import PacedClock
 from headroom.sim.scenario import Scenario, Simulation
 from headroom.sim.script import Step
+from headroom.web.listening import Servers, free_port
 from headroom.web.pages.overview import fleet_of
-from headroom.web.server import Servers, free_port, main_app
+from headroom.web.server import main_app
+from headroom.web.source import Local
 from headroom.web.view import Showing, View
 
 FIRST_LINE_SECONDS: Final = 1.0
@@ -86,7 +88,7 @@ def _write(file: Path, saved: bytes) -> None:
         output.say(f"nothing was written to {file}: the demo ended before its fleet was there")
         return
     try:
-        file.write_bytes(saved + b"\n")
+        private.write(file, saved + b"\n")
     except OSError as error:
         raise Misconfigured(f"writing {file}: {error.strerror or error}; give another file") from error
     output.say(f"wrote {len(saved) + 1:,} bytes to {file}; `headroom status --from {file}` shows it")
@@ -161,7 +163,7 @@ class Stage:
         """Serve the dashboard and say how the fleet is doing, for as long as was wished from the first look on."""
         await self._begun.wait()
         assert self._showing is not None
-        app = main_app(self._showing, None)
+        app = main_app(Local(self._showing), None)
         free = free_port(wishes.port)
         if free != wishes.port:
             output.say(f"port {wishes.port} is taken, using {free}")

@@ -13,16 +13,15 @@ from typing import Final
 
 from headroom.adapters.egress import Guard, entries
 from headroom.adapters.kube.client import Kube
-from headroom.adapters.kube.client_authority import ClientAuthority
 from headroom.adapters.kube.config import ClientConfig
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.http import HttpTransport
 from headroom.adapters.kube.leases import KubeLeases
-from headroom.adapters.kube.reviews import Reviews
 from headroom.adapters.kube.secrets import Secrets
 from headroom.adapters.kube.store import KubePort
 from headroom.adapters.power import Power
 from headroom.cli import ledgers, live, output, planning, preflight, price_book
+from headroom.cli.fronts import Fronts
 from headroom.cli.options import Form
 from headroom.core import PLANS
 from headroom.core.budgets import hold_of, index_of
@@ -37,8 +36,6 @@ from headroom.runtime.operator import Operator
 from headroom.runtime.recording import Recorder
 from headroom.runtime.settings import Settings
 from headroom.runtime.surroundings import Surroundings
-from headroom.web import certificate
-from headroom.web.server import Servers, health_app, main_app
 from headroom.web.view import Showing, View
 
 SHUTDOWN_SECONDS: Final = 18.0
@@ -100,8 +97,6 @@ class Process:
         self._kube = kube
         self._ends = _told_to_end()
         self._failure: BaseException | None = None
-        self._servers = Servers()
-        self._aside: list[asyncio.Task[None]] = []
         if settings.price_book:
             price_book.read(settings.price_book)  # one that is not there at all is a mistake of today
         self._leader = self._candidate() if settings.elect_leader else None
@@ -142,10 +137,12 @@ class Process:
         self._operator = Operator(self._port, self._leader or Always(), settings, around, plans)
         self._operator.loop.noted = self._recorder.decided
         self._port.enforced = around.metrics.enforced
+        self._fronts = Fronts(settings, self._shown(), around.log)
 
     async def run(self) -> int:
         """Start everything, wait for a signal or a failure, stop everything."""
-        await self._listen()
+        for keeping in self._fronts.start():
+            keeping.add_done_callback(self._told)
         if self._leader:
             self._leader.start()
         await self._port.start()
@@ -154,7 +151,7 @@ class Process:
             task.add_done_callback(self._ended)
         prices = price_book.follow(self._settings.price_book, self._port, self._around.clock, self._around.log)
         others = (self._settle(), self._follow_leader(), self._power.run(), prices)
-        beside = [*map(asyncio.create_task, others), *self._aside]
+        beside = [asyncio.create_task(each) for each in others]
         for task in beside:
             task.add_done_callback(self._told)
         tasks = [*running, *beside]
@@ -180,7 +177,7 @@ class Process:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._servers.close()
+        await self._fronts.close()
         self._guard.close()
         await self._port.stop()
         await self._ledger.close()
@@ -210,35 +207,15 @@ class Process:
                     self._around.log.warning("the lease cannot be held", why=problem)
             await self._around.clock.sleep(1.0)
 
-    async def _listen(self) -> None:
-        settings, around = self._settings, self._around
+    def _shown(self) -> Showing:
         view = View(
             port=self._port,
             loop=self._operator.loop,
             gate=self._leader or Always(),
-            clock=around.clock,
+            clock=self._around.clock,
             journal=self._recorder.journal,
         )
-        if settings.health_address:
-            await self._servers.listen(health_app(view), settings.health_address, "health_address")
-        if not settings.metrics_address:
-            return
-        showing = Showing(view=view, metrics=around.metrics)
-        if settings.metrics_plain:
-            await self._servers.listen(main_app(showing, None), settings.metrics_address, "metrics_address")
-            return
-        names = ("headroom", f"headroom.{settings.namespace}.svc")
-        tls = certificate.context(settings.metrics_certificate, settings.metrics_key, names)
-        authority = ClientAuthority(
-            self._kube, tls.trust, lambda why: around.log.warning("client certificates are not taken", why=why)
-        )
-        await authority.look()
-        self._aside.append(asyncio.create_task(authority.follow()))
-        app = main_app(showing, Reviews(self._kube, around.clock))
-        await self._servers.listen(app, settings.metrics_address, "metrics_address", tls)
-        if settings.metrics_certificate:
-            files = (settings.metrics_certificate, settings.metrics_key)
-            self._aside.append(asyncio.create_task(certificate.follow(tls, *files, around.clock)))
+        return Showing(view=view, metrics=self._around.metrics)
 
     def _candidate(self) -> LeaderThread:
         loop = asyncio.get_running_loop()

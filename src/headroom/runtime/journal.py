@@ -103,13 +103,64 @@ def _target(action: dict[str, Any]) -> str:
     return f"{action['kind']}/{target}" if "kind" in action else target
 
 
-class Journal:
+class Remembered:
+    """Entries in the order of their moments, the newest of them, and how they are searched."""
+
+    def __init__(self) -> None:
+        self._noted: list[Noted] = []
+        self._texts: dict[bytes, str] = {}
+        """Of each entry what a search looks at, made once: a search must not cost more than reading it."""
+        self._arrived: deque[Noted] = deque(maxlen=MOST_REMEMBERED)
+        self._count = 0
+
+    def newest(self, since: int, limit: int, wanted: Callable[[Noted], bool]) -> list[Noted]:
+        """Those from a moment on that somebody wants, the newest first."""
+        found: list[Noted] = []
+        for each in reversed(self._noted):
+            if each.at < since or len(found) >= limit:
+                break
+            if wanted(each):
+                found.append(each)
+        return found
+
+    def text(self, entry: Noted) -> str:
+        """All words of an entry, in lower case."""
+        known = self._texts.get(entry.key)
+        return searched(entry) if known is None else known
+
+    def since(self, count: int) -> tuple[int, list[Noted]]:
+        """How many entries ever came, and those that came after so many."""
+        new = self._count - count
+        if not 0 <= new <= len(self._arrived):
+            return self._count, list(self._noted)
+        return self._count, list(self._arrived)[len(self._arrived) - new :]
+
+    def take(self, new: Iterable[Noted]) -> None:
+        """Take in those that are not known yet."""
+        for each in new:
+            if each.key not in self._texts:
+                self._texts[each.key] = searched(each)
+                bisect.insort(self._noted, each)
+                self._arrived.append(each)
+                self._count += 1
+        # Cutting a part off at a time, so that a full journal is not moved with every entry.
+        if len(self._noted) > MOST_REMEMBERED + MOST_REMEMBERED // 10:
+            for each in self._noted[:-MOST_REMEMBERED]:
+                del self._texts[each.key]
+            del self._noted[:-MOST_REMEMBERED]
+
+
+def searched(entry: Noted) -> str:
+    """What a search looks at."""
+    return f"{entry.resource} {entry.reason} {entry.message} {' '.join(entry.actions)}".lower()
+
+
+class Journal(Remembered):
     """What was decided on the resources of one cluster, in the order of its moments."""
 
     def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
         self._ledger = ledger
-        self._noted: list[Noted] = []
-        self._known: set[bytes] = set()
         self._waiting: deque[Entry] = deque(maxlen=MOST_WAITING)
         self._read_until: int | None = None
 
@@ -120,7 +171,7 @@ class Journal:
         said = {"resource": str(decision.resource), "reason": decision.reason, "message": decision.message}
         entry = Entry(cluster=cluster, at=now, actions=actions, **said)
         self._waiting.append(entry)
-        self._take([noted(entry)])
+        self.take([noted(entry)])
 
     async def write(self) -> None:
         """Make durable what is not."""
@@ -143,24 +194,4 @@ class Journal:
         since = now - REACH if self._read_until is None else self._read_until - OVERLAP
         found = await self._ledger.history(since, MOST_REMEMBERED, cluster)
         self._read_until = now
-        self._take(noted(entry) for entry in found if entry.key not in self._known)
-
-    def newest(self, since: int, limit: int, wanted: Callable[[Noted], bool]) -> list[Noted]:
-        """Those from a moment on that somebody wants, the newest first."""
-        found: list[Noted] = []
-        for each in reversed(self._noted):
-            if each.at < since or len(found) >= limit:
-                break
-            if wanted(each):
-                found.append(each)
-        return found
-
-    def _take(self, new: Iterable[Noted]) -> None:
-        for each in new:
-            if each.key not in self._known:
-                self._known.add(each.key)
-                bisect.insort(self._noted, each)
-        # Cutting a part off at a time, so that a full journal is not moved with every entry.
-        if len(self._noted) > MOST_REMEMBERED + MOST_REMEMBERED // 10:
-            self._known -= {each.key for each in self._noted[:-MOST_REMEMBERED]}
-            del self._noted[:-MOST_REMEMBERED]
+        self.take(noted(entry) for entry in found if entry.key not in self._texts)

@@ -14,6 +14,7 @@ from headroom.api.kinds import KINDS
 from headroom.api.resources import GROUP
 from headroom.model.errors import HeadroomError
 from headroom.web import certificate
+from headroom.web.rates import tenant_of
 from headroom.web.scope import ACCESS, Scope
 
 METRICS: Final = Need("get", "/metrics")
@@ -46,7 +47,7 @@ class Viewer:
 
     def __init__(self, request: web.Request, judge: Judge, namespaces: Callable[[], Collection[str]]) -> None:
         self._request, self._judge, self._namespaces = request, judge, namespaces
-        self.name = ""
+        self.name = self.tenant = ""
 
     async def who(self) -> Who | None:
         """Who they are now: by their token, or, where they show none, by the certificate of their connection."""
@@ -57,6 +58,7 @@ class Viewer:
         else:
             known = self._certified()
         self.name = known.name if known else ""
+        self.tenant = tenant_of(self.name)
         return known
 
     async def scope(self) -> Scope:

@@ -20,6 +20,8 @@ from aiohttp.typedefs import Handler
 from msgspec import Struct
 
 from headroom.model.errors import HeadroomError
+from headroom.web import hosts
+from headroom.web.doors import in_door
 
 PASSED_ON: Final = (
     "Accept",
@@ -93,7 +95,7 @@ class Relay:
 
     def app(self) -> web.Application:
         """The application to listen with."""
-        app = web.Application(middlewares=[self._checked])
+        app = web.Application(middlewares=[in_door, self._checked])
         # HEAD comes with GET; other methods are not served, since nothing here can be changed.
         app.router.add_get(self._folder + "/{path:.*}", self._pass_on)
         app.on_shutdown.append(self._cut)
@@ -107,7 +109,7 @@ class Relay:
 
     @web.middleware
     async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.host not in (f"127.0.0.1:{self.port}", f"localhost:{self.port}"):
+        if hosts.named(request) not in (("127.0.0.1", self.port), ("localhost", self.port)):
             return _refused(request, 403, "This is the dashboard of another address.")
         if self._has_key(request):
             self.entered.set()

@@ -32,6 +32,8 @@ class Access(Protocol):
 
     name: str
     """As the API server knows them; empty where nobody is asked."""
+    tenant: str
+    """Whose share they take."""
 
     async def scope(self) -> Scope:
         """What they may see now; asked again before every message of a live page, so answers are kept for a while."""
@@ -41,7 +43,7 @@ class Access(Protocol):
 class Anybody:
     """Whoever comes to a server without a guard, on the loopback of their own machine."""
 
-    name = ""
+    name = tenant = ""
 
     async def scope(self) -> Scope:
         """All there is."""

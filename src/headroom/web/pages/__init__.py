@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from headroom.core.usage import KIND
 from headroom.model.decisions import Ref
@@ -10,11 +11,11 @@ from headroom.web.pages import decisions, nodes, power
 from headroom.web.pages.budget import BudgetPage
 from headroom.web.pages.decisions import Search, search
 from headroom.web.pages.overview import Overview
-from headroom.web.pages.parts import Model, frame
+from headroom.web.pages.parts import Model, frame, framed
 from headroom.web.scope import Scope
 from headroom.web.view import View
 
-__all__ = ["Model", "Page", "Pages", "Search", "frame", "nodes", "search"]
+__all__ = ["Model", "Page", "Pages", "Search", "decisions", "frame", "framed", "nodes", "search"]
 
 Page = Callable[[View, Scope], Model | None]
 """Makes a page without its frame, the same for all who may see the same; None if there is no such page for them."""
@@ -39,4 +40,15 @@ class Pages:
 
     def decisions(self, wanted: Search) -> Page:
         """What was decided, searched."""
-        return lambda view, scope: decisions.model(view, scope, wanted)
+        return lambda view, scope: decisions.model(view.journal, view.clock.now(), scope, wanted)
+
+    def of(self, address: tuple[Any, ...]) -> Page:
+        """The page at an address: its kind, then the names of what it is about, or what is looked for."""
+        what, *names = address
+        if what == "decisions":
+            return self.decisions(*names)
+        if what == "budgets":
+            return self.budget(*names)
+        if what == "power" and names:
+            return self.pool(*names)
+        return {"nodes": self.nodes, "power": self.power}.get(what, self.overview)

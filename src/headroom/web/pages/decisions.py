@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 
 from headroom.model import times
 from headroom.model.errors import Misconfigured
-from headroom.runtime.journal import Noted
+from headroom.runtime.journal import Noted, Remembered
 from headroom.web.pages import parts
 from headroom.web.pages.parts import Model
 from headroom.web.scope import Scope
-from headroom.web.view import View
 
 USUAL_SINCE: Final = "24h"
 USUAL_LIMIT: Final = 200
@@ -45,23 +44,17 @@ def search(query: Mapping[str, str]) -> Search:
     return Search(tuple(asked.lower().split()), since, length, int(limit), asked)
 
 
-def model(view: View, scope: Scope, wanted: Search) -> Model:
+def model(journal: Remembered, now: int, scope: Scope, wanted: Search) -> Model:
     """The page without its frame."""
-    now = view.world().now
 
     def fits(entry: Noted) -> bool:
-        return parts.may_see(entry, scope) and matches(entry, wanted.words)
+        text = journal.text(entry)
+        return all(word in text for word in wanted.words) and parts.may_see(entry, scope)
 
-    found = view.journal.newest(now - wanted.length, wanted.limit + 1, fits)
+    found = journal.newest(now - wanted.length, wanted.limit + 1, fits)
     return {
         "entries": parts.entries(found[: wanted.limit]),
         "more": len(found) > wanted.limit,
         "q": wanted.asked,
         "since": wanted.since,
     }
-
-
-def matches(entry: Noted, words: tuple[str, ...]) -> bool:
-    """Whether every word stands somewhere in an entry."""
-    text = f"{entry.resource} {entry.reason} {entry.message} {' '.join(entry.actions)}".lower()
-    return all(word in text for word in words)

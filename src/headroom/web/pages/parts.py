@@ -20,15 +20,22 @@ Model = dict[str, Any]
 """A page as plain data; what is not known is left out."""
 
 
-def frame(view: View, scope: Scope, name: str) -> Model:
-    """What every page says: the moment, who acts, and who looks."""
-    world = view.world()
-    problems = [str(each) for each in view.port.problems()]
-    if problems and not scope.everything:
-        problems = ["The operator does not see the whole cluster just now."]  # the details may name what is not theirs
+def framed(whole: Model, scope: Scope, name: str) -> Model:
+    """The frame for one viewer, who is named in it."""
     viewer: Model = {"everything": scope.everything} | ({"name": name} if name else {})
-    if not scope.everything:
-        viewer["namespaces"] = sorted(scope.namespaces)
+    if scope.everything:
+        return whole | {"viewer": viewer}
+    viewer["namespaces"] = sorted(scope.namespaces)
+    operator = whole.get("operator", {})
+    if operator.get("problems"):
+        # The details may name what is not theirs.
+        operator = operator | {"problems": ["The operator does not see the whole cluster just now."]}
+    return whole | {"operator": operator, "viewer": viewer}
+
+
+def frame(view: View) -> Model:
+    """What every page says, with all that only some may see: the moment, and who acts."""
+    world = view.world()
     return known(
         {
             # Whole seconds: a page that only gets older is no news more often than that.
@@ -41,9 +48,8 @@ def frame(view: View, scope: Scope, name: str) -> Model:
                 "leading": view.gate.may_act(),
                 "stopped": world.stopped,
                 "complete": world.complete,
-                "problems": problems,
+                "problems": [str(each) for each in view.port.problems()],
             },
-            "viewer": viewer,
         }
     )
 

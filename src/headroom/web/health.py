@@ -1,0 +1,108 @@
+"""Health, in a process of its own: whoever asks, however often, the operator is not asked; it says by itself that it lives.
+
+Few modules are imported here: a probe must not wait for them.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from aiohttp import web
+from msgspec import Struct
+
+from headroom.web import confined, doors
+from headroom.web.doors import in_door
+from headroom.web.headers import with_headers
+from headroom.web.listening import Servers
+from headroom.web.wire import Link
+
+STILL_SECONDS: Final = 30.0
+"""The loop ticks every second or so; one that has not for so long is stuck."""
+
+
+class Vitals(Protocol):
+    """What health is judged by."""
+
+    @property
+    def ticks(self) -> int:
+        """How often the loop has looked."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether the view of the cluster is complete."""
+        ...
+
+
+class LastVitals(Struct, frozen=True):
+    """As the operator said last."""
+
+    ticks: int = 0
+    complete: bool = False
+
+
+class Beat(Struct, frozen=True, tag=True):
+    """The operator's pulse, as far as health needs it."""
+
+    pulse: LastVitals
+
+
+VITALS: Final = web.AppKey[Callable[[], Vitals]]("vitals")
+HEART: Final = web.AppKey["Heart"]("heart")
+
+
+class Heart:
+    """Whether the loop still ticks, judged each time somebody asks."""
+
+    def __init__(self, vitals: Callable[[], Vitals]) -> None:
+        self._vitals = vitals
+        self._ticks, self._at = -1, time.monotonic()
+
+    def beats(self) -> bool:
+        """Whether there was a tick lately."""
+        ticks = self._vitals().ticks
+        if ticks != self._ticks:
+            self._ticks, self._at = ticks, time.monotonic()
+        return time.monotonic() - self._at < STILL_SECONDS
+
+
+def health_app(vitals: Callable[[], Vitals]) -> web.Application:
+    """`/healthz`: the loop ticks. `/readyz`: the view of the cluster is complete. Anybody may ask, so nothing else is said."""
+    app = web.Application(middlewares=[in_door, with_headers])
+    app[VITALS], app[HEART] = vitals, Heart(vitals)
+    app.add_routes([web.get("/healthz", _healthz), web.get("/readyz", _readyz)])
+    return app
+
+
+async def _healthz(request: web.Request) -> web.Response:
+    if request.app[HEART].beats():
+        return web.Response(text="ok\n")
+    return web.Response(status=503, text=f"The loop has not ticked for {STILL_SECONDS:g} s.\n")
+
+
+async def _readyz(request: web.Request) -> web.Response:
+    # Why not stands in the log, the conditions and the metrics: a stranger learns nothing of the cluster.
+    if request.app[VITALS]().complete:
+        return web.Response(text="ok\n")
+    return web.Response(status=503, text="not ready\n")
+
+
+async def serve(end: socket.socket, listening: Sequence[socket.socket]) -> None:
+    """Serve health until the operator hangs up."""
+    link: Link[Beat] = await Link.over(end, Beat)
+    last, servers = LastVitals(), Servers()
+    await servers.serve(health_app(lambda: last), listening, limits=doors.HEALTH)
+    try:
+        while (beat := await link.heard()) is not None:
+            last = beat.pulse
+    finally:
+        await servers.close()
+        link.close()
+
+
+if __name__ == "__main__":
+    confined.run(serve, sys.argv[1:], connections=doors.HEALTH.connections)

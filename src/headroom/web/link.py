@@ -1,0 +1,205 @@
+"""The link between the operator and a process that serves its pages: short questions one way, answers and a pulse the other.
+
+The operator trusts nothing that grows: questions are short, one page is made at a time, and who does not read gets no more pulses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from headroom.model.errors import Unavailable
+from headroom.runtime.journal import Noted, Remembered
+from headroom.runtime.settings import Settings
+from headroom.web.pages import decisions
+from headroom.web.scope import Scope
+from headroom.web.source import Address, Local, Pulse, Sheet
+from headroom.web.wire import Link
+
+BEAT_SECONDS: Final = 1.0
+PAUSE_SECONDS: Final = 0.05
+"""Between two pulses, however often there is news."""
+ANSWER_SECONDS: Final = 20.0
+METRICS_SECONDS: Final = 1.0
+"""Metrics are not measured more often than this, whoever asks."""
+LONGEST_QUESTION: Final = 16 * 1024 * 1024
+"""A scope may name every namespace of a large cluster."""
+MOST_UNREAD: Final = 1024 * 1024
+
+
+class Begin(Struct, frozen=True, tag=True):
+    """The first word: what to serve."""
+
+    settings: Settings
+
+
+class Beat(Struct, frozen=True, tag=True):
+    """The operator's pulse."""
+
+    pulse: Pulse
+    namespaces: list[str] | None = None
+    """None: as before."""
+
+
+class Answer(Struct, frozen=True, tag=True):
+    """The answer to one question; of these only what was asked for."""
+
+    number: int
+    sheet: Sheet | None = None
+    metrics: bytes | None = None
+    journal: tuple[int, list[Noted]] | None = None
+
+
+class Question(Struct, frozen=True):
+    """What the other process needs: a page for a scope, the metrics, or what the journal has taken down since."""
+
+    number: int
+    address: tuple[str, ...] = ()
+    scope: Scope = Scope()
+    after: int | None = None
+
+
+class Answering:
+    """The operator's end: answers questions on the operator's own loop, one after the other."""
+
+    def __init__(self, local: Local, failed: Callable[[Exception], None]) -> None:
+        """`failed` hears of a page that cannot be made, which is a bug."""
+        self._local, self._failed = local, failed
+
+    async def serve(self, link: Link[Question]) -> None:
+        """Until the other end is gone."""
+        beating = asyncio.create_task(self._beat(link))
+        try:
+            while (question := await link.heard()) is not None:
+                link.say(self._safely(question))
+        finally:
+            beating.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beating
+
+    def _safely(self, question: Question) -> Answer:
+        try:
+            return self._answer(question)
+        except Exception as error:  # noqa: BLE001 - a bug in one page must not take the others away
+            self._failed(error)
+            return Answer(question.number)
+
+    def _answer(self, question: Question) -> Answer:
+        if question.after is not None:
+            return Answer(question.number, journal=self._local.journal(question.after))
+        if question.address:
+            return Answer(question.number, sheet=self._local.made(question.address, question.scope))
+        return Answer(question.number, metrics=self._local.measured())
+
+    async def _beat(self, link: Link[Question]) -> None:
+        named: set[str] | None = None
+        named_at = 0.0
+        while True:
+            pulse = self._local.pulse()
+            if link.unread < MOST_UNREAD:
+                namespaces: list[str] | None = None
+                if time.monotonic() - named_at >= BEAT_SECONDS:
+                    named_at = time.monotonic()
+                    found = self._local.namespaces()
+                    if found != named:
+                        named, namespaces = found, sorted(found)
+                link.say(Beat(pulse, namespaces))
+            await self._local.news(pulse.rings, BEAT_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+class Remote:
+    """The operator in another process: a `Source`."""
+
+    def __init__(self, link: Link[Begin | Beat | Answer]) -> None:
+        self._link = link
+        self._pulse = Pulse()
+        self._namespaces: set[str] = set()
+        self._news = asyncio.Event()
+        self._numbers = 0
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._journal, self._taken = Remembered(), 0
+        self._metrics: tuple[float, bytes] = (-1e9, b"")
+        self._measuring = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Listen to the operator until it is gone."""
+        while (message := await self._link.heard()) is not None:
+            if isinstance(message, Beat):
+                self._beat(message)
+            elif isinstance(message, Answer):
+                waiting = self._asked.pop(message.number, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(message)
+
+    def _beat(self, beat: Beat) -> None:
+        if beat.namespaces is not None:
+            self._namespaces = set(beat.namespaces)
+        is_news = (beat.pulse.rings, beat.pulse.epoch) != (self._pulse.rings, self._pulse.epoch)
+        self._pulse = beat.pulse
+        if is_news:
+            self._news.set()
+            self._news = asyncio.Event()
+
+    def pulse(self) -> Pulse:
+        """What the operator said last."""
+        return self._pulse
+
+    def namespaces(self) -> set[str]:
+        """Those in which there is something to see."""
+        return self._namespaces
+
+    async def make(self, address: Address, scope: Scope) -> Sheet:
+        """Ask for a page; a search is made here, so that it takes nothing from the operator."""
+        if address[0] == "decisions":
+            return await self._searched(address[1], scope)
+        answer = await self._ask(Question(self._number(), address=address, scope=scope))
+        if answer.sheet is None:
+            raise Unavailable("making this page: there is a mistake in Headroom; the operator's log says more")
+        return answer.sheet
+
+    async def metrics(self) -> bytes:
+        """All metrics, as they were within the last second."""
+        async with self._measuring:
+            at, known = self._metrics
+            if time.monotonic() - at >= METRICS_SECONDS:
+                known = (await self._ask(Question(self._number()))).metrics or b""
+                self._metrics = (time.monotonic(), known)
+        return known
+
+    async def news(self, heard: int, seconds: float) -> None:
+        """Until the operator has decided something."""
+        if self._pulse.rings == heard:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), seconds)
+
+    async def _searched(self, wanted: decisions.Search, scope: Scope) -> Sheet:
+        pulse = self._pulse
+        if (answer := await self._ask(Question(self._number(), after=self._taken))).journal is not None:
+            self._taken, new = answer.journal
+            self._journal.take(new)
+        began = time.monotonic()
+        body = decisions.model(self._journal, pulse.now, scope, wanted)
+        took = time.monotonic() - began
+        return Sheet(body=body, rings=pulse.rings, told_at=pulse.told_at, epoch=pulse.epoch, took=took)
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    async def _ask(self, question: Question) -> Answer:
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[question.number] = waiting
+        self._link.say(question)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await waiting
+        except TimeoutError:
+            raise Unavailable("asking the operator for a page: no answer in time; try again") from None
+        finally:
+            self._asked.pop(question.number, None)

@@ -1,0 +1,148 @@
+"""Where pages come from: the operator in the same process, or in another one at the end of a link."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from headroom.runtime.journal import Noted
+from headroom.web.pages import Model, Pages, frame, nodes
+from headroom.web.scope import Scope
+from headroom.web.view import Showing, View
+
+REST: Final = 9
+"""A page takes at most a tenth of the operator's time: so many times as long as one took to make, no other is made."""
+
+Address = tuple[Any, ...]
+"""Which page is meant, in one form whatever the request looked like: its kind, then names or a `Search`."""
+
+
+class Pulse(Struct, frozen=True, kw_only=True):
+    """What the operator says of itself all the time."""
+
+    ticks: int = 0
+    complete: bool = False
+    rings: int = 0
+    """How often there was news."""
+    told_at: float = 0.0
+    """When the last of it came."""
+    epoch: int = 0
+    """Another one: another operator has taken over, so nothing that was made before holds."""
+    now: int = 0
+    frame: Model = {}
+    """What every page says, with all that only some may see."""
+
+
+class Sheet(Struct, frozen=True, kw_only=True):
+    """A page without its frame, for all who may see the same."""
+
+    body: Model | None
+    """None: there is no such page for them."""
+    rings: int
+    told_at: float
+    epoch: int
+    took: float
+    """Seconds."""
+    rest: float = 0.0
+    """Seconds for which the operator should be left alone after it."""
+
+
+class Source(Protocol):
+    """Makes pages."""
+
+    def pulse(self) -> Pulse:
+        """What the operator said last."""
+        ...
+
+    def namespaces(self) -> set[str]:
+        """Those in which there is something to see."""
+        ...
+
+    async def make(self, address: Address, scope: Scope) -> Sheet:
+        """Make a page. Raises a `HeadroomError` if the operator does not answer."""
+        ...
+
+    async def metrics(self) -> bytes:
+        """All metrics as Prometheus reads them."""
+        ...
+
+    async def news(self, heard: int, seconds: float) -> None:
+        """Until there was news more often than was heard, or so much time has passed."""
+        ...
+
+
+class Local:
+    """The operator in this process: what it makes takes time from its loop."""
+
+    def __init__(self, showing: Showing) -> None:
+        self._showing = showing
+        self.pages = Pages()
+        self._shown: View = showing.view
+        self._epoch = 0
+
+    def _view(self) -> View:
+        if self._showing.view is not self._shown:
+            self._shown = self._showing.view
+            self._epoch += 1
+        return self._shown
+
+    def pulse(self) -> Pulse:
+        """What the operator says now."""
+        view = self._view()
+        world, bell = view.world(), view.loop.bell
+        return Pulse(
+            ticks=view.loop.ticks,
+            complete=world.complete,
+            rings=bell.rings,
+            told_at=bell.rung_at,
+            epoch=self._epoch,
+            now=world.now,
+            frame=frame(view),
+        )
+
+    def namespaces(self) -> set[str]:
+        """Those of our resources, and of pods that ask for GPUs."""
+        world = self._view().world()
+        return {ref.namespace for ref in world.resources if ref.namespace} | nodes.namespaces(world)
+
+    async def make(self, address: Address, scope: Scope) -> Sheet:
+        """Make a page."""
+        return self.made(address, scope)
+
+    def made(self, address: Address, scope: Scope) -> Sheet:
+        """Make a page now."""
+        view, began = self._view(), time.monotonic()
+        bell = view.loop.bell
+        rings, told_at = bell.rings, bell.rung_at
+        body = self.pages.of(address)(view, scope)
+        took = time.monotonic() - began
+        return Sheet(body=body, rings=rings, told_at=told_at, epoch=self._epoch, took=took, rest=took * REST)
+
+    async def metrics(self) -> bytes:
+        """All metrics, measured now."""
+        return self.measured()
+
+    def measured(self) -> bytes:
+        """All metrics, measured now."""
+        metrics, view = self._showing.metrics, self._view()
+        metrics.view_age.set(view.port.age_seconds())
+        metrics.watch_up.clear()
+        for kind, seen in view.port.watched().items():
+            metrics.watch_up.labels(kind).set(seen)
+        world = view.port.world(view.clock.now())
+        metrics.budgets.measure(world)
+        metrics.power.measure(world, view.loop.decisions)
+        metrics.resources.clear()
+        for (kind, ready), count in view.ready().items():
+            metrics.resources.labels(kind, ready).set(count)
+        return metrics.render()
+
+    async def news(self, heard: int, seconds: float) -> None:
+        """Until the loop has decided something."""
+        await self._view().loop.bell.wait(heard, seconds)
+
+    def journal(self, after: int) -> tuple[int, list[Noted]]:
+        """What was taken down after so many entries, and how many there are now."""
+        return self._view().journal.since(after)
