@@ -156,6 +156,7 @@ OURS = {"key": "headroom.dev/leftover", "value": "x", "effect": "NoSchedule"}
         {"spec": {"unschedulable": None}},
         {"spec": {"unschedulable": False}},
         {"spec": {"unschedulable": None}, "metadata": {"annotations": {"headroom.dev/cordoned-by": "PowerPool/x"}}},
+        {"metadata": {"annotations": {"headroom.dev/cordoned-by": "PowerPool/x"}}},
     ],
 )
 def test_nothing_else_of_a_node(fenced: Fenced, node: str, change: Document) -> None:
@@ -204,7 +205,10 @@ def test_nothing_else_of_an_owner_of_pods(fenced: Fenced, plural: str) -> None:
         assert_fenced(fenced, path, change)
     for spec, kind in _OF_OWNERS[plural]:
         assert_fenced(fenced, path, {"spec": spec}, kind)
+    claim = {"metadata": {"annotations": {"headroom.dev/suspended-by": "GPUWorkloadBudget/a/b"}}}
+    assert_fenced(fenced, path, claim)
     running = fenced.make(*an_owner(plural, "running"))
+    assert_fenced(fenced, running, claim)
     assert_fenced(fenced, running, {"spec": {"active": False} if plural == "workloads" else {"suspend": True}})
 
 

@@ -95,7 +95,10 @@ class Webhook(ApiType, frozen=True, kw_only=True):
         tuple[Header, ...], Meta(max_length=16, description="Headers of every call.", extra=extra(map_key="name"))
     ] = ()
     token_secret_ref: Annotated[
-        SecretKey | None, Meta(description="A token that is sent as `Authorization: Bearer`.")
+        SecretKey | None,
+        Meta(
+            description="A token that is sent as `Authorization: Bearer`, if the Secret's annotation headroom.dev/usable-by names this pool and the host."
+        ),
     ] = None
     body: Annotated[
         str,
@@ -126,12 +129,19 @@ class Redfish(ApiType, frozen=True, kw_only=True):
     ] = ""
     credentials_secret_ref: Annotated[
         SecretName | None,
-        Meta(description="The Secret with username and password; without it the BMC is called without any."),
+        Meta(
+            description="The Secret with username and password, and ca.crt for a BMC that signs for itself; its annotation headroom.dev/usable-by must name this pool and BMC. Without it the BMC is called without any."
+        ),
     ] = None
     certificate_authority: Annotated[
         str, Meta(max_length=16384, description="PEM of who signed the BMC's certificate; empty: the usual ones.")
     ] = ""
-    insecure: Annotated[bool, Meta(description="True: the BMC's certificate is not looked at.")] = False
+    insecure: Annotated[
+        bool,
+        Meta(
+            description="True: the BMC's certificate is not looked at; refused beside a Secret unless --allow-insecure-secrets is set."
+        ),
+    ] = False
     force: Annotated[bool, Meta(description="True: it is switched off at once, not shut down.")] = False
 
 

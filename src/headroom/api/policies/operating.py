@@ -81,7 +81,7 @@ def operator(account: str = ACCOUNT) -> dict[str, Json]:
                 "cordons in its own name, and ends only its own cordons",
             ),
             _only(
-                f"!(variables.what in {[*_OWNERS]}) || {_switched(_STOPPED, SUSPENDED_BY)}",
+                f"!(variables.what in {[*_OWNERS]}) || ({_switched(_STOPPED, SUSPENDED_BY)})",
                 "suspends in its own name, and resumes only what it has suspended",
             ),
             _only(_of("events", _own_event()), "changes no event of others"),
@@ -199,9 +199,13 @@ _STOPPED: Final = (
 
 
 def _switched(is_off: str, by: str) -> str:
-    """Switched off by us, or on again after we had switched it off; or neither."""
+    """Switched off by us, or on again after we had switched it off; or neither, and then our mark does not appear.
+
+    Else one write could claim what somebody else has switched off, and the next one switch it on.
+    """
     new, old = (is_off.format(of=of) for of in ("object", "oldObject"))
-    return f"{new} == {old} || ({new} ? {cel.annotated(by)} : {cel.annotated(by, 'oldObject')})"
+    is_marked, was_marked = cel.annotated(by), cel.annotated(by, "oldObject")
+    return f"{new} == {old} ? !{is_marked} || {was_marked} : {new} ? {is_marked} : {was_marked}"
 
 
 def _own_event() -> str:
