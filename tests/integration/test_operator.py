@@ -165,8 +165,10 @@ def test_the_rights_in_deploy_are_all_it_uses_and_enough(bare_control_plane: Mak
         replicas.prepare(0)
         identity = replicas.start(user="headroom")
         ready = ("get", "gwb", "-A", "-o", "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}")
-        wait_until(lambda: plane.kubectl(*ready) == "True", "the budget is Ready")
+        ended = replicas.running[identity].poll
+        wait_until(lambda: plane.kubectl(*ready) == "True" or ended() is not None, "the budget is Ready", timeout=90)
         log = replicas.log(identity)
+        assert ended() is None, log
     finally:
         replicas.end_all()
     assert "forbidden" not in log
