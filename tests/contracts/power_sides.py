@@ -167,7 +167,7 @@ class Real(Side):
         vault = Vault(bmc={"username": Bmcs.USER, "password": Bmcs.PASSWORD})
         guard = Guard(entries(self.url))
         self._stack.callback(guard.close)
-        vault.usable_by = f"PowerPool/rack@{self.url}"
+        vault.usable_by = f"PowerPool/{self.pool.name}@{self.url}"
         self._power = Power(guard, vault, self.clock, random.Random(1))
         self._power.connect(self, lambda: True)
         return self._power

@@ -244,6 +244,7 @@ async def test_a_secret_that_does_not_name_this_pool_and_host_stays_here(
             await call
         assert CANARY not in repr(caught.value)
     assert f"spec.webhook.{part}" in str(caught.value)
+    assert needed in switches.calls["w1"].message, "which stands in the pool's status"
     assert server.requests == []
 
 
