@@ -41,6 +41,7 @@ SPECS: dict[str, dict[str, Any]] = {
         "capacity": {"local": {"ulMbps": 20000, "dlMbps": 20000}, "network": {"ulMbps": 1000, "dlMbps": 1000}}
     },
     "LeftoverNodePool": {"region": "us-east-1", "nodeClassName": "gpu"},
+    "ReleaseRequest": {"target": {"kind": "Pod", "name": "train-0"}, "requestedBy": "alice"},
 }
 
 

@@ -70,6 +70,9 @@ SEED_SAMPLES: dict[str, dict[str, Any]] = {
             "capacityType": "spot",
         },
     ),
+    "ReleaseRequest": manifest(
+        "ReleaseRequest", "job-train", {"target": {"kind": "Job", "name": "train"}}, namespace="default"
+    ),
 }
 
 _BUDGET, _POOL, _RACK = FULL["GPUWorkloadBudget"], FULL["Spotpool"], FULL["PowerPool"]

@@ -90,6 +90,17 @@ FULL: dict[str, dict[str, Any]] = {
             "onDemandFallback": True,
         },
     ),
+    "ReleaseRequest": manifest(
+        "ReleaseRequest",
+        "release-1",
+        {
+            "paused": False,
+            "target": {"kind": "Job", "name": "train", "uid": "u-1"},
+            "budget": "lab/team-a",
+            "reason": "a deadline",
+            "requestedBy": "admin",
+        },
+    ),
 }
 
 _TAGS = Cases(
@@ -248,5 +259,26 @@ FIELDS: dict[str, dict[str, Cases]] = {
         ),
         "spec.requeueMinutes": whole(1, 1440),
         "spec.onDemandFallback": Cases(valid=(True, False, None, LEFT_OUT), invalid=BOOL.invalid),
+    },
+    "ReleaseRequest": {
+        "spec.paused": BOOL,
+        "spec.target.kind": Cases(
+            valid=("Pod", "JobSet", "A", "B" * 63),
+            invalid=("", "pod", "job", "A b", "A/b", "A\n", "Ä", "A" * 64, *NOT_TEXT),
+        ),
+        "spec.target.name": Cases(
+            valid=("train-0", "A.b_c-D", "a" * 253),
+            invalid=("", "-a", "a-", "a b", "a/b", "../a", "a\n", "ä", "a" * 254, *NOT_TEXT),
+        ),
+        "spec.target.uid": free_text(128, "u-2"),
+        "spec.budget": Cases(
+            valid=("a/b", "lab/team.a-1", None, LEFT_OUT),
+            invalid=("", "lab", "lab/", "/a", "a/b/c", "a.b/c", "A/b", "a/b\n", "a/" + "b" * 316, *NOT_TEXT),
+        ),
+        "spec.reason": Cases(
+            valid=("", "ä" * 256, "a deadline; see #7", None, LEFT_OUT),
+            invalid=("a" * 257, "a\nb", "a\n", "\t", "\x1b[2J", "\x7f", "a\rb", *NOT_TEXT),
+        ),
+        "spec.requestedBy": free_text(1024, "system:serviceaccount:lab:ci", "alice@example.com"),
     },
 }

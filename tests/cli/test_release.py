@@ -8,35 +8,42 @@ import pytest
 
 from headroom.adapters.kube import paths
 from headroom.adapters.kube.client import Kube
+from headroom.api.policies import policies
 from headroom.cli import kill_switch
-from headroom.cli.release import Target, _refuse_others, _target, release_one
-from headroom.model import actions
-from headroom.model.errors import Misconfigured, Refused
+from headroom.cli.release import Asking, Target, _refuse_others, _target, release_one
+from headroom.model.errors import Misconfigured, Refused, Unavailable
 from headroom.sim import faults as wrong
 from headroom.sim.rights import Right
 from tests.adapters import owners
-from tests.adapters.doing import do, told
 from tests.adapters.simulated import Cluster, virtual
 from tests.cli.conftest import Headroom
 
 GATE = {"name": "headroom.dev/budget"}
 THEIRS = {"name": "example.com/theirs"}
 POD = Target("Pod", "team-a", "train-0")
+MAKES = Right(verbs=("create",), resources=("releaserequests",))
+RELEASES = Right(verbs=("release",), resources=("budgetholds",))
 
 
 @pytest.mark.parametrize(
-    ("text", "target"),
+    ("text", "namespace", "target"),
     [
-        ("pod/lab/x", Target("Pod", "lab", "x")),
-        ("lab/x", Target("Pod", "lab", "x")),
-        ("Pods/lab/x", Target("Pod", "lab", "x")),
-        ("job/lab/x", Target("Job", "lab", "x")),
-        ("jobset/lab/x", Target("JobSet", "lab", "x")),
-        ("workload/lab/x", Target("Workload", "lab", "x")),
+        ("pod/lab/x", "", Target("Pod", "lab", "x")),
+        ("lab/x", "", Target("Pod", "lab", "x")),
+        ("Pods/lab/x", "", Target("Pod", "lab", "x")),
+        ("job/lab/x", "", Target("Job", "lab", "x")),
+        ("jobset/lab/x", "", Target("JobSet", "lab", "x")),
+        ("workload/lab/x", "", Target("Workload", "lab", "x")),
+        ("RayCluster/lab/x", "", Target("RayCluster", "lab", "x")),
+        ("pod/x", "lab", Target("Pod", "lab", "x")),
+        ("x", "lab", Target("Pod", "lab", "x")),
+        ("JOB/x", "lab", Target("Job", "lab", "x")),
+        ("gang/x", "lab", Target("PodGroup", "lab", "x")),
+        ("PodGroup/x", "lab", Target("PodGroup", "lab", "x")),
     ],
 )
-def test_what_may_be_named(text: str, target: Target) -> None:
-    assert _target(text) == target
+def test_what_may_be_named(text: str, namespace: str, target: Target) -> None:
+    assert _target(text, namespace) == target
 
 
 @pytest.mark.parametrize(
@@ -45,7 +52,11 @@ def test_what_may_be_named(text: str, target: Target) -> None:
         ("x", "reading 'x': must be written NAMESPACE/NAME or KIND/NAMESPACE/NAME"),
         ("pod//x", "reading 'pod//x': must be written NAMESPACE/NAME or KIND/NAMESPACE/NAME"),
         ("a/b/c/d", "reading 'a/b/c/d': must be written NAMESPACE/NAME or KIND/NAMESPACE/NAME"),
-        ("jobst/lab/x", "reading 'jobst/lab/x': 'jobst' can be no pod, job, jobset or workload (did you mean jobset"),
+        ("job/x", "reading 'job/x': in which namespace? Write -n NAMESPACE or KIND/NAMESPACE/NAME"),
+        (
+            "jobst/lab/x",
+            "reading 'jobst/lab/x': 'jobst' can be no pod, job, jobset, workload or gang (did you mean jobset",
+        ),
     ],
 )
 def test_what_is_written_wrongly_is_one_sentence_before_anything_is_done(
@@ -57,90 +68,140 @@ def test_what_is_written_wrongly_is_one_sentence_before_anything_is_done(
     assert done.err.count("\n") == 1
 
 
+def test_beside_a_namespace_there_is_no_second_one(headroom: Headroom) -> None:
+    done = headroom("release", "pod/lab/x", "-n", "lab", "--kubeconfig", "none")
+    assert done.err == "headroom: reading 'pod/lab/x': must be written KIND/NAME beside --namespace\n"
+
+
+def asked(cluster: Cluster) -> list[dict[str, Any]]:
+    return [each["spec"] for each in cluster.server.objects("ReleaseRequest")]
+
+
 @virtual
-async def test_the_gate_of_a_pod_is_lifted_and_no_other() -> None:
+async def test_a_request_names_exactly_this_pod() -> None:
     cluster = Cluster()
-    cluster.pod(spec={"schedulingGates": [THEIRS, GATE]})
-    said = await release_one(cluster.kube, POD)
-    assert said == "Released pod/team-a/train-0; it still waits for example.com/theirs."
-    stored = cluster.stored("Pod", "team-a", "train-0")
-    assert stored["spec"]["schedulingGates"] == [THEIRS]
-    assert stored["metadata"]["annotations"] == {"headroom.dev/released-at": "2026-11-15T12:00:00Z"}
-    with pytest.raises(Refused, match=r"it is not held by Headroom; it waits for example\.com/theirs"):
-        await release_one(cluster.kube, POD)
+    for each in policies():
+        cluster.server.put(each)
+    uid = cluster.pod(spec={"schedulingGates": [THEIRS, GATE]})["metadata"]["uid"]
+    said = await release_one(cluster.kube, POD, Asking("team-a/one", "a deadline"))
+    (request,) = cluster.server.objects("ReleaseRequest")
+    assert said == f"Asked for pod/team-a/train-0: releaserequest team-a/{request['metadata']['name']}."
+    assert request["metadata"]["name"].startswith("pod-train-0-")
+    target = {"kind": "Pod", "name": "train-0", "uid": uid}
+    assert request["spec"] | {"paused": False} == {
+        "paused": False,
+        "target": target,
+        "budget": "team-a/one",
+        "reason": "a deadline",
+        "requestedBy": "headroom",
+    }
+    assert cluster.stored("Pod", "team-a", "train-0")["spec"]["schedulingGates"] == [THEIRS, GATE]
 
 
 @virtual
-async def test_a_pod_that_is_not_held_or_not_there() -> None:
+async def test_a_pod_that_is_not_queued_or_not_there() -> None:
     cluster = Cluster()
     cluster.pod()
-    with pytest.raises(Refused, match=r"^releasing pod/team-a/train-0: it is not held by Headroom$"):
-        await release_one(cluster.kube, POD)
+    with pytest.raises(Refused, match=r"^releasing pod/team-a/train-0: no budget queues it$"):
+        await release_one(cluster.kube, POD, Asking())
+    cluster.pod("other", spec={"schedulingGates": [THEIRS]})
+    with pytest.raises(Refused, match=r"no budget queues it; it waits for example\.com/theirs"):
+        await release_one(cluster.kube, POD._replace(name="other"), Asking())
     with pytest.raises(Misconfigured) as caught:
-        await release_one(cluster.kube, Target("Pod", "team-a", "train0"))
+        await release_one(cluster.kube, Target("Pod", "team-a", "train0"), Asking())
     assert str(caught.value) == (
         "releasing pod/team-a/train0: there is none (did you mean pod/team-a/train-0?); "
         "`kubectl get pods -n team-a` lists them"
     )
     with pytest.raises(Misconfigured, match=r"^releasing job/team-z/x: there is none; `kubectl get jobs -n team-z`"):
-        await release_one(cluster.kube, Target("Job", "team-z", "x"))
+        await release_one(cluster.kube, Target("Job", "team-z", "x"), Asking())
     with pytest.raises(Misconfigured, match=r"^releasing jobset/team-a/x: there is none; "):
-        await release_one(cluster.kube, Target("JobSet", "team-a", "x"))
+        await release_one(cluster.kube, Target("JobSet", "team-a", "x"), Asking())
+    assert asked(cluster) == []
 
 
-@pytest.mark.parametrize("kind", ["Job", "JobSet", "Workload"])
+@pytest.mark.parametrize(("kind", "has_uid"), [("Job", True), ("JobSet", False), ("Workload", True)])
 @virtual
-async def test_what_headroom_suspended_goes_on(kind: str) -> None:
+async def test_an_owner_is_named_by_its_uid_where_pods_tell_of_it(kind: str, *, has_uid: bool) -> None:
     cluster = Cluster()
     for each in owners.definitions():
         cluster.server.put(each)
     cluster.server.put(owners.owner(kind))
-    target = Target(kind, "team-a", "train")
-    with pytest.raises(Refused, match="Headroom has not suspended it"):
-        await release_one(cluster.kube, target)
-    await do(cluster, actions.SuspendOwner(kind=kind, object="team-a/train"))
-    assert await release_one(cluster.kube, target) == f"Resumed {kind.lower()}/team-a/train."
-    stored = cluster.stored(kind, "team-a", "train")
-    assert not stored["spec"].get("suspend")
-    assert stored["spec"].get("active") is not False
-    marks = {"released-at": "2026-11-15T12:00:00Z", "released-generation": str(stored["metadata"]["generation"])}
-    assert stored["metadata"]["annotations"] == {f"headroom.dev/{key}": value for key, value in marks.items()}
-    assert stored["metadata"]["labels"]["headroom.dev/suspended"] == "released"
-    with pytest.raises(Refused, match="Headroom has not suspended it"):
-        await release_one(cluster.kube, target)
-    assert [each[2] for each in told(cluster)] == ["Suspended"]
+    await release_one(cluster.kube, Target(kind, "team-a", "train"), Asking())
+    (spec,) = asked(cluster)
+    uid = cluster.stored(kind, "team-a", "train")["metadata"]["uid"]
+    assert spec["target"].get("uid", "") == (uid if has_uid else "")
+
+
+def answered(cluster: Cluster, **status: str) -> None:
+    """What the operator writes, a second later."""
+
+    def write() -> None:
+        for each in cluster.server.objects("ReleaseRequest"):
+            cluster.server.put(each | {"status": status})
+
+    cluster.clock.call_later(1, write)
+
+
+@virtual
+async def test_wait_says_what_the_operator_says() -> None:
+    cluster = Cluster()
+    cluster.pod(spec={"schedulingGates": [GATE]})
+    answered(cluster, phase="Done", message="Released 1 of 1 queued pods.")
+    assert await release_one(cluster.kube, POD, Asking(wait=True)) == "Released 1 of 1 queued pods."
+    answered(cluster, phase="Refused", reason="QueuedByOthers", message="Another queues it.")
+    with pytest.raises(Refused, match=r"^releasing pod/team-a/train-0: Another queues it\. \(QueuedByOthers\)$"):
+        await release_one(cluster.kube, POD, Asking(wait=True))
+    answered(cluster, phase="Pending", reason="Stopped", message="All effects are stopped.")
+    with pytest.raises(Unavailable, match=r"not done within 60 s, releaserequest team-a/.* stands: All effects are"):
+        await release_one(cluster.kube, POD, Asking(wait=True))
 
 
 def user(cluster: Cluster, *rights: Right) -> Kube:
     return Kube(cluster.server.transport("tenant", rights=rights), cluster.clock)
 
 
+@pytest.mark.parametrize(
+    ("rights", "budget", "missing"),
+    [
+        ((MAKES,), "", "release budgetholds.headroom.dev"),
+        ((RELEASES,), "", "create releaserequests.headroom.dev in namespace team-a"),
+        ((), "", "release budgetholds.headroom.dev or create releaserequests.headroom.dev in namespace team-a"),
+        (
+            (MAKES, Right(verbs=("release",), resources=("budgetholds",), names=("lab.b",))),
+            "lab/a",
+            "release budgetholds.headroom.dev lab.a",
+        ),
+    ],
+)
 @virtual
-async def test_it_takes_the_right_to_release() -> None:
+async def test_it_takes_both_rights(rights: tuple[Right, ...], budget: str, missing: str) -> None:
     cluster = Cluster()
-    pods = Right(verbs=("*",), resources=("pods",))
     with pytest.raises(Refused) as caught:
-        await _refuse_others(user(cluster, pods))
+        await _refuse_others(user(cluster, *rights), [POD], budget)
     assert str(caught.value) == (
-        "releasing pods: you may not release budgetholds.headroom.dev; "
-        "have an administrator bind you to the ClusterRole headroom-releaser"
+        f"releasing: you may not {missing}; have an administrator bind you to the ClusterRole headroom-releaser"
     )
 
 
 @virtual
-async def test_who_may_release_and_not_change_pods_is_told_what_is_missing() -> None:
+async def test_it_takes_no_right_to_change_pods() -> None:
     cluster = Cluster()
     cluster.pod(spec={"schedulingGates": [GATE]})
-    releaser = user(
-        cluster,
-        Right(verbs=("release",), resources=("budgetholds",)),
-        Right(verbs=("get",), resources=("pods",)),
-    )
-    await _refuse_others(releaser)
-    with pytest.raises(
-        Refused, match=r'cannot patch resource "pods".*; have an administrator bind you to the ClusterRole'
-    ):
-        await release_one(releaser, POD)
+    releaser = user(cluster, MAKES, RELEASES, Right(verbs=("get",), resources=("pods",)))
+    await _refuse_others(releaser, [POD])
+    await release_one(releaser, POD, Asking())
+    one = Right(verbs=("release",), resources=("budgetholds",), names=("lab.a",))
+    await _refuse_others(user(cluster, MAKES, one), [POD], "lab/a")
+
+
+@virtual
+async def test_a_cluster_without_the_kind_is_told_what_to_install() -> None:
+    cluster = Cluster()
+    cluster.pod(spec={"schedulingGates": [GATE]})
+    cluster.transport._faults.add(wrong.Refusal(status=404, path=paths.collection("ReleaseRequest", "team-a")))
+    with pytest.raises(Misconfigured, match=r"the cluster lacks releaserequests\.headroom\.dev.*headroom crds"):
+        await release_one(cluster.kube, POD, Asking())
 
 
 # --- stop ------------------------------------------------------------------------------------------------------------------------

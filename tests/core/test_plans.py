@@ -26,6 +26,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "PowerPool": {"machines": []},
     "Bandwidth": {"capacity": {"local": {"ulMbps": -1}}},
     "LeftoverNodePool": {"minSpotScore": 11},
+    "ReleaseRequest": {"target": {"kind": "pod", "name": "x y"}},
 }
 
 
@@ -46,7 +47,7 @@ def test_a_valid_resource_is_ready_and_says_what_it_does_not_do_yet(plan: Plan) 
     ready = find(decision.status.conditions, "Ready")
     assert ready is not None
     assert (ready.status, ready.reason, ready.observed_generation) == ("True", "Reconciled", 1)
-    assert decision.message.endswith("yet.") == (plan.name not in ("budgets", "power"))
+    assert decision.message.endswith("yet.") == (plan.name not in ("budgets", "releases", "power"))
     assert decision.actions == ()
 
 

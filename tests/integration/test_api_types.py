@@ -16,6 +16,7 @@ from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, Stopped, Vic
 from headroom.api.kinds import KINDS
 from headroom.api.offers import LeftoverNodePoolStatus
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
+from headroom.api.releases import ReleaseRequestStatus
 from headroom.api.resources import Condition, Status
 from headroom.api.spot_pools import PoolInstance, SpotpoolStatus
 from tests.api.cases import At
@@ -88,6 +89,16 @@ STATUSES: dict[str, Status] = {
         selected_zones=("a",),
         last_price_usd="0.4021",
         last_score=7,
+    ),
+    "ReleaseRequest": ReleaseRequestStatus(
+        conditions=(_READY,),
+        phase="Releasing",
+        reason="Releasing",
+        message="Releasing.",
+        judged_at="2026-01-31T12:00:00Z",
+        pods_released=2,
+        budgets=("lab/team-a",),
+        targets=("Pod/u",),
     ),
 }
 
@@ -225,7 +236,7 @@ def _first_row(table: str) -> dict[str, str]:
 
 
 def test_kubectl_shows_the_columns(plane: ControlPlane, stored: dict[str, dict[str, Any]]) -> None:
-    shown = plane.kubectl("get", "gwb,sp,pp,bw,lonp", "-n", NAMESPACE, "-o", "wide")
+    shown = plane.kubectl("get", "gwb,sp,pp,bw,lonp,rr", "-n", NAMESPACE, "-o", "wide")
     tables = [_first_row(table) for table in shown.strip().split("\n\n")]
     by_kind = {row["NAME"].partition(".")[0]: row for row in tables}
     assert (
@@ -235,6 +246,7 @@ def test_kubectl_shows_the_columns(plane: ControlPlane, stored: dict[str, dict[s
     assert by_kind["spotpool"].items() >= {"MIN": "2", "MAX": "4", "SIZE": "0", "READY": "True"}.items()
     assert by_kind["powerpool"].items() >= {"IDLE": "300", "MINON": "1", "READY": "True"}.items()
     assert by_kind["bandwidth"].items() >= {"UL": "1000", "UUL": "1200", "LUL": "20000", "STATE": "Created"}.items()
+    assert by_kind["releaserequest"].items() >= {"KIND": "Job", "TARGET": "train", "PHASE": "Releasing"}.items()
     assert by_kind["leftovernodepool"].items() >= {"REGION": "us-east-1", "PRICE": "0.4021", "SCORE": "7"}.items()
 
 
@@ -254,6 +266,7 @@ def test_kubectl_finds_all_kinds_by_category(plane: ControlPlane, stored: dict[s
         ("sp.spec.credentialsSecretRef", "The Secret with the cloud's keys"),
         ("pp.spec.machines.scaleUpEndpoint", "Called with POST to switch the machine on"),
         ("bw.spec.capacity.network", "The network card"),
+        ("rr.spec.target", "a pod, or an owner or gang with all its queued pods"),
         ("lonp.spec.minSpotScore", "Placement score that is good enough"),
     ],
 )

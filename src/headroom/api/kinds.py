@@ -1,4 +1,4 @@
-"""The five kinds, those of the operator itself, and the two questions everyone asks of a document: is it right, and what does it say."""
+"""The kinds that people write, those of the operator itself, and the two questions everyone asks of a document: is it right, and what does it say."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from headroom.api.metadata import metadata_problems
 from headroom.api.offers import LeftoverNodePool
 from headroom.api.power import PowerPool
 from headroom.api.reading import readable
+from headroom.api.releases import ReleaseRequest
 from headroom.api.resources import API_VERSION, Definition, Kind, Resource, Spec, Status
 from headroom.api.schema import Json, Problem, Schema
 from headroom.api.spot_pools import Spotpool
 
 KINDS: Final[dict[str, Kind]] = {
-    each.kind.name: each.kind for each in (GPUWorkloadBudget, Spotpool, PowerPool, Bandwidth, LeftoverNodePool)
+    each.kind.name: each.kind
+    for each in (GPUWorkloadBudget, Spotpool, PowerPool, Bandwidth, LeftoverNodePool, ReleaseRequest)
 }
 OPERATOR_KINDS: Final[dict[str, Definition]] = {each.kind.name: each.kind for each in (BudgetIndex, BudgetHold)}
 """The kinds that only the operator writes, for the policies of the API server to read."""

@@ -1,4 +1,4 @@
-"""What all five kinds share: the resource itself, its conditions, label selectors, and the record that describes a kind."""
+"""What all kinds share: the resource itself, its conditions, label selectors, and the record that describes a kind."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ class Resource(Struct, Generic[SpecT, StatusT], frozen=True, kw_only=True):
     uid: str = ""
     generation: int = 1
     resource_version: str = ""
+    created: int = 0
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
     annotations: dict[str, str] = {}
@@ -94,6 +95,8 @@ class Definition(Struct, frozen=True, kw_only=True):
     longest_name: int = 253
     categories: tuple[str, ...] = ()
     """Words that `kubectl get` knows the kind by, together with others."""
+    needed: bool = True
+    """Whether anything can be decided while it is not seen; any other kind limits only what needs it."""
 
 
 class Kind(Definition, frozen=True, kw_only=True):

@@ -50,7 +50,8 @@ async def _kinds(kube: Kube) -> None:
         served = {each.name for each in msgspec.json.decode(body, type=_Kinds).resources}
     except errors.NotFound:
         served = set()
-    missing = [f"{kind.plural}.{GROUP}" for kind in DEFINITIONS.values() if kind.plural not in served]
+    needed = [kind.plural for kind in DEFINITIONS.values() if kind.needed]
+    missing = [f"{plural}.{GROUP}" for plural in needed if plural not in served]
     if missing:
         raise Misconfigured(f"looking for Headroom's kinds: the cluster lacks {', '.join(missing)}; {CRD_REMEDY}")
 
@@ -100,7 +101,7 @@ def needs(settings: Settings) -> list[Need]:
     only = {BudgetIndex.kind.plural: INDEX_NAME}
     found += [Need("get", plural, group, name=only.get(plural, "")) for plural, group in seen]
     found += [Need("get", "configmaps", namespace=own, name=name) for name in maps]
-    definitions = [f"{kind.plural}.{GROUP}" for kind in DEFINITIONS.values()]
+    definitions = [f"{kind.plural}.{GROUP}" for kind in DEFINITIONS.values() if kind.needed]
     found += [Need("get", "customresourcedefinitions", "apiextensions.k8s.io", name=name) for name in definitions]
     return found + _writes(settings)
 
@@ -113,7 +114,8 @@ def _seen() -> list[tuple[str, str]]:
 
     found = [("pods", ""), ("nodes", ""), ("namespaces", ""), *_owners()]
     found += [(plural, devices.GROUP) for plural in devices.KINDS.values()]
-    found += [(kind.plural, GROUP) for kind in DEFINITIONS.values()]
+    # Without the others everything but what needs them goes on, as after an upgrade of the operator alone.
+    found += [(kind.plural, GROUP) for kind in DEFINITIONS.values() if kind.needed]
     found += [(plural, "admissionregistration.k8s.io") for plural in admission.KINDS]
     return found + [(plural, "karpenter.sh") for plural in karpenter.KINDS.values()]
 
@@ -132,7 +134,7 @@ def _writes(settings: Settings) -> list[Need]:
     from headroom.api.resources import GROUP
 
     index, hold = BudgetIndex.kind.plural, BudgetHold.kind.plural
-    found = [Need("patch", f"{kind.plural}/status", GROUP) for kind in KINDS.values()]
+    found = [Need("patch", f"{kind.plural}/status", GROUP) for kind in KINDS.values() if kind.needed]
     found += [Need("create", index, GROUP), Need("update", index, GROUP, name=INDEX_NAME)]
     found += [Need(verb, hold, GROUP) for verb in ("create", "update", "delete", "release")]
     found += [Need("patch", plural, group) for plural, group in (("pods", ""), ("nodes", ""), *_owners())]

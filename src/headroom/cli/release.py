@@ -1,20 +1,28 @@
-"""`headroom release`: let a pod start that a budget holds, or resume what Headroom suspended, before the quota has room."""
+"""`headroom release`: ask the operator to release what a budget queues, before the quota has room for it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from headroom.cli.options import Context, Kubeconfig
-from headroom.model.errors import HeadroomError, Misconfigured, Refused
+from headroom.model.errors import HeadroomError, Misconfigured, Refused, Unavailable
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
+    from headroom.api.kinds import AnyResource
+
+WAIT_SECONDS: Final = 60.0
+POLL_SECONDS: Final = 0.5
+GANGS: Final = ("podgroup", "podgroups", "gang")
+IDENTIFIED: Final = ("Pod", "Job", "Workload")
+"""Kinds whose uid the pods behind the gate vouch for."""
 
 
 class Target(NamedTuple):
-    """A pod, or an owner of pods."""
+    """A pod, an owner of pods, or a gang."""
 
     kind: str
     namespace: str
@@ -24,31 +32,46 @@ class Target(NamedTuple):
         return f"{self.kind.lower()}/{self.namespace}/{self.name}"
 
 
+class Asking(NamedTuple):
+    """What all requests of one call have in common."""
+
+    budget: str = ""
+    reason: str = ""
+    wait: bool = False
+
+
 def release(
     what: Annotated[
         list[str],
         typer.Argument(
-            metavar="[KIND/]NAMESPACE/NAME...",
-            help="Pods that wait, or jobs, jobsets and workloads that are suspended.",
+            metavar="KIND/NAME...",
+            help="Queued pods, or jobs, jobsets, workloads and gangs; KIND/NAMESPACE/NAME without --namespace.",
         ),
     ],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="Their namespace.")] = "",
+    budget: Annotated[
+        str, typer.Option(metavar="NAMESPACE/NAME", help="Only from this budget; else from every one that queues it.")
+    ] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for those who look later.")] = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the operator has done it.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Let pods start that a budget holds.
+    """Release what a budget queues.
 
-    Its quota has no room for them yet; what they use counts as ever. It lifts the gate headroom.dev/budget of a pod and no other gate, and resumes a job, jobset or workload of Kueue that Headroom suspended. It acts with your own rights: it takes the verb release on budgetholds.headroom.dev, which the ClusterRole headroom-releaser has.
+    Its quota has no room for it yet; what it uses counts as ever. This makes a ReleaseRequest, which the operator carries out once: it lifts the gate headroom.dev/budget of what is queued at that moment and no other gate, and resumes a job, jobset or workload of Kueue that Headroom suspended. It takes the ClusterRole headroom-releaser. `kubectl get releaserequests` shows what became of it; deleting one that is not done cancels it.
 
-    Example: headroom release pod/lab/train-0
+    Example: headroom release job/train -n lab --reason "conference deadline" --wait
     """
     from headroom.cli import live, output
 
-    targets = [_target(each) for each in what]
+    targets = [_target(each, namespace) for each in what]
+    asking = Asking(budget, reason, wait)
     settings = live.settings_of(kubeconfig, context)
 
     async def work(kube: Kube) -> list[str]:
-        await _refuse_others(kube)
-        return [why for each in targets if (why := await _outcome(kube, each))]
+        await _refuse_others(kube, targets, budget)
+        return [why for each in targets if (why := await _outcome(kube, each, asking))]
 
     failures = live.with_cluster(settings, work)
     for why in failures:
@@ -57,36 +80,53 @@ def release(
         raise typer.Exit(output.COULD_NOT_RUN)
 
 
-async def _outcome(kube: Kube, target: Target) -> str:
-    """Release one, and say so; why that could not be done."""
-    from headroom.cli import output
-
-    try:
-        output.line(await release_one(kube, target))
-    except HeadroomError as error:
-        return str(error)
-    return ""
+# --- what was written ---------------------------------------------------------------------------------------------------------
 
 
-async def release_one(kube: Kube, target: Target) -> str:
-    """Release a pod or an owner; what was done, as a sentence."""
-    from headroom.adapters.kube import errors
+def _target(text: str, namespace: str = "") -> Target:
+    from headroom.cli.explain_pods import WORDS
 
-    try:
-        return await (_release_pod(kube, target) if target.kind == "Pod" else _resume_owner(kube, target))
-    except errors.Forbidden as problem:
-        raise Refused(f"releasing {target}: {problem}; {_remedy()}") from problem
+    parts = text.split("/")
+    most = 2 if namespace else 3
+    if not most - 1 <= len(parts) <= most or not all(parts):
+        form = "KIND/NAME beside --namespace" if namespace else "NAMESPACE/NAME or KIND/NAMESPACE/NAME"
+        raise Misconfigured(f"reading {text!r}: must be written {form}")
+    if not namespace and len(parts) == 2 and parts[0].lower() in {*WORDS, *GANGS}:
+        raise Misconfigured(f"reading {text!r}: in which namespace? Write -n NAMESPACE or KIND/NAMESPACE/NAME")
+    kind = _kind(text, parts[0]) if len(parts) == most else "Pod"
+    return Target(kind, namespace or parts[-2], parts[-1])
 
 
-async def _refuse_others(kube: Kube) -> None:
-    """Raise `Refused` for who lacks the right; the API server's policies would say no to their change anyway."""
+def _kind(text: str, word: str) -> str:
+    from headroom.cli.explain import offered
+    from headroom.cli.explain_pods import WORDS
+
+    if word.lower() in WORDS:
+        return WORDS[word.lower()]
+    if word.lower() in GANGS:
+        return "PodGroup"
+    if word[:1].isupper():
+        return word  # as a budget's status names a gang: RayCluster/lab/tune
+    near = offered(word.lower(), {each: each for each in (*WORDS, *GANGS)})
+    raise Misconfigured(f"reading {text!r}: {word!r} can be no pod, job, jobset, workload or gang{near}")
+
+
+# --- who may -------------------------------------------------------------------------------------------------------------------
+
+
+async def _refuse_others(kube: Kube, targets: list[Target], budget: str = "") -> None:
+    """Raise `Refused` for who lacks a right; the API server would say no to their request anyway."""
     from headroom.adapters.kube.reviews import Need, lacking
-    from headroom.api.budget_hold import BudgetHold
+    from headroom.api.budget_hold import BudgetHold, hold_name
+    from headroom.api.releases import ReleaseRequest
     from headroom.api.resources import GROUP
 
-    need = Need("release", BudgetHold.kind.plural, GROUP)
-    if await lacking(kube, [need]):
-        raise Refused(f"releasing pods: you may not {need}; {_remedy()}")
+    needs = [Need("release", BudgetHold.kind.plural, GROUP, name=hold_name(budget) if budget else "")]
+    spaces = sorted({each.namespace for each in targets})
+    needs += [Need("create", ReleaseRequest.kind.plural, GROUP, namespace) for namespace in spaces]
+    missing = await lacking(kube, needs)
+    if missing:
+        raise Refused(f"releasing: you may not {' or '.join(map(str, missing))}; {_remedy()}")
 
 
 def _remedy() -> str:
@@ -95,62 +135,103 @@ def _remedy() -> str:
     return f"have an administrator bind you to the ClusterRole {RELEASER_ROLE}"
 
 
-def _target(text: str) -> Target:
-    from headroom.cli.explain import offered
-    from headroom.cli.explain_pods import WORDS
-
-    parts = text.split("/")
-    word = parts[0].lower() if len(parts) == 3 else "pod"
-    if len(parts) not in (2, 3) or not all(parts):
-        raise Misconfigured(f"reading {text!r}: must be written NAMESPACE/NAME or KIND/NAMESPACE/NAME")
-    if word not in WORDS:
-        near = offered(word, {each: each for each in WORDS})
-        raise Misconfigured(f"reading {text!r}: {word!r} can be no pod, job, jobset or workload{near}")
-    return Target(WORDS[word], *parts[-2:])
+# --- asking --------------------------------------------------------------------------------------------------------------------
 
 
-async def _release_pod(kube: Kube, target: Target) -> str:
-    from headroom.adapters.kube import paths, raw
-    from headroom.adapters.kube.changing import Outcome, change
-    from headroom.adapters.kube.effects_pods import released
-    from headroom.model import times
+async def _outcome(kube: Kube, target: Target, asking: Asking) -> str:
+    """Ask for one, and say so; why that could not be done."""
+    from headroom.cli import output
 
-    path, at = paths.pod(target.namespace, target.name), times.text(kube.clock.now())
-    outcome, pod = await change(kube, path, raw.Pod, lambda found: released(found, at))
-    if outcome is Outcome.GONE:
+    try:
+        output.line(await release_one(kube, target, asking))
+    except HeadroomError as error:
+        return str(error)
+    return ""
+
+
+async def release_one(kube: Kube, target: Target, asking: Asking) -> str:
+    """Ask for the release of one; what came of it, as a sentence."""
+    from headroom.adapters.kube import errors
+
+    uid = await _uid(kube, target)
+    try:
+        request = await _made(kube, target, asking, uid)
+    except errors.Forbidden as problem:
+        raise Refused(f"releasing {target}: {problem}; {_remedy()}") from problem
+    named = f"releaserequest {request.namespace}/{request.name}"
+    if not asking.wait:
+        return f"Asked for {target}: {named}."
+    return await _finished(kube, target, request, named)
+
+
+async def _uid(kube: Kube, target: Target) -> str:
+    """The uid of what is meant, so that nothing else of its name is released; empty where pods do not tell of it."""
+    from headroom.adapters.kube import errors, paths, raw
+    from headroom.adapters.kube.changing import meta, read
+
+    if target.kind != "Pod" and target.kind not in paths.OWNERS:
+        return ""
+    is_pod = target.kind == "Pod"
+    path = paths.pod(target.namespace, target.name) if is_pod else paths.owner(*target)
+    try:
+        found = await read(kube, path, raw.Pod if is_pod else raw.Object)
+    except errors.Forbidden:
+        return ""  # the operator will see what it is
+    if found is None:
         raise await _none(kube, target)
-    others = _other_gates(pod)
-    if outcome is Outcome.SAME:
-        why = f"; it waits for {' and '.join(others)}" if others else ""
-        raise Refused(f"releasing {target}: it is not held by Headroom{why}")
-    still = f"; it still waits for {' and '.join(others)}" if others else ""
-    return f"Released {target}{still}."
+    if is_pod:
+        _refuse_if_not_queued(target, found)
+    return (meta(found).uid or "") if target.kind in IDENTIFIED else ""
 
 
-def _other_gates(pod: Any) -> list[str]:
+def _refuse_if_not_queued(target: Target, pod: Any) -> None:
     from headroom.api.marks import GATE
 
-    gates = (pod.spec.scheduling_gates if pod and pod.spec else None) or []
-    return [each.name for each in gates if each.name != GATE]
+    gates = [each.name for each in (pod.spec.scheduling_gates if pod.spec else None) or []]
+    if GATE not in gates:
+        why = f"; it waits for {' and '.join(gates)}" if gates else ""
+        raise Refused(f"releasing {target}: no budget queues it{why}")
 
 
-async def _resume_owner(kube: Kube, target: Target) -> str:
-    from headroom.adapters.kube import paths
-    from headroom.adapters.kube.changing import Outcome, Patch, change, notes
-    from headroom.adapters.kube.effects_owners import Owner, let_go
-    from headroom.api.marks import SUSPENDED_BY
-    from headroom.model import times
+async def _made(kube: Kube, target: Target, asking: Asking, uid: str) -> AnyResource:
+    """The request, as the API server keeps it."""
+    from headroom.adapters.kube import errors, parse, paths, raw
+    from headroom.api.releases import ReleaseRequest
+    from headroom.api.resources import API_VERSION, GROUP
+    from headroom.cli.preflight import CRD_REMEDY
 
-    def undone(owner: Owner) -> Patch | None:
-        is_ours = SUSPENDED_BY in notes(owner)
-        return let_go(target.kind, owner, times.text(kube.clock.now())) if is_ours else None
+    kind = ReleaseRequest.kind
+    plain = re.sub("[^a-z0-9-]", "-", f"{target.kind}-{target.name}".lower()).strip("-")[:200]
+    spec: dict[str, Any] = {"target": {"kind": target.kind, "name": target.name} | ({"uid": uid} if uid else {})}
+    spec |= {name: value for name, value in (("budget", asking.budget), ("reason", asking.reason)) if value}
+    document = {"apiVersion": API_VERSION, "kind": kind.name, "metadata": {"generateName": f"{plain}-"}, "spec": spec}
+    try:
+        answer = await kube.create(paths.collection(kind.name, target.namespace), document)
+    except errors.NotFound as problem:
+        lacks = f"the cluster lacks {kind.plural}.{GROUP}, or namespace {target.namespace}"
+        raise Misconfigured(f"releasing {target}: {lacks}; {CRD_REMEDY}") from problem
+    return parse.resource(raw.plain(answer))
 
-    outcome, _ = await change(kube, paths.owner(*target), Owner, undone)
-    if outcome is Outcome.GONE:
-        raise await _none(kube, target)
-    if outcome is Outcome.SAME:
-        raise Refused(f"releasing {target}: Headroom has not suspended it")
-    return f"Resumed {target}."
+
+async def _finished(kube: Kube, target: Target, request: AnyResource, named: str) -> str:
+    """Wait until the operator has done it, or refused; what it says."""
+    from headroom.adapters.kube import errors, parse, paths, raw
+    from headroom.api.releases import FINISHED
+
+    path = paths.resource(request.kind, request.namespace, request.name)
+    deadline = kube.clock.monotonic() + WAIT_SECONDS
+    while request.status.phase not in FINISHED:
+        if kube.clock.monotonic() >= deadline:
+            why = request.status.message or "the operator has not looked at it; `headroom status` says how it is"
+            raise Unavailable(f"releasing {target}: not done within {WAIT_SECONDS:g} s, {named} stands: {why}")
+        await kube.clock.sleep(POLL_SECONDS)
+        try:
+            request = parse.resource(raw.plain(await kube.get(path)))
+        except errors.NotFound as problem:
+            raise Refused(f"releasing {target}: {named} was deleted before it was done") from problem
+    if request.status.phase == "Refused":
+        raise Refused(f"releasing {target}: {request.status.message} ({request.status.reason})")
+    return str(request.status.message)
 
 
 async def _none(kube: Kube, target: Target) -> Misconfigured:

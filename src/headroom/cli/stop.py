@@ -40,5 +40,5 @@ def stop(
     if holds := live.with_cluster(settings, work):
         output.line(
             f"Deleted {output.counted(holds, 'BudgetHold')}: nobody would release pods now, so new ones start as ever. "
-            "Pods that wait already go on waiting; `headroom release` lets one start."
+            "Pods that wait already go on waiting, and requests to release them too, until `headroom resume`."
         )

@@ -5,4 +5,4 @@ Budgets come first, so that no capacity is made for pods that are about to be he
 
 from headroom.core import bandwidth, budgets, offers, power, spot_pools
 
-PLANS = (budgets.PLAN, power.PLAN, spot_pools.PLAN, bandwidth.PLAN, offers.PLAN)
+PLANS = (budgets.PLAN, budgets.REQUESTS, power.PLAN, spot_pools.PLAN, bandwidth.PLAN, offers.PLAN)

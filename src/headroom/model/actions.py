@@ -82,6 +82,13 @@ class EvictPod(OnPod, frozen=True, kw_only=True):
     grace_seconds: int
 
 
+class DeleteReleaseRequest(Action, frozen=True, kw_only=True):
+    """Remove a ReleaseRequest, `namespace/name`, that was finished long ago. No undo: it has had its effect."""
+
+    request: str
+    uid: str
+
+
 class RemoveFinalizer(Action, frozen=True, kw_only=True):
     """Remove our finalizer from an object."""
 
@@ -205,6 +212,7 @@ AnyAction = (
     | SuspendOwner
     | ResumeOwner
     | EvictPod
+    | DeleteReleaseRequest
     | RemoveFinalizer
     | TouchPod
     | LaunchInstance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from headroom.api.kinds import DEFINITIONS
+from headroom.api.kinds import DEFINITIONS, KINDS
 from headroom.api.resources import GROUP
 from headroom.model.world import World
 
@@ -23,6 +23,8 @@ POLICIES: Final = tuple(
 OWNERS: Final = {"Workload": WORKLOADS, "JobSet": JOB_SETS}
 """Kinds of owners that a cluster may lack, and how they are named here."""
 _NEEDED_GROUPS: Final = ("", "batch", GROUP)
+BESIDE: Final = frozenset(f"{kind.plural}.{GROUP}" for kind in KINDS.values() if not kind.needed)
+"""Kinds of our own without which everything else goes on."""
 _SPOKEN: Final = {
     "pods": "Pods",
     "nodes": "Nodes",
@@ -39,7 +41,7 @@ def sees(world: World, *kinds: str) -> bool:
 
 def blinding(world: World) -> list[str]:
     """The kinds that are not seen and without which nothing can be decided."""
-    return [kind for kind in sorted(world.unseen) if _group(kind) in _NEEDED_GROUPS]
+    return [kind for kind in sorted(world.unseen) if _group(kind) in _NEEDED_GROUPS and kind not in BESIDE]
 
 
 def incomplete(world: World) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from headroom.api.kinds import AnyResource
+from headroom.api.releases import ReleaseRequest
 from headroom.runtime.budget_metrics import BudgetMetrics
 from headroom.runtime.power_metrics import PowerMetrics
 
@@ -59,7 +60,9 @@ class Metrics:
 
     def enforced(self, reason: str, resource: AnyResource) -> None:
         """Count what was really done for a budget."""
-        self.enforcement.labels(resource.namespace, resource.name, reason).inc()
+        # Requests come and go, so they are counted together.
+        name = "requests" if resource.kind == ReleaseRequest.kind.name else resource.name
+        self.enforcement.labels(resource.namespace, name, reason).inc()
 
     def render(self) -> bytes:
         """The text that Prometheus reads."""

@@ -18,6 +18,8 @@ from headroom.api.policies import (
     HOLD,
     LENGTH,
     MARKS,
+    REQUESTER,
+    REQUESTS,
     REQUIRE,
     USAGE,
     USAGE_FINALIZER,
@@ -30,7 +32,9 @@ from headroom.api.policies import (
     usage,
 )
 from headroom.api.policies.cel import IMPLICIT, MIRROR, SYSTEM
+from headroom.api.policies.requesting import PLAIN as REQUEST_REFUSED
 from headroom.api.resources import GROUP
+from headroom.sim import requesting
 from headroom.sim.answers import ApiError, Body, about
 from headroom.sim.apistore import Store
 from headroom.sim.calls import Call
@@ -45,7 +49,10 @@ _KINDS: Final = {
         ResourceType(group="admissionregistration.k8s.io", plural=plural, kind="", namespaced=False)
         for plural in (f"{kind}admissionpolicies", f"{kind}admissionpolicybindings")
     )
-    for kind, names in (("mutating", (USAGE, HOLD, LENGTH)), ("validating", (USAGE_KEPT, HELD, GUARD, MARKS, REQUIRE)))
+    for kind, names in (
+        ("mutating", (USAGE, HOLD, LENGTH, REQUESTER)),
+        ("validating", (USAGE_KEPT, HELD, GUARD, MARKS, REQUIRE, REQUESTS)),
+    )
     for name in names
 }
 _HOLDS, _INDEXES = (
@@ -68,6 +75,8 @@ class Policies:
 
     def mutated(self, call: Call, pod: Body) -> Body:
         """What is made of a new object."""
+        if requesting.is_request(call) and self._in_force(REQUESTER):
+            return requesting.named(call, pod)
         if call.target.type is not POD or _is_mirror(pod):
             return pod
         for name, change in ((USAGE, self._finalized), (HOLD, self._gated), (LENGTH, self._ended)):
@@ -78,6 +87,7 @@ class Policies:
     def check_created(self, call: Call, pod: Body) -> None:
         """Refuse a new object that a policy refuses."""
         self._check_marks(call, {"metadata": {}}, pod)
+        self._check_request(call, None, pod)
         if call.target.type is not POD:
             return
         for name, check in ((GUARD, self._guard_new), (HELD, self._hold_new), (REQUIRE, self._require)):
@@ -87,6 +97,7 @@ class Policies:
     def check_updated(self, call: Call, old: Body, new: Body) -> None:
         """Refuse a change that a policy refuses."""
         self._check_marks(call, old, new)
+        self._check_request(call, old, new)
         if call.target.type is not POD or call.target.subresource not in _PARTS:
             return
         for name, check in ((USAGE_KEPT, self._keep_usage), (GUARD, self._guard), (HELD, self._hold)):
@@ -109,6 +120,13 @@ class Policies:
             named = f"{type_.plural} {call.target.namespace}/{new['metadata'].get('name', '')}"
             values = {"object": named, "user": call.user, "keys": ", ".join(set_)}
             raise _refused(MARKS, call, new, marking.MARKED, values, marking.PLAIN)
+
+    def _check_request(self, call: Call, old: Body | None, new: Body) -> None:
+        """Only who may release asks for it, and in their own name."""
+        if requesting.is_request(call) and self._in_force(REQUESTS):
+            found = requesting.wrong(call, old, new, self._may_release)
+            if found is not None:
+                raise _refused(REQUESTS, call, new, *found, REQUEST_REFUSED)
 
     def _in_force(self, name: str) -> bool:
         return all(self._store.get(type_, "", name) for type_ in _KINDS[name])
@@ -144,8 +162,8 @@ class Policies:
         """In the whole cluster: rights in single namespaces do not count."""
         return allowed(self._users.get(call.user), Attributes(verb, group, resource, "", name))
 
-    def _may_release(self, call: Call) -> bool:
-        return self._may(call, "release", BudgetHold.kind.plural)
+    def _may_release(self, call: Call, hold: str = "") -> bool:
+        return self._may(call, "release", BudgetHold.kind.plural, name=hold)
 
     # --- what is added ----------------------------------------------------------------------------------------------------
 

@@ -8,11 +8,12 @@ what the resource itself did is undone for it: each such change names its author
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from headroom.adapters.kube import budget_holds, budget_index, finalizers, paths
+from headroom.adapters.kube import budget_holds, budget_index, errors, finalizers, paths
 from headroom.adapters.kube.budget_check import check_gone
 from headroom.adapters.kube.budget_holds import HoldOf
 from headroom.adapters.kube.budget_index import IndexOf
@@ -28,6 +29,7 @@ from headroom.adapters.kube.telling import CHORES, Telling, Told, View
 from headroom.api.budget_hold import hold_name
 from headroom.api.budgets import GPUWorkloadBudget
 from headroom.api.kinds import KINDS, AnyResource
+from headroom.api.releases import ReleaseRequest
 from headroom.api.resources import API_VERSION
 from headroom.model import actions, conditions, facts
 from headroom.model.actions import Action
@@ -78,6 +80,7 @@ class Effects:
             actions.SuspendOwner: owners.suspend,
             actions.ResumeOwner: owners.resume,
             actions.RemoveFinalizer: self._remove_finalizer,
+            actions.DeleteReleaseRequest: self._delete_request,
             actions.ApplyBudgetIndex: self._apply_index,
             actions.ApplyBudgetHold: self._apply_hold,
             actions.DeleteBudgetHold: self._delete_hold,
@@ -91,7 +94,20 @@ class Effects:
             raise Refused(f"{type(action).__name__}: this version of Headroom cannot do that yet")
         if resource.kind == CHORES or isinstance(action, actions.ApplyBudgetIndex):
             await check_gone(self._kube, self._view.world(self._clock.now()), action)
+        if resource.kind == ReleaseRequest.kind.name:
+            self._check_not_cancelled(resource)
         await handler(action, resource)
+
+    def _check_not_cancelled(self, request: AnyResource) -> None:
+        """Raise for a request that was deleted meanwhile: deleting it cancels what has not been done."""
+        found = self._view.world(self._clock.now()).resources.get(ref_of(request))
+        if found is None or found.uid != request.uid or found.deleting:
+            raise Refused(f"carrying out {ref_of(request)}: it was deleted meanwhile")
+
+    async def _delete_request(self, action: actions.DeleteReleaseRequest, _resource: AnyResource) -> None:
+        path = paths.resource(ReleaseRequest.kind.name, *split(action.request))
+        with suppress(errors.NotFound, errors.Conflict):  # it is gone; another one of the same name is none of ours
+            await self._kube.delete(path, uid=action.uid)
 
     async def _remove_finalizer(self, action: actions.RemoveFinalizer, resource: AnyResource) -> None:
         target = _ref(action.object)

@@ -9,11 +9,15 @@ from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.effects_pods import SYSTEM
 from headroom.adapters.kube.telling import CHORES, Telling
 from headroom.api import marks
+from headroom.api.budgets import GPUWorkloadBudget
 from headroom.api.kinds import AnyResource
+from headroom.api.releases import ReleaseRequest
 from headroom.model import actions, times
 from headroom.model.errors import Refused
 from headroom.model.ports import Clock
 from headroom.model.world import ref_of
+
+_RELEASING = (GPUWorkloadBudget.kind.name, ReleaseRequest.kind.name)
 
 
 class _Switch(raw.Part):
@@ -65,8 +69,8 @@ class OwnerEffects:
 
         def undone(owner: Owner) -> Patch | None:
             by = notes(owner).get(marks.SUSPENDED_BY, "")
-            # Whoever of all budgets finds that it fits lets it go, whichever of them had suspended it.
-            if by.startswith(f"{resource.kind}/"):
+            # Whoever of all budgets finds that it fits lets it go, whichever of them had suspended it; or somebody asks for it.
+            if by.startswith(f"{GPUWorkloadBudget.kind.name}/") and resource.kind in _RELEASING:
                 return let_go(action.kind, owner, times.text(self._clock.now()))
             patch = unmarked(action.kind, owner) if resource.kind == CHORES else None
             if patch is None and owner.is_suspended:

@@ -324,6 +324,7 @@ def resource(document: object) -> AnyResource:
         uid=meta.uid or (f"{namespace}/{name}" if namespace else name),
         generation=meta.generation or 1,
         resource_version=meta.resource_version or "",
+        created=values.moment(meta.creation_timestamp) or 0,
         deleting=bool(meta.deletion_timestamp),
         finalizers=tuple(meta.finalizers or ()),
         annotations=dict(values.kept_annotations(meta.annotations)),

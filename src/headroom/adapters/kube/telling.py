@@ -10,6 +10,7 @@ from headroom.adapters.kube import raw
 from headroom.adapters.kube.changing import meta
 from headroom.adapters.kube.events import Events
 from headroom.api.kinds import AnyResource
+from headroom.api.releases import ReleaseRequest
 from headroom.model import conditions, facts
 from headroom.model.errors import HeadroomError
 from headroom.model.ports import Clock
@@ -63,6 +64,10 @@ class Telling:
     def _message(self, resource: AnyResource) -> str:
         if resource.kind == CHORES:
             return "No budget holds it back any more."
+        if resource.kind == ReleaseRequest.kind.name:
+            asked = resource.spec
+            because = f" ({asked.reason})" if asked.reason else ""
+            return f"Before its turn: {asked.requested_by} asked for it{because}."
         # As it stands now: the resource that was decided on does not have the newest numbers yet.
         current = self._view.world(self._clock.now()).resources.get(ref_of(resource), resource)
         exceeded = conditions.find(current.status.conditions, "QuotaExceeded")

@@ -18,6 +18,7 @@ from headroom.adapters.kube import absence, errors, paths
 from headroom.adapters.kube.backoff import Backoff
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.listwatch import Decoder, Event, Sink
+from headroom.model import sight
 from headroom.model.errors import HeadroomError, Unavailable
 from headroom.model.ports import Clock
 
@@ -66,7 +67,7 @@ class Reflector(Generic[Fact]):
         turned: Callable[[], None] = lambda: None,
     ) -> None:
         """A kind that is `optional` may be unknown to the server. Whenever it may be seen or not seen any more, `turned` is called."""
-        self.is_needed = not optional or absence.is_ours(path)
+        self.is_needed = not optional or (absence.is_ours(path) and paths.spoken(path) not in sight.BESIDE)
         """Without it nothing can be decided; any other kind limits only what needs it."""
         self.synced = False
         """True while nothing is known to be missing: since the last complete list no event was lost."""

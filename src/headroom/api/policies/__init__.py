@@ -11,6 +11,7 @@ from headroom.api.policies.guarding import GUARD, RELEASER_ROLE, guard
 from headroom.api.policies.holding import EVERY_HOLD, HELD, HOLD, LENGTH, held, hold, length
 from headroom.api.policies.marking import MARKS, owners_marked
 from headroom.api.policies.operating import ACCOUNT, OPERATOR, operator
+from headroom.api.policies.requesting import REQUESTER, REQUESTS, requester, requests
 from headroom.api.policies.requiring import REQUIRE, require_budget
 from headroom.api.policies.usage import (
     INDEX_OR_NOTHING,
@@ -34,6 +35,8 @@ __all__ = [
     "MARKS",
     "OPERATOR",
     "RELEASER_ROLE",
+    "REQUESTER",
+    "REQUESTS",
     "REQUIRE",
     "USAGE",
     "USAGE_FINALIZER",
@@ -62,6 +65,8 @@ def policies(account: str = ACCOUNT) -> list[dict[str, Json]]:
         *_bound(_VALIDATING, HELD, held(), {"paramRef": EVERY_HOLD, **_DENY}),
         *_bound(_VALIDATING, GUARD, guard(), _DENY),
         *_bound(_VALIDATING, MARKS, owners_marked(), _DENY),
+        *_bound(_MUTATING, REQUESTER, requester(), {}),
+        *_bound(_VALIDATING, REQUESTS, requests(), _DENY),
         *_bound(_VALIDATING, REQUIRE, require_budget(), {"paramRef": INDEX_OR_NOTHING, **_DENY}),
         *_bound(_VALIDATING, OPERATOR, operator(), _DENY),
     ]

@@ -2,7 +2,7 @@
 
 `plan` decides. `counting` says what was used and `ladder` which steps stand; `enforcing` is one round over all budgets that act,
 in which `pausing`, `holding`, `releasing` and `stopping` say what each step asks for. `telling` and `explaining` put it into words,
-`prospects` says what comes.
+`prospects` says what comes, and `requests` releases what somebody asks for.
 """
 
 from headroom.core.budgets.explaining import Explained, explained, names
@@ -11,9 +11,11 @@ from headroom.core.budgets.index import index_of
 from headroom.core.budgets.ladder import exit_share
 from headroom.core.budgets.plan import PLAN, chores, decide
 from headroom.core.budgets.prospects import Course, More, Prospect, prospect
+from headroom.core.budgets.requests import PLAN as REQUESTS
 
 __all__ = [
     "PLAN",
+    "REQUESTS",
     "Course",
     "Explained",
     "More",
