@@ -59,6 +59,7 @@ PLURALS = {
     "ResourceClaim": Plural("resource.k8s.io", "v1", "resourceclaims"),
     "ResourceClaimTemplate": Plural("resource.k8s.io", "v1", "resourceclaimtemplates"),
     "ResourceSlice": Plural("resource.k8s.io", "v1", "resourceslices", namespaced=False),
+    "ReleaseRequest": Plural("headroom.dev", "v1alpha1", "releaserequests"),
     "SubjectAccessReview": Plural("authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False),
     "TokenReview": Plural("authentication.k8s.io", "v1", "tokenreviews", namespaced=False),
     "ValidatingAdmissionPolicy": Plural(_ADMISSION, "v1", "validatingadmissionpolicies", namespaced=False),

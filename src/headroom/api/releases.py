@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from headroom.api.resources import AGE_COLUMN, READY_COLUMN, ApiType, Column, Kind, Spec, Status
+from headroom.api.resources import AGE_COLUMN, IMMUTABLE, READY_COLUMN, ApiType, Column, Kind, Spec, Status
 from headroom.api.schema import Rule, extra
 
 LONGEST_REASON: Final = 256
@@ -111,13 +111,7 @@ class ReleaseRequestSpec(Spec, frozen=True, kw_only=True):
             description="Who asks. The API server writes it at creation, and takes no other name than that of its user.",
         ),
     ] = ""
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="self == oldSelf",
-            message="cannot be changed: delete the request and make another",
-            holds=lambda _: True,  # one document alone has no past
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = (IMMUTABLE,)
 
 
 class ReleaseRequestStatus(Status, frozen=True, kw_only=True):

@@ -107,6 +107,11 @@ class Kind(Definition, frozen=True, kw_only=True):
     categories: tuple[str, ...] = ("headroom", "gpu")
 
 
+IMMUTABLE: Final = Rule(
+    cel="self == oldSelf",
+    message="cannot be changed: delete the object and make another",
+    holds=lambda _: True,  # one document alone has no past
+)
 READY_COLUMN: Final = Column("Ready", ".status.conditions[?(@.type=='Ready')].status")
 AGE_COLUMN: Final = Column("Age", ".metadata.creationTimestamp", "date")
 

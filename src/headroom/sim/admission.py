@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from headroom.api import kinds, schema
 from headroom.api.kinds import KINDS
-from headroom.api.resources import API_VERSION
+from headroom.api.resources import API_VERSION, IMMUTABLE
 from headroom.api.schema import Problem, Schema
 from headroom.sim import builtin
 from headroom.sim.answers import Body, Cause, bad_request
@@ -76,6 +76,14 @@ def causes(type_: ResourceType, body: Body) -> list[Cause]:
         found += schema.check(kinds.status_schema(type_.kind), body["status"], "status")
     out = [_cause(each) for each in found]
     return [*out, _UNCHECKED] if any(each.reason in _STRUCTURAL for each in out) else out
+
+
+def changed(type_: ResourceType, before: Body, body: Body) -> list[Cause]:
+    """A spec of ours was changed that cannot be."""
+    if not is_ours(type_) or IMMUTABLE not in KINDS[type_.kind].spec.rules:
+        return []
+    old, new = (defaulted(type_, each).get("spec") for each in (before, body))
+    return [] if old == new else [_cause(Problem("spec", IMMUTABLE.message))]
 
 
 def _cause(problem: Problem) -> Cause:

@@ -288,7 +288,7 @@ class Writer:
         if uid and uid != record.uid and not (type_.custom and subresource):
             wrong.append(invalid_value("metadata.uid", uid, "field is immutable"))
         wrong += builtin.update_causes(type_, record.body, body)
-        wrong += _causes(type_, body, record.body["metadata"])
+        wrong += _causes(type_, body, record.body["metadata"]) + admission.changed(type_, record.body, body)
         if wrong:
             raise invalid(type_.group, type_.kind, body["metadata"]["name"], wrong)
 
