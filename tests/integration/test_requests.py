@@ -1,0 +1,171 @@
+"""Release requests on a real control plane: who has the role, and no right to change pods, has the operator release what is queued."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.api.verdicts import Server
+from tests.integration.accounts import Document, Operator
+from tests.integration.enforced import (
+    RUNS_ON,
+    Cluster,
+    Team,
+    at_once,
+    enforced_cluster,
+    enforcing_operator,
+    is_gated,
+    is_running,
+    last_hour,
+    template,
+    wait_for,
+)
+from tests.integration.test_cli_live import headroom
+
+NAMESPACE = "asked"
+TINY = "0.002"
+REQUESTS = f"/apis/headroom.dev/v1alpha1/namespaces/{NAMESPACE}/releaserequests"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with enforced_cluster(tmp_path_factory.mktemp("audit")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    made = enforcing_operator(cluster.plane, tmp_path_factory.mktemp("enforced"))
+    made.start()
+    yield made
+    made.close()
+
+
+def of(step: str, **metadata: Any) -> Document:
+    return {"labels": {"step": step}, **metadata}
+
+
+@pytest.fixture(scope="module")
+def team(cluster: Cluster, operator: Operator) -> Team:
+    """One budget holds new pods, another one has suspended a Job."""
+    team = cluster.team(NAMESPACE)
+    team.pod("burner", **of("hold"))
+    team.job("fit", 2, template(**of("suspend", annotations=RUNS_ON)))
+    wait_for(lambda: len(team.names(is_running)) == 3, "all run")
+    for step in ("hold", "suspend"):
+        spec = {"quota": last_hour(TINY), "enforcement": at_once(step.capitalize())}
+        team.budget(step, {"team": "a", "step": step}, **spec)
+    wait_for(lambda: team.is_so("Holding", name="hold"), "the hold stands")
+    wait_for(lambda: bool(team.get("Job", "fit")["spec"].get("suspend")), "the Job is suspended")
+    for name in ("urgent", "waits", "later"):
+        team.pod(name, **of("hold"))
+    assert team.names(is_gated) == {"urgent", "waits", "later"}
+    return team
+
+
+def of_user(team: Team, user: str) -> tuple[str, ...]:
+    return ("--kubeconfig", str(team.plane.kubeconfig(user)))
+
+
+def requests(team: Team) -> list[Document]:
+    found: list[Document] = team.api.items(REQUESTS.lstrip("/"))
+    return found
+
+
+def test_the_role_changes_no_pod_and_no_owner(team: Team) -> None:
+    server = Server(team.plane)
+    kinds = (("", "pods"), ("batch", "jobs"), ("jobset.x-k8s.io", "jobsets"), ("kueue.x-k8s.io", "workloads"))
+    for group, resource in kinds:
+        for verb in ("patch", "update", "create", "delete"):
+            assert not may(server, "releaser", verb, group, resource), (verb, resource)
+    assert may(server, "releaser", "create", "headroom.dev", "releaserequests")
+    for verb in ("patch", "update"):
+        assert not may(server, "releaser", verb, "headroom.dev", "releaserequests")
+    server.close()
+
+
+def may(admin: Server, user: str, verb: str, group: str, resource: str) -> bool:
+    attributes = {"namespace": NAMESPACE, "verb": verb, "group": group, "resource": resource}
+    spec = {"user": user, "resourceAttributes": attributes}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    code, answer = admin.send("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", json.dumps(review))
+    assert code == 201, answer
+    return bool(answer["status"]["allowed"])
+
+
+def test_a_releaser_has_a_queued_pod_released(team: Team) -> None:
+    said = headroom("release", "pod/urgent", "-n", NAMESPACE, "--reason", "demo", "--wait", *of_user(team, "releaser"))
+    assert said.stdout == f"Released 1 of 1 queued pods of Pod {NAMESPACE}/urgent, asked for by releaser (demo).\n"
+    wait_for(lambda: "urgent" in team.names(is_running), "it runs")
+    assert team.names(is_gated) == {"waits", "later"}
+    assert team.told("urgent", "Released") == ["Before its turn: releaser asked for it (demo)."]
+    (request,) = requests(team)
+    assert request["spec"]["requestedBy"] == "releaser"
+    assert (request["status"]["podsReleased"], request["status"]["budgets"]) == (1, [f"{NAMESPACE}/hold"])
+
+
+def test_a_releaser_has_a_suspended_job_resumed(team: Team) -> None:
+    said = headroom("release", f"job/{NAMESPACE}/fit", "--wait", *of_user(team, "releaser"))
+    assert said.stdout == f"Resumed Job {NAMESPACE}/fit, asked for by releaser.\n"
+    job = team.get("Job", "fit")
+    assert not job["spec"].get("suspend")
+    wait_for(lambda: len(team.names(is_running, "fit-")) == 2, "its pods run")
+
+
+def test_what_is_not_queued_is_said(team: Team) -> None:
+    to = of_user(team, "releaser")
+    failed = headroom("release", f"pod/{NAMESPACE}/burner", *to, code=2)
+    assert failed.stderr == f"headroom: releasing pod/{NAMESPACE}/burner: no budget queues it\n"
+    failed = headroom("release", "gang/none", "-n", NAMESPACE, "--wait", *to, code=2)
+    assert "No budget queues PodGroup asked/none: there is nothing to release. (NothingQueued)" in failed.stderr
+
+
+def test_a_tenant_with_edit_is_refused(team: Team) -> None:
+    failed = headroom("release", f"pod/{NAMESPACE}/waits", *of_user(team, "editor"), code=2)
+    assert "have an administrator bind you to the ClusterRole headroom-releaser" in failed.stderr
+    server = Server(team.plane, "editor")
+    code, answer = server.send("POST", REQUESTS, json.dumps(a_request("waits")))
+    assert (code, answer["reason"]) == (403, "Forbidden")
+    for request in requests(team):
+        path = f"{REQUESTS}/{request['metadata']['name']}"
+        assert server.send("DELETE", path)[0] == 403
+        assert server.send("PUT", path, json.dumps(request))[0] == 403
+        assert server.send("PUT", f"{path}/status", json.dumps(request))[0] == 403
+    server.close()
+
+
+def test_a_forged_requester_is_refused(team: Team) -> None:
+    server = Server(team.plane, "releaser")
+    for forged in ("admin", "editor", "system:serviceaccount:headroom-system:headroom"):
+        code, answer = server.send("POST", REQUESTS, json.dumps(a_request("waits", requestedBy=forged)))
+        assert (code, answer["reason"]) == (403, "Forbidden")
+        assert f"spec.requestedBy is who makes the request, releaser, and not {forged}" in answer["message"]
+    server.close()
+    assert "waits" in team.names(is_gated)
+
+
+def test_nothing_is_carried_out_while_everything_is_stopped_and_a_deleted_request_is_cancelled(team: Team) -> None:
+    admin, to = ("--kubeconfig", str(team.plane.kubeconfig())), of_user(team, "releaser")
+    headroom("stop", *admin)
+    headroom("release", "pod/waits", "pod/later", "-n", NAMESPACE, *to)
+    wait_for(lambda: [each["reason"] for each in pending(team)] == ["Stopped"] * 2, "both say why")
+    (cancelled,) = [each for each in requests(team) if each["spec"]["target"]["name"] == "later"]
+    team.plane.kubectl("delete", "rr", cancelled["metadata"]["name"], "-n", NAMESPACE, user="releaser")
+    headroom("resume", *admin)
+    wait_for(lambda: "waits" in team.names(is_running), "the other one is carried out")
+    assert "later" in team.names(is_gated)
+
+
+def pending(team: Team) -> list[Document]:
+    found = (each.get("status", {}) for each in requests(team))
+    return [each for each in found if each.get("phase") == "Pending"]
+
+
+def a_request(pod: str, **spec: Any) -> Document:
+    return {
+        "apiVersion": "headroom.dev/v1alpha1",
+        "kind": "ReleaseRequest",
+        "metadata": {"generateName": "r-", "namespace": NAMESPACE},
+        "spec": {"target": {"kind": "Pod", "name": pod}} | spec,
+    }
