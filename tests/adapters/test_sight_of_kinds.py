@@ -18,9 +18,10 @@ NEEDED = [
     paths.owner("Job"),
     paths.budget_index(),
     paths.budget_hold(),
-    *(paths.collection(kind) for kind in KINDS),
+    *(paths.collection(kind) for kind, each in KINDS.items() if each.needed),
 ]
 THEIRS = [
+    paths.collection("ReleaseRequest"),
     *(paths.devices(plural) for plural in devices.KINDS.values()),
     paths.owner("JobSet"),
     paths.owner("Workload"),

@@ -215,7 +215,7 @@ WAYS: dict[str, tuple[Callable[[Document], Document], str]] = {
         lambda it: annotated(it, protected="yes"),
         (
             f"the annotation headroom.dev/protected {MARK.format('waiting')}: leave it out of the pod and of its template, or have "
-            "an administrator with the ClusterRole headroom-releaser annotate the pod"
+            "a cluster administrator annotate the pod"
         ),
     ),
     "release": (

@@ -28,7 +28,7 @@ GATE_LIFTED: Final = (
 )
 MARKED: Final = (
     f"the annotation {{key}} of pod {{pod}} is set, changed and removed {_ONLY}: leave it out of the pod and of its template, or "
-    f"have an administrator with the ClusterRole {RELEASER_ROLE} annotate the pod"
+    "have a cluster administrator annotate the pod"
 )
 LENGTH_CHANGED: Final = (
     f"the annotation {EXPECTED_DURATION} of pod {{pod}} stays as it was when the pod was created, since the pod is judged by it: "

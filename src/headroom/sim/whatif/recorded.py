@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from headroom.api import durations, marks
+from headroom.api.releases import ReleaseRequest
 from headroom.core import usage
 from headroom.model.facts import Amounts, Owner, Pairs, Pod, Shape
 from headroom.model.usage import Row
@@ -40,7 +41,12 @@ def read(world: World, title: str, days: float | None, team_label: str = "") -> 
         offers=world.offers,
         caps=world.caps,
         hold_problem=world.hold_problem,
-        resources={ref: each for ref, each in world.resources.items() if each.spec is not None and not each.deleting},
+        # What somebody asked for once is no policy that is played again.
+        resources={
+            ref: each
+            for ref, each in world.resources.items()
+            if each.spec is not None and not each.deleting and ref.kind != ReleaseRequest.kind.name
+        },
         team_label=team_label,
     )
     records = [*_ran(world), *_waits(world)]
