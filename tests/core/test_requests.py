@@ -274,7 +274,6 @@ def test_an_owner_is_queued_by_who_suspended_it() -> None:
         ({"ledger": LedgerState(problem="The ledger cannot be written.")}, "LedgerUntrusted"),
         ({"ledger": LedgerState(lost=True)}, "LedgerUntrusted"),
         ({"ledger": LedgerState(rival="another")}, "LedgerUntrusted"),
-        ({"hold_problem": "The policy is not installed."}, "PoliciesMissing"),
     ],
 )
 @pytest.mark.parametrize("begun", [False, True])
@@ -288,6 +287,18 @@ def test_nothing_is_carried_out_and_the_status_says_why(more: dict[str, Any], re
     asked.stage.more = {}
     asked.look(), asked.look()
     assert asked.said == ("Done", "Released")
+
+
+def test_a_request_that_was_made_without_the_policies_is_refused_for_good() -> None:
+    asked = Asked(a_request(), pods=(gated("train-0"),), hold_problem="The policy is not installed.")
+    assert asked.look().actions == ()
+    assert asked.said == ("Refused", "PoliciesMissing")
+    asked.stage.more = {}
+    assert asked.look().actions == ()
+    unseen = {"validatingadmissionpolicies.admissionregistration.k8s.io": "no answer"}
+    blind = Asked(a_request(), pods=(gated("train-0"),), hold_problem="no answer", unseen=unseen)
+    assert freed(blind.look()) == []
+    assert blind.said == ("Pending", "ViewIncomplete")
 
 
 def test_a_paused_request_waits() -> None:

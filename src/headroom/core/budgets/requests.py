@@ -222,8 +222,6 @@ class _Open:
         if not world.ledger.trusted:
             why = world.ledger.problem or "The ledger cannot be trusted now."
             return _Told(phase, "LedgerUntrusted", f"Nothing is released until it can be trusted. {why}")
-        if world.hold_problem:
-            return _Told(phase, "PoliciesMissing", f"Nobody vouches for who asked. {world.hold_problem}")
         return None
 
     def _expired(self, told: _Told | None) -> str:
@@ -237,9 +235,9 @@ class _Open:
 
     def _judged(self) -> Decision:
         """Settle what is released: all that is queued now."""
-        if not self._spec.requested_by:
-            why = "Nobody vouches for who asked: spec.requestedBy is written by the API server when a request is made."
-            return self._said(_Told("Refused", "RequesterUnknown", why))
+        told = self._not_vouched_for()
+        if told is not None:
+            return self._said(told)
         found = self._queue.of(self._ref.namespace, self._spec)
         if not found:
             if self._request.created and self._age < LOOKING_MS:
@@ -260,6 +258,19 @@ class _Open:
             targets=targets,
             budgets=tuple(sorted({key for each in found for key in self._queue.budgets(each)}))[:64],
         )
+
+    def _not_vouched_for(self) -> _Told | None:
+        """Why it is not known who asked. One that was made without the policies is not carried out once they are there either."""
+        world = self._world
+        if not sight.sees(world, *sight.POLICIES):
+            return _Told("Pending", "ViewIncomplete", f"Not seen: {sight.listed(world.unseen)}: nothing is released.")
+        if world.hold_problem:
+            why = f"Nobody vouches for who asked: make the request anew once that is mended. {world.hold_problem}"
+            return _Told("Refused", "PoliciesMissing", why)
+        if not self._spec.requested_by:
+            why = "Nobody vouches for who asked: spec.requestedBy is written by the API server when a request is made."
+            return _Told("Refused", "RequesterUnknown", why)
+        return None
 
     def _releasing(self, judged_at: str) -> _Told:
         says = f"Releasing what was queued of {self._what} at {judged_at}, {self._asked_for}."
@@ -334,7 +345,7 @@ class _Open:
         request, now = self._request, self._world.now
         is_over = told.phase in FINISHED
         reason = told.reason if told.reason in ("Stopped", "Paused") else "Reconciled"
-        good = told.reason not in ("ViewIncomplete", "LedgerUntrusted", "PoliciesMissing")
+        good = told.reason not in ("ViewIncomplete", "LedgerUntrusted")
         decision = judgement(self._world, self._ref, request, (good, reason if good else told.reason, told.message))
         released = conditions.judged(request, "Released", told.phase == "Done", told.reason, told.message, now)
         kept = tuple(each for each in decision.status.conditions if each.type != "Released")
