@@ -206,10 +206,18 @@ def test_a_pod_that_is_not_in_view_yet_is_looked_for() -> None:
 
 @pytest.mark.parametrize("pod", [running("train-0", HOUR), gated("train-0", gates=("example.com/theirs",))])
 def test_what_no_budget_queues_is_said(pod: Pod) -> None:
-    asked = Asked(a_request(), pods=(pod,))
+    asked = Asked(a_request(), pods=(pod,), holds={})
     assert asked.look().actions == ()
     assert asked.said == ("Refused", "NothingQueued")
     assert asked.status.message == "No budget queues Pod team-a/train-0: there is nothing to release."
+
+
+def test_a_pod_that_a_hold_keeps_behind_the_gate_of_somebody_else_is_released_too() -> None:
+    asked = Asked(a_request(), pods=(gated("train-0", gates=("example.com/theirs",)),))
+    assert freed(asked.look()) == ["train-0"]
+    asked.look()
+    assert (asked.said, asked.status.pods_released) == (("Done", "Released"), 1)
+    assert asked.stage.pods["uid-train-0"].gates == ("example.com/theirs",)
 
 
 def test_an_owner_that_somebody_else_suspended_is_theirs() -> None:

@@ -179,18 +179,9 @@ async def _uid(kube: Kube, target: Target) -> str:
         return ""  # the operator will see what it is
     if found is None:
         raise await _none(kube, target)
-    if is_pod:
-        _refuse_if_not_queued(target, found)
+    if isinstance(found, raw.Pod) and not (found.spec and found.spec.scheduling_gates):
+        raise Refused(f"releasing {target}: no budget queues it")  # a hold also keeps what somebody else has gated
     return (meta(found).uid or "") if target.kind in IDENTIFIED else ""
-
-
-def _refuse_if_not_queued(target: Target, pod: Any) -> None:
-    from headroom.api.marks import GATE
-
-    gates = [each.name for each in (pod.spec.scheduling_gates if pod.spec else None) or []]
-    if GATE not in gates:
-        why = f"; it waits for {' and '.join(gates)}" if gates else ""
-        raise Refused(f"releasing {target}: no budget queues it{why}")
 
 
 async def _made(kube: Kube, target: Target, asking: Asking, uid: str) -> AnyResource:
