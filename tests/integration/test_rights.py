@@ -424,14 +424,15 @@ def test_its_rights_are_these_and_no_others(fenced: Fenced) -> None:
     }
     everywhere = expected(EVERYWHERE, ours, crds) | OF_EVERYBODY
     for namespace in (NAMESPACE, "kube-system", "default"):
-        assert fenced.operator.rules(namespace) - KUBE_SYSTEM.get(namespace, set()) == everywhere
+        assert fenced.operator.rules(namespace) - ELSEWHERE.get(namespace, set()) == everywhere
     assert fenced.operator.rules(OWN) == everywhere | expected(IN_ITS_NAMESPACE)
 
 
-KUBE_SYSTEM = {
+ELSEWHERE = {
     "kube-system": {f"{verb} configmaps [extension-apiserver-authentication]" for verb in READ},
+    "default": {"get services [kubernetes]", "get endpointslices.discovery.k8s.io [kubernetes]"},
 }
-"""Who signs the client certificates of people, for the dashboard."""
+"""Who signs the client certificates of people, for the dashboard; and where the API server is."""
 
 
 @pytest.mark.parametrize(

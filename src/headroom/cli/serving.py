@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from headroom.adapters.egress import Guard, entries
+from headroom.adapters.kube.api_server import ApiServerNumbers
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.config import ClientConfig
 from headroom.adapters.kube.events import Events
@@ -101,6 +102,7 @@ class Process:
             price_book.read(settings.price_book)  # one that is not there at all is a mistake of today
         self._leader = self._candidate() if settings.elect_leader else None
         self._guard = Guard(entries(settings.allow_egress), api_server=config.server)
+        self._api_server = ApiServerNumbers(kube, self._guard.protect, self._api_server_unread)
         self._power = Power(
             self._guard,
             Secrets(kube, settings.namespace),
@@ -145,12 +147,16 @@ class Process:
             keeping.add_done_callback(self._told)
         if self._leader:
             self._leader.start()
+        if self._settings.allow_egress:
+            await self._api_server.look()  # before anything is called
         await self._port.start()
         running = [asyncio.create_task(each.run()) for each in (self._operator, self._recorder)]
         for task in running:
             task.add_done_callback(self._ended)
         prices = price_book.follow(self._settings.price_book, self._port, self._around.clock, self._around.log)
-        others = (self._settle(), self._follow_leader(), self._power.run(), prices)
+        others = [self._settle(), self._follow_leader(), self._power.run(), prices]
+        if self._settings.allow_egress:
+            others.append(self._api_server.follow())
         beside = [asyncio.create_task(each) for each in others]
         for task in beside:
             task.add_done_callback(self._told)
@@ -181,6 +187,9 @@ class Process:
         self._guard.close()
         await self._port.stop()
         await self._ledger.close()
+
+    def _api_server_unread(self, why: str) -> None:
+        self._around.log.warning("some numbers of the API server are not known", why=why)
 
     def _power_unread(self, machine: str, why: str) -> None:
         self._around.log.warning("the power of a machine cannot be read", machine=machine, why=why)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address, ip_network
 from types import SimpleNamespace
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.connector import Connection
 from msgspec import Struct
 from yarl import URL
 
@@ -29,6 +30,10 @@ from headroom.adapters.egress.targets import Target, datagram_to, number_of, spe
 from headroom.model.errors import Refused, Unavailable
 
 LARGEST_ANSWER: Final = 64 * 1024
+RECEIVE_BUFFER: Final = 16 * 1024
+"""Of the kernel for one call: so much is read at once, whoever floods us."""
+MOST_INTERIM: Final = 8
+"""Answers before the answer, such as 100 and 103: nobody needs many."""
 LOOKUPS: Final = 24
 """At once; each holds a thread until the name server answers or gives up."""
 
@@ -71,6 +76,7 @@ class Guard:
         """`api_server` is the URL of the API server, which is not called on somebody else's word either."""
         self._allowed = tuple(allowed)
         self._api_server = urlsplit(api_server).hostname or ""
+        self._api_known: frozenset[Number] = frozenset()
         self._executor = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="name lookup")
         self._resolve = resolve or self._look_up
 
@@ -98,6 +104,10 @@ class Guard:
                 await asyncio.get_running_loop().sock_sendto(sender, packet, (target.host, port))
         except OSError as problem:
             raise NotSent(f"cannot send to {target.host}: {problem.strerror or problem}") from problem
+
+    def protect(self, api_server: Iterable[str]) -> None:
+        """From now on these numbers are the API server's too, beside those of its configured address."""
+        self._api_known = frozenset(known for each in api_server if (known := number_of(each)) is not None)
 
     def close(self) -> None:
         """Let go of threads."""
@@ -132,16 +142,16 @@ class Guard:
             raise NotSent(f"cannot find the number of {host}")
         return numbers
 
-    async def _api_numbers(self, target: Target) -> list[Number]:
+    async def _api_numbers(self, target: Target) -> frozenset[Number]:
         if not self._api_server:
-            return []
+            return self._api_known
         known = number_of(self._api_server)
         if known is not None:
-            return [known]
+            return self._api_known | {known}
         try:
-            return await self._numbers(self._api_server, target.port)
+            return self._api_known | {*await self._numbers(self._api_server, target.port)}
         except NotSent:
-            return []  # whatever it is called elsewhere, nobody reaches it by this name
+            return self._api_known  # whatever it is called elsewhere, nobody reaches it by this name
 
     async def _look_up(self, host: str, port: int) -> list[str]:
         loop = asyncio.get_running_loop()
@@ -203,12 +213,41 @@ class _Pinned(AbstractResolver):
         """Nothing is held."""
 
 
+def _small_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    return made
+
+
+class _Brief(aiohttp.ClientResponse):
+    """An answer that comes soon: the library would read any number of interim ones before it."""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        """Read up to the headers of the answer."""
+        protocol = connection.protocol
+        assert protocol is not None
+        read, left = protocol.read, MOST_INTERIM + 1
+
+        async def few() -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise aiohttp.ClientPayloadError("too many interim answers")
+            return await read()
+
+        protocol.read = few  # type: ignore[method-assign]  # the connection serves this one call
+        return await super().start(connection)
+
+
 async def _exchange(
     request: Request, target: Target, numbers: Sequence[Number], sent: asyncio.Event, deadline: float
 ) -> Answer:
     # One for each call: nothing of one, be it a cookie or a connection, is there for the next.
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(resolver=_Pinned(target, numbers), use_dns_cache=False),
+        connector=aiohttp.TCPConnector(
+            resolver=_Pinned(target, numbers), use_dns_cache=False, socket_factory=_small_socket
+        ),
+        response_class=_Brief,
         headers={"User-Agent": f"headroom/{headroom.__version__}", "Accept-Encoding": "identity"},
         auto_decompress=False,
         timeout=aiohttp.ClientTimeout(total=None),
