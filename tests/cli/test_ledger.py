@@ -59,7 +59,7 @@ def test_info_tells_what_is_there(headroom: Headroom, url: str) -> None:
     assert done.code == 0
     said = " ".join(done.out.split())
     assert "rows 3 " in said
-    assert "schema version 3 " in said
+    assert "schema version 4 " in said
     assert "oldest 2024-10-04T00:00:01Z newest 2024-10-04T00:00:00.003Z" in said
     assert f"cluster {CLUSTER} complete until 2024-10-04T00:00:00Z, " in said
     found = json.loads(headroom("ledger", "info", "--ledger-url", url, "-o", "json").out)
@@ -129,11 +129,11 @@ def test_copies_go_both_ways(headroom: Headroom, url: str, tmp_path: Path) -> No
 
 def test_migrate_goes_down_and_up(headroom: Headroom, url: str) -> None:
     fill(url, range(1, 6))
-    for version in (1, 2, 3, 1):
+    for version in (1, 2, 3, 4, 1):
         done = headroom("ledger", "migrate", "--to-version", version, "--ledger-url", url)
         assert (done.code, done.err) == (0, f"the ledger has schema version {version}\n")
         assert json.loads(headroom("ledger", "info", "-o", "json", "--ledger-url", url).out)["version"] == version
-    assert headroom("ledger", "migrate", "--ledger-url", url).err == "the ledger has schema version 3\n"
+    assert headroom("ledger", "migrate", "--ledger-url", url).err == "the ledger has schema version 4\n"
     assert headroom("ledger", "migrate", "--to-version", 9, "--ledger-url", url).code == 2
     assert count(url) == 5
 

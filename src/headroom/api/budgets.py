@@ -214,6 +214,17 @@ class TopPod(ApiType, frozen=True, kw_only=True):
     usd: Annotated[str, Meta(description="Dollars it cost; absent if its price is not known.")] = ""
 
 
+class Following(ApiType, frozen=True, kw_only=True):
+    """Whose verdict a budget follows that spans clusters and is decided in another one."""
+
+    cluster: Annotated[str, Meta(description="The home cluster, which decides.")]
+    holding: Annotated[bool, Meta(description="By its last word, new pods wait.")] = False
+    since: Annotated[str, Meta(description="Since when; absent if they do not.")] = ""
+    stale: Annotated[
+        bool, Meta(description="It has not been heard of for two minutes, or never: nothing is released meanwhile.")
+    ] = False
+
+
 class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
     """What the budget's pods have used."""
 
@@ -249,6 +260,9 @@ class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
         tuple[Released, ...],
         Meta(description="What was released lately, with what was judged then, the last first."),
     ] = ()
+    following: Annotated[
+        Following | None, Meta(description="Whose verdict this cluster follows, where another one decides.")
+    ] = None
     victim: Annotated[Victim | None, Meta(description="The gang or pod that is being stopped now.")] = None
     stopped: Annotated[
         tuple[Stopped, ...], Meta(description="What was stopped lately inside the window, the last first.")

@@ -15,6 +15,7 @@ from headroom.model.history import Entry
 from headroom.model.retention import Retention
 from headroom.model.usage import Heartbeat, Row
 from headroom.model.usage_table import UsageTable
+from headroom.model.verdicts import HomeVerdict
 from headroom.model.world import Changes, LedgerState, World
 
 SETTLE_MS: Final = 3000
@@ -130,6 +131,14 @@ class Ledger(Protocol):
 
     async def unclaim(self, cluster: str, holder: str) -> None:
         """Say that it leads no more."""
+        ...
+
+    async def publish(self, cluster: str, verdicts: Sequence[HomeVerdict]) -> None:
+        """Write all verdicts of a home cluster on budgets that span clusters, in place of those before."""
+        ...
+
+    async def verdicts(self) -> tuple[HomeVerdict, ...]:
+        """What every home cluster said last."""
         ...
 
     async def origin(self) -> Origin:

@@ -22,6 +22,7 @@ from headroom.model.devices import DeviceTable
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage import Row
 from headroom.model.usage_table import UsageTable
+from headroom.model.verdicts import HomeVerdict
 
 FORMAT: Final = "headroom.dev/snapshot/v1"
 
@@ -82,6 +83,8 @@ class LedgerState(Struct, frozen=True, kw_only=True):
     """By how much our clock is ahead of the API server's, or behind if negative; 0 while they agree."""
     clock_step_ms: int = 0
     """By how much our clock was set forward or back of late."""
+    verdicts: tuple[HomeVerdict, ...] = ()
+    """What other clusters decided on budgets that span clusters."""
 
     @property
     def trusted(self) -> bool:

@@ -23,6 +23,7 @@ from headroom.model.usage_table import UsageTable
 from headroom.model.world import LedgerState, World
 from headroom.runtime.clock import SUSPECT_MS, ClockWatch, Doubt, Due
 from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.verdicts import Verdicts
 
 CLAIM_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 60.0
@@ -86,7 +87,7 @@ class Custodian:
         self._ledger, self._around, self._clock = ledger, around, around.clock
         self._may_lead, self._holder, self._accept_loss_before = may_lead, holder, accept_loss_before
         self._watch = ClockWatch(around.clock)
-        self._rivals = Rivals()
+        self._rivals, self._verdicts = Rivals(), Verdicts(ledger, around.clock)
         self._known: dict[str, Retention] = {}
         self._server_time: int | None = None
         self._claims = 0
@@ -113,6 +114,7 @@ class Custodian:
             rival=self.rival,
             clock_offset_ms=self.doubt.offset_ms,
             clock_step_ms=self.doubt.step_ms,
+            verdicts=self._verdicts.known,
         )
 
     def may_vouch(self) -> bool:
@@ -192,7 +194,7 @@ class Custodian:
         self._is_emptied = False
 
     async def tend(self, port: RecorderPort) -> bool:
-        """Claim the cluster, write what must be kept of it, and forget what need not be; whether the rival is another one now."""
+        """Claim the cluster, keep and forget what must be, tell and hear verdicts; whether there is news."""
         world, rival = port.world(self._clock.now()), self.rival
         if not self._may_lead():
             self._rivals.forget()
@@ -212,7 +214,8 @@ class Custodian:
             self._due.did("look")
         if self._due.is_time("prune", PRUNE_SECONDS) and self._may_change(port) and await self._prune(port, world):
             self._due.did("prune")
-        return self.rival != rival
+        is_news = await self._verdicts.exchange(world, may_vouch=self._may_change(port) and not self.is_lost)
+        return is_news or self.rival != rival
 
     async def is_disputed(self, cluster: str) -> bool:
         """Whether somebody else leads under this cluster's id now: its pods need not be in our view.

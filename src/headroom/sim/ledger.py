@@ -14,6 +14,7 @@ from headroom.model.history import Entry
 from headroom.model.ports import Origin
 from headroom.model.retention import Retention
 from headroom.model.usage import DAY, Heartbeat, Row, merged
+from headroom.model.verdicts import HomeVerdict
 from headroom.sim import outside
 from headroom.sim.answers import Body
 from headroom.sim.apiserver import ApiServer
@@ -38,6 +39,7 @@ class MemoryLedger:
         self._history: dict[tuple[int, bytes], Entry] = {}
         self._retentions: dict[str, Retention] = {}
         self._claims: dict[str, dict[str, tuple[int, int]]] = {}
+        self._verdicts: dict[str, tuple[HomeVerdict, ...]] = {}
         self.server, self.connections = "", 0
         """What `origin` tells."""
 
@@ -121,6 +123,14 @@ class MemoryLedger:
     async def unclaim(self, cluster: str, holder: str) -> None:
         """Say that it leads no more."""
         self._claims.get(cluster, {}).pop(holder, None)
+
+    async def publish(self, cluster: str, verdicts: Sequence[HomeVerdict]) -> None:
+        """Write all verdicts of a home cluster, in place of those before."""
+        self._verdicts[cluster] = tuple(verdicts)
+
+    async def verdicts(self) -> tuple[HomeVerdict, ...]:
+        """What every home cluster said last."""
+        return tuple(each for _, told in sorted(self._verdicts.items()) for each in told)
 
     async def origin(self) -> Origin:
         """Which server answers."""

@@ -22,6 +22,7 @@ from headroom.adapters.ledger.history import entry_of, history_values
 from headroom.adapters.ledger.info import Info
 from headroom.adapters.ledger.retaining import retention_values, retentions_of
 from headroom.adapters.ledger.schema import POSTGRES
+from headroom.adapters.ledger.verdicts import QUICK_SECONDS, PostgresVerdicts
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.history import Entry
 from headroom.model.ports import Origin
@@ -32,8 +33,6 @@ PAGE: Final = 10_000
 CALL_SECONDS: Final = 30.0
 LONG_CALL_SECONDS: Final = 600.0
 """For what goes through all rows: migrations and summaries."""
-QUICK_SECONDS: Final = 3.0
-"""For what any server answers at once: one that does not is down."""
 CONNECT_SECONDS: Final = 10.0
 CHANGES: Final = 5_000
 
@@ -77,7 +76,7 @@ _SIZE: Final = """SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
 WHERE relname IN ('usage', 'clusters', 'history') AND relkind = 'r' AND pg_table_is_visible(oid)"""
 
 
-class PostgresLedger:
+class PostgresLedger(PostgresVerdicts):
     """A `Ledger` in a database of its own. It connects at its first use, and again whenever it must."""
 
     def __init__(self, url: str, *, read_only: bool = False, timeout: float = CALL_SECONDS) -> None:

@@ -26,6 +26,7 @@ from headroom.model.history import Entry
 from headroom.model.ports import Ledger, Origin
 from headroom.model.retention import Retention
 from headroom.model.usage import Heartbeat, Row
+from headroom.model.verdicts import HomeVerdict
 
 LARGEST: Final = 1_000_000
 AT_ONCE: Final = 5_000
@@ -153,6 +154,14 @@ class QueuedLedger:
     async def unclaim(self, cluster: str, holder: str) -> None:
         """Give the claim back in the ledger itself."""
         await self._ledger.unclaim(cluster, holder)
+
+    async def publish(self, cluster: str, verdicts: Sequence[HomeVerdict]) -> None:
+        """In the ledger itself: a verdict that comes late would be taken for one of now."""
+        await self._ledger.publish(cluster, verdicts)
+
+    async def verdicts(self) -> tuple[HomeVerdict, ...]:
+        """What the ledger itself has."""
+        return await self._ledger.verdicts()
 
     async def origin(self) -> Origin:
         """Which server the ledger is on."""

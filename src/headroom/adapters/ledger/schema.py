@@ -84,7 +84,14 @@ def steps(dialect: Dialect) -> tuple[Step, ...]:
         ),
         down=("DROP TABLE retention", "DROP TABLE claims"),
     )
-    return first, second, third
+    fourth = Step(
+        up=(
+            f"""CREATE TABLE verdicts (cluster {binary} NOT NULL, budget {text} NOT NULL, holds {number} NOT NULL,
+            since {number} NOT NULL, at {number} NOT NULL, PRIMARY KEY (cluster, budget)){clustered}""",
+        ),
+        down=("DROP TABLE verdicts",),
+    )
+    return first, second, third, fourth
 
 
 LATEST: Final = len(steps(SQLITE))

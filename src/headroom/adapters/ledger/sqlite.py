@@ -23,6 +23,7 @@ from headroom.adapters.ledger.history import entry_of, history_values
 from headroom.adapters.ledger.info import Info
 from headroom.adapters.ledger.retaining import retention_values, retentions_of
 from headroom.adapters.ledger.sqlite_file import transaction
+from headroom.adapters.ledger.verdicts import SqliteVerdicts
 from headroom.model.errors import HeadroomError, Refused
 from headroom.model.history import Entry
 from headroom.model.ports import Origin
@@ -46,7 +47,7 @@ _PRUNE_HISTORY: Final = """DELETE FROM history WHERE (at, id) IN (
 SELECT at, id FROM history WHERE cluster = ? AND at < ? ORDER BY at LIMIT ?)"""
 
 
-class SqliteLedger:
+class SqliteLedger(SqliteVerdicts):
     """A `Ledger` in one file. It is opened at its first use, and made if there is none."""
 
     def __init__(self, path: Path | str, *, read_only: bool = False) -> None:

@@ -11,6 +11,7 @@ from headroom.api.budgets import GPUWorkloadBudgetSpec, GPUWorkloadBudgetStatus
 from headroom.api.enforcement import HARMLESS, percent
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
+from headroom.core.budgets.following import Followed, followed, is_elsewhere
 from headroom.core.budgets.units import Queued, note
 from headroom.core.usage import Ledgered, Quota, Reckoning, Running, Scope
 from headroom.model import times
@@ -97,6 +98,11 @@ class Account:
         return any(step.action in actions for step in self.spec.enforcement.ladder)
 
     @cached_property
+    def followed(self) -> Followed | None:
+        """The verdict of another cluster that it goes by; None if it is decided here."""
+        return followed(self.world, self.budget)
+
+    @cached_property
     def queued(self) -> Queued:
         """What Kueue decides on."""
         return Queued(self.world)
@@ -146,8 +152,11 @@ def is_acting(world: World, budget: AnyResource) -> bool:
 def has_ladder(world: World, budget: AnyResource) -> bool:
     """Whether a budget is one that does more than alert, in this cluster."""
     spec = budget.spec
-    if spec is None or budget.deleting or (spec.home_cluster and spec.home_cluster != world.cluster):
+    if spec is None or budget.deleting:
         return False
+    if is_elsewhere(world, spec):
+        # Of what another cluster decides, new pods wait here too; nothing else is done on its word.
+        return any(step.action == "Hold" for step in spec.enforcement.ladder)
     return any(step.action != HARMLESS for step in spec.enforcement.ladder)
 
 

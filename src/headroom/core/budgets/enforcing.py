@@ -18,6 +18,7 @@ from headroom.core import usage
 from headroom.core.budgets import holding, ladder, pausing, releasing, stopping
 from headroom.core.budgets.accounts import STOPPING, Account
 from headroom.core.budgets.allowances import Allowances
+from headroom.core.budgets.following import STALE_MS
 from headroom.core.budgets.ladder import Standing
 from headroom.core.budgets.numbers import decimal
 from headroom.core.budgets.releasing import Outcome
@@ -137,7 +138,11 @@ class Round:
         step_stands = any(each.action == "Hold" for each in result.steps)
         waits = any(each.state in ("Waiting", "Reserved") for each in mine)
         # A hold ends below its exit and with nobody waiting: until then the new queue behind the old.
-        wanted = self._acts(account, "Hold") is not None or (holding.stands(account) and (step_stands or waits))
+        acts, stands = self._acts(account, "Hold") is not None, holding.stands(account)
+        wanted = acts or (stands and (step_stands or waits))
+        if account.followed is not None:
+            wanted = account.followed.wants_hold(own=acts, stands=stands, waits=waits)
+            result.turns.append((account.followed.at or 0) + STALE_MS)
         result.actions += holding.holds(account, wanted=wanted)
         result.holds = wanted and is_there
         if wanted and not self._world.hold_problem:

@@ -186,6 +186,7 @@ def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -
         steps=result.entered,
         held=result.held,
         released=result.released,
+        following=account.followed.told() if account.followed is not None and account.has_step("Hold") else None,
         victim=result.victim,
         stopped=result.past.stopped,
         evictions=result.past.evictions,
@@ -194,10 +195,9 @@ def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -
     if structs.replace(status, as_of=budget.status.as_of) == budget.status:
         status = budget.status  # what has not moved needs no new date
     actions: tuple[Action, ...] = ()
-    is_elsewhere = bool(spec.home_cluster and spec.home_cluster != world.cluster)
     next_turn = min(_turns(account.found, result, world.now), default=account.window)
     if not spec.paused and not world.stopped:
-        told = () if is_elsewhere else telling.events(account, result, exceeded, status)
+        told = () if account.followed is not None else telling.events(account, result, exceeded, status)
         actions = (*ready.actions, *told, *result.actions, *index.indexes(world, budget), *letting_go)
     return Decision(
         resource=ref,
@@ -219,7 +219,7 @@ def _last(before: GPUWorkloadBudgetStatus, result: Enforced) -> str:
 
 def _ready(account: Account, exceeded: Verdict) -> tuple[str, str]:
     world, spec = account.world, account.spec
-    if spec.home_cluster and spec.home_cluster != world.cluster:
+    if account.followed is not None:
         return "DecidedElsewhere", f"Counted here, decided in cluster {spec.home_cluster}."
     if world.stopped:
         return "Stopped", f"{exceeded.message} All effects are stopped cluster-wide."

@@ -22,10 +22,11 @@ SHOWN: Final = 3
 def verdicts(account: Account, result: Enforced) -> Iterator[Verdict]:
     """The conditions of a budget that does more than alert."""
     if account.has_step("Hold"):
+        whose = f" {account.followed.words()}" if account.followed is not None else ""
         if result.holds:
-            yield Verdict("Holding", True, "HoldStands", f"New pods wait.{_queue(result)}{_bare(result)}")
+            yield Verdict("Holding", True, "HoldStands", f"New pods wait.{whose}{_queue(result)}{_bare(result)}")
         else:
-            yield Verdict("Holding", False, "NotHolding", f"{_unheld(account, result)}{_queue(result)}")
+            yield Verdict("Holding", False, "NotHolding", f"{_unheld(account, result)}{whose}{_queue(result)}")
     if account.has_step(*STOPPING):
         reason, message = _unpriced(account, result) or _blocked(result, account.world.now)
         yield Verdict("EnforcementBlocked", bool(reason), reason or "NothingInTheWay", message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from headroom.api import marks
@@ -66,6 +67,13 @@ class Matcher:
         self._plain: dict[tuple[Amounts, str], Asked] = {}
         self._known: dict[tuple[str, Pairs, Asked], tuple[tuple[Account, int], ...]] = {}
         self._pending: dict[str, list[Pod]] | None = None
+
+    @cached_property
+    def barred(self) -> frozenset[str]:
+        """Budgets of which nothing is released here, since another cluster decides on them and holds or is not heard of."""
+        return frozenset(
+            each.key for each in self.accounts if each.followed is not None and not each.followed.lets_release
+        )
 
     @property
     def longest_horizon(self) -> int:
@@ -202,6 +210,8 @@ def _unit(
         matcher.is_known_part(each.namespace, part) for each in owners for part in each.parts
     )
     demands = demands_of(matcher, pods, owners)
+    # Nothing starts here on a budget that another cluster decides on, before that one says so.
+    kept = kept or any(each.account in matcher.barred for each in demands)
     since = _since(world, pods, owner, gang=gang)
     return Waiting(
         unit,
