@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headroom.api import marks
 from headroom.core.budgets.explaining import explained
 from headroom.model import conditions
 from headroom.model.actions import ReleasePod, ResumeOwner, SuspendOwner
 from headroom.model.decisions import Ref
+from headroom.model.device_facts import DeviceClass
+from headroom.model.devices import DeviceTable
 from headroom.model.facts import Part, Pod, Workload
 from headroom.model.times import HOUR, MINUTE, text
-from tests.builders import NOON, a_pod
+from tests.builders import NOON, a_claim, a_pod, a_request
 from tests.core.stage import TEAM, Stage, a_budget, gated, of_job
 from tests.core.test_holding import DONE, held_stage, queue, released
 
@@ -115,6 +118,24 @@ def test_a_pod_of_kueues_is_released_so_that_kueue_can_lift_its_gate() -> None:
     )
     assert stage.look() == [ReleasePod(pod="team-a/s", uid="uid-s")]
     assert ResumeOwner not in {type(each) for _, each in stage.done}
+
+
+def with_a_nic() -> Stage:
+    """A policy cannot see what a claim is for."""
+    nic = DeviceClass(name="nic.example.com", selectors=('device.driver == "nic"',))
+    claim = a_claim(requests=(a_request("nic.example.com", 32),))
+    return full(stocked(gpus=0, claims=("claim",)), claims={claim.key: claim}, devices=DeviceTable([nic]))
+
+
+def test_a_covered_pod_that_the_budget_does_not_count_is_released_at_once() -> None:
+    assert with_a_nic().look() == [ReleasePod(pod="team-a/s", uid="uid-s")]
+
+
+def test_nothing_of_a_budget_that_cannot_be_read_is_released() -> None:
+    stage = with_a_nic()
+    (ref,) = stage.budgets
+    stage.budgets[ref] = structs.replace(stage.budgets[ref], spec=None)
+    assert stage.look() == []
 
 
 def test_it_is_told_why_it_waits() -> None:

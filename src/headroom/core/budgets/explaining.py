@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from headroom.api import durations, marks
-from headroom.api.budget_hold import hold_name
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.enforcement import QueuedUnit, Stopped, percent
 from headroom.api.quantities import NANO
@@ -19,7 +18,7 @@ from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.ladder import exit_share
 from headroom.core.budgets.units import ENDED, SYSTEM, Queued, is_alive, is_protected, note, owner_of, unit_of
-from headroom.core.budgets.waiting import Matcher, is_kept
+from headroom.core.budgets.waiting import Matcher, holds_over, is_kept
 from headroom.core.budgets.wording import amounts, counted_by, gpus, nano_of, share, spoken, used
 from headroom.model import times
 from headroom.model.decisions import Ref
@@ -142,7 +141,7 @@ def _held(asked: Asked) -> Explained | None:
     if not gated:
         return None
     some = f" ({len(gated)} of its {len(asked.pods)} pods)" if asked.what.kind != "Pod" else ""
-    held = (account.key for account, _ in matcher.of_pod(gated[0]) if hold_name(account.key) in asked.world.holds)
+    held = (spec.budget for spec in holds_over(asked.world, gated[0]))
     by = note(gated[0], marks.HELD_BY) if marks.GATE in gated[0].gates else next(held, "")
     return _waiting(asked, f"{asked}{some} is held by", "Held", by)
 

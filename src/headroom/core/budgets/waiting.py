@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from headroom.api import marks
-from headroom.api.budget_hold import hold_name
+from headroom.api.budget_hold import BudgetHoldSpec
+from headroom.api.policies.cel import IMPLICIT
+from headroom.api.resources import LabelSelector
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
-from headroom.core.budgets.units import Queued, is_alive, is_protected, note, pending, unit_of
+from headroom.core.budgets.units import Queued, is_alive, note, pending, unit_of
 from headroom.core.budgets.unseen import is_unclear, knows
 from headroom.core.usage import Asked
 from headroom.model.facts import Amounts, Pairs, Part, Pod, Workload
@@ -167,12 +169,30 @@ def is_kept(matcher: Matcher, queued: Queued, pod: Pod) -> bool:
 
     Nobody can set a gate later, and the API server refuses to lift its last one until it is released.
     """
-    if not matcher.world.holds or is_protected(pod) or note(pod, marks.RELEASED_AT):
+    notes = dict(pod.annotations)
+    if not matcher.world.holds or marks.PROTECTED in notes or marks.RELEASED_AT in notes:
         return False
     workload = queued.of(pod)
     if workload is not None and (workload.suspended or not (workload.admitted or workload.released_at is not None)):
         return False  # then the Workload waits, with all its pods
-    return any(hold_name(account.key) in matcher.world.holds for account, _ in matcher.of_pod(pod))
+    return any(True for _ in holds_over(matcher.world, pod))
+
+
+def holds_over(world: World, pod: Pod) -> Iterator[BudgetHoldSpec]:
+    """The holds that cover a pod, as the policies see it: any claims count, whatever they are for."""
+    for hold in world.holds.values():
+        spec = hold.spec
+        if spec is None or pod.namespace not in spec.namespaces:
+            continue
+        names = [name for name, _ in pod.shape.requests]
+        asks = pod.has_claims or any(name.startswith(IMPLICIT) or _is_named(name, spec.resources) for name in names)
+        selector = LabelSelector(match_labels=spec.match_labels, match_expressions=spec.match_expressions)
+        if asks and usage.selects(selector, pod.labels):
+            yield spec
+
+
+def _is_named(name: str, wanted: Iterable[str]) -> bool:
+    return any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in wanted)
 
 
 def was_let_go(world: World, unit: str, within: int) -> bool:
@@ -201,7 +221,7 @@ def _unit(
     newest = max((pod.created for pod in pods), default=0)
     grown = newest + FORMING_MS if gang and pods else 0
     kept = (
-        any(is_frozen(world, note(pod, marks.HELD_BY)) or is_unclear(world, pod) for pod in pods)
+        any(is_unclear(world, pod) or any(is_frozen(world, by) for by in _held_by(world, pod)) for pod in pods)
         or any(each.suspended_by in suspending or is_frozen(world, each.suspended_by) for each in owners)
         or not all(knows(world, each.kind) for each in owners)
     )
@@ -223,6 +243,14 @@ def _unit(
         is_clear=not kept and is_known,
         grown_at=grown,
     )
+
+
+def _held_by(world: World, pod: Pod) -> Iterator[str]:
+    """The budgets that make a pod wait, as far as it is known: by its mark, or where it has none, by their holds."""
+    if marks.GATE in pod.gates:
+        yield note(pod, marks.HELD_BY)
+    else:
+        yield from (spec.budget for spec in holds_over(world, pod))
 
 
 def _since(world: World, pods: tuple[Pod, ...], owner: Workload | None, *, gang: bool) -> int:
