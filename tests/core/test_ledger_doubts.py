@@ -9,6 +9,7 @@ from headroom.core.budgets import PLAN
 from headroom.model import conditions, world
 from headroom.model.times import HOUR, MINUTE, text
 from headroom.model.usage import DAY
+from headroom.model.verdicts import HomeVerdict
 from headroom.model.world import EVERYTHING, LedgerState
 from tests.builders import NOON, a_used_world
 from tests.core.stage import a_budget, gated, running
@@ -125,7 +126,13 @@ def test_what_was_told_goes_with_its_cause() -> None:
 
 def test_doubts_are_kept_in_a_snapshot() -> None:
     state = LedgerState(
-        lost=True, loaded=False, known_since=5, rival="r", clock_offset_ms=60_000, clock_step_ms=-60_000
+        lost=True,
+        loaded=False,
+        known_since=5,
+        rival="r",
+        clock_offset_ms=60_000,
+        clock_step_ms=-60_000,
+        verdicts=(HomeVerdict(cluster="east", budget="lab/a", holds=True, since=3, at=4),),
     )
     saved = world.load(world.save(a_used_world(a_budget(), ledger=state))).ledger
     assert saved == state

@@ -8,6 +8,7 @@ import pytest
 from headroom.api.budget_index import IndexEntry
 from headroom.model.errors import Misconfigured
 from headroom.model.facts import Price
+from headroom.model.times import HOUR
 from headroom.sim import documents, texts
 
 BUDGET = """
@@ -49,6 +50,11 @@ kind: Usage
 metadata: {name: row-1}
 spec: {cluster: c, namespace: lab, pod: old, uid: u0, start: 2026-01-31T10:00:00Z, end: 2026-01-31T11:00:00Z,
        gpus: "0.5", labels: {team: lab}, pricePerHour: "1.5"}
+---
+apiVersion: sim.headroom.dev/v1
+kind: HomeVerdict
+metadata: {name: lab}
+spec: {cluster: east, budget: lab/lab, holds: true, since: 2026-01-31T10:00:00Z, at: 2026-01-31T12:00:00Z}
 """
 
 
@@ -68,6 +74,13 @@ def test_resources_pods_nodes_and_facts_become_a_world() -> None:
     assert found.problems == []
     world = found.world(1000, "here")
     assert (world.now, world.cluster) == (1000, "here")
+    [verdict] = world.ledger.verdicts
+    assert (verdict.cluster, verdict.budget, verdict.holds, verdict.at - verdict.since) == (
+        "east",
+        "lab/lab",
+        True,
+        2 * HOUR,
+    )
     assert [str(ref) for ref in world.resources] == ["GPUWorkloadBudget/lab/lab"]
     pod = world.pods.get("u1")
     assert pod is not None
@@ -211,6 +224,8 @@ def test_problems_of_resources_are_named() -> None:
         ("Instance", {"tags": {"a": 1}}, "spec.tags"),
         ("Instance", {"zone": 7}, "spec.zone"),
         ("Usage", [], "spec"),
+        ("HomeVerdict", {"holds": "yes"}, "spec.holds"),
+        ("HomeVerdict", {"at": 1}, "spec.at"),
     ],
 )
 def test_problems_of_facts_are_named(kind: str, spec: object, field: str) -> None:

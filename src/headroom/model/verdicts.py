@@ -5,15 +5,17 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class HomeVerdict(Struct, frozen=True, kw_only=True):
+class HomeVerdict(Struct, frozen=True, kw_only=True, rename="camel"):
     """Whether new pods of a budget wait. Moments are milliseconds."""
 
-    cluster: str
+    name: str = ""
+    """Of the document that says so, where one does."""
+    cluster: str = ""
     """The home cluster, which says so."""
-    budget: str
+    budget: str = ""
     """namespace/name."""
-    holds: bool
+    holds: bool = False
     since: int = 0
     """Since when its hold stands."""
-    at: int
+    at: int = 0
     """When this was last true, by the clock of the home cluster."""

@@ -198,6 +198,7 @@ class _Saved(Struct, kw_only=True):
     ledger_rival: str = ""
     clock_offset_ms: int = 0
     clock_step_ms: int = 0
+    verdicts: list[HomeVerdict] = []
     index: list[IndexEntry] | None = None
     holds: list[facts.Hold] = []
     workloads: list[facts.Workload] = []
@@ -243,6 +244,7 @@ def save(world: World) -> bytes:
         ledger_rival=world.ledger.rival,
         clock_offset_ms=world.ledger.clock_offset_ms,
         clock_step_ms=world.ledger.clock_step_ms,
+        verdicts=list(world.ledger.verdicts),
         index=None if world.index is None else list(world.index),
         holds=sorted(world.holds.values(), key=lambda each: each.name),
         workloads=sorted(world.workloads.values(), key=lambda each: each.key),
@@ -313,6 +315,7 @@ def _loaded_ledger(saved: _Saved) -> LedgerState:
         rival=saved.ledger_rival,
         clock_offset_ms=saved.clock_offset_ms,
         clock_step_ms=saved.clock_step_ms,
+        verdicts=tuple(saved.verdicts),
     )
 
 

@@ -33,7 +33,8 @@ from headroom.model.facts import (
     Workload,
 )
 from headroom.model.tables import NodeTable, PodTable
-from headroom.model.world import World, by_ref
+from headroom.model.verdicts import HomeVerdict
+from headroom.model.world import LedgerState, World, by_ref
 from headroom.sim import outside, seen
 from headroom.sim.texts import Repeated, objects
 
@@ -84,6 +85,7 @@ class Documents(Struct, kw_only=True):
     workloads: list[Workload] = field(default_factory=list)
     stopped: bool = False
     usage: list[Usage] = field(default_factory=list)
+    verdicts: list[HomeVerdict] = field(default_factory=list)
     problems: list[Wrong] = field(default_factory=list)
     repeated: list[Repeated] = field(default_factory=list)
     ours: dict[Place, dict[str, str]] = field(default_factory=dict)
@@ -123,6 +125,7 @@ class Documents(Struct, kw_only=True):
             holds={each.name: each for each in self.holds},
             workloads={each.key: each for each in self.workloads},
             kueue=any(each.kind == "Workload" for each in self.workloads),
+            ledger=LedgerState(verdicts=tuple(self.verdicts)),
         )
         rows = [row for each in self.usage if (row := row_of(each, cluster)) is not None]
         return structs.replace(world, usage=table_of(world, rows))
@@ -328,6 +331,7 @@ def _place(out: Documents, kind: str, fact: Any) -> None:
         "Offer": out.offers,
         "Machine": out.machines,
         "Usage": out.usage,
+        "HomeVerdict": out.verdicts,
     }
     places[kind].append(fact)
 

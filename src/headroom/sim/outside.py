@@ -1,4 +1,4 @@
-"""Facts from outside, as documents write them: instances, offers, machines and rows of the ledger."""
+"""Facts from outside, as documents write them: instances, offers, machines, and what stands in the ledger."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from msgspec import Struct
 from headroom.api.quantities import Invalid, nano
 from headroom.model import times
 from headroom.model.facts import Instance, Machine, Offer, Usage
+from headroom.model.verdicts import HomeVerdict
 
-KINDS: Final[dict[str, type[Struct]]] = {"Instance": Instance, "Offer": Offer, "Machine": Machine, "Usage": Usage}
+KINDS: Final[dict[str, type[Struct]]] = {
+    "Instance": Instance,
+    "Offer": Offer,
+    "Machine": Machine,
+    "Usage": Usage,
+    "HomeVerdict": HomeVerdict,
+}
 _MICRO: Final = 1000
 """Billionths in a millionth."""
 _MOMENTS: Final = ("launchedAt", "at", "since", "start", "end")
@@ -67,6 +74,8 @@ def _value(kind: str, key: str, value: Any) -> tuple[Any, str]:
     if key == "score":
         good = isinstance(value, int) and not isinstance(value, bool)
         return (value, "") if good else (None, f"must be a whole number, not {value!r}")
+    if key == "holds":
+        return (value, "") if isinstance(value, bool) else (None, f"must be true or false, not {value!r}")
     if kind == "Machine" and key == "power" and isinstance(value, bool):
         value = "On" if value else "Off"  # YAML takes these two words for yes and no
     if not isinstance(value, str):
