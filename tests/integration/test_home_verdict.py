@@ -38,14 +38,14 @@ def test_new_pods_wait_in_both_clusters_until_home_has_room(
             Operator(plane, tmp_path, name, cluster_id=name, ledger_url=url)
             for name, plane in zip(("east", "west"), planes, strict=True)
         ]
-        for each in operators:
-            closing.callback(each.close)
+        for operator in operators:
+            closing.callback(operator.close)
         quota = {"gpuHours": "0.001", "windowHours": 24}
         for each in (here, there):
             each.budget(homeCluster="east", quota=quota, enforcement={"action": "Hold", "gracePeriodSeconds": 0})
         here.run("one", 8)
-        for each in operators:
-            each.start()
+        for operator in operators:
+            operator.start()
         wait_until(lambda: condition(here.status(), "Holding")[0] == "True", "home holds", timeout=60)
         wait_until(lambda: condition(there.status(), "Holding")[0] == "True", "the other one does too", timeout=60)
         wait_until(lambda: follows(there) == ("east", True, False), "by the word of home", timeout=60)
