@@ -275,16 +275,23 @@ def test_pods_are_released_by_name_and_each_failure_is_a_sentence(plane: Control
     plane.apply(gated("waits", "headroom.dev/budget", "example.com/theirs"), gated("free"))
     there, absent = f"pod/{NAMESPACE}/waits", f"{NAMESPACE}/wait"
     done = headroom("release", absent, there, f"{NAMESPACE}/free", *to[:2], code=2)
-    assert done.stdout == f"Released {there}; it still waits for example.com/theirs.\n"
+    (request,) = json.loads(plane.kubectl("get", "rr", "-n", NAMESPACE, "-o", "json"))["items"]
+    assert done.stdout == f"Asked for {there}: releaserequest {NAMESPACE}/{request['metadata']['name']}.\n"
+    assert request["spec"]["target"] == {
+        "kind": "Pod",
+        "name": "waits",
+        "uid": read(plane, "pod", "waits")["metadata"]["uid"],
+    }
     lists = f"`kubectl get pods -n {NAMESPACE}` lists them"
     assert done.stderr.splitlines() == [
         f"headroom: releasing pod/{NAMESPACE}/wait: there is none (did you mean {there}?); {lists}",
-        f"headroom: releasing pod/{NAMESPACE}/free: it is not held by Headroom",
+        f"headroom: releasing pod/{NAMESPACE}/free: no budget queues it",
     ]
-    assert read(plane, "pod", "waits")["spec"]["schedulingGates"] == [{"name": "example.com/theirs"}]
+    plane.kubectl("delete", "rr", "--all", "-n", NAMESPACE)
     nobody = ("--kubeconfig", str(plane.kubeconfig("nobody")))
     assert sentence(headroom("release", there, *nobody, code=2)) == (
-        "headroom: releasing pods: you may not release budgetholds.headroom.dev; "
+        "headroom: releasing: you may not release budgetholds.headroom.dev or "
+        f"create releaserequests.headroom.dev in namespace {NAMESPACE}; "
         "have an administrator bind you to the ClusterRole headroom-releaser"
     )
     plane.kubectl("delete", "pod", "waits", "free", "-n", NAMESPACE, "--wait=false", "--grace-period=0", "--force")

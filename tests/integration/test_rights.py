@@ -393,11 +393,12 @@ EVERYWHERE: Table = {
     "tokenreviews.authentication.k8s.io": ("create",),
     "subjectaccessreviews.authorization.k8s.io": ("create",),
     "budgetholds.headroom.dev": (*READ, "create", "update", "delete", "release"),
+    "releaserequests.headroom.dev": ("delete",),
     "budgetindexes.headroom.dev": ("list", "watch", "create"),
     "budgetindexes.headroom.dev [headroom]": ("get", "update"),
 }
 """By resource, with its name where only that one is meant."""
-OUR_KINDS = ("gpuworkloadbudgets", "spotpools", "powerpools", "bandwidths", "leftovernodepools")
+OUR_KINDS = ("gpuworkloadbudgets", "spotpools", "powerpools", "bandwidths", "leftovernodepools", "releaserequests")
 DEFINITIONS = (*OUR_KINDS, "budgetholds", "budgetindexes")
 IN_ITS_NAMESPACE: Table = {
     "leases.coordination.k8s.io": ("create",),
