@@ -55,6 +55,24 @@ async def test_a_404_on_our_own_kind_lets_nothing_go_and_heals() -> None:
         assert cluster.port.complete
 
 
+@virtual
+async def test_it_says_since_when_it_could_act_without_a_break() -> None:
+    async with Cluster() as cluster:
+        begun = cluster.clock.now()
+        assert cluster.port.world(begun).acting_since == begun
+        await cluster.settle(60)
+        assert cluster.port.world(cluster.clock.now()).acting_since == begun
+        broken(cluster, paths.nodes(), status=500, until="6m")
+        for _ in range(40):
+            await cluster.settle(10)
+            world = cluster.port.world(cluster.clock.now())
+            if not world.complete:
+                blind_at = world.now
+        assert world.complete
+        assert blind_at < world.acting_since <= blind_at + 20_000
+        assert cluster.port.world(begun).acting_since == begun, "a clock that was set back"
+
+
 @pytest.mark.parametrize("status", [404, 403, 410, 429, 500, 503])
 @pytest.mark.parametrize("path", NEEDED)
 @virtual

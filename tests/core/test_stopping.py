@@ -254,6 +254,22 @@ def test_one_that_would_not_go_is_left_for_the_next() -> None:
     assert [each.unit for each in first] == ["Pod/team-a/stuck"]
 
 
+def test_one_that_was_chosen_before_nothing_could_be_done_for_minutes_is_asked_again() -> None:
+    """The view was not complete, the ledger was away, or no operator ran: that it is still there is not its own doing."""
+    stage = Stage(a_budget(hours="2"), pods=[running("p", HOUR), running("q", 2 * HOUR)])
+    pods = dict(stage.pods)
+    (first,) = evicted(stage.look())
+    stage.pods = dict(pods)  # the eviction never reached the API server
+    stage.now += 5 * MINUTE
+    stage.more["acting_since"] = stage.now
+    assert evicted(stage.look()) == [first]
+    assert [each for each in stage.status().stopped if each.outcome == "Blocked"] == []
+    stage.pods = dict(pods)
+    stage.now += 2 * MINUTE  # in which it was asked
+    stage.look()
+    assert [each.outcome for each in stage.status().stopped] == ["Blocked"]
+
+
 def test_a_job_that_comes_back_for_ever_is_left_after_three_times() -> None:
     stage = Stage(a_budget(hours="5"), pods=[running("try-0", 6 * HOUR, owner=of_job("j"))])
     for number in range(1, 9):

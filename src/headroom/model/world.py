@@ -112,6 +112,8 @@ class World(Struct, frozen=True, kw_only=True):
     """The cluster-wide kill switch is thrown."""
     complete: bool = True
     """All that every decision needs is seen: each list was read to its end and is being watched. Nothing is done on less."""
+    acting_since: int = 0
+    """Since when effects are possible without a break: the view is complete, the ledger trusted, the kill switch not thrown."""
     unseen: Mapping[str, str] = {}
     """Kinds that are not seen now, such as `workloads.kueue.x-k8s.io`, each with the cause. What is known of them is not of now."""
     resources: Mapping[Ref, AnyResource] = {}
@@ -174,6 +176,7 @@ class _Saved(Struct, kw_only=True):
     offers: list[facts.Offer]
     machines: list[facts.Machine]
     settled: str = ""
+    acting_since: str = ""
     unseen: dict[str, str] = {}
     calls: list[facts.Call] = []
     node_pools: list[facts.NodePool] = []
@@ -226,6 +229,7 @@ def save(world: World) -> bytes:
         node_pools=sorted(world.node_pools.values(), key=lambda each: each.name),
         node_claims=sorted(world.node_claims.values(), key=lambda each: each.name),
         settled="" if world.settled is None else times.text(world.settled),
+        acting_since=times.text(world.acting_since) if world.acting_since else "",
         own_namespace=world.own_namespace,
         namespaces=sorted(world.namespaces.values(), key=lambda each: each.name),
         claims=sorted(world.claims.values(), key=lambda each: each.key),
@@ -289,6 +293,7 @@ def load(text: bytes) -> World:
         node_pools={each.name: each for each in saved.node_pools},
         node_claims={each.name: each for each in saved.node_claims},
         settled=times.moment(saved.settled),
+        acting_since=times.moment(saved.acting_since) or 0,
         own_namespace=saved.own_namespace,
         namespaces={each.name: each for each in saved.namespaces},
         claims={each.key: each for each in saved.claims},

@@ -39,6 +39,7 @@ from headroom.model.world import Caps, Changes, LedgerState, World, ref_of
 
 Fact = TypeVar("Fact")
 _NO_LEDGER: Final = LedgerState()
+_NEVER: Final = 2**63
 _CAPS: Final = Caps()
 
 
@@ -72,7 +73,7 @@ class KubePort:
         self.enforced: Callable[[str, AnyResource], None] = lambda _reason, _resource: None
         """Told of what was really done for a resource, as one word."""
         self._no_usage = UsageTable()
-        self._settled = 0
+        self._settled, self._acting_since = 0, _NEVER
         self._more_prices: tuple[Price, ...] = ()
         self._known_prices: tuple[Any, tuple[Price, ...]] = ((), ())
         self._cluster_problem = ""
@@ -290,13 +291,15 @@ class KubePort:
     def world(self, now: int) -> World:
         """The view at this instant; good until the next `await`."""
         recording, index, switches = self._recording, self._indexes.facts.get(INDEX_NAME), self._switches
+        complete, ledger = self.complete, recording.state() if recording else _NO_LEDGER
         return World(
             now=now,
             settled=self.settled(now),
             cluster=self._cluster,
             own_namespace=self._namespace,
             stopped=self._settings.stopped,
-            complete=self.complete,
+            complete=complete,
+            acting_since=self._able_since(now, can_act=complete and ledger.trusted and not self._settings.stopped),
             unseen=self.unseen(),
             resources=self._resources_view,
             pods=self._pods,
@@ -310,7 +313,7 @@ class KubePort:
             devices=self._devices,
             prices=self._book,
             usage=recording.table if recording else self._no_usage,
-            ledger=recording.state() if recording else _NO_LEDGER,
+            ledger=ledger,
             index=index.budgets if index else None,
             holds=self._holds.facts,
             workloads=self._workloads_view,
@@ -318,6 +321,11 @@ class KubePort:
             hold_problem=self._hold_problem(),
             caps=self._caps,
         )
+
+    def _able_since(self, now: int, *, can_act: bool) -> int:
+        # A clock that was set back must not make it a moment that is yet to come.
+        self._acting_since = min(self._acting_since, now) if can_act else _NEVER
+        return min(self._acting_since, now)
 
     def _hold_problem(self) -> str:
         watched = {plural: self._reflectors[paths.policies(plural)] for plural in admission.KINDS}

@@ -202,7 +202,8 @@ class Round:
             return going
         left = stopping.alive(account, victim)
         step = self._acts(account, victim.action)
-        since = times.moment(victim.at) or 0
+        # While nothing could be done nobody asked it to go.
+        since = max(times.moment(victim.at) or 0, self._world.acting_since)
         if not left:
             self._note_end(account, result, victim)
         elif step is None or not account.may_stop(step.share) or not stopping.still_goes(account, victim):
