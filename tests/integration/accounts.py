@@ -106,7 +106,7 @@ class Operator:
         self._process = Process(command, self.folder / "log", self._guard, environment)
         # Health and the dashboard are processes of their own, each of which answers when it is there.
         answering = (f"http://{self.health}/readyz", f"http://{self._metrics}/")
-        self._process.wait_ready(lambda: all(map(_fetched, answering)), timeout=60)
+        self._process.wait_ready(lambda: all(map(_fetched, answering)), timeout=180)
 
     def kill(self) -> None:
         """End it as a lost machine does."""

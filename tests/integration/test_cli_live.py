@@ -125,7 +125,7 @@ def running(*flags: str) -> Iterator[Running]:
     ):
         found = Running(process, metrics, health)
         try:
-            wait_until(found.is_ready, "the operator is ready", timeout=60)
+            wait_until(found.is_ready, "the operator is ready", timeout=180)
             yield found
         finally:
             process.kill()

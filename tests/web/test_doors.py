@@ -195,6 +195,18 @@ async def test_one_peer_makes_room_for_itself_only() -> None:
             writer.transport.abort()
 
 
+async def test_a_crowd_of_few_addresses_makes_room_at_its_own_cost() -> None:
+    async with house(Limits(connections=9, of_one_peer=5)) as here:
+        reader, honest = await here.come(HALF, by="127.0.0.2")
+        await here.holds(1)
+        crowd = [await here.come(HALF, by=f"127.0.0.{3 + number % 3}") for number in range(60)]
+        await gone(crowd[30][0])
+        honest.write(b"\r\n")
+        assert b"200" in await reader.readuntil(b"\r\n")
+        for writer in (honest, *(each for _, each in crowd)):
+            writer.transport.abort()
+
+
 async def test_a_request_that_is_being_answered_keeps_its_place() -> None:
     async with house(Limits(connections=2, of_one_peer=2)) as here:
         streams = [await here.come(WHOLE.replace(b"/ ", b"/forever ", 1)) for _ in range(2)]

@@ -133,8 +133,8 @@ async def in_door(request: web.Request, handler: Handler) -> web.StreamResponse:
 class Door:
     """Accepts connections for one server.
 
-    When there is no room, the connection that has waited longest for its request is closed: a peer's own, if it is that peer who has
-    too many. So who sends a request at once gets in, however many others hold a half of one.
+    When there is no room, a connection that has waited long for its request is closed: the longest of the peer that has too many, or
+    that has most. So who sends a request at once gets in, however many others hold a half of one.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class Door:
     def _rest(self, listening: socket.socket, error: OSError) -> None:
         """Let go of somebody and try again soon, rather than be woken for ever for what cannot be accepted."""
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-            self._make_room(lambda _: True)
+            self._make_room_fairly()
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening.fileno())
         loop.call_later(REST_SECONDS, self._go_on, listening)
@@ -212,7 +212,7 @@ class Door:
     def _take(self, accepted: socket.socket, peer: str) -> None:
         has_room = self._of_peer[peer] < self.limits.of_one_peer or self._make_room(lambda each: each.peer == peer)
         if has_room:
-            has_room = len(self._open) < self.limits.connections or self._make_room(lambda _: True)
+            has_room = len(self._open) < self.limits.connections or self._make_room_fairly()
         if not has_room:
             self.refused += 1
             # A reset, so that nothing of it is left in the kernel either.
@@ -225,6 +225,11 @@ class Door:
         self._waiting[connection] = None
         connection.opening = asyncio.create_task(self._begin(connection, accepted))
         connection.opening.add_done_callback(lambda _: self._opened(connection, accepted))
+
+    def _make_room_fairly(self) -> bool:
+        """Of the peer that has most, so that a crowd of one address makes no room at the cost of others."""
+        most = max(self._of_peer.items(), key=lambda each: each[1], default=("", 0))[0]
+        return self._make_room(lambda each: each.peer == most) or self._make_room(lambda _: True)
 
     def _make_room(self, of: Callable[[Connection], bool]) -> bool:
         """Close the one that has waited longest, of those that are meant. False: none of them waits."""
