@@ -170,3 +170,10 @@ def test_nothing_depends_on_one_machine() -> None:
 )
 def test_the_rules_can_fail(pattern: re.Pattern[str], text: str) -> None:
     assert pattern.search(text)
+
+
+def test_every_test_that_the_threat_model_names_exists() -> None:
+    named = re.findall(r"`(\S+\.py)::(\w+)`", text_of("docs/security.md"))
+    assert len(named) > 30
+    there = {(name, each.name) for name in python_files("tests") for each in functions(name)}
+    assert [f"{file}::{test}" for file, test in named if (f"tests/{file}", test) not in there] == []
