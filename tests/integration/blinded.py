@@ -138,7 +138,7 @@ class Blinded:
             machines.append(
                 {"name": name, "gpuCount": 8, "scaleUpEndpoint": f"{url}/start", "scaleDownEndpoint": f"{url}/stop"}
             )
-        policy = {"idleSeconds": 5, "bootTimeoutSeconds": 3600, "minOffSeconds": 0}
+        policy = {"idleSeconds": 5, "bootTimeoutSeconds": 86400, "minOffSeconds": 0}
         spec = {"machines": machines, "template": {"labels": {"pool": "rack"}}, "policy": policy}
         return {"apiVersion": "headroom.dev/v1alpha1", "kind": "PowerPool", "metadata": {"name": "rack"}, "spec": spec}
 
