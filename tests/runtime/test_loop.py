@@ -225,6 +225,22 @@ async def test_a_turn_is_not_late_by_the_time_that_deciding_takes() -> None:
     assert asked[-1] == asked[0] + 10_000
 
 
+async def test_an_event_that_is_due_again_with_other_numbers_is_no_other_decision() -> None:
+    """Such as that of an operator without the lease, whose statuses are not written."""
+
+    def tells(world: World, changes: Changes) -> Iterable[Decision]:
+        for ref, resource in affected(world, "GPUWorkloadBudget", changes):
+            event = EmitEvent(object="Pod/a/b", event_type="Normal", reason="Told", message=f"It is {world.now}.")
+            decision = standing(world, ref, resource, "Says so.")
+            yield structs.replace(decision, actions=(event,), look_again_ms=600_000)
+
+    plan = Plan(name="tells", kind="GPUWorkloadBudget", wakes_on=frozenset(), at_most_every_ms=100, decide=tells)
+    rig = Rig(FakePort(a_resource()), plan)
+    for _ in range(3):
+        await rig.tick(61)
+    assert rig.count("headroom_plan_differences_total", plan="tells") == 0
+
+
 async def test_a_full_pass_finds_a_plan_that_forgot() -> None:
     def forgets(world: World, changes: Changes) -> Iterable[Decision]:
         for ref, resource in affected(world, "GPUWorkloadBudget", changes):

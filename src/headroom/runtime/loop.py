@@ -17,7 +17,7 @@ from msgspec import Struct, field, structs
 
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
-from headroom.model.actions import Action, RemoveFinalizer
+from headroom.model.actions import Action, EmitEvent, RemoveFinalizer
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan, judgement
 from headroom.model.ports import Port
@@ -285,7 +285,8 @@ class Loop:
 def substance(decision: Decision) -> tuple[object, tuple[Action, ...]]:
     """What makes two decisions different ones: not the numbers and moments in them, which move by themselves."""
     verdicts = [(each.type, each.status, each.reason) for each in decision.status.conditions]
-    return (decision.reason, verdicts), parted(decision.actions)[1]
+    due = (structs.replace(each, message="") if isinstance(each, EmitEvent) else each for each in decision.actions)
+    return (decision.reason, verdicts), parted(due)[1]
 
 
 def is_news(before: Decision, after: Decision) -> bool:
