@@ -46,6 +46,8 @@ def test_new_pods_wait_in_both_clusters_until_home_has_room(
         here.run("one", 8)
         for operator in operators:
             operator.start()
+        for api in apis:
+            api.close()  # the server closes a connection that nobody used for long; the next call makes a new one
         wait_until(lambda: condition(here.status(), "Holding")[0] == "True", "home holds", timeout=60)
         wait_until(lambda: condition(there.status(), "Holding")[0] == "True", "the other one does too", timeout=60)
         wait_until(lambda: follows(there) == ("east", True, False), "by the word of home", timeout=60)
@@ -53,7 +55,7 @@ def test_new_pods_wait_in_both_clusters_until_home_has_room(
 
         container = {"name": "main", "image": "none", "resources": {"limits": {GPU: "1"}}}
         late = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late", "labels": {"team": "a"}}}
-        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        path = f"api/v1/namespaces/{NAMESPACE}/pods"
         assert gates(apis[1].send("POST", path, late | {"spec": {"containers": [container]}})) == [GATE]
         wait_until(lambda: there.status().get("held", {}).get("pods") == 1, "it is queued", timeout=60)
 
