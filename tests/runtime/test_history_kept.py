@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from headroom.adapters.ledger import schema
 from headroom.adapters.ledger.postgres import PostgresLedger
 from headroom.adapters.ledger.sqlite import SqliteLedger
 from headroom.model.retention import WEEK, Reach, Retention
@@ -132,7 +133,7 @@ class Fleet:
             self.ledger._retentions = {name: Retention(cluster=name, known_since=0) for name in WINDOWS}
         else:
             await self.ledger.migrate(2)
-            await self.ledger.migrate(3)
+            await self.ledger.migrate(schema.LATEST)
 
     async def pass_time(self, hours: int) -> None:
         for _ in range(hours):

@@ -7,6 +7,7 @@ or while another operator claims the cluster: what is kept too long costs space,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from msgspec import structs
@@ -14,7 +15,7 @@ from msgspec import structs
 from headroom.api.kinds import AnyResource
 from headroom.core.usage import KIND
 from headroom.model import retention, times
-from headroom.model.errors import Refused
+from headroom.model.errors import HeadroomError, Refused
 from headroom.model.ports import SETTLE_MS, Ledger, RecorderPort
 from headroom.model.retention import Retention
 from headroom.model.times import HOUR, MINUTE
@@ -214,7 +215,9 @@ class Custodian:
             self._due.did("look")
         if self._due.is_time("prune", PRUNE_SECONDS) and self._may_change(port) and await self._prune(port, world):
             self._due.did("prune")
-        is_news = await self._verdicts.exchange(world, may_vouch=self._may_change(port) and not self.is_lost)
+        is_news = False
+        with suppress(HeadroomError):  # who is not heard is not followed; nothing else depends on it
+            is_news = await self._verdicts.exchange(world, may_vouch=self._may_change(port) and not self.is_lost)
         return is_news or self.rival != rival
 
     async def is_disputed(self, cluster: str) -> bool:
