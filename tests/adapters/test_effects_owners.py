@@ -188,6 +188,29 @@ async def test_owners_that_are_gone_or_can_never_be_suspended() -> None:
     assert cluster.writes() == 0
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@virtual
+async def test_an_owner_of_another_team_is_not_suspended(kind: str) -> None:
+    """Anybody may write an owner into their pods. Labels that its template lacks may be added when a pod is made."""
+    cluster = made(kind)
+    for selector in (
+        {"matchLabels": {"team": "b"}},
+        {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
+    ):
+        with pytest.raises(Refused, match="it makes no pods that budget team-a/one covers"):
+            await do(cluster, suspend(kind), a_resource(name="one", selector=selector))
+    assert not is_suspended(cluster, kind)
+    await do(cluster, suspend(kind), a_resource(name="one", selector={"matchLabels": {"team": "a", "tier": "gold"}}))
+    assert is_suspended(cluster, kind)
+
+
+@virtual
+async def test_nothing_in_headrooms_own_namespace_is_suspended() -> None:
+    cluster = made("Job", namespace="headroom-system")
+    with pytest.raises(Refused, match="it is in Headroom's own namespace"):
+        await do(cluster, suspend("Job", "headroom-system/train"))
+
+
 @virtual
 async def test_a_kind_that_is_not_there_has_no_owners() -> None:
     cluster = Cluster()

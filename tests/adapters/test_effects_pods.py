@@ -188,6 +188,7 @@ async def test_a_pod_that_is_gone_needs_no_undoing(kind: type[Action]) -> None:
     ("namespace", "metadata", "why"),
     [
         ("kube-system", {}, "it belongs to the cluster itself"),
+        ("headroom-system", {}, "it is in Headroom's own namespace"),
         ("team-a", {"annotations": {"kubernetes.io/config.mirror": "hash"}}, "only its kubelet can end it"),
         ("team-a", {"annotations": {"headroom.dev/protected": "true"}}, "it is protected by the annotation"),
         (
@@ -212,6 +213,32 @@ async def test_what_is_never_evicted_whatever_was_decided(namespace: str, metada
         await do(cluster, evict(document, pod=f"{namespace}/train-0"))
     assert cluster.writes() == 0
     assert "deletionTimestamp" not in cluster.stored("Pod", namespace, "train-0")["metadata"]
+
+
+@pytest.mark.parametrize("group", ["apps/v1", "nobody.example/v1"])
+@virtual
+async def test_no_owner_keeps_a_pod_with_gpus_from_eviction(group: str) -> None:
+    cluster = Cluster()
+    cluster.node("n1")
+    owner = {"apiVersion": group, "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
+    gpus = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    document = cluster.pod(node="n1", metadata={"ownerReferences": [owner]}, spec={"containers": [gpus]})
+    await do(cluster, evict(document))
+    assert cluster.stored("Pod", "team-a", "train-0")["metadata"]["deletionTimestamp"]
+
+
+@pytest.mark.parametrize(("seconds", "is_evicted"), [(3000, False), (31_536_000, True)])
+@virtual
+async def test_a_deletion_that_takes_years_is_cut_short(seconds: int, is_evicted: bool) -> None:
+    cluster = Cluster()
+    cluster.node("n1")
+    cluster.pod(node="n1")
+    cluster.server.do("DELETE", paths.pod("team-a", "train-0"), {"gracePeriodSeconds": seconds})
+    before = cluster.stored("Pod", "team-a", "train-0")
+    assert before["metadata"]["deletionGracePeriodSeconds"] == seconds
+    await do(cluster, evict(before))
+    after = cluster.stored("Pod", "team-a", "train-0")["metadata"]
+    assert after["deletionGracePeriodSeconds"] == (30 if is_evicted else seconds)
 
 
 @pytest.mark.parametrize("word", ["", "false", "No"])

@@ -22,6 +22,7 @@ from headroom.model.world import EVERYTHING, World, ref_of
 from tests.builders import NOON, a_pod, a_resource, a_used_world
 
 TEAM = (("team", "a"),)
+GROUPS = {"Job": "batch", "DaemonSet": "apps", "ReplicaSet": "apps", "PyTorchJob": "kubeflow.org"}
 
 
 def a_budget(
@@ -54,7 +55,7 @@ def gated(name: str, *, gpus: int = 1, created: int = NOON - 60_000, **fields: A
 
 def of_job(name: str, kind: str = "Job") -> Owner:
     """The owner of a pod."""
-    return Owner(kind, name, f"uid-{name}")
+    return Owner(kind, name, f"uid-{name}", GROUPS.get(kind, ""))
 
 
 class Stage:

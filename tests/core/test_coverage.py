@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from headroom.api.resources import LabelSelector, SelectorRequirement
 from headroom.core.usage import coverage
-from headroom.core.usage.coverage import Scope, counted, counts, pods_matching, selects
+from headroom.core.usage.coverage import Scope, counted, counts, pods_matching
 from headroom.core.usage.observing import OF_NAMESPACE
+from headroom.core.usage.selectors import selects
 from headroom.model.facts import Pairs, Pod
 from headroom.model.ordering import Group
 from headroom.model.usage import UNSEEN, Row

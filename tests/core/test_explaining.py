@@ -224,8 +224,10 @@ def test_what_is_never_stopped_says_by_whose_word() -> None:
 
     begin = "protected: Headroom never stops it, as "
     assert f"{begin}its annotation headroom.dev/protected asks" in details(annotations=((marks.PROTECTED, "true"),))
-    assert f"{begin}all pods of a DaemonSet" in details(owner=of_job("agent", "DaemonSet"))
+    agent = details(owner=of_job("agent", "DaemonSet"), gpus=0)
+    assert f"{begin}all pods of a DaemonSet that have no devices" in agent
     assert f"{begin}all of namespace kube-system" in details(namespace="kube-system")
+    assert f"{begin}all of namespace headroom-system" in details(namespace="headroom-system")
     assert not [each for each in details(annotations=((marks.PROTECTED, "false"),)) if each.startswith("protected")]
 
 

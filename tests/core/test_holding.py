@@ -22,6 +22,7 @@ from headroom.model.actions import (
 )
 from headroom.model.decisions import Ref
 from headroom.model.facts import Hold, Part, Pod, Price, Workload
+from headroom.model.gangs import MIRROR
 from headroom.model.times import HOUR, MINUTE, SECOND, moment, text
 from headroom.model.world import LedgerState
 from tests.builders import NOON, a_node, a_pod, a_used_world
@@ -192,7 +193,7 @@ def test_nothing_is_swept_where_the_policies_are_gone() -> None:
         unstarted("p", owner=of_job("w", "ReplicaSet"), annotations=((marks.PROTECTED, "yes"),)),
         unstarted("p", owner=of_job("w", "ReplicaSet"), labels=(("team", "b"),)),
         unstarted("p", owner=of_job("w", "ReplicaSet"), gpus=0),
-        unstarted("p", owner=of_job("d", "DaemonSet")),
+        unstarted("p", owner=of_job("w", "ReplicaSet"), annotations=((MIRROR, "x"),)),
         running("p", HOUR, owner=of_job("w", "ReplicaSet")),
     ],
 )
@@ -266,7 +267,7 @@ def test_pods_under_kueue_are_left_to_it() -> None:
     """Those for which it has a Workload; a label alone proves nothing."""
     labels = (("kueue.x-k8s.io/queue-name", "q"), *TEAM)
     pod = unstarted("p", owner=of_job("j"), labels=tuple(sorted(labels)))
-    workload = kueue(owner="Job/team-a/j", admitted=True)
+    workload = kueue(owner="Job/team-a/j", owner_uids=("uid-j",), admitted=True)
     stage = held_stage(a_budget(hours="18", enforce="Hold"), DONE, pod, workloads={workload.key: workload}, kueue=True)
     assert stage.look() == []
     assert held_stage(a_budget(hours="18", enforce="Hold"), DONE, pod, kueue=True).look() != []

@@ -14,6 +14,7 @@ from headroom.model import conditions
 from headroom.model.actions import Action, EmitEvent, EvictPod, SuspendOwner
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pod, Workload
+from headroom.model.gangs import MIRROR
 from headroom.model.times import HOUR, MINUTE, SECOND, text
 from headroom.model.world import Caps, LedgerState
 from tests.builders import NOON
@@ -174,8 +175,7 @@ def test_what_is_not_needed_is_given_back() -> None:
         running("p", 9 * HOUR, annotations=((marks.PROTECTED, "true"),)),
         running("p", 9 * HOUR, deleting=NOON - SECOND),
         running("p", 9 * HOUR, phase="Succeeded", ended=NOON - SECOND, ended_by="ContainerFinish"),
-        running("p", 9 * HOUR, owner=of_job("d", "DaemonSet")),
-        running("p", 9 * HOUR, owner=of_job("n", "Node")),
+        running("p", 9 * HOUR, annotations=((MIRROR, "x"),)),
         running("p", 9 * HOUR, labels=(("team", "b"),)),
     ],
 )

@@ -13,11 +13,11 @@ from headroom.api.budgets import DEFAULT_RESOURCE, GPUWorkloadBudgetSpec
 from headroom.api.enforcement import HARMLESS, Step, percent
 from headroom.api.kinds import AnyResource
 from headroom.api.power import Machine, PowerPoolSpec, sleep_switch
+from headroom.api.resources import OPERATORS_NAMESPACE
 from headroom.api.schema import Problem
 from headroom.api.switches import Webhook
 
 STOPPING: Final = ("Suspend", "Evict")
-OPERATORS_NAMESPACE: Final = "headroom-system"
 PLACES: Final = ("machine", "pool", "action")
 """What is put into the body of a call."""
 _PLACE: Final = re.compile(r"\$\{([^{}]*)\}")

@@ -11,6 +11,8 @@ from headroom.api.schema import Problem, Rule, extra, matches
 GROUP: Final = "headroom.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
+OPERATORS_NAMESPACE: Final = "headroom-system"
+"""Where the operator runs, unless it was set (`namespace` in its settings)."""
 
 SpecT = TypeVar("SpecT")
 StatusT = TypeVar("StatusT")

@@ -6,9 +6,12 @@ Each action is one flat object on the wire, `{"type": "EvictPod", "pod": "lab/tr
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
+
+MOST_GRACE_SECONDS: Final = 3600
+"""Nobody who is evicted takes longer than that to end, whatever the pod asks for."""
 
 
 class Action(Struct, frozen=True, kw_only=True, tag=True, tag_field="type", rename="camel"):

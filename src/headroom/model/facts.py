@@ -25,6 +25,8 @@ class Owner(Struct, frozen=True, gc=False):
     kind: str
     name: str
     uid: str
+    group: str = ""
+    """The API group of its kind. A kind alone proves nothing: anybody may write `DaemonSet` of a group of their own."""
 
 
 class Shape(Struct, frozen=True, gc=False, kw_only=True):
@@ -224,6 +226,8 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     """Its spec is still the one that was let go."""
     owner: str = ""
     """Whose Workload it is, as Kind/namespace/name."""
+    owner_uids: tuple[str, ...] = ()
+    """The uids of all that a Workload is for: one owner, or each pod of a group."""
 
     @property
     def key(self) -> str:

@@ -22,6 +22,12 @@ VOLCANO_JOB: Final = "volcano.sh/job-name"
 VOLCANO: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations; the names above are labels."""
 SYSTEM_OWNERS: Final = ("DaemonSet", "Node")
+SUSPENDABLE: Final = {"Job": "batch", "JobSet": "jobset.x-k8s.io"}
+"""Owners that can be suspended, each with its API group: other projects have a kind Job too."""
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""The annotation of a pod that only shows what a kubelet runs by itself. The API server lets nobody add it later, and kubelets run no
+other pod that has it."""
+_NODE_OWNERS: Final = (("DaemonSet", "apps"), ("Node", ""))
 
 KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 KUEUE_FAST: Final = "kueue.x-k8s.io/pod-group-fast-admission"
@@ -61,6 +67,18 @@ def _volcanos(pod: Pod, labels: Mapping[str, str]) -> str:
     if group == made and _count(notes.get(VOLCANO_LEAST)) <= 1:
         return ""
     return group or labels.get(VOLCANO_JOB, "")
+
+
+def belongs_to_node(pod: Pod) -> bool:
+    """Whether a pod comes with its node, as those of DaemonSets and kubelets do, and would be back at once.
+
+    Anybody may write an owner into a pod, so one that has devices never does. For others the garbage collector vouches: it deletes
+    pods whose owner, of a group that the API server knows, is not there.
+    """
+    if dict(pod.annotations).get(MIRROR) is not None:
+        return True
+    has_devices = pod.has_claims or any("/" in name and amount for name, amount in pod.shape.requests)
+    return not has_devices and pod.owner is not None and (pod.owner.kind, pod.owner.group) in _NODE_OWNERS
 
 
 def size_of(pod: Pod) -> int:

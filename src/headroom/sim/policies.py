@@ -31,7 +31,7 @@ from headroom.api.policies import (
     requiring,
     usage,
 )
-from headroom.api.policies.cel import IMPLICIT, MIRROR, SYSTEM
+from headroom.api.policies.cel import EXEMPT_NAMESPACES, IMPLICIT, MIRROR
 from headroom.api.policies.requesting import PLAIN as REQUEST_REFUSED
 from headroom.api.resources import GROUP
 from headroom.sim import requesting
@@ -77,7 +77,7 @@ class Policies:
         """What is made of a new object."""
         if requesting.is_request(call) and self._in_force(REQUESTER):
             return requesting.named(call, pod)
-        if call.target.type is not POD or _is_mirror(pod):
+        if call.target.type is not POD or _is_mirror(pod) or _is_exempt(call):
             return pod
         for name, change in ((USAGE, self._finalized), (HOLD, self._gated), (LENGTH, self._ended)):
             if self._in_force(name):
@@ -86,8 +86,10 @@ class Policies:
 
     def check_created(self, call: Call, pod: Body) -> None:
         """Refuse a new object that a policy refuses."""
-        self._check_marks(call, {"metadata": {}}, pod)
         self._check_request(call, None, pod)
+        if _is_exempt(call):
+            return
+        self._check_marks(call, {"metadata": {}}, pod)
         if call.target.type is not POD:
             return
         for name, check in ((GUARD, self._guard_new), (HELD, self._hold_new), (REQUIRE, self._require)):
@@ -96,8 +98,10 @@ class Policies:
 
     def check_updated(self, call: Call, old: Body, new: Body) -> None:
         """Refuse a change that a policy refuses."""
-        self._check_marks(call, old, new)
         self._check_request(call, old, new)
+        if _is_exempt(call):
+            return
+        self._check_marks(call, old, new)
         if call.target.type is not POD or call.target.subresource not in _PARTS:
             return
         for name, check in ((USAGE_KEPT, self._keep_usage), (GUARD, self._guard), (HELD, self._hold)):
@@ -135,8 +139,6 @@ class Policies:
 
     def _holds(self, call: Call) -> Iterator[Body]:
         """The holds of the pod's namespace, by their budgets' names."""
-        if call.target.namespace == SYSTEM:
-            return
         holds = [each.body["spec"] for each in self._store.all(_HOLDS)]
         for each in sorted(holds, key=lambda each: str(each["budget"])):
             if call.target.namespace in (each.get("namespaces") or ()):
@@ -145,7 +147,7 @@ class Policies:
     def _entries(self, call: Call) -> list[Body] | None:
         """The budgets of the pod's namespace; None where there is no index."""
         index = self._store.get(_INDEXES, "", INDEX_NAME)
-        if index is None or call.target.namespace == SYSTEM:
+        if index is None:
             return None
         budgets = index.body["spec"].get("budgets") or []
         namespace = self._store.get(NAMESPACE, "", call.target.namespace)
@@ -315,6 +317,10 @@ def _refused(policy: str, call: Call, pod: Body, template: str, values: Values, 
 
 
 # --- pods, and what covers them ---------------------------------------------------------------------------------------------------
+
+
+def _is_exempt(call: Call) -> bool:
+    return call.target.namespace in EXEMPT_NAMESPACES
 
 
 def _spec(pod: Body) -> Body:

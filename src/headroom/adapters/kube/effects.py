@@ -61,8 +61,8 @@ class Effects:
         self._kube, self._events, self._clock, self._view = kube, events, clock, view
         self._index_of, self._hold_of = index_of, hold_of
         telling, self._told = Telling(events, clock, view, told), told
-        pods = PodEffects(kube, clock, telling, Gangs(kube, clock, view))
-        nodes, owners = NodeEffects(kube, clock, view), OwnerEffects(kube, clock, telling)
+        pods = PodEffects(kube, clock, view, telling, Gangs(kube, clock, view))
+        nodes, owners = NodeEffects(kube, clock, view), OwnerEffects(kube, clock, view, telling)
         power = PowerEffects(kube, events, clock, view, switches)
         self._handlers: dict[type[Action], Handler] = {
             actions.EvictPod: pods.evict,

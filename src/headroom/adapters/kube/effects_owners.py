@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from headroom.adapters.kube import paths, raw
+from collections.abc import Iterator
+
+from headroom.adapters.kube import paths, raw, values
 from headroom.adapters.kube.budget_check import check_unchanged
 from headroom.adapters.kube.changing import Outcome, Patch, change, labels, meta, notes, split
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.effects_pods import SYSTEM
-from headroom.adapters.kube.telling import CHORES, Telling
+from headroom.adapters.kube.telling import CHORES, Telling, View
 from headroom.api import marks
-from headroom.api.budgets import GPUWorkloadBudget
+from headroom.api.budgets import GPUWorkloadBudget, GPUWorkloadBudgetSpec
 from headroom.api.kinds import AnyResource
 from headroom.api.releases import ReleaseRequest
+from headroom.core.usage import may_select
 from headroom.model import actions, times
 from headroom.model.errors import Refused
 from headroom.model.ports import Clock
@@ -25,6 +28,23 @@ class _Switch(raw.Part):
     """Of a Job or JobSet."""
     active: bool | None = None
     """Of a Workload of Kueue."""
+    template: raw.PodTemplate | None = None
+    """Of a Job."""
+    replicated_jobs: list[raw.ReplicatedJob] | None = None
+    """Of a JobSet."""
+    pod_sets: list[raw.PodSet] | None = None
+    """Of a Workload."""
+
+    @property
+    def templates(self) -> Iterator[raw.PodTemplate]:
+        """Of all pods that it makes."""
+        jobs = (each.template.spec for each in self.replicated_jobs or () if each.template)
+        every = [
+            self.template,
+            *(job.template for job in jobs if job),
+            *(each.template for each in self.pod_sets or ()),
+        ]
+        return (each for each in every if each is not None)
 
 
 class Owner(raw.Object):
@@ -41,20 +61,25 @@ class Owner(raw.Object):
 class OwnerEffects:
     """Changes owners, and says so on them."""
 
-    def __init__(self, kube: Kube, clock: Clock, telling: Telling) -> None:
-        self._kube, self._clock, self._telling = kube, clock, telling
+    def __init__(self, kube: Kube, clock: Clock, view: View, telling: Telling) -> None:
+        self._kube, self._clock, self._view, self._telling = kube, clock, view, telling
 
     async def suspend(self, action: actions.SuspendOwner, resource: AnyResource) -> None:
         """It takes its pods away. What somebody else has suspended stays as it is, and is theirs."""
         namespace, _ = split(action.object)
+        doing = f"suspending {action.kind} {action.object}"
         if namespace == SYSTEM:
-            raise Refused(f"suspending {action.kind} {action.object}: it belongs to the cluster itself")
-
-        await check_unchanged(self._kube, resource, f"suspending {action.kind} {action.object}")
+            raise Refused(f"{doing}: it belongs to the cluster itself")
+        if namespace == self._view.world(self._clock.now()).own_namespace:
+            raise Refused(f"{doing}: it is in Headroom's own namespace")
+        await check_unchanged(self._kube, resource, doing)
 
         def suspended(owner: Owner) -> Patch | None:
             if owner.is_suspended:
                 return None
+            if not _may_make_pods_of(resource, owner):
+                # Anybody may write an owner into a pod: its own word counts.
+                raise Refused(f"{doing}: it makes no pods that budget {resource.namespace}/{resource.name} covers")
             by, at = str(ref_of(resource)), times.text(self._clock.now())
             return _switched(action.kind, on=False) | _marked("true", by=by, suspended_at=at)
 
@@ -104,6 +129,14 @@ def unmarked(kind: str, owner: Owner) -> Patch | None:
     if marks.SUSPENDED_BY in notes(owner):
         return _switched(kind, on=True) | _marked(None)
     return _marked(None) if marks.SUSPENDED in labels(owner) else None
+
+
+def _may_make_pods_of(budget: AnyResource, owner: Owner) -> bool:
+    """Whether a budget may cover the pods of an owner. More labels may be added when a pod is made."""
+    templates = list(owner.spec.templates) if owner.spec else []
+    labels = [values.pairs((each.metadata or raw.ObjectMeta()).labels) for each in templates]
+    selector = budget.spec.selector if isinstance(budget.spec, GPUWorkloadBudgetSpec) else None
+    return selector is None or not labels or any(may_select(selector, each) for each in labels)
 
 
 def _marked(

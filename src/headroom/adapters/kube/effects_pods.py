@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from headroom.adapters.kube import errors, paths, raw
+from headroom.adapters.kube import errors, parse, paths, raw, values
 from headroom.adapters.kube.budget_check import check_unchanged
 from headroom.adapters.kube.changing import Outcome, Patch, annotated, change, meta, notes, read, split
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.gangs import Gangs
-from headroom.adapters.kube.telling import CHORES, Telling, may_undo
+from headroom.adapters.kube.telling import CHORES, Telling, View, may_undo
 from headroom.adapters.kube.values import OURS
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.model import actions, times
 from headroom.model.errors import Refused
+from headroom.model.gangs import MIRROR, belongs_to_node
 from headroom.model.ports import Clock
 from headroom.model.world import ref_of
 
 TOUCHED_AT: Final = f"{OURS}touched-at"
-MIRROR: Final = "kubernetes.io/config.mirror"
-"""The annotation of a pod that only shows what a kubelet runs by itself."""
 SYSTEM: Final = "kube-system"
 ENDED: Final = ("Succeeded", "Failed")
 """The phases of a pod of which nothing runs any more."""
@@ -30,15 +29,15 @@ ENDED: Final = ("Succeeded", "Failed")
 class PodEffects:
     """Changes pods, and says so on them."""
 
-    def __init__(self, kube: Kube, clock: Clock, telling: Telling, gangs: Gangs) -> None:
-        self._kube, self._clock, self._telling, self._gangs = kube, clock, telling, gangs
+    def __init__(self, kube: Kube, clock: Clock, view: View, telling: Telling, gangs: Gangs) -> None:
+        self._kube, self._clock, self._view, self._telling, self._gangs = kube, clock, view, telling, gangs
 
     async def evict(self, action: actions.EvictPod, resource: AnyResource) -> None:
         """Through policy/v1 only: whoever must not be disturbed is not deleted instead, and no gang is torn apart."""
         pod = await self._pod(action)
-        if pod is None or meta(pod).deletion_timestamp:
+        if pod is None or self._is_leaving(pod):
             return  # the effect is there: it may have been ours, and only its reply was lost
-        if why := untouchable(pod):
+        if why := untouchable(pod, self._own_namespace):
             raise Refused(f"evicting pod {action.pod}: {why}")
         await self._gangs.check(action, resource)
         await check_unchanged(self._kube, resource, f"evicting pod {action.pod}")
@@ -55,6 +54,15 @@ class PodEffects:
             raise _in_our_words(action.pod, problem) from problem
         self._gangs.begun(action, resource)
         await self._tell(pod, "Evicted", resource)
+
+    def _is_leaving(self, pod: raw.Pod) -> bool:
+        """Whether a pod ends as soon as an eviction would have it end. Whoever deletes one may give it years."""
+        end = values.moment(meta(pod).deletion_timestamp)
+        return end is not None and end <= self._clock.now() + actions.MOST_GRACE_SECONDS * times.SECOND
+
+    @property
+    def _own_namespace(self) -> str:
+        return self._view.world(self._clock.now()).own_namespace
 
     async def pause(self, action: actions.PausePod, resource: AnyResource) -> None:
         """Only annotations, for a controller that cooperates."""
@@ -133,18 +141,20 @@ def released(pod: raw.Pod, at: str) -> Patch | None:
     return marked if len(left) == len(gates) else marked | {"spec": {"schedulingGates": left or None}}
 
 
-def untouchable(pod: raw.Pod) -> str:
+def untouchable(pod: raw.Pod, own_namespace: str) -> str:
     """Why a pod is not evicted, whatever any budget says; empty if it may be."""
     found = meta(pod)
     if pod.status and pod.status.phase in ENDED:
         return "it has ended already"
     if found.namespace == SYSTEM:
         return "it belongs to the cluster itself"
+    if found.namespace == own_namespace:
+        return "it is in Headroom's own namespace"
     if MIRROR in notes(pod):
         return "only its kubelet can end it"
     if notes(pod).get(marks.PROTECTED, "").lower() not in ("", "false", "no"):
         return f"it is protected by the annotation {marks.PROTECTED}"
-    if any(each.controller and each.kind == "DaemonSet" for each in found.owner_references or ()):
+    if belongs_to_node(parse.pod_of(pod)):
         return "its DaemonSet would start it again at once"
     return ""
 

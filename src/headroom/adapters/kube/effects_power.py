@@ -13,7 +13,7 @@ from typing import Final, Literal
 from headroom.adapters.kube import errors, parse, paths, raw
 from headroom.adapters.kube.changing import meta, notes, read
 from headroom.adapters.kube.client import Kube
-from headroom.adapters.kube.effects_pods import ENDED, MIRROR, untouchable
+from headroom.adapters.kube.effects_pods import ENDED, untouchable
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.telling import View
 from headroom.adapters.power import status_of
@@ -23,6 +23,7 @@ from headroom.api.power import PowerPoolSpec
 from headroom.core.usage import gpus_in
 from headroom.model import actions
 from headroom.model.errors import HeadroomError, Refused, Unavailable
+from headroom.model.gangs import MIRROR
 from headroom.model.ports import Clock, Switches
 from headroom.model.world import World, ref_of
 
@@ -121,10 +122,8 @@ class PowerEffects:
         """Why a pod must not be evicted to let a machine sleep; empty if it may be."""
         fact, own = parse.pod_of(pod), self._world().own_namespace
         gpus = resource.spec.gpu_resource_name if isinstance(resource.spec, PowerPoolSpec) else ""
-        if why := untouchable(pod):
+        if why := untouchable(pod, own):
             return why
-        if fact.namespace == own:
-            return "it is in Headroom's own namespace"
         if dict(fact.shape.requests).get(gpus) or gpus_in(fact.shape.requests) or fact.has_claims:
             return "it has GPUs or other devices"
         return "" if fact.owner else "no controller would make it anew"

@@ -229,7 +229,7 @@ def _evicted(conditions: list[raw.Condition] | None) -> int | None:
 def _controller(references: list[raw.OwnerReference]) -> facts.Owner | None:
     for each in references:
         if each.controller:
-            return values.owner(each.kind or "", each.name or "", each.uid or "")
+            return values.owner(each.kind or "", each.name or "", each.uid or "", each.api_version or "")
     return None
 
 

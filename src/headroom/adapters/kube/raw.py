@@ -32,6 +32,7 @@ class Part(Struct, gc=False, kw_only=True, rename="camel"):
 
 
 class OwnerReference(Part):
+    api_version: str | None = None
     kind: str | None = None
     name: str | None = None
     uid: str | None = None

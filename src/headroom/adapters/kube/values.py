@@ -19,6 +19,7 @@ KEPT_ANNOTATIONS: Final = frozenset(
         "kubernetes.io/ingress-bandwidth",
         "ovn.kubernetes.io/egress_rate",
         "ovn.kubernetes.io/ingress_rate",
+        gangs.MIRROR,
         *gangs.READ_ANNOTATIONS,
     }
 )
@@ -39,9 +40,10 @@ def _pair(key: str, value: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def owner(kind: str, name: str, uid: str) -> facts.Owner:
+def owner(kind: str, name: str, uid: str, api_version: str = "") -> facts.Owner:
     """The controller of a pod."""
-    return facts.Owner(one(kind), name, uid)
+    group, _, version = api_version.partition("/")
+    return facts.Owner(one(kind), name, uid, one(group) if version else "")
 
 
 def pairs(mapping: msgspec.Raw) -> facts.Pairs:

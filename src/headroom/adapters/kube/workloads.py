@@ -47,6 +47,7 @@ def workload_of(wire: raw.Workload) -> facts.Workload:
         suspended=spec.active is False,
         admitted=_holds_any(wire.status, _STARTED),
         owner=_queued_for(wire),
+        owner_uids=values.names(each.uid for each in (wire.metadata or raw.ObjectMeta()).owner_references or ()),
     )
 
 

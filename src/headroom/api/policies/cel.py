@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from string import Formatter
 from typing import Final
 
-from headroom.api.resources import GROUP
+from headroom.api.resources import GROUP, OPERATORS_NAMESPACE
 from headroom.api.schema import Json
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 SYSTEM: Final = "kube-system"
+EXEMPT_NAMESPACES: Final = (SYSTEM, OPERATORS_NAMESPACE)
+"""Nothing in them is held or refused. Without the operator nobody would release what waits, the operator's successor included."""
 POD: Final = "request.namespace + '/' + (has(object.metadata.name) ? object.metadata.name : '')"
 MAY_RELEASE: Final = f"authorizer.group('{GROUP}').resource('budgetholds').check('release').allowed()"
 """Whoever may do that is exempt from what keeps pods waiting."""
@@ -28,15 +30,20 @@ def rule(operations: Sequence[str], resources: Sequence[str], group: str = "") -
     return {"apiGroups": [group], "apiVersions": ["*"], "operations": [*operations], "resources": [*resources]}
 
 
-def pods(*operations: str, label: str = "") -> dict[str, Json]:
-    """Pods outside kube-system, and if need be only in namespaces with a label.
+def outside(*rules: Json, label: str = "") -> dict[str, Json]:
+    """Outside the namespaces of the cluster and of Headroom, and if need be only in namespaces with a label.
 
     It stands here and not in a condition so that pods of the system are made even if the kind of the parameters is gone, which
     would be a refusal everywhere else.
     """
-    selector: list[Json] = [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [SYSTEM]}]
+    selector: list[Json] = [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [*EXEMPT_NAMESPACES]}]
     selector += [{"key": label, "operator": "Exists"}] if label else []
-    return {"resourceRules": [rule(operations, ["pods"])], "namespaceSelector": {"matchExpressions": selector}}
+    return {"resourceRules": [*rules], "namespaceSelector": {"matchExpressions": selector}}
+
+
+def pods(*operations: str, label: str = "") -> dict[str, Json]:
+    """Pods there."""
+    return outside(rule(operations, ["pods"]), label=label)
 
 
 def refusal(wrong: str, words: str, message: str) -> dict[str, Json]:

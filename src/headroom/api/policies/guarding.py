@@ -72,13 +72,8 @@ def guard() -> dict[str, Json]:
     )
     return {
         "failurePolicy": "Fail",
-        "matchConstraints": {
-            "resourceRules": [
-                cel.rule(["CREATE"], ["pods"]),
-                # An update of the status may change the metadata too.
-                cel.rule(["UPDATE"], ["pods", "pods/*"]),
-            ]
-        },
+        # An update of the status may change the metadata too.
+        "matchConstraints": cel.outside(cel.rule(["CREATE"], ["pods"]), cel.rule(["UPDATE"], ["pods", "pods/*"])),
         "matchConditions": [
             {
                 "name": "ours-is-touched",

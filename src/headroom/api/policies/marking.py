@@ -41,7 +41,7 @@ def owners_marked() -> dict[str, Json]:
     rules = [cel.rule(["CREATE", "UPDATE"], [plural], group) for group, plural in OWNERS]
     return {
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": rules},
+        "matchConstraints": cel.outside(*rules),
         "matchConditions": [{"name": "marked", "expression": wrong}],
         "variables": [cel.EXEMPT],
         "validations": [cel.refusal(wrong, words, PLAIN)],

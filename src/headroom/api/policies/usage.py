@@ -67,7 +67,7 @@ def usage_finalizer_stays() -> dict[str, Json]:
     return {
         "failurePolicy": "Ignore",
         # An update of the status may change the metadata too.
-        "matchConstraints": {"resourceRules": [cel.rule(["UPDATE"], ["pods", "pods/*"])]},
+        "matchConstraints": cel.outside(cel.rule(["UPDATE"], ["pods", "pods/*"])),
         "matchConditions": [{"name": "removed", "expression": f"{carried('oldObject')} && !{carried('object')}"}],
         "validations": [
             {

@@ -15,7 +15,7 @@ from headroom.api.budget_hold import hold_name
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, Released, Victim
 from headroom.core import usage
-from headroom.core.budgets import holding, ladder, pausing, releasing, stopping
+from headroom.core.budgets import holding, ladder, pausing, releasing, stopping, victims
 from headroom.core.budgets.accounts import STOPPING, Account
 from headroom.core.budgets.allowances import Allowances
 from headroom.core.budgets.following import STALE_MS
@@ -23,7 +23,7 @@ from headroom.core.budgets.ladder import Standing
 from headroom.core.budgets.numbers import decimal
 from headroom.core.budgets.releasing import Outcome
 from headroom.core.budgets.stopping import Past
-from headroom.core.budgets.units import note, units
+from headroom.core.budgets.units import evicts, note, units
 from headroom.core.budgets.waiting import Matcher, held_back, waiting
 from headroom.model import times
 from headroom.model.actions import Action
@@ -150,7 +150,7 @@ class Round:
             result.actions += found.actions
             result.bare = found.bare
             # What asks for more by now than was judged goes back behind the gate, if it has not started.
-            result.actions += [holding.evicts(pod) for pod in self._allowances.overgrown(account) if is_there]
+            result.actions += [evicts(pod) for pod in self._allowances.overgrown(account) if is_there]
         if result.holds:
             hold = self._world.holds[hold_name(account.key)]
             result.last_at = max(result.last_at or 0, hold.created) or None
@@ -171,14 +171,14 @@ class Round:
         for step in steps:
             candidates = stopping.needed(account, step, going, result.past)
             if candidates:
-                chosen = stopping.victim_of(candidates[0], step, self._world.now)
+                chosen = victims.victim_of(candidates[0], step, self._world.now)
                 break
         result.helpless = chosen is None and self._is_over(account, steps, going)
         if chosen is None or not self._is_within_caps(account, result, chosen.unit.split("/")[1]):
             return going
         result.victim = result.took = chosen
         self._taken.append(chosen)
-        result.actions += stopping.stops(account, chosen)
+        result.actions += victims.stops(account, chosen)
         result.turns.append(self._world.now + stopping.GIVE_UP_MS)
         return going | frozenset(chosen.uids)
 
@@ -193,45 +193,50 @@ class Round:
         if not result.past.evictions or self._acts(account, "Evict") is None:
             return ()
         found = units(self._world, (each.uid for each in account.running if each.uid not in going))
-        return tuple(sorted(name for name, unit in found.items() if stopping.is_looping(account, unit, result.past)))
+        looping = (
+            unit.name
+            for uid, unit in found.items()
+            if (pod := self._world.pods.get(uid)) is not None and stopping.is_looping(account, pod, result.past)
+        )
+        return tuple(sorted(set(looping)))
 
     def _follow(self, account: Account, result: Enforced, going: frozenset[str]) -> frozenset[str]:
         """See what became of the one that was being stopped."""
         victim, now = result.victim, self._world.now
         if victim is None:
             return going
-        left = stopping.alive(account, victim)
+        left = victims.alive(account, victim)
         step = self._acts(account, victim.action)
         # While nothing could be done nobody asked it to go.
         since = max(times.moment(victim.at) or 0, self._world.acting_since)
         if not left:
             self._note_end(account, result, victim)
-        elif step is None or not account.may_stop(step.share) or not stopping.still_goes(account, victim):
+        elif step is None or not account.may_stop(step.share) or not victims.still_goes(account, victim):
             # It is not needed any more, or must not go any more, and nothing was seen to happen to it.
             result.victim = None
             return going - frozenset(pod.uid for pod in left)
         elif now - since >= stopping.GIVE_UP_MS:
             if not victim.by:
-                result.past = result.past.with_(stopping.record(victim, "Blocked", since))
+                result.past = result.past.with_(victims.record(victim, "Blocked", since))
             result.victim = None
             return going - frozenset(pod.uid for pod in left)
         else:
-            result.actions += stopping.stops(account, victim)
+            result.actions += victims.stops(account, victim)
             result.turns.append(since + stopping.GIVE_UP_MS)
         return going
 
     def _note_end(self, account: Account, result: Enforced, victim: Victim) -> None:
         """The one that was being stopped has gone: one that ended by itself was not stopped."""
         now, since = self._world.now, times.moment(victim.at) or 0
-        if stopping.was_stopped(account, victim):
+        if victims.was_stopped(account, victim):
             # Caps are about when it went, which may be long after it was chosen.
-            result.past = result.past.with_(stopping.record(victim, "Stopped", now))
+            result.past = result.past.with_(victims.record(victim, "Stopped", now))
             result.last_at = now
-        elif stopping.vanished(account, victim):
+        elif victims.vanished(account, victim):
             # So that caps hold though the operator was restarted; it proves no loop.
-            result.past = result.past.with_(stopping.record(victim, "Unknown", now))
-        elif victim.action == "Suspend" and now - since < stopping.OWN_WORD_MS:
-            result.turns.append(since + stopping.OWN_WORD_MS)
+            result.past = result.past.with_(victims.record(victim, "Unknown", now))
+        elif victim.action == "Suspend" and now - since < victims.OWN_WORD_MS:
+            result.turns.append(since + victims.OWN_WORD_MS)
             return
         result.victim = None
 

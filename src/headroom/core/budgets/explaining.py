@@ -17,13 +17,13 @@ from headroom.api.quantities import NANO
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.ladder import exit_share
-from headroom.core.budgets.units import ENDED, SYSTEM, Queued, is_alive, is_protected, note, owner_of, unit_of
+from headroom.core.budgets.units import ENDED, Queued, is_alive, is_exempt, is_protected, note, owner_of, unit_of
 from headroom.core.budgets.waiting import Matcher, holds_over, is_kept
 from headroom.core.budgets.wording import amounts, counted_by, gpus, nano_of, share, spoken, used
 from headroom.model import times
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pod, Workload
-from headroom.model.gangs import JOBSET
+from headroom.model.gangs import JOBSET, belongs_to_node
 from headroom.model.world import World, ref_of
 
 OWNERS: Final = ("Job", "JobSet", "Workload")
@@ -335,19 +335,23 @@ def _standing(asked: Asked) -> Iterator[str]:
     matcher = Matcher(asked.world, ())
     if any(pod.started is None and not matcher.is_known(pod) for pod in alive):
         yield "its claims, their templates or their device classes are not seen, so what it asks for is not known; a queued pod stays queued until it is"
-    if any(is_protected(pod) for pod in alive):
-        yield f"protected: Headroom never stops it, {_protection(alive)}"
+    if any(is_protected(asked.world, pod) for pod in alive):
+        yield f"protected: Headroom never stops it, {_protection(asked.world, alive)}"
     for word in sorted({note(pod, marks.EXPECTED_DURATION) for pod in alive} - {""}):
         if durations.milliseconds(word) is None:
             yield f"its {marks.EXPECTED_DURATION}, {word!r}, cannot be read, so it counts as none; write {durations.HINT}"
 
 
-def _protection(pods: list[Pod]) -> str:
-    pod = next(pod for pod in pods if is_protected(pod))
-    if pod.namespace == SYSTEM:
-        return f"as all of namespace {SYSTEM}"
-    if pod.owner is not None and is_protected(structs.replace(pod, annotations=())):
-        return f"as all pods of a {pod.owner.kind}"
+def _protection(world: World, pods: list[Pod]) -> str:
+    pod = next(pod for pod in pods if is_protected(world, pod))
+    if is_exempt(world, pod.namespace):
+        return f"as all of namespace {pod.namespace}"
+    if belongs_to_node(pod):
+        return (
+            f"as all pods of a {pod.owner.kind} that have no devices"
+            if pod.owner is not None
+            else "as its kubelet runs it"
+        )
     return f"as its annotation {marks.PROTECTED} asks"
 
 

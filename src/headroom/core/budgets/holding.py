@@ -12,19 +12,17 @@ from headroom.api.budget_hold import BudgetHoldSpec, hold_name
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, is_acting
-from headroom.core.budgets.units import is_alive, is_protected, note, owner_of, suspends, unit_of, units
+from headroom.core.budgets.units import evicts, is_alive, is_exempt, is_protected, note, owner_of, suspends, units
 from headroom.core.budgets.unseen import is_unclear, knows
 from headroom.core.budgets.waiting import SKEW_MS, Matcher
 from headroom.model import conditions, sight
-from headroom.model.actions import Action, ApplyBudgetHold, DeleteBudgetHold, EvictPod, ResumeOwner, SuspendOwner
+from headroom.model.actions import Action, ApplyBudgetHold, DeleteBudgetHold, ResumeOwner, SuspendOwner
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pod
 from headroom.model.world import World
 
 _LONGEST: Final = 1000
 SHARED: Final = "New pods are queued until the budget has quota for them."
-MOST_GRACE_SECONDS: Final = 3600
-"""Nobody takes longer than that to end, whatever the pod asks for."""
 
 
 def hold_of(world: World, budget: AnyResource) -> BudgetHoldSpec:
@@ -32,7 +30,7 @@ def hold_of(world: World, budget: AnyResource) -> BudgetHoldSpec:
     scope = usage.scope_of(world, budget)
     return BudgetHoldSpec(
         budget=f"{budget.namespace}/{budget.name}",
-        namespaces=tuple(sorted(scope.namespaces)),
+        namespaces=tuple(sorted(each for each in scope.namespaces if not is_exempt(world, each))),
         match_labels=dict(sorted(scope.selector.match_labels.items())),
         match_expressions=scope.selector.match_expressions,
         resources=usage.counted_names(scope.weights, world.devices),
@@ -132,15 +130,19 @@ def sweep(account: Account, matcher: Matcher, *, is_there: bool) -> Sweep:
     actions: dict[Action, None] = {}
     bare = []
     for pod in sorted(chosen, key=lambda pod: pod.key):
-        unit = every[unit_of(pod)]
+        unit = every[pod.uid]
         has_begun = any(each.started is not None for each in unit.pods)
-        owner = suspends(queued, pod)
+        owner = suspends(queued, pod, account.scope.selector)
         if not owner_of(pod) or (has_begun and not unit.name.startswith("Pod/")):
             bare.append(pod.key)
         elif any(is_unclear(world, each) for each in unit.pods):
             continue
         elif owner is not None:
-            actions[owner] = None
+            # Suspending it would take away one that is protected too.
+            if any(is_protected(world, each) for each in unit.pods):
+                bare.append(pod.key)
+            else:
+                actions[owner] = None
         elif is_there and sight.sees(world, *sight.POLICIES):
             actions[evicts(pod)] = None
     actions |= dict.fromkeys(_queued(account, matcher))
@@ -152,21 +154,12 @@ def _is_early(account: Account, pod: Pod) -> bool:
 
     Whoever set a gate, the API server lets nobody lift the last one while the hold stands: it waits there.
     """
-    return not pod.gates and not _is_left_alone(pod) and account.queued.of(pod) is None
+    is_queued = account.queued.of(pod, account.scope.selector) is not None
+    return not pod.gates and not _is_left_alone(account.world, pod) and not is_queued
 
 
-def evicts(pod: Pod) -> EvictPod:
-    """Evict exactly this pod, as it is now, with the time that it asks for."""
-    return EvictPod(
-        pod=pod.key,
-        uid=pod.uid,
-        resource_version=pod.resource_version,
-        grace_seconds=min(pod.grace_seconds, MOST_GRACE_SECONDS),
-    )
-
-
-def _is_left_alone(pod: Pod) -> bool:
-    return is_protected(pod) or bool(note(pod, marks.RELEASED_AT)) or not is_alive(pod)
+def _is_left_alone(world: World, pod: Pod) -> bool:
+    return is_protected(world, pod) or bool(note(pod, marks.RELEASED_AT)) or not is_alive(pod)
 
 
 def _queued(account: Account, matcher: Matcher) -> Iterator[Action]:

@@ -33,7 +33,12 @@ def pauses(account: Account, *, stands: bool, marked: dict[str, list[Pod]]) -> I
         return
     for each in account.running:
         pod = account.world.pods.get(each.uid)
-        if pod is not None and is_alive(pod) and not is_protected(pod) and not note(pod, marks.PAUSED_AT):
+        if (
+            pod is not None
+            and is_alive(pod)
+            and not is_protected(account.world, pod)
+            and not note(pod, marks.PAUSED_AT)
+        ):
             yield PausePod(pod=pod.key, uid=pod.uid)
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account
-from headroom.core.budgets.units import unit_of
 
 if TYPE_CHECKING:
     from headroom.core.budgets.stopping import Candidate
@@ -18,21 +17,20 @@ def joined(account: Account, candidates: Sequence[Candidate], going: frozenset[s
     shared = _shared(account, going)
     if not shared:
         return [(each,) for each in candidates]
-    names = {each.unit.name for each in candidates}
-    kept = {claim for claim, of_units in shared.items() if not of_units <= names}
-    useful = {each.unit.name: each for each in candidates if _gives_back(account, each, kept)}
-    groups = {name: {name} for name in useful}
-    for claim, of_units in sorted(shared.items()):
-        if claim in kept:
-            continue
-        together = set().union(*(groups[name] for name in of_units))
-        groups |= dict.fromkeys(together, together)
-    found = {id(group): tuple(useful[name] for name in sorted(group)) for group in groups.values()}
+    places = {run.uid: place for place, each in enumerate(candidates) for run in each.runs}
+    kept = {claim for claim, holders in shared.items() if not holders <= places.keys()}
+    useful = {place for place, each in enumerate(candidates) if _gives_back(account, each, kept)}
+    groups = {place: {place} for place in useful}
+    for claim, holders in sorted(shared.items()):
+        if claim not in kept:
+            together = set().union(*(groups[places[uid]] for uid in holders))
+            groups |= dict.fromkeys(together, together)
+    found = {id(group): tuple(candidates[place] for place in sorted(group)) for group in groups.values()}
     return list(found.values())
 
 
 def _shared(account: Account, going: frozenset[str]) -> Mapping[str, set[str]]:
-    """The claims that several units of a budget hold, each with the units."""
+    """The claims that several pods of a budget hold, each with the uids of these pods."""
     found: dict[str, set[str]] = {}
     for run in account.running:
         pod = account.world.pods.get(run.uid)
@@ -42,8 +40,8 @@ def _shared(account: Account, going: frozenset[str]) -> Mapping[str, set[str]]:
             claim = account.world.claims.get(key)
             # Naming a claim proves nothing; that a pod holds it is the scheduler's word.
             if claim is not None and run.uid in claim.reserved_for:
-                found.setdefault(key, set()).add(unit_of(pod))
-    return {key: of_units for key, of_units in found.items() if len(of_units) > 1}
+                found.setdefault(key, set()).add(run.uid)
+    return {key: holders for key, holders in found.items() if len(holders) > 1}
 
 
 def _gives_back(account: Account, each: Candidate, kept: set[str]) -> bool:

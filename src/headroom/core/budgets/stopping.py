@@ -13,23 +13,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from headroom.api import marks
-from headroom.api.enforcement import EvictedOwner, Stopped, Victim
+from headroom.api.enforcement import EvictedOwner, Stopped
 from headroom.core.budgets.accounts import Account, end_of
-from headroom.core.budgets.holding import evicts
 from headroom.core.budgets.ladder import Standing
 from headroom.core.budgets.sharing import joined
-from headroom.core.budgets.units import (
-    Unit,
-    is_alive,
-    is_protected,
-    note,
-    owner_of,
-    suspends,
-    unit_of,
-    units,
-)
+from headroom.core.budgets.units import Unit, goes_on, is_protected, note, owner_of, suspends, units
 from headroom.core.budgets.unseen import is_unclear
-from headroom.core.budgets.waiting import was_let_go
+from headroom.core.budgets.waiting import SKEW_MS, was_let_go
 from headroom.core.usage import Running
 from headroom.model import times
 from headroom.model.actions import Action
@@ -45,12 +35,8 @@ CAP_MS: Final = 60_000
 """Caps are about so long a time."""
 MOST_MOMENTS: Final = 10
 """So many evictions of one owner are remembered, each with its moment."""
-OWN_WORD_MS: Final = 10_000
-"""So long the mark of an owner that we suspended may be seen later than its pods going."""
 MOST_KEPT: Final = 50
 MOST_OWNERS: Final = 200
-MOST_UIDS: Final = 500
-SHOWN_PODS: Final = 8
 
 
 class Candidate(NamedTuple):
@@ -223,43 +209,83 @@ def _needs(account: Account, step: Standing, going: frozenset[str]) -> list[Need
 
 
 def _candidates(account: Account, step: Standing, going: frozenset[str], past: Past) -> Iterator[Candidate]:
-    runs: dict[str, list[Running]] = {}
+    now, runs = account.world.now, dict[str, list[Running]]()
     for each in account.running:
         pod = account.world.pods.get(each.uid)
-        if pod is not None and each.uid not in going and is_alive(pod) and each.start <= account.world.now:
-            runs.setdefault(unit_of(pod), []).append(each)
-    every = units(account.world, (each.uid for found in runs.values() for each in found))
-    spared = past.spared(account.world.now)
-    for name, found in runs.items():
-        unit = every[name]
-        candidate = Candidate(unit, tuple(found))
-        if name not in spared and may_go(account, step.action, candidate, past):
-            yield candidate
+        if pod is not None and each.uid not in going and goes_on(pod, now) and each.start <= now:
+            runs.setdefault(each.uid, []).append(each)
+    spared = past.spared(now)
+    for unit in {unit.pods[0].uid: unit for unit in units(account.world, runs).values()}.values():
+        counted = [run for pod in unit.pods for run in runs.get(pod.uid, ())]
+        pods = () if unit.name in spared else _able(account, step.action, unit, counted, past)
+        able = {pod.uid for pod in pods}
+        if left := tuple(run for run in counted if run.uid in able):
+            yield Candidate(Unit(unit.name, pods), left)
 
 
-def may_go(account: Account, action: str, candidate: Candidate, past: Past) -> bool:
-    """Whether a unit may be stopped at all."""
-    pods = [pod for pod in candidate.unit.pods if is_alive(pod)]
-    if any(map(is_protected, pods)) or _was_just_released(account, candidate):
-        return False
-    if any(is_unclear(account.world, pod) for pod in pods):
-        return False
-    if action == "Suspend":
-        return all(suspends(account.queued, pod) is not None for pod in pods)
-    return not is_looping(account, candidate.unit, past)
+def _able(account: Account, action: str, unit: Unit, runs: Sequence[Running], past: Past) -> tuple[Pod, ...]:
+    """Those of a unit that may be stopped, each judged for itself: one that may not shields nobody but itself."""
+    world, fresh = account.world, _just_released(account, unit, runs)
+    kept = _shielded(account, unit) if action == "Suspend" else set[Action]()
+    return tuple(
+        pod
+        for pod in unit.pods
+        if goes_on(pod, world.now)
+        and not is_protected(world, pod)
+        and not is_unclear(world, pod)
+        and pod.uid not in fresh
+        and (
+            (owner := suspends(account.queued, pod, account.scope.selector)) is not None and owner not in kept
+            if action == "Suspend"
+            else not is_looping(account, pod, past)
+        )
+    )
 
 
-def _was_just_released(account: Account, candidate: Candidate) -> bool:
-    """Whether most of a unit was let start within the horizon: that is not stopped again at once."""
-    since = account.world.now - account.horizon
-    if was_let_go(account.world, candidate.unit.name, account.horizon):
+def _shielded(account: Account, unit: Unit) -> set[Action]:
+    """Owners that cannot be suspended without ending a pod that must not end."""
+    world = account.world
+    owners = {pod.owner.uid for pod in unit.pods if pod.owner is not None}
+    ranks = (world.pods.get(uid) for owner in owners for uid in world.pods.by_owner[owner])
+    every = {pod.uid: pod for pod in (*unit.pods, *ranks) if pod is not None}
+    found = (
+        suspends(account.queued, pod, account.scope.selector)
+        for pod in every.values()
+        if goes_on(pod, world.now) and is_protected(world, pod)
+    )
+    return {each for each in found if each is not None}
+
+
+def _just_released(account: Account, unit: Unit, runs: Sequence[Running]) -> set[str]:
+    """The pods of a unit that were let start within the horizon, which are not stopped again at once.
+
+    Those of one owner are left alone together, or not: most of them decide. What shares no more than a label is not left alone with them.
+    """
+    now, rates = account.world.now, dict[str, int]()
+    for run in runs:
+        rates[run.uid] = rates.get(run.uid, 0) + run.rate
+    owners: dict[str, list[Pod]] = {}
+    for pod in unit.pods:
+        owners.setdefault(pod.owner.uid if pod.owner is not None else pod.uid, []).append(pod)
+    found = set[str]()
+    for pods in owners.values():
+        fresh = sum(rates.get(pod.uid, 0) for pod in pods if _released_since(account, pod, now - account.horizon))
+        if fresh and 2 * fresh >= sum(rates.get(pod.uid, 0) for pod in pods):
+            found |= {pod.uid for pod in pods}
+    return found
+
+
+def _released_since(account: Account, pod: Pod, since: int) -> bool:
+    """Whether a pod, or its owner before it made the pod, was let go after a moment; a mark counts only where it is guarded."""
+    world, owner = account.world, account.world.workloads.get(owner_of(pod))
+    released = None if world.hold_problem else times.moment(note(pod, marks.RELEASED_AT))
+    if released is not None and since < released <= world.now + SKEW_MS:
         return True
-    fresh = 0
-    for run in candidate.runs:
-        pod = account.world.pods.get(run.uid)
-        released = times.moment(note(pod, marks.RELEASED_AT)) if pod is not None else None
-        fresh += run.rate if released is not None and released > since else 0
-    return 2 * fresh >= sum(run.rate for run in candidate.runs)
+    if owner is None or owner.released_at is None or not was_let_go(world, owner.key, account.horizon):
+        return False
+    is_its_own = owner.kind == "JobSet" or (pod.owner is not None and pod.owner.uid == owner.uid)
+    # Suspending an owner takes all its pods away.
+    return is_its_own and pod.created + SKEW_MS >= owner.released_at
 
 
 def turns(account: Account, past: Past) -> Iterator[int]:
@@ -276,19 +302,20 @@ def turns(account: Account, past: Past) -> Iterator[int]:
             yield released + account.horizon
 
 
-def is_looping(account: Account, unit: Unit, past: Past) -> bool:
-    """Whether evicting a unit is of no use, since its owner makes it anew at once and nothing holds that."""
-    is_held = account.has_step("Hold") and not account.world.hold_problem
-    if is_held and not any(account.queued.of(pod) for pod in unit.pods):
+def is_looping(account: Account, pod: Pod, past: Past) -> bool:
+    """Whether evicting a pod is of no use, since its owner makes it anew at once and nothing holds that."""
+    owner = owner_of(pod)
+    if not owner or past.times(owner) < MOST_OF_OWNER:
         return False
-    return any(past.times(owner) >= MOST_OF_OWNER for pod in unit.pods if (owner := owner_of(pod)))
+    is_held = account.has_step("Hold") and not account.world.hold_problem
+    return not is_held or account.queued.of(pod, account.scope.selector) is not None
 
 
 def _order(account: Account, each: Candidate) -> tuple[Any, ...]:
     if account.spec.enforcement.order == "WorstOffender":
         used = account.rows.used_by([run.place for run in each.runs])
         return (-sum(used.values()), each.unit.name)
-    pods = [pod for pod in each.unit.pods if is_alive(pod)]
+    pods = each.unit.pods
     priority = max(pod.priority for pod in pods)
     return (priority, max(_lost(account, pod) for pod in pods), -sum(run.rate for run in each.runs), each.unit.name)
 
@@ -299,96 +326,3 @@ def _lost(account: Account, pod: Pod) -> int:
     saved = times.moment(note(pod, marks.CHECKPOINTED_AT))
     begun = now if pod.started is None else pod.started
     return max(0, now - max(begun, min(saved, now) if saved is not None else begun))
-
-
-# --- the one that is being stopped --------------------------------------------------------------------------------------------
-
-
-def victim_of(candidate: Candidate, step: Standing, now: int) -> Victim:
-    """A unit as the one that is being stopped."""
-    pods = [pod for pod in candidate.unit.pods if is_alive(pod)]
-    return Victim(
-        unit=candidate.unit.name,
-        action=step.action,
-        at=times.text(now),
-        uids=tuple(pod.uid for pod in pods)[:MOST_UIDS],
-        pods=tuple(pod.key for pod in pods[:SHOWN_PODS]),
-        owner=next((owner for pod in pods if (owner := owner_of(pod))), ""),
-    )
-
-
-def alive(account: Account, victim: Victim) -> list[Pod]:
-    """Those of its pods that are not seen to go yet."""
-    found = [pod for uid in victim.uids if (pod := account.world.pods.get(uid)) is not None and is_alive(pod)]
-    if len(victim.uids) == MOST_UIDS:
-        # A gang of so many is known by its name; what was made since it was chosen is new.
-        every = units(account.world, (pod.uid for pod in found)).get(victim.unit)
-        before = _at(victim.at) - times.SECOND
-        found = [pod for pod in (every.pods if every else ()) if is_alive(pod) and pod.created < before]
-    return found
-
-
-def was_stopped(account: Account, victim: Victim) -> bool:
-    """Whether a unit that has gone did so because it was stopped, not by itself or by somebody else's doing.
-
-    The API server writes into a pod that it granted an eviction; an owner that was suspended has our mark, which it guards.
-    """
-    if victim.action == "Suspend":
-        return _is_suspended(account, victim)
-    pods = account.world.pods
-    granted = [pods.evicted.get(uid) if (pod := pods.get(uid)) is None else pod.evicted for uid in victim.uids]
-    # A pod may still have the mark of an eviction that came to nothing long before.
-    since = _at(victim.at) - times.MINUTE
-    return any(at is not None and at >= since for at in granted)
-
-
-def vanished(account: Account, victim: Victim) -> bool:
-    """Whether a unit has gone and nobody saw why, as after a restart: it may have been stopped."""
-    pods = account.world.pods
-    unseen = (uid for uid in victim.uids if uid not in pods and uid not in pods.seen_going)
-    return victim.action == "Evict" and any(unseen)
-
-
-def _is_suspended(account: Account, victim: Victim) -> bool:
-    by = f"{account.ref.kind}/{victim.by}" if victim.by else str(account.ref)
-    names = {victim.owner, victim.unit} - {""}
-    return any(
-        each.suspended_by == by
-        and not names.isdisjoint({each.key, each.owner, f"PodGroup/{each.namespace}/{each.name}"})
-        for each in account.world.workloads.values()
-        if each.suspended
-    )
-
-
-def still_goes(account: Account, victim: Victim) -> bool:
-    """Whether the one that is being stopped may still be: as it is now, not as it was when it was chosen."""
-    left = alive(account, victim)
-    # By the rows that make up the sums: what they do not count is no victim.
-    return any(account.rows.counts(pod.uid) for pod in left) and not any(map(is_protected, left))
-
-
-def stops(account: Account, victim: Victim) -> Iterator[Action]:
-    """What is due for the one that is being stopped."""
-    if victim.by:
-        return
-    owners: dict[Action, None] = {}
-    for pod in alive(account, victim):
-        owner = suspends(account.queued, pod)
-        if victim.action == "Evict":
-            yield evicts(pod)
-        elif owner is not None:
-            owners[owner] = None
-    yield from owners
-
-
-def record(victim: Victim, outcome: str, at: int) -> Stopped:
-    """What the status keeps of it afterwards."""
-    return Stopped(
-        unit=victim.unit,
-        action=victim.action,
-        at=times.text(at),
-        pods=victim.pods,
-        by=victim.by,
-        owner=victim.owner,
-        outcome=outcome,
-    )

@@ -1,4 +1,8 @@
-"""Units: what starts and stops as one. A gang is worth nothing without one of its ranks, so it is never taken apart."""
+"""Units: what starts and stops as one. A gang is worth nothing without one of its ranks, so it is never taken apart.
+
+Anybody writes labels and owners into their own pods. So a gang has only pods of one namespace that the same budgets cover, and those
+of an owner only if they name its uid: nobody can draw the pods of another team into their gang, or hide behind them.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from headroom.api import marks
-from headroom.model.actions import SuspendOwner
-from headroom.model.facts import Pod, Workload
-from headroom.model.gangs import JOBSET, SYSTEM_OWNERS, gang_of
+from headroom.api.resources import LabelSelector
+from headroom.core import usage
+from headroom.model import times
+from headroom.model.actions import MOST_GRACE_SECONDS, EvictPod, SuspendOwner
+from headroom.model.facts import Pairs, Pod, Workload
+from headroom.model.gangs import JOBSET, SUSPENDABLE, belongs_to_node, gang_of
 from headroom.model.tables import PHASES
 from headroom.model.world import World
 
 SINGLE: Final = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Node")
 """Controllers whose pods do without one another."""
-SUSPENDABLE: Final = ("Job", "JobSet")
 ENDED: Final = ("Succeeded", "Failed")
 SYSTEM: Final = "kube-system"
 
@@ -47,41 +53,72 @@ def owner_of(pod: Pod) -> str:
 
 
 class Queued:
-    """Which pods Kueue decides on: those for which it has a Workload. Labels alone prove nothing."""
+    """Which pods Kueue decides on: those for which it has a Workload that names them or their owner. Labels alone prove nothing."""
 
     def __init__(self, world: World) -> None:
         every = [each for each in world.workloads.values() if each.kind == "Workload"]
-        groups = {f"PodGroup/{each.namespace}/{each.name}": each for each in every}
-        self._of = groups | {each.owner: each for each in every if each.owner}
+        self._of_uid = {uid: each for each in every for uid in each.owner_uids}
+        self._of_set = {each.owner: each for each in every if each.owner.startswith("JobSet/")}
 
-    def of(self, pod: Pod) -> Workload | None:
-        """The Workload of a pod."""
-        names = (owner_of(pod), f"Pod/{pod.key}", unit_of(pod)) if self._of else ()
-        return next((self._of[each] for each in names if each in self._of), None)
+    def of(self, pod: Pod, selector: LabelSelector | None = None) -> Workload | None:
+        """The Workload of a pod; if it makes pods that the selector may match."""
+        found = self._of(pod) if self._of_uid else None
+        if found is None or selector is None or not found.parts:
+            return found
+        return found if any(usage.may_select(selector, part.labels) for part in found.parts) else None
+
+    def _of(self, pod: Pod) -> Workload | None:
+        uids = (pod.uid,) if pod.owner is None else (pod.owner.uid, pod.uid)
+        found = next((self._of_uid[each] for each in uids if each in self._of_uid), None)
+        # The pod of a JobSet names its Job only.
+        return found or (self._of_set.get(owner_of(pod)) if self._of_set else None)
 
 
-def suspends(queued: Queued, pod: Pod) -> SuspendOwner | None:
-    """Suspend what must be suspended for a pod to go; None if nothing can be."""
+def suspends(queued: Queued, pod: Pod, selector: LabelSelector) -> SuspendOwner | None:
+    """Suspend what must be suspended for a pod of a budget to go; None if nothing can be, or if that is not the budget's."""
     workload = queued.of(pod)
     if workload is not None:
+        if queued.of(pod, selector) is None:
+            return None
         # Kueue suspends and resumes its Jobs as it likes: it is told through its own object.
         return SuspendOwner(kind=workload.kind, object=f"{workload.namespace}/{workload.name}", uid=workload.uid)
     kind, _, rest = owner_of(pod).partition("/")
     # The pod of a JobSet names its Job, whose uid is not the JobSet's.
-    uid = pod.owner.uid if pod.owner is not None and pod.owner.kind == kind else ""
-    return SuspendOwner(kind=kind, object=rest, uid=uid) if kind in SUSPENDABLE else None
+    if pod.owner is None or kind not in SUSPENDABLE or SUSPENDABLE.get(pod.owner.kind) != pod.owner.group:
+        return None
+    return SuspendOwner(kind=kind, object=rest, uid=pod.owner.uid if pod.owner.kind == kind else "")
 
 
-def is_protected(pod: Pod) -> bool:
+def is_exempt(world: World, namespace: str) -> bool:
+    """Whether a namespace is the cluster's or Headroom's own: nothing in them is ever held or stopped."""
+    return namespace in (SYSTEM, world.own_namespace)
+
+
+def is_protected(world: World, pod: Pod) -> bool:
     """Whether Headroom never stops it: by an administrator's word, or because the cluster itself lives by it."""
     word = note(pod, marks.PROTECTED)
-    of_system = pod.namespace == SYSTEM or (pod.owner is not None and pod.owner.kind in SYSTEM_OWNERS)
-    return of_system or word.lower() not in ("", "false", "no")
+    return is_exempt(world, pod.namespace) or belongs_to_node(pod) or word.lower() not in ("", "false", "no")
 
 
 def is_alive(pod: Pod) -> bool:
     """Neither over nor on its way out."""
     return pod.phase not in ENDED and pod.deleting is None
+
+
+def goes_on(pod: Pod, now: int) -> bool:
+    """Whether a pod goes on for longer than an eviction lets it: whoever deletes a pod may let it take years to end."""
+    is_leaving = pod.deleting is not None and pod.deleting <= now + MOST_GRACE_SECONDS * times.SECOND
+    return pod.phase not in ENDED and not is_leaving
+
+
+def evicts(pod: Pod) -> EvictPod:
+    """Evict exactly this pod, as it is now, with the time that it asks for."""
+    return EvictPod(
+        pod=pod.key,
+        uid=pod.uid,
+        resource_version=pod.resource_version,
+        grace_seconds=min(pod.grace_seconds, MOST_GRACE_SECONDS),
+    )
 
 
 def pending(world: World) -> Iterator[Pod]:
@@ -112,18 +149,59 @@ class Unit(NamedTuple):
         return self.name.split("/")[1]
 
 
+class _Teams:
+    """Which budgets cover a pod. Pods that the same ones cover are of one team."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._scopes: dict[str, list[tuple[str, LabelSelector]]] = {}
+        self._known: dict[tuple[str, Pairs], str] = {}
+
+    def of(self, pod: Pod) -> str:
+        """The names of these budgets, as one word."""
+        key = (pod.namespace, pod.labels)
+        if key not in self._known:
+            covering = [name for name, selector in self._in(pod.namespace) if usage.selects(selector, pod.labels)]
+            self._known[key] = "+".join(covering) or "none"
+        return self._known[key]
+
+    def _in(self, namespace: str) -> list[tuple[str, LabelSelector]]:
+        if namespace not in self._scopes:
+            self._scopes[namespace] = [
+                (f"{each.namespace}.{each.name}", each.spec.selector)
+                for each in usage.budgets_of(self._world)
+                if namespace in usage.namespaces_of(self._world, each)
+            ]
+        return self._scopes[namespace]
+
+
 def units(world: World, uids: Iterable[str]) -> dict[str, Unit]:
-    """The units of some pods, each with all of its pods, also those that nobody asked about."""
-    chosen = [pod for uid in uids if (pod := world.pods.get(uid)) is not None]
-    members: dict[str, dict[str, Pod]] = {}
-    for pod in chosen:
-        members.setdefault(unit_of(pod), {})[pod.uid] = pod
-    gangs = {name for name in members if not name.startswith("Pod/")}
+    """The units of some pods by their uids, each with all of its pods, also those that nobody asked about.
+
+    What pods of several teams call the same gang is one for each team, and has the names of their budgets in its own.
+    """
+    chosen = {uid: pod for uid in uids if (pod := world.pods.get(uid)) is not None}
+    named: dict[str, dict[str, Pod]] = {}
+    for pod in chosen.values():
+        named.setdefault(unit_of(pod), {})[pod.uid] = pod
+    gangs = {name for name in named if not name.startswith("Pod/")}
     for pod in of_namespaces(world, {name.split("/")[1] for name in gangs}):
         name = unit_of(pod) if pod.phase not in ENDED else ""
         if name in gangs:
-            members[name][pod.uid] = pod
-    return {
-        name: Unit(name, tuple(sorted(found.values(), key=lambda pod: pod.key)))
-        for name, found in sorted(members.items())
-    }
+            named[name][pod.uid] = pod
+    teams, found = _Teams(world), dict[str, Unit]()
+    for name, members in named.items():
+        for unit in _parted(name, members.values(), teams):
+            found |= {pod.uid: unit for pod in unit.pods if pod.uid in chosen}
+    return found
+
+
+def _parted(name: str, pods: Iterable[Pod], teams: _Teams) -> Iterator[Unit]:
+    """A gang, or what is one for each team, and for each owner of that name."""
+    members = sorted(pods, key=lambda pod: pod.key)
+    parts: dict[tuple[str, str], list[Pod]] = {}
+    for pod in members:
+        owner = pod.owner.uid if pod.owner is not None and not gang_of(pod) else ""
+        parts.setdefault((teams.of(pod) if len(members) > 1 else "", owner), []).append(pod)
+    for (team, owner), part in sorted(parts.items()):
+        yield Unit(f"{name}#{team}{owner and '#'}{owner}" if len(parts) > 1 else name, tuple(part))

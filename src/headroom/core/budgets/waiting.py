@@ -12,7 +12,7 @@ from headroom.api.policies.cel import IMPLICIT
 from headroom.api.resources import LabelSelector
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
-from headroom.core.budgets.units import Queued, is_alive, note, pending, unit_of
+from headroom.core.budgets.units import Queued, is_alive, is_exempt, note, pending, unit_of
 from headroom.core.budgets.unseen import is_unclear, knows
 from headroom.core.usage import Asked
 from headroom.model.facts import Amounts, Pairs, Part, Pod, Workload
@@ -85,7 +85,8 @@ class Matcher:
     def _matched(self, namespace: str, labels: Pairs, asked: Asked) -> tuple[tuple[Account, int], ...]:
         key = (namespace, labels, asked)
         if key not in self._known:
-            covering = [each for each in self.accounts if each.covers(namespace, labels)]
+            held = () if is_exempt(self.world, namespace) else self.accounts
+            covering = [each for each in held if each.covers(namespace, labels)]
             rates = [(each, usage.asked_rate(asked, each.scope.weights)) for each in covering]
             self._known[key] = tuple((each, rate) for each, rate in rates if rate)
         return self._known[key]
@@ -169,8 +170,8 @@ def is_kept(matcher: Matcher, queued: Queued, pod: Pod) -> bool:
 
     Nobody can set a gate later, and the API server refuses to lift its last one until it is released.
     """
-    notes = dict(pod.annotations)
-    if not matcher.world.holds or marks.PROTECTED in notes or marks.RELEASED_AT in notes:
+    notes, is_ours = dict(pod.annotations), is_exempt(matcher.world, pod.namespace)
+    if not matcher.world.holds or is_ours or marks.PROTECTED in notes or marks.RELEASED_AT in notes:
         return False
     workload = queued.of(pod)
     if workload is not None and (workload.suspended or not (workload.admitted or workload.released_at is not None)):

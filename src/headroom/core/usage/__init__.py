@@ -13,12 +13,11 @@ from headroom.core.usage.coverage import (
     counts,
     gpu_names,
     is_read,
-    keys_of,
     label_keys,
+    namespaces_of,
     pods_matching,
     rate_of,
     scope_of,
-    selects,
 )
 from headroom.core.usage.curves import Drawing, Drawn, Line, drawing, held
 from headroom.core.usage.devices import (
@@ -45,6 +44,7 @@ from headroom.core.usage.reckoning import (
     Running,
     quota_of,
 )
+from headroom.core.usage.selectors import keys_of, may_select, selects
 from headroom.core.usage.summary import gpus_in, gpus_of, gpus_on, reckonings, uncovered
 
 __all__ = [
@@ -86,6 +86,8 @@ __all__ = [
     "is_read",
     "keys_of",
     "label_keys",
+    "may_select",
+    "namespaces_of",
     "plain_amounts",
     "pods_matching",
     "quota_of",

@@ -24,6 +24,7 @@ from headroom.core.usage.devices import (
 from headroom.core.usage.names import DRIVERS, Resource, parsed
 from headroom.core.usage.observing import NAMESPACE_NAME, OF_NAMESPACE
 from headroom.core.usage.prices import ANY, MIG, gpus, share_of, weight_of
+from headroom.core.usage.selectors import keys_of, selects
 from headroom.model.devices import WHOLE, DeviceTable
 from headroom.model.facts import UNREADABLE, Amounts, Pairs
 from headroom.model.ordering import Terms
@@ -99,29 +100,6 @@ def _selected(world: World, chosen: LabelSelector) -> frozenset[str]:
         found[key] = frozenset(name for name, each in known.items() if selects(chosen, each.labels))
     names: frozenset[str] = found[key]
     return names
-
-
-def selects(selector: LabelSelector, labels: Pairs) -> bool:
-    """Whether a selector matches labels, as Kubernetes means it: what is not there is not in, and is not equal."""
-    has = dict(labels)
-    if any(has.get(key) != value for key, value in selector.match_labels.items()):
-        return False
-    for each in selector.match_expressions:
-        value = has.get(each.key)
-        holds = {
-            "In": value is not None and value in each.values,
-            "NotIn": value is None or value not in each.values,
-            "Exists": value is not None,
-            "DoesNotExist": value is None,
-        }
-        if not holds[each.operator]:
-            return False
-    return True
-
-
-def keys_of(selector: LabelSelector) -> frozenset[str]:
-    """The label keys that a selector looks at."""
-    return frozenset({*selector.match_labels, *(each.key for each in selector.match_expressions)})
 
 
 def weights_of(spec: GPUWorkloadBudgetSpec) -> Weights:

@@ -13,6 +13,7 @@ from headroom.core import usage
 from headroom.model import times
 from headroom.model.decisions import Ref
 from headroom.model.facts import Machine, Namespace, Node, Offer, Owner, Pairs, Price, Shape
+from headroom.model.gangs import SUSPENDABLE
 from headroom.model.usage import DAY, Evidence, Row
 from headroom.model.world import Caps
 from headroom.sim import hardware
@@ -125,7 +126,7 @@ def namespace_of(name: str, labels: Pairs = ()) -> Namespace:
 
 def owner_of(kind: str, namespace: str, name: str) -> Owner:
     """An owner; its uid follows from its name."""
-    return Owner(kind, name, f"{kind}/{namespace}/{name}")
+    return Owner(kind, name, f"{kind}/{namespace}/{name}", SUSPENDABLE.get(kind, ""))
 
 
 def cut(case: Case, records: Iterable[Recorded], days: float | None) -> Case:
