@@ -43,7 +43,6 @@ class Acting:
             Events(cluster.kube, cluster.clock),
             clock=cluster.clock,
             rng=random.Random(1),
-            namespace=cluster.namespace,
             hold_of=self._hold_of,
         )
 

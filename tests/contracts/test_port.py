@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from msgspec import structs
@@ -15,6 +16,7 @@ from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.kinds import AnyResource
 from headroom.model import actions
 from headroom.model.decisions import Ref
+from headroom.model.errors import Refused
 from tests.contracts.cluster import Cluster, refused
 from tests.contracts.objects import Document, budget, config_map, disruption_budget, pod, uid_of, version_of
 
@@ -24,12 +26,11 @@ GATE = "headroom.dev/budget"
 class Seen:
     """A port and what it shows of the test's own namespace."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, namespace: str = "headroom-system") -> None:
+        """Nothing is evicted in the operator's own `namespace`."""
         self.cluster = cluster
         events = Events(cluster.kube, cluster.clock)
-        self.port = KubePort(
-            cluster.kube, events, clock=cluster.clock, rng=random.Random(1), namespace=cluster.namespace
-        )
+        self.port = KubePort(cluster.kube, events, clock=cluster.clock, rng=random.Random(1), namespace=namespace)
 
     def resource(self, name: str) -> AnyResource | None:
         world = self.port.world(self.cluster.clock.now())
@@ -50,13 +51,25 @@ class Seen:
         return {"pod": f"{self.cluster.namespace}/{document['metadata']['name']}", "uid": uid_of(document)}
 
 
-@pytest.fixture
-async def seen(cluster: Cluster) -> AsyncIterator[Seen]:
-    found = Seen(cluster)
+@asynccontextmanager
+async def looking(found: Seen) -> AsyncIterator[Seen]:
     await found.port.start()
     assert await found.port.synced(20), found.port.problems()
     yield found
     await found.port.stop()
+
+
+@pytest.fixture
+async def seen(cluster: Cluster) -> AsyncIterator[Seen]:
+    async with looking(Seen(cluster)) as found:
+        yield found
+
+
+@pytest.fixture
+async def at_home(cluster: Cluster) -> AsyncIterator[Seen]:
+    """The test's own namespace is the operator's."""
+    async with looking(Seen(cluster, cluster.namespace)) as found:
+        yield found
 
 
 def status(pods: int) -> GPUWorkloadBudgetStatus:
@@ -129,7 +142,8 @@ async def test_a_status_of_a_resource_that_is_gone_is_refused(cluster: Cluster, 
         await seen.port.write_status(old, status(3))
 
 
-async def test_the_kill_switch_is_seen(cluster: Cluster, seen: Seen) -> None:
+async def test_the_kill_switch_is_seen(cluster: Cluster, at_home: Seen) -> None:
+    seen = at_home
     switch = await cluster.create(config_map("headroom", {"stop": "true"}))
 
     async def stopped() -> bool:
@@ -152,6 +166,24 @@ async def test_an_eviction_meets_only_the_pod_that_was_decided_on(cluster: Clust
     await seen.port.perform(evict, resource)  # that one is gone, so nothing is left to do
     assert "deletionTimestamp" not in (await cluster.get("Pod", "p"))["metadata"]
     await seen.port.perform(structs.replace(evict, uid=uid_of(new)), resource)
+    assert (await cluster.get("Pod", "p"))["metadata"]["deletionGracePeriodSeconds"] == 5
+
+
+async def test_nothing_is_evicted_in_the_operators_own_namespace(cluster: Cluster, at_home: Seen) -> None:
+    resource = await at_home.known(await cluster.create(budget("a")))
+    made = await cluster.run(await cluster.create(pod("p")), await cluster.node())
+    evict = actions.EvictPod(**at_home.on_pod(made), resource_version="", grace_seconds=5)
+    with pytest.raises(Refused, match="it is in Headroom's own namespace"):
+        await at_home.port.perform(evict, resource)
+
+
+async def test_a_deletion_that_takes_years_is_cut_short_by_an_eviction(cluster: Cluster, seen: Seen) -> None:
+    resource = await seen.known(await cluster.create(budget("a")))
+    made = await cluster.run(await cluster.create(pod("p")), await cluster.node())
+    path = cluster.path("Pod", "p")
+    assert (await cluster.ask("DELETE", path, {"gracePeriodSeconds": 31_536_000})).status == 200
+    evict = actions.EvictPod(**seen.on_pod(made), resource_version="", grace_seconds=5)
+    await seen.port.perform(evict, resource)
     assert (await cluster.get("Pod", "p"))["metadata"]["deletionGracePeriodSeconds"] == 5
 
 

@@ -84,6 +84,7 @@ def test_a_gang_behind_different_gates_waits_as_one() -> None:
 def kueue(**fields: Any) -> Workload:
     part = Part(labels=TEAM, requests=(("nvidia.com/gpu", 1_000_000),))
     base: dict[str, Any] = {"namespace": "team-a", "name": "w", "parts": (part,), "owner": "Pod/team-a/s"}
+    base["owner_uids"] = ("uid-s",)
     return Workload(kind="Workload", uid="uid-w", **base | fields)
 
 
