@@ -318,6 +318,7 @@ def test_suspend_takes_owners_and_gives_them_back_below_the_exit() -> None:
 def test_suspend_takes_the_very_workload_of_kueue_that_was_looked_at() -> None:
     """By its uid: another one of the same name may be there by the time that it is written."""
     queued = Workload(kind="Workload", uid="w", namespace="team-a", name="job-j-1", owner="Job/team-a/j", admitted=True)
+    queued = structs.replace(queued, owner_uids=("uid-j",))
     pod = running("j-0", 30 * HOUR, owner=of_job("j"))
     stage = Stage(a_budget(hours="1", enforce="Suspend"), pods=[pod], workloads={queued.key: queued}, kueue=True)
     assert stage.look() == [SuspendOwner(kind="Workload", object="team-a/job-j-1", uid="w")]
