@@ -155,6 +155,12 @@ _ENFORCEMENT_FIELDS: dict[str, Cases] = {
         invalid=("", "hold", "Delete", "Hold ", None, LEFT_OUT, *NOT_TEXT),
         beside={"spec.homeCluster": LEFT_OUT},
     ),
+    "spec.enforcement.steps[].afterDeadline": Cases(
+        valid=("Delete", None, LEFT_OUT),
+        invalid=("", "delete", "Evict", "Delete ", *NOT_TEXT),
+        beside={"spec.homeCluster": LEFT_OUT, "spec.enforcement.steps[].action": "Evict"},
+    ),
+    "spec.enforcement.steps[].graceForDisruptionBudgets": _LENGTH,
     "spec.enforcement.gracePeriodSeconds": whole(0, 7 * 86400),
     "spec.enforcement.releaseHorizon": _LENGTH,
     "spec.enforcement.recoverWithin": _LENGTH,

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec import structs
 
-from headroom.adapters.kube.errors import EvictionImpossible
+from headroom.adapters.kube.errors import DisruptionBlocked, EvictionImpossible
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.store import KubePort
 from headroom.api.budget_hold import BudgetHoldSpec, hold_name
@@ -221,6 +221,29 @@ async def test_two_disruption_budgets_are_a_refusal_in_our_words(cluster: Cluste
         await acting.port.perform(evict, a_resource())
     assert f"evicting pod {name}: more than one disruption budget selects it" in refusal.value.message
     assert "deletionTimestamp" not in (await cluster.get("Pod", "p"))["metadata"]
+
+
+@pytest.mark.parametrize("names", [("one",), ("one", "two")])
+async def test_a_refusal_names_its_budgets_and_a_deletion_passes_them(
+    cluster: Cluster, acting: Acting, names: tuple[str, ...]
+) -> None:
+    made = await cluster.run(await cluster.create(pod("p", labels=TRAINER)), await cluster.node())
+    for name in names:
+        await cluster.create(disruption_budget(name, TRAINER, 1))
+    name, uid = f"{cluster.namespace}/p", uid_of(made)
+    evict = actions.EvictPod(pod=name, uid=uid, resource_version="", grace_seconds=5)
+    with refused((DisruptionBlocked, EvictionImpossible)[len(names) - 1], (429, 500)[len(names) - 1]):
+        await acting.port.perform(evict, a_resource())
+    refusal = acting.world.pods.refused[uid]
+    assert refusal.by == tuple(f"{cluster.namespace}/{each}" for each in names)
+    other = actions.DeletePod(pod=name, uid="another", resource_version="", grace_seconds=5)
+    await acting.port.perform(other, a_resource())
+    assert "deletionTimestamp" not in (await cluster.get("Pod", "p"))["metadata"]
+    delete = structs.replace(other, uid=uid)
+    await acting.port.perform(delete, a_resource())
+    assert (await cluster.get("Pod", "p"))["metadata"]["deletionGracePeriodSeconds"] == 5
+    assert uid in acting.world.pods.evicted
+    await acting.port.perform(delete, a_resource())  # it goes already
 
 
 async def gang(cluster: Cluster, acting: Acting) -> tuple[list[Document], AnyResource]:

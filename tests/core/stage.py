@@ -15,7 +15,7 @@ from headroom.core.budgets import PLAN, hold_of
 from headroom.model import actions
 from headroom.model.actions import Action
 from headroom.model.decisions import Decision
-from headroom.model.facts import Hold, Owner, Part, Pod, Workload
+from headroom.model.facts import Hold, Owner, Part, Pod, Refusal, Workload
 from headroom.model.times import text
 from headroom.model.usage import Evidence, Row
 from headroom.model.world import EVERYTHING, World, ref_of
@@ -69,6 +69,9 @@ class Stage:
         self.holds: dict[str, Hold] = dict(more.pop("holds", {}))
         self.workloads: dict[str, Workload] = dict(more.pop("workloads", {}))
         self.evicted: dict[str, int] = {}
+        self.refusing: dict[str, tuple[str, ...]] = {}
+        """Uids of pods that cannot be evicted, each with the disruption budgets that refuse."""
+        self.refused: dict[str, Refusal] = {}
         self.seen_going: list[str] = []
         self.done: list[tuple[int, Action]] = []
         self.decisions: dict[str, Decision] = {}
@@ -80,6 +83,7 @@ class Stage:
         world = structs.replace(world, usage=usage.table_of(world, list(self.rows.values())))
         self.rows |= {row.key: row for row in world.usage}
         world.pods.evicted.update(self.evicted)
+        world.pods.refused.update(self.refused)
         world.pods.seen_going.update(dict.fromkeys(self.seen_going))
         return world
 
@@ -125,10 +129,8 @@ class Stage:
             return  # it went with something else that was just done
         self.done.append((self.now, action))
         match action:
-            case actions.EvictPod(uid=uid):
-                self.world()  # what it used is kept before it goes
-                self.evicted[uid] = self.now
-                self._end(uid)
+            case actions.EvictPod() | actions.DeletePod():
+                self._evict(action)
             case actions.PausePod(uid=uid):
                 marked = {marks.PAUSED_AT: text(self.now), marks.PAUSED_BY: str(ref_of(by)) if by else ""}
                 self._annotate(uid, marked)
@@ -149,6 +151,14 @@ class Stage:
                 self._suspend(kind, name, str(ref_of(by)))
             case actions.ResumeOwner(kind=kind, object=name):
                 del self.workloads[f"{kind}/{name}"]
+
+    def _evict(self, action: actions.EvictPod | actions.DeletePod) -> None:
+        if isinstance(action, actions.EvictPod) and action.uid in self.refusing:
+            self.refused[action.uid] = Refusal(self.now, self.refusing[action.uid])
+            return
+        self.world()  # what it used is kept before it goes
+        self.evicted[action.uid] = self.now
+        self._end(action.uid)
 
     def _end(self, uid: str) -> None:
         del self.pods[uid]

@@ -13,6 +13,7 @@ from headroom.api.enforcement import (
     EnteredStep,
     EvictedOwner,
     Held,
+    RefusedEviction,
     Released,
     Stopped,
     Victim,
@@ -266,6 +267,9 @@ class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
     victim: Annotated[Victim | None, Meta(description="The gang or pod that is being stopped now.")] = None
     stopped: Annotated[
         tuple[Stopped, ...], Meta(description="What was stopped lately inside the window, the last first.")
+    ] = ()
+    refused: Annotated[
+        tuple[RefusedEviction, ...], Meta(description="Pods whose evictions PodDisruptionBudgets refuse.")
     ] = ()
     evictions: Annotated[
         tuple[EvictedOwner, ...], Meta(description="Owners whose pods were evicted, each with how often.")

@@ -20,6 +20,7 @@ MOST_STEPS: Final = 8
 PERCENT: Final = r"^[1-9][0-9]{0,2}%$"
 EVICTIONS_PER_MINUTE: Final = 10
 RELEASE_HORIZON: Final = "1h"
+PDB_GRACE: Final = "10m"
 
 _ACTIONS: Final = (
     "AlertOnly: only an event. Pause: annotations for a controller that cooperates. Hold: new pods wait. "
@@ -46,6 +47,29 @@ class Step(ApiType, frozen=True, kw_only=True):
         ),
     ]
     action: Annotated[Action, Meta(description=_ACTIONS)]
+    after_deadline: (
+        Annotated[
+            Literal["Delete"],
+            Meta(
+                description=(
+                    "Delete: pods whose evictions PodDisruptionBudgets have refused for graceForDisruptionBudgets are deleted. "
+                    "If absent they stay, and the status names the PodDisruptionBudget. Only for Evict."
+                )
+            ),
+        ]
+        | None
+    ) = None
+    grace_for_disruption_budgets: (
+        Annotated[str, length(f"How long evictions must have been refused before that; {PDB_GRACE} if absent.")] | None
+    ) = None
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.afterDeadline) || self.action == 'Evict'",
+            message="is only for a step with the action Evict",
+            field="afterDeadline",
+            holds=lambda it: it.get("afterDeadline") is None or it.get("action") == "Evict",
+        ),
+    )
 
 
 def _ascending(it: dict[str, list[dict[str, str]]]) -> bool:
@@ -193,6 +217,19 @@ class Victim(ApiType, frozen=True, kw_only=True):
     pods: Annotated[tuple[str, ...], Meta(description="The first of its pods, namespace/name.")] = ()
     owner: Annotated[str, Meta(description="Who would make it anew, Kind/namespace/name.")] = ""
     by: Annotated[str, Meta(description="The budget that stops it, where it is another one that counts it too.")] = ""
+
+
+class RefusedEviction(ApiType, frozen=True, kw_only=True):
+    """Pods whose evictions PodDisruptionBudgets refuse."""
+
+    unit: Annotated[str, Meta(description="Kind/namespace/name of the gang or the pod.")]
+    since: Annotated[str, Meta(description="Since when.")]
+    by: Annotated[tuple[str, ...], Meta(description="The PodDisruptionBudgets, namespace/name.")] = ()
+    uids: Annotated[tuple[str, ...], Meta(description="Uids of the pods.")] = ()
+    pods: Annotated[tuple[str, ...], Meta(description="The first of these pods, namespace/name.")] = ()
+    deleted_at: Annotated[
+        str, Meta(description="When they are deleted, if evictions are refused until then; absent if they are not.")
+    ] = ""
 
 
 class EvictedOwner(ApiType, frozen=True, kw_only=True):

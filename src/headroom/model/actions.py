@@ -92,6 +92,13 @@ class DeleteReleaseRequest(Action, frozen=True, kw_only=True):
     uid: str
 
 
+class DeletePod(OnPod, frozen=True, kw_only=True):
+    """Delete a pod whose eviction was refused for too long; it is tried once more. No undo: capped, and re-read just before."""
+
+    resource_version: str
+    grace_seconds: int
+
+
 class RemoveFinalizer(Action, frozen=True, kw_only=True):
     """Remove our finalizer from an object."""
 
@@ -215,6 +222,7 @@ AnyAction = (
     | SuspendOwner
     | ResumeOwner
     | EvictPod
+    | DeletePod
     | DeleteReleaseRequest
     | RemoveFinalizer
     | TouchPod

@@ -113,6 +113,14 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
         return bool(self.claims or self.claim_templates or self.extended_claim)
 
 
+class Refusal(Struct, frozen=True, gc=False):
+    """The API server refused an eviction, for the sake of PodDisruptionBudgets."""
+
+    at: int
+    by: tuple[str, ...] = ()
+    """The PodDisruptionBudgets, namespace/name, as far as they are known."""
+
+
 class Taint(Struct, frozen=True, gc=False):
     """One taint of a node."""
 

@@ -16,7 +16,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from headroom.model.census import Census
-from headroom.model.facts import Amounts, Node, Pod, Shape
+from headroom.model.facts import Amounts, Node, Pod, Refusal, Shape
 from headroom.model.times import HOUR, MINUTE
 
 Value = TypeVar("Value", bound=Hashable)
@@ -166,6 +166,8 @@ class PodTable:
         """Pods that were deleted lately while they held something: when, from which node, what. Only who heard of it knows."""
         self.evicted: dict[str, int] = {}
         """Uids of evicted pods that are gone, each with when its eviction was granted; the last so many that we heard of."""
+        self.refused: dict[str, Refusal] = {}
+        """Uids of pods whose evictions were refused, each with the last time that we were told so."""
         self.seen_going: dict[str, None] = {}
         """Uids of the last so many pods whose final state was heard: of others nobody knows why they went."""
         self._rows: dict[str, int] = {}
@@ -261,6 +263,10 @@ class PodTable:
     def _note_eviction(self, pod: Pod) -> None:
         if pod.evicted is not None:
             _remember(self.evicted, pod.uid, pod.evicted)
+
+    def note_refusal(self, uid: str, refusal: Refusal | None, now: int) -> None:
+        """An eviction was refused; None: the pod was deleted in its place."""
+        _remember(self.refused, uid, refusal) if refusal is not None else _remember(self.evicted, uid, now)
 
     def _grow(self) -> int:
         row = len(self._pods)

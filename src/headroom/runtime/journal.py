@@ -34,6 +34,7 @@ MOST_NEWS: Final = 5
 """Sentences of one entry; a pool may turn hundreds of machines at once."""
 _DONE: Final = {
     "EvictPod": ("Evicting", "Evicts"),
+    "DeletePod": ("Deleting", "Deletes"),
     "SuspendOwner": ("Suspending", "Suspends"),
     "ReleasePod": ("Releasing", "Lets start"),
     "ResumeOwner": ("Resuming", "Lets go on"),

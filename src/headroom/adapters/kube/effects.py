@@ -66,6 +66,7 @@ class Effects:
         power = PowerEffects(kube, events, clock, view, switches)
         self._handlers: dict[type[Action], Handler] = {
             actions.EvictPod: pods.evict,
+            actions.DeletePod: pods.delete,
             actions.PausePod: pods.pause,
             actions.ResumePod: pods.resume,
             actions.ReleasePod: pods.release,

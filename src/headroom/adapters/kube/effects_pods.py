@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from headroom.adapters.kube import errors, parse, paths, raw, values
 from headroom.adapters.kube.budget_check import check_unchanged
 from headroom.adapters.kube.changing import Outcome, Patch, annotated, change, meta, notes, read, split
 from headroom.adapters.kube.client import Kube
-from headroom.adapters.kube.gangs import Gangs
+from headroom.adapters.kube.gangs import REFUSALS, Gangs, Stops, in_our_words
 from headroom.adapters.kube.telling import CHORES, Telling, View, may_undo
 from headroom.adapters.kube.values import OURS
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.model import actions, times
 from headroom.model.errors import Refused
+from headroom.model.facts import Refusal
 from headroom.model.gangs import MIRROR, belongs_to_node
 from headroom.model.ports import Clock
 from headroom.model.world import ref_of
 
 TOUCHED_AT: Final = f"{OURS}touched-at"
 SYSTEM: Final = "kube-system"
+DELETER_ROLE: Final = "headroom-pod-deleter"
 ENDED: Final = ("Succeeded", "Failed")
 """The phases of a pod of which nothing runs any more."""
 
@@ -34,26 +37,61 @@ class PodEffects:
 
     async def evict(self, action: actions.EvictPod, resource: AnyResource) -> None:
         """Through policy/v1 only: whoever must not be disturbed is not deleted instead, and no gang is torn apart."""
+        pod = await self._target(action)
+        if pod is None:
+            return
+        try:
+            await self._gangs.check(action, resource)
+            await self._ask(action, pod, f"evicting pod {action.pod}", resource)
+        except REFUSALS as problem:
+            by = await self._gangs.refusing(action, parse.pod_of(pod), problem)
+            self._view.note_refusal(action.uid, Refusal(self._clock.now(), by))
+            raise in_our_words(action.pod, problem, by) from problem
+        self._gangs.begun(action, resource)
+        await self._tell(pod, "Evicted", resource)
+
+    async def delete(self, action: actions.DeletePod, resource: AnyResource) -> None:
+        """What disruption budgets have kept for longer than its budget allows; if they let it go by now, it is evicted."""
+        pod = await self._target(action)
+        if pod is None:
+            return
+        doing = f"deleting pod {action.pod}"
+        try:
+            await self._ask(action, pod, doing, resource)
+        except REFUSALS:
+            # The eviction that was refused may have taken its time.
+            await check_unchanged(self._kube, resource, doing)
+            version = action.resource_version or meta(pod).resource_version or ""
+            path, grace = paths.pod(*split(action.pod)), action.grace_seconds
+            try:
+                await self._kube.delete(path, uid=action.uid, resource_version=version, grace_seconds=grace)
+            except errors.NotFound:
+                pass
+            except errors.Forbidden as problem:
+                # A right of its own, since most budgets never need it.
+                raise Refused(f"{problem}; bind the ClusterRole {DELETER_ROLE} to the operator's account") from problem
+            self._view.note_refusal(action.uid, None)
+        self._gangs.begun(action, resource)
+        await self._tell(pod, "Deleted", resource)
+
+    async def _target(self, action: Stops) -> raw.Pod | None:
+        """The pod, if it may be stopped; None if it is gone, or goes already."""
         pod = await self._pod(action)
         if pod is None or self._is_leaving(pod):
-            return  # the effect is there: it may have been ours, and only its reply was lost
+            return None  # the effect is there: it may have been ours, and only its reply was lost
         if why := untouchable(pod, self._own_namespace):
             raise Refused(f"evicting pod {action.pod}: {why}")
-        await self._gangs.check(action, resource)
-        await check_unchanged(self._kube, resource, f"evicting pod {action.pod}")
-        try:
+        return pod
+
+    async def _ask(self, action: Stops, pod: raw.Pod, doing: str, resource: AnyResource) -> None:
+        await check_unchanged(self._kube, resource, doing)
+        with suppress(errors.NotFound):
             await self._kube.evict(
                 *split(action.pod),
                 uid=action.uid,
                 resource_version=action.resource_version or meta(pod).resource_version or "",
                 grace_seconds=action.grace_seconds,
             )
-        except errors.NotFound:
-            return
-        except (errors.DisruptionBlocked, errors.EvictionImpossible) as problem:
-            raise _in_our_words(action.pod, problem) from problem
-        self._gangs.begun(action, resource)
-        await self._tell(pod, "Evicted", resource)
 
     def _is_leaving(self, pod: raw.Pod) -> bool:
         """Whether a pod ends as soon as an eviction would have it end. Whoever deletes one may give it years."""
@@ -157,11 +195,3 @@ def untouchable(pod: raw.Pod, own_namespace: str) -> str:
     if belongs_to_node(parse.pod_of(pod)):
         return "its DaemonSet would start it again at once"
     return ""
-
-
-def _in_our_words(pod: str, problem: errors.DisruptionBlocked | errors.EvictionImpossible) -> errors.ApiError:
-    blocked = isinstance(problem, errors.DisruptionBlocked)
-    why = "its disruption budget allows none now" if blocked else "more than one disruption budget selects it"
-    said = "; ".join(message for _, message in problem.causes if message)
-    message = f"evicting pod {pod}: {why}" + (f" ({said})" if said else "")
-    return type(problem)(problem.status, problem.reason, message, problem.causes)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from typing import Final
 
-from headroom.adapters.kube import decode, paths
+from headroom.adapters.kube import decode, errors, paths
 from headroom.adapters.kube.changing import split
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.disruptions import Disruption
@@ -14,11 +16,27 @@ from headroom.api.enforcement import Victim
 from headroom.api.kinds import AnyResource
 from headroom.model import actions, facts
 from headroom.model.decisions import Ref
-from headroom.model.errors import Refused
+from headroom.model.errors import HeadroomError, Refused
 from headroom.model.ports import Clock
 from headroom.model.world import ref_of
 
 _PAGES: Final = decode.disruption_budgets()
+_NAMED: Final = re.compile(r"[Tt]he disruption budget (\S+) ")
+"""How the API server names the one that refuses."""
+Stops = actions.EvictPod | actions.DeletePod
+
+
+class Blocked(Refused):
+    """Disruption budgets refuse an eviction: `by`, namespace/name."""
+
+    def __init__(self, message: str, by: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.by = by
+
+
+Refusing = errors.DisruptionBlocked | errors.EvictionImpossible | Blocked
+REFUSALS: Final = (errors.DisruptionBlocked, errors.EvictionImpossible, Blocked)
+"""Disruption budgets refuse. That the server has too much to do is none of their doing."""
 
 
 class Gangs:
@@ -38,38 +56,63 @@ class Gangs:
         pods = [pod for uid in gang.uids if (pod := table.get(uid)) is not None]
         if any(pod.deleting is not None for pod in pods):
             return
-        why = _stuck([pod for pod in pods if pod.phase == "Running"], await self._disruptions(action))
+        namespace, _ = split(action.pod)
+        why, names = _stuck([pod for pod in pods if pod.phase == "Running"], await self._disruptions(namespace))
         if why:
-            raise Refused(f"evicting pod {action.pod}: its gang {gang.unit} would be torn apart: {why}")
+            by = tuple(f"{namespace}/{name}" for name in names)
+            raise Blocked(f"evicting pod {action.pod}: its gang {gang.unit} would be torn apart: {why}", by)
 
-    def begun(self, action: actions.EvictPod, resource: AnyResource) -> None:
+    async def refusing(self, action: Stops, pod: facts.Pod, problem: Refusing) -> tuple[str, ...]:
+        """The disruption budgets that refused an eviction, namespace/name: as the API server says, or all that select the pod."""
+        if isinstance(problem, Blocked):
+            return problem.by
+        namespace, _ = split(action.pod)
+        said = (_NAMED.search(message) for _, message in problem.causes)
+        names = {found[1] for found in said if found}
+        with suppress(HeadroomError):  # that it was refused is known without their names
+            names = names or {each.name for each in await self._disruptions(namespace) if each.selects(pod)}
+        return tuple(sorted(f"{namespace}/{name}" for name in names))
+
+    def begun(self, action: Stops, resource: AnyResource) -> None:
         """A pod was evicted; if it was of a gang, the others follow it."""
         if gang := self._gang(action, resource):
             self._begun[ref_of(resource)] = gang
 
-    def _gang(self, action: actions.EvictPod, resource: AnyResource) -> Victim | None:
+    def _gang(self, action: Stops, resource: AnyResource) -> Victim | None:
         """The gang of a pod that is being stopped: it stands in the budget's status before the first pod is asked to go."""
         status = self._view.world(self._clock.now()).resources.get(ref_of(resource), resource).status
         victim = status.victim if isinstance(status, GPUWorkloadBudgetStatus) else None
         return victim if victim is not None and action.uid in victim.uids and len(victim.uids) > 1 else None
 
-    async def _disruptions(self, action: actions.EvictPod) -> list[Disruption]:
-        namespace, _ = split(action.pod)
+    async def _disruptions(self, namespace: str) -> list[Disruption]:
         found: list[Disruption] = []
         async for body in self._kube.pages(paths.disruption_budgets(namespace)):
             found += _PAGES.page(body).items
         return found
 
 
-def _stuck(pods: list[facts.Pod], disruptions: list[Disruption]) -> str:
-    """Why not all of these pods would go; empty if they would."""
-    selected: dict[str, int] = {}
+def _stuck(pods: list[facts.Pod], disruptions: list[Disruption]) -> tuple[str, tuple[str, ...]]:
+    """Why not all of these pods would go, and by which disruption budgets; empty if they would."""
+    selected: dict[str, list[str]] = {}
     for each in disruptions:
         chosen = [pod for pod in pods if each.selects(pod)]
         if len(chosen) > each.allowed:
-            return f"PodDisruptionBudget {each.name} allows {each.allowed} of {len(chosen)} now"
+            return f"PodDisruptionBudget {each.name} allows {each.allowed} of {len(chosen)} now", (each.name,)
         for pod in chosen:
-            selected[pod.key] = selected.get(pod.key, 0) + 1
+            selected.setdefault(pod.key, []).append(each.name)
     # The API server evicts none that more than one of them selects.
-    twice = next((key for key, count in selected.items() if count > 1), "")
-    return f"more than one PodDisruptionBudget selects pod {twice}" if twice else ""
+    twice = next((key for key, names in selected.items() if len(names) > 1), "")
+    if not twice:
+        return "", ()
+    return f"more than one PodDisruptionBudget selects pod {twice}", tuple(sorted(selected[twice]))
+
+
+def in_our_words(pod: str, problem: Refusing, by: tuple[str, ...]) -> Refusing:
+    """The same refusal, said as people say it."""
+    if isinstance(problem, Blocked):
+        return problem
+    not_now = isinstance(problem, errors.DisruptionBlocked)
+    why = "its disruption budget allows none now" if not_now else "more than one disruption budget selects it"
+    said = "; ".join(message for _, message in problem.causes if message) or ", ".join(by)
+    message = f"evicting pod {pod}: {why}" + (f" ({said})" if said else "")
+    return type(problem)(problem.status, problem.reason, message, problem.causes)

@@ -30,6 +30,10 @@ class View(Protocol):
         """The view at this instant."""
         ...
 
+    def note_refusal(self, uid: str, refusal: facts.Refusal | None) -> None:
+        """An eviction was refused; None: the pod was deleted in its place."""
+        ...
+
     def pod_with_finalizer(self, key: str) -> facts.Pod | None:
         """The pod called `namespace/name`, if it has a finalizer of ours."""
         ...

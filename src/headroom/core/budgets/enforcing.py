@@ -13,9 +13,9 @@ from msgspec import Struct, field
 from headroom.api import marks
 from headroom.api.budget_hold import hold_name
 from headroom.api.budgets import GPUWorkloadBudgetStatus
-from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, Released, Victim
+from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, RefusedEviction, Released, Victim
 from headroom.core import usage
-from headroom.core.budgets import holding, ladder, pausing, releasing, stopping, victims
+from headroom.core.budgets import holding, ladder, pausing, refusals, releasing, stopping, victims
 from headroom.core.budgets.accounts import STOPPING, Account
 from headroom.core.budgets.allowances import Allowances
 from headroom.core.budgets.following import STALE_MS
@@ -45,6 +45,8 @@ class Enforced(Struct, kw_only=True):
     victim: Victim | None = None
     past: Past = Past((), ())
     """What was stopped before."""
+    refused: tuple[RefusedEviction, ...] = ()
+    """Pods whose evictions disruption budgets refuse."""
     actions: list[Action] = field(default_factory=list)
     took: Victim | None = None
     """The unit that was chosen just now."""
@@ -78,6 +80,7 @@ class Round:
             result.entered = ladder.entered(result.steps)
             result.victim, result.past = account.status.victim, Past(account.status.stopped, account.status.evictions)
             result.held, result.released = account.status.held, account.status.released
+            result.refused = account.status.refused
             result.turns += ladder.turns(account, result.steps)
         if self._can_act:
             self._decide()
@@ -158,6 +161,11 @@ class Round:
     # Stopping
 
     def _stop(self, account: Account, result: Enforced, going: frozenset[str]) -> frozenset[str]:
+        now = self._world.now
+        result.refused = refusals.kept(account, result.steps, result.victim)
+        overdue = refusals.overdue(result.refused, now)
+        due = refusals.overdue(result.refused, now, result.past.stopped)
+        result.turns += refusals.turns(result.refused)
         going = self._follow(account, result, going)
         result.past = result.past.trimmed(self._world.now, account.window)
         steps = [step for action in STOPPING if (step := self._acts(account, action)) is not None]
@@ -169,7 +177,8 @@ class Round:
             return going
         chosen = None
         for step in steps:
-            candidates = stopping.needed(account, step, going, result.past)
+            awaited = refusals.awaited(result.refused, now)
+            candidates = stopping.needed(account, step, going | awaited, result.past, due)
             if candidates:
                 chosen = victims.victim_of(candidates[0], step, self._world.now)
                 break
@@ -178,7 +187,7 @@ class Round:
             return going
         result.victim = result.took = chosen
         self._taken.append(chosen)
-        result.actions += victims.stops(account, chosen)
+        result.actions += victims.stops(account, chosen, overdue)
         result.turns.append(self._world.now + stopping.GIVE_UP_MS)
         return going | frozenset(chosen.uids)
 
@@ -221,7 +230,7 @@ class Round:
             result.victim = None
             return going - frozenset(pod.uid for pod in left)
         else:
-            result.actions += victims.stops(account, victim)
+            result.actions += victims.stops(account, victim, refusals.overdue(result.refused, now))
             result.turns.append(since + stopping.GIVE_UP_MS)
         return going
 

@@ -45,6 +45,7 @@ _OTHER: Final = frozenset(
         "holds",
         "workloads",
         "policies",
+        "refusals",
         "sight",
     }
 )
@@ -166,7 +167,9 @@ def _only_counted(account: Account) -> Enforced:
     # Steps come and go while it is paused too, or a grace of long ago would count when it acts again.
     entered = ladder.entered(steps)
     if account.spec.paused:
-        return Enforced(entered=entered, held=before.held, released=before.released, victim=before.victim, past=past)
+        kept = Enforced(entered=entered, held=before.held, released=before.released, victim=before.victim, past=past)
+        kept.refused = before.refused
+        return kept
     return Enforced(steps=steps, entered=entered, past=past, turns=list(ladder.turns(account, steps)))
 
 
@@ -190,6 +193,7 @@ def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -
         victim=result.victim,
         stopped=result.past.stopped,
         evictions=result.past.evictions,
+        refused=result.refused,
         last_enforcement_at=_last(account.status, result),
     )
     if structs.replace(status, as_of=budget.status.as_of) == budget.status:

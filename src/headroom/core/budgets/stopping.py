@@ -155,13 +155,24 @@ class Need:
         return min((-(-self._excess[later] // self._times[later])).tolist(), default=None)
 
 
-def needed(account: Account, step: Standing, going: frozenset[str], past: Past) -> list[Candidate]:
-    """The units that must go for a step, in the order in which they go. `going` are pods that count as gone already."""
+def needed(
+    account: Account, step: Standing, going: frozenset[str], past: Past, overdue: frozenset[str] = frozenset()
+) -> list[Candidate]:
+    """The units that must go for a step, in the order in which they go. `going` are pods that count as gone already.
+
+    Those with pods that are `overdue` go first, and those that would not go before last: else a few of these would keep all others.
+    """
     if not account.may_stop(step.share):
         return []
     needs, chosen = _needs(account, step, going), list[tuple[Candidate, ...]]()
-    groups = joined(account, list(_candidates(account, step, going, past)), going)
-    for group in sorted(groups, key=lambda group: max(_order(account, each) for each in group)):
+    groups = joined(account, list(_candidates(account, step, going, past, overdue)), going)
+    blocked = {each.unit for each in past.stopped if each.outcome == "Blocked"}
+
+    def place(each: Candidate) -> tuple[Any, ...]:
+        is_overdue = any(run.uid in overdue for run in each.runs)
+        return (not is_overdue, not is_overdue and each.unit.name in blocked, *_order(account, each))
+
+    for group in sorted(groups, key=lambda group: max(map(place, group))):
         if _are_met(needs):
             break
         if any(need.is_helped_by(account, each) for each in group for need in needs):
@@ -208,7 +219,9 @@ def _needs(account: Account, step: Standing, going: frozenset[str]) -> list[Need
     return found
 
 
-def _candidates(account: Account, step: Standing, going: frozenset[str], past: Past) -> Iterator[Candidate]:
+def _candidates(
+    account: Account, step: Standing, going: frozenset[str], past: Past, overdue: frozenset[str]
+) -> Iterator[Candidate]:
     now, runs = account.world.now, dict[str, list[Running]]()
     for each in account.running:
         pod = account.world.pods.get(each.uid)
@@ -217,7 +230,8 @@ def _candidates(account: Account, step: Standing, going: frozenset[str], past: P
     spared = past.spared(now)
     for unit in {unit.pods[0].uid: unit for unit in units(account.world, runs).values()}.values():
         counted = [run for pod in unit.pods for run in runs.get(pod.uid, ())]
-        pods = () if unit.name in spared else _able(account, step.action, unit, counted, past)
+        is_spared = unit.name in spared and overdue.isdisjoint(run.uid for run in counted)
+        pods = () if is_spared else _able(account, step.action, unit, counted, past)
         able = {pod.uid for pod in pods}
         if left := tuple(run for run in counted if run.uid in able):
             yield Candidate(Unit(unit.name, pods), left)

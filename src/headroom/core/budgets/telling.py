@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from headroom.api.budgets import GPUWorkloadBudgetStatus
-from headroom.api.enforcement import HARMLESS, EnteredStep, QueuedUnit
+from headroom.api.enforcement import HARMLESS, EnteredStep, QueuedUnit, RefusedEviction
 from headroom.api.quantities import NANO
 from headroom.core.budgets.accounts import MOST_UNPRICED, STOPPING, Account
 from headroom.core.budgets.counting import Verdict, was_exceeded
@@ -91,14 +91,19 @@ def _blocked(result: Enforced, now: int) -> tuple[str, str]:
             f"Evicted three times in the window and made anew each time, so left alone: {names}. "
             "A Hold step before Evict would keep them from starting again."
         )
+    if result.refused:
+        return "EvictionBlocked", " ".join(_refused(each) for each in result.refused[:SHOWN])
     if blocked and result.steps:
-        return (
-            "EvictionBlocked",
-            f"Would not go, most likely by a disruption budget: {_few(blocked)}. Others are tried.",
-        )
+        return "EvictionBlocked", f"Would not go within two minutes: {_few(blocked)}. Others are tried."
     if result.helpless:
         return "NothingToStop", "The quota is exceeded, and nothing is left that may be stopped."
     return "", "Nothing is in the way of this budget."
+
+
+def _refused(each: RefusedEviction) -> str:
+    by = f"PodDisruptionBudget {' and '.join(each.by)}" if each.by else "A PodDisruptionBudget"
+    after = f"Its pods are deleted at {each.deleted_at} if that lasts." if each.deleted_at else "Others are tried."
+    return f"{by} has refused the eviction of {each.unit} since {each.since}. {after}"
 
 
 def sentence(account: Account, result: Enforced) -> str:
@@ -132,6 +137,10 @@ def events(account: Account, result: Enforced, exceeded: Verdict, told: GPUWorkl
         doing = "Suspending" if result.took.action == "Suspend" else "Evicting"
         also = f" It is stopped for budget {result.took.by}, and this one counts it too." if result.took.by else ""
         yield _event(account, "Warning", doing, f"{doing} {result.took.unit}.{also} {exceeded.message}")
+    told_before = {(each.unit, each.since) for each in account.status.refused}
+    for refused in result.refused:
+        if (refused.unit, refused.since) not in told_before:
+            yield _event(account, "Warning", "EvictionRefused", _refused(refused))
     for each in _newly_hopeless(account, result):
         says = f"{each.unit} asks for {gpus(each.gpus)}, too much even with nothing else: it never starts, and holds up nobody."
         yield _event(account, "Warning", "NeverFits", says)

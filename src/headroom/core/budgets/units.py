@@ -15,7 +15,7 @@ from headroom.api import marks
 from headroom.api.resources import LabelSelector
 from headroom.core import usage
 from headroom.model import times
-from headroom.model.actions import MOST_GRACE_SECONDS, EvictPod, SuspendOwner
+from headroom.model.actions import MOST_GRACE_SECONDS, DeletePod, EvictPod, SuspendOwner
 from headroom.model.facts import Pairs, Pod, Workload
 from headroom.model.gangs import JOBSET, SUSPENDABLE, belongs_to_node, gang_of
 from headroom.model.tables import PHASES
@@ -118,6 +118,14 @@ def evicts(pod: Pod) -> EvictPod:
         uid=pod.uid,
         resource_version=pod.resource_version,
         grace_seconds=min(pod.grace_seconds, MOST_GRACE_SECONDS),
+    )
+
+
+def deletes(pod: Pod) -> DeletePod:
+    """Delete exactly this pod, as it is now, with the time that it asks for."""
+    found = evicts(pod)
+    return DeletePod(
+        pod=pod.key, uid=pod.uid, resource_version=found.resource_version, grace_seconds=found.grace_seconds
     )
 
 

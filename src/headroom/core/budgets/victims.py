@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from headroom.api.enforcement import Stopped, Victim
 from headroom.core.budgets.accounts import Account
 from headroom.core.budgets.ladder import Standing
 from headroom.core.budgets.stopping import Candidate
-from headroom.core.budgets.units import evicts, goes_on, is_protected, owner_of, suspends, units
+from headroom.core.budgets.units import deletes, evicts, goes_on, is_protected, owner_of, suspends, units
 from headroom.model import times
 from headroom.model.actions import Action
 from headroom.model.facts import Pod
@@ -54,7 +54,8 @@ def was_stopped(account: Account, victim: Victim) -> bool:
     if victim.action == "Suspend":
         return _is_suspended(account, victim)
     pods = account.world.pods
-    granted = [pods.evicted.get(uid) if (pod := pods.get(uid)) is None else pod.evicted for uid in victim.uids]
+    found = ((pods.evicted.get(uid), pods.get(uid)) for uid in victim.uids)
+    granted = [at if at is not None or pod is None else pod.evicted for at, pod in found]
     # A pod may still have the mark of an eviction that came to nothing long before.
     since = _at(victim.at) - times.MINUTE
     return any(at is not None and at >= since for at in granted)
@@ -85,15 +86,15 @@ def still_goes(account: Account, victim: Victim) -> bool:
     return any(account.rows.counts(pod.uid) for pod in left)
 
 
-def stops(account: Account, victim: Victim) -> Iterator[Action]:
-    """What is due for the one that is being stopped."""
+def stops(account: Account, victim: Victim, overdue: Collection[str] = ()) -> Iterator[Action]:
+    """What is due for the one that is being stopped; `overdue` are pods that disruption budgets kept for too long."""
     if victim.by:
         return
     owners: dict[Action, None] = {}
     for pod in alive(account, victim):
         owner = suspends(account.queued, pod, account.scope.selector)
         if victim.action == "Evict":
-            yield evicts(pod)
+            yield deletes(pod) if pod.uid in overdue else evicts(pod)
         elif owner is not None:
             owners[owner] = None
     yield from owners

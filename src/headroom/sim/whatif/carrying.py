@@ -40,6 +40,7 @@ class Hands:
             actions.SuspendOwner: self._suspend,
             actions.ResumeOwner: self._let_go,
             actions.EvictPod: self._evict,
+            actions.DeletePod: self._evict,
             actions.WakeMachine: switching.wake,
             actions.SleepMachine: switching.sleep,
             actions.CordonNode: switching.cordon,
@@ -102,7 +103,7 @@ class Hands:
         self._cluster.pods.put(_annotated(pod, marked))
         return is_paused
 
-    def _evict(self, action: actions.EvictPod, _by: AnyResource | None) -> bool:
+    def _evict(self, action: actions.EvictPod | actions.DeletePod, _by: AnyResource | None) -> bool:
         pod, life = self._cluster.pods.get(action.uid), self._cluster.living.get(action.uid)
         if pod is None or life is None or pod.deleting is not None:
             return False
