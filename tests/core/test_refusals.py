@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headroom.core.budgets import refusals
+from headroom.core.budgets.accounts import Account
 from headroom.model import conditions
 from headroom.model.actions import DeletePod, EmitEvent, EvictPod
 from headroom.model.facts import Pod
@@ -29,7 +30,7 @@ def refusing(budget: Any, *pods: Pod, names: tuple[str, ...] = ("p",), by: tuple
     return stage
 
 
-def moments(stage: Stage, kind: type, name: str = "p") -> list[int]:
+def moments(stage: Stage, kind: type[DeletePod | EvictPod], name: str = "p") -> list[int]:
     return [at - NOON for at, each in stage.done if isinstance(each, kind) and each.pod == f"team-a/{name}"]
 
 
@@ -139,7 +140,7 @@ def test_what_is_remembered_ends_with_the_step_and_with_the_pods() -> None:
     stage.pass_time(MINUTE, every=10 * SECOND)
     assert stage.status().refused
     world = stage.world()
-    account = refusals.Account(world, stage.budgets[next(iter(stage.budgets))])
+    account = Account(world, stage.budgets[next(iter(stage.budgets))])
     assert refusals.kept(account, (), None) == ()
     stage.pods.clear()
     stage.pass_time(10 * SECOND)
