@@ -21,7 +21,7 @@ from headroom.api.budget_index import INDEX_NAME
 from headroom.api.kinds import AnyResource
 from headroom.model.decisions import Ref
 from headroom.model.device_facts import Claim, ClaimTemplate, DeviceClass, DeviceSlice
-from headroom.model.facts import Hold, Namespace, Node, NodeClaim, NodePool, Pod, Workload
+from headroom.model.facts import Hold, Namespace, Node, NodeClaim, NodePool, Pod, Refusal, Workload
 from headroom.model.ports import PodObserver
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import ref_of
@@ -115,6 +115,11 @@ class PodSink:
             self._changes.pod(uid, unbound=False, nodes=())
             if self._observer is not None:
                 self._observer.pod(pod)
+
+    def note_refusal(self, uid: str, refusal: Refusal | None) -> None:
+        """An eviction was refused; None: the pod was deleted in its place."""
+        self._table.note_refusal(uid, refusal, self._now() if self._now else 0)
+        self._changes.outside("refusals")
 
     def with_finalizer(self, key: str) -> Pod | None:
         """The pod of that name, if it has a finalizer of ours."""

@@ -31,7 +31,7 @@ from headroom.model.actions import Action
 from headroom.model.decisions import Ref, status_wire
 from headroom.model.devices import DeviceTable
 from headroom.model.errors import HeadroomError
-from headroom.model.facts import Pod, Price, Refusal, Workload
+from headroom.model.facts import Pod, Price, Workload
 from headroom.model.ports import SETTLE_MS, Clock, Recording, Switches
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage_table import UsageTable
@@ -85,6 +85,7 @@ class KubePort:
         self._sinks = {kind: ResourceSink(kind, self._resources, self._changes) for kind in KINDS}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._pod_sink = PodSink(self._pods, self._changes, recording, clock.now)
+        self.note_refusal = self._pod_sink.note_refusal
         self._namespaces = sinks.namespaces(self._changes)
         self._claims, self._devices = device_sinks.claims(self._changes, self._pod_sink), DeviceTable()
         self._indexes, self._holds = sinks.indexes(self._changes), sinks.holds(self._changes)
@@ -337,11 +338,6 @@ class KubePort:
     def pod_with_finalizer(self, key: str) -> Pod | None:
         """The pod called `namespace/name`, if it has a finalizer of ours."""
         return self._pod_sink.with_finalizer(key)
-
-    def note_refusal(self, uid: str, refusal: Refusal | None) -> None:
-        """An eviction was refused; None: the pod was deleted in its place."""
-        self._pods.note_refusal(uid, refusal, self._clock.now())
-        self._changes.outside("refusals")
 
     def subscribe(self, plan: str, parts: frozenset[str], *, quiet: bool = False) -> None:
         """What `take_changes(plan)` will speak of: names of kinds, pods, nodes, unbound, outside."""
