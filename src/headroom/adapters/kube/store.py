@@ -73,10 +73,9 @@ class KubePort:
         self.enforced: Callable[[str, AnyResource], None] = lambda _reason, _resource: None
         """Told of what was really done for a resource, as one word."""
         self._no_usage = UsageTable()
-        self._settled, self._acting_since = 0, _NEVER
+        self._settled, self._acting_since, self._cluster_problem = 0, _NEVER, ""
         self._more_prices: tuple[Price, ...] = ()
         self._known_prices: tuple[Any, tuple[Price, ...]] = ((), ())
-        self._cluster_problem = ""
         self._changes = Subscriptions()
         self._pods, self._nodes = PodTable(), NodeTable()
         self._resources: dict[Ref, AnyResource] = {}
