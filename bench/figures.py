@@ -20,6 +20,7 @@ PAGES = (
     "docs/decisions/0001-own-list-watch.md",
     "docs/decisions/0010-small-charts.md",
     "docs/decisions/0012-own-redfish-behind-one-guard.md",
+    "docs/decisions/0014-pages-in-a-process-of-their-own.md",
 )
 BLOCK = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 

@@ -25,6 +25,8 @@ AGAIN_SECONDS: Final = 1.0
 END_SECONDS: Final = 4.0
 KEPT_BACK: Final = frozenset({"HEADROOM_LEDGER_URL", "PGPASSWORD"})
 """What nobody needs who serves pages."""
+ALLOCATOR: Final = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "30000", "MALLOC_TRIM_THRESHOLD_": "1000000"}
+"""Buffers of connections that are closed go back to the system, instead of leaving holes."""
 
 
 class Fronts:
@@ -81,7 +83,7 @@ class Fronts:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", module, *map(str, passed)),
                 stdin=asyncio.subprocess.DEVNULL,
-                env={name: value for name, value in os.environ.items() if name not in KEPT_BACK},
+                env={name: value for name, value in os.environ.items() if name not in KEPT_BACK} | ALLOCATOR,
                 pass_fds=passed,
             )
         link: Link[Question] = await Link.over(ours, Question, LONGEST_QUESTION)

@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import socket
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -17,6 +18,8 @@ SPARE_DESCRIPTORS: Final = 128
 """Beside those of clients: the link, the API server, files."""
 MOST_MEMORY: Final = 1024 * 1024 * 1024
 """Of data. What clients may keep open takes a small part of it; a mistake of ours must not take the operator's."""
+TLS_BUFFER: Final = 32 * 1024
+"""Of each connection: requests are short. The library takes 256 KiB, whatever comes."""
 SWEEP_SECONDS: Final = 0.25
 FEW_OBJECTS: Final = 200
 _PARENT_DEATH: Final = 1
@@ -37,6 +40,7 @@ def run(serve: Serve, descriptors: Sequence[str], *, connections: int, nicer: in
     _limit(resource.RLIMIT_DATA, MOST_MEMORY)
     _limit(resource.RLIMIT_CORE, 0)
     os.nice(nicer)
+    SSLProtocol.max_size = TLS_BUFFER
     end, *listening = (socket.socket(fileno=int(each)) for each in descriptors)
 
     async def serving() -> None:
@@ -50,7 +54,7 @@ def run(serve: Serve, descriptors: Sequence[str], *, connections: int, nicer: in
 
 
 async def _sweep() -> None:
-    """Connections that are closed hold one another, each with a quarter of a megabyte for TLS, until the collector comes by."""
+    """Connections that are closed hold one another, each with its buffers for TLS, until the collector comes by."""
     gc.collect()
     gc.freeze()
     while True:
