@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -39,11 +40,14 @@ def count(url: str) -> int:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "sqlite":
         return f"sqlite://{tmp_path}/ledger.db"
     server: Postgres = request.getfixturevalue("postgres")
-    return server.new_database()
+    whole = urlsplit(server.new_database())
+    # No argument may have it.
+    monkeypatch.setenv("PGPASSWORD", unquote(whole.password or ""))
+    return whole._replace(netloc=f"{whole.username}@{whole.hostname}:{whole.port}").geturl()
 
 
 @pytest.mark.parametrize("name", [each.callback.__name__ for each in command.app.registered_commands if each.callback])

@@ -124,7 +124,7 @@ def copy(
     from headroom.runtime.settings import refuse_password
 
     for url, flag in ((source, "--from"), (target, "--to")):
-        refuse_password(url, flag, "leave it out and set PGPASSWORD instead")
+        refuse_password(url, flag, "set PGPASSWORD instead")
     _copy(source, target)
 
 
