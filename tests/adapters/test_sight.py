@@ -248,3 +248,13 @@ async def test_a_stream_that_opens_only_to_break_is_not_seen() -> None:
     played.clock.time = played.reflector._in_touch_at + GRACE_SECONDS + 0.1
     assert not played.reflector.seen
     assert "cannot be read" in played.reflector.cause
+
+
+async def test_a_stream_that_was_opened_just_now_proves_nothing_yet() -> None:
+    """A proxy that takes every watch and cuts it at once never lets an event through."""
+    played = Played([*ONE, BROKEN])
+    seen: list[bool] = []
+    played.script.answers += [[lambda: seen.append(played.reflector.seen), BROKEN] for _ in range(40)]
+    await played()
+    assert seen[0]
+    assert not any(seen[-5:])
