@@ -86,7 +86,9 @@ class ReleaseTarget(ApiType, frozen=True, kw_only=True):
 class ReleaseRequestSpec(Spec, frozen=True, kw_only=True):
     """Release what is queued now, once; the operator carries it out. None of it can be changed later."""
 
-    target: Annotated[ReleaseTarget, Meta(description="What is released.")]
+    target: Annotated[
+        ReleaseTarget, Meta(description="What is released: a pod, or an owner or gang with all its queued pods.")
+    ]
     budget: Annotated[
         BudgetName | None,
         Meta(
