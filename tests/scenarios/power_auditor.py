@@ -145,7 +145,7 @@ class PowerAuditor:
     # --- judging ----------------------------------------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
-        """All that is wrong, in words; each check is named after what reliability.md calls it."""
+        """All that is wrong, in words; each check is named after the invariant it watches."""
         checks = (self.harm, self.p_s1, self.p_s2, self.p_s3, self.p_s5, self.p_s7, self.g_s1)
         return [f"{check.__name__}: {each}" for check in checks for each in check()]
 

@@ -333,7 +333,7 @@ MIX: list[dict[str, Any]] = [
     {"type": "WatchDelay", "ms": 700, "probability": 0.2},
     {"type": "DroppedStream", "probability": 0.002},
 ]
-"""Three times what reliability.md takes for usual, so that some hours are enough."""
+"""Three times what is usual, so that some hours are enough."""
 SOON_LED: dict[str, Any] = {"DURATION_SECONDS": 60, "RENEW_EVERY_SECONDS": 20.0}
 """A lease of ten minutes is looked at six hundred times before it is taken over, and every look may be the end of whoever looks."""
 
