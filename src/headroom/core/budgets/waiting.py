@@ -171,7 +171,7 @@ def is_kept(matcher: Matcher, queued: Queued, pod: Pod) -> bool:
     Nobody can set a gate later, and the API server refuses to lift its last one until it is released.
     """
     notes, is_ours = dict(pod.annotations), is_exempt(matcher.world, pod.namespace)
-    if not matcher.world.holds or is_ours or marks.PROTECTED in notes or marks.RELEASED_AT in notes:
+    if not pod.gates or not matcher.world.holds or is_ours or marks.PROTECTED in notes or marks.RELEASED_AT in notes:
         return False
     workload = queued.of(pod)
     if workload is not None and (workload.suspended or not (workload.admitted or workload.released_at is not None)):
