@@ -26,12 +26,16 @@ SECRET = "postgresql://user:a-password@db/ledger"
 
 
 def children() -> dict[int, str]:
-    """The processes that this one has started and that are still there, with their command lines."""
+    """The fronts that this process has started and that are still there, with their command lines."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
         for pid in (task / "children").read_text().split():
             found[int(pid)] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    return {pid: line for pid, line in found.items() if "headroom" in line}
+    return {
+        pid: line
+        for pid, line in found.items()
+        if any(each in line for each in ("headroom.web.health", "headroom.cli.front"))
+    }
 
 
 def proc(pid: int, what: str) -> str:

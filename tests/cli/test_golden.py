@@ -91,7 +91,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "ledger-restore.txt": ("ledger", "restore", "FOLDER/ledger.db", "--ledger-url", "FOLDER/other.db"),
     "ledger-copy.txt": ("ledger", "copy", "--from", "FOLDER/ledger.db", "--to", "FOLDER/other.db"),
     "ledger-migrate.txt": ("ledger", "migrate", "--to-version", "1", "--ledger-url", "FOLDER/ledger.db"),
-    "ledger-prune.txt": ("ledger", "prune", "--before", "2024-10-04T00:00:00Z", "--ledger-url", "FOLDER/ledger.db"),
+    "ledger-prune.txt": ("ledger", "prune", "--before", "2024-08-01T00:00:00Z", "--ledger-url", "FOLDER/ledger.db"),
     "bench-workload.txt": ("bench", "workload", "--count", "2", "--rate", "100", "@"),
     "bench-report.txt": (
         *("bench", "report", "--count", "2", "--elapsed", "45s", "--out-dir", "FOLDER"),
