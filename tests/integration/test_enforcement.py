@@ -336,11 +336,13 @@ def test_of_ten_where_one_is_enough_one_goes_and_usage_falls(one: Team) -> None:
     assert len(one.names(is_running)) == 9
 
 
-def test_a_gang_goes_as_one_or_not_at_all_and_a_protected_pod_stays(gangs: Team) -> None:
+def test_a_gang_goes_as_one_but_for_a_protected_pod(gangs: Team) -> None:
+    """A mark that somebody put on one pod shields that pod alone."""
     wait_for(lambda: gangs.is_so("EnforcementBlocked", "NothingToStop"), "all went that may go")
-    assert sorted(gangs.evicted()) == [f"free-{number}" for number in range(8)]
-    assert [each["unit"] for each in gangs.status()["stopped"]] == ["PodGroup/gangs/free"]
-    assert gangs.names(is_running) == {"alone", *(f"tied-{number}" for number in range(8))}
+    tied = [f"tied-{number}" for number in range(8) if number != 5]
+    assert sorted(gangs.evicted()) == [*(f"free-{number}" for number in range(8)), *tied]
+    assert sorted(each["unit"] for each in gangs.status()["stopped"]) == ["PodGroup/gangs/free", "PodGroup/gangs/tied"]
+    assert gangs.names(is_running) == {"alone", "tied-5"}
 
 
 def test_a_job_that_is_retried_for_ever_is_evicted_three_times(retried: Team) -> None:
