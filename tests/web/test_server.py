@@ -105,8 +105,8 @@ def serve() -> Serve:
     return serving
 
 
-async def text(client: aiohttp.ClientSession, path: str, token: str = "") -> tuple[int, str]:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+async def text(client: aiohttp.ClientSession, path: str, token: str = "", host: str = "") -> tuple[int, str]:
+    headers = ({"Authorization": f"Bearer {token}"} if token else {}) | ({"Host": host} if host else {})
     async with client.get(path, headers=headers) as reply:
         return reply.status, await reply.text()
 
@@ -206,14 +206,32 @@ async def test_metrics_count_resources_by_readiness(view: View, serve: Serve) ->
     assert 'headroom_resources{kind="GPUWorkloadBudget",ready="False"} 1.0' in metrics
 
 
-async def test_readiness_says_yes_or_no_and_nothing_of_the_cluster(cluster: Cluster, serve: Serve) -> None:
-    webhook = {"workloads.kueue.x-k8s.io": "watching workloads.kueue.x-k8s.io: conversion webhook failed"}
-    cluster.become(structs.replace(cluster.world(NOW), unseen=webhook))
+WEBHOOK = {"workloads.kueue.x-k8s.io": "watching workloads.kueue.x-k8s.io: conversion webhook failed"}
+
+
+@pytest.mark.parametrize("stranger", ["from elsewhere", "a page with a name of its own"])
+async def test_readiness_says_yes_or_no_and_nothing_of_the_cluster(
+    cluster: Cluster, serve: Serve, monkeypatch: pytest.MonkeyPatch, stranger: str
+) -> None:
+    host = "evil.example" if "page" in stranger else ""
+    if not host:
+        monkeypatch.setattr("headroom.web.hosts.is_at_loopback", lambda _: False)
+    cluster.become(structs.replace(cluster.world(NOW), unseen=WEBHOOK))
     async with serve(health_app(shown(cluster.view()).pulse)) as client:
-        assert await text(client, "/readyz") == (200, "ok\n")
+        assert await text(client, "/readyz", host=host) == (200, "ok\n")
         cluster.complete = False
-        assert await text(client, "/readyz") == (503, "not ready\n")
-        assert await text(client, "/healthz") == (200, "ok\n")
+        assert await text(client, "/readyz", host=host) == (503, "not ready\n")
+        assert await text(client, "/healthz", host=host) == (200, "ok\n")
+
+
+async def test_over_the_loopback_it_names_what_is_not_seen(cluster: Cluster, serve: Serve) -> None:
+    cluster.become(structs.replace(cluster.world(NOW), unseen=WEBHOOK))
+    line = "not seen: workloads.kueue.x-k8s.io: watching workloads.kueue.x-k8s.io: conversion webhook failed\n"
+    async with serve(health_app(shown(cluster.view()).pulse)) as client:
+        assert await text(client, "/readyz") == (200, f"ok\n{line}")
+        cluster.complete = False
+        status, said = await text(client, "/readyz")
+    assert (status, said.startswith(f"not ready\n{line}")) == (503, True)
 
 
 async def test_every_watch_has_a_metric(cluster: Cluster, serve: Serve) -> None:

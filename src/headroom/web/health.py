@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from aiohttp import web
 from msgspec import Struct
 
-from headroom.web import confined, doors
+from headroom.web import confined, doors, hosts
 from headroom.web.doors import in_door
 from headroom.web.headers import with_headers
 from headroom.web.listening import Servers
@@ -37,12 +37,18 @@ class Vitals(Protocol):
         """Whether the view of the cluster is complete."""
         ...
 
+    @property
+    def reasons(self) -> list[str]:
+        """What is not seen, and why."""
+        ...
+
 
 class LastVitals(Struct, frozen=True):
     """As the operator said last."""
 
     ticks: int = 0
     complete: bool = False
+    reasons: list[str] = []
 
 
 class Beat(Struct, frozen=True, tag=True):
@@ -71,7 +77,7 @@ class Heart:
 
 
 def health_app(vitals: Callable[[], Vitals]) -> web.Application:
-    """`/healthz`: the loop ticks. `/readyz`: the view of the cluster is complete. Anybody may ask, so nothing else is said."""
+    """`/healthz`: the loop ticks. `/readyz`: the view of the cluster is complete. Anybody may ask; only who is here learns why not."""
     app = web.Application(middlewares=[in_door, with_headers])
     app[VITALS], app[HEART] = vitals, Heart(vitals)
     app.add_routes([web.get("/healthz", _healthz), web.get("/readyz", _readyz)])
@@ -85,10 +91,12 @@ async def _healthz(request: web.Request) -> web.Response:
 
 
 async def _readyz(request: web.Request) -> web.Response:
-    # Why not stands in the log, the conditions and the metrics: a stranger learns nothing of the cluster.
-    if request.app[VITALS]().complete:
-        return web.Response(text="ok\n")
-    return web.Response(status=503, text="not ready\n")
+    vitals = request.app[VITALS]()
+    # Whoever gets to the loopback, by exec or port-forward, is no stranger; a page whose name was made to lead there is one.
+    host = hosts.named(request) if hosts.is_at_loopback(request) else None
+    reasons = vitals.reasons if host is not None and hosts.is_loopback(host[0]) else []
+    said = "\n".join(["ok" if vitals.complete else "not ready", *reasons])
+    return web.Response(status=200 if vitals.complete else 503, text=f"{said}\n")
 
 
 async def serve(end: socket.socket, listening: Sequence[socket.socket]) -> None:

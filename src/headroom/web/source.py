@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
+from headroom.model.world import World
 from headroom.runtime.journal import Noted
 from headroom.web.pages import Model, Pages, frame, nodes
 from headroom.web.scope import Scope
@@ -14,6 +15,8 @@ from headroom.web.view import Showing, View
 
 REST: Final = 9
 """A page takes at most a tenth of the operator's time: so many times as long as one took to make, no other is made."""
+MOST_REASONS: Final = 20
+LONGEST_REASON: Final = 500
 
 Address = tuple[Any, ...]
 """Which page is meant, in one form whatever the request looked like: its kind, then names or a `Search`."""
@@ -24,6 +27,8 @@ class Pulse(Struct, frozen=True, kw_only=True):
 
     ticks: int = 0
     complete: bool = False
+    reasons: list[str] = []
+    """What is not seen, and why: the first of them."""
     rings: int = 0
     """How often there was news."""
     told_at: float = 0.0
@@ -73,6 +78,14 @@ class Source(Protocol):
         ...
 
 
+def _reasons(view: View, world: World) -> list[str]:
+    lines = [f"not seen: {kind}: {why}" for kind, why in sorted(world.unseen.items())]
+    if not world.complete:
+        named = set(world.unseen.values())
+        lines += [each for each in view.port.problems() if each not in named]
+    return [each[:LONGEST_REASON] for each in lines[:MOST_REASONS]]
+
+
 class Local:
     """The operator in this process: what it makes takes time from its loop."""
 
@@ -95,6 +108,7 @@ class Local:
         return Pulse(
             ticks=view.loop.ticks,
             complete=world.complete,
+            reasons=_reasons(view, world),
             rings=bell.rings,
             told_at=bell.rung_at,
             epoch=self._epoch,
