@@ -180,6 +180,7 @@ def answers(port: int) -> None:
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
     ends = time.monotonic() + 120
     while time.monotonic() < ends:
+        # Nobody may listen there yet.
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 60) as plain:
             anyone.wrap_socket(plain).close()
             return

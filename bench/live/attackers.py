@@ -25,11 +25,11 @@ class Attack:
     async def slow(self) -> None:
         """Hold half a request, and come again whenever it is closed."""
         while True:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # turned away, which is what is measured
                 reader, writer = await asyncio.open_connection("127.0.0.1", self._port, local_addr=FROM)
                 self.made += 1
                 writer.write(HALF)
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # closed in time
                     await reader.read()
                 writer.transport.abort()
             await asyncio.sleep(AGAIN_SECONDS)
@@ -37,7 +37,7 @@ class Attack:
     async def hasty(self) -> None:
         """Shake hands, ask, and go, as fast as it can be done."""
         while True:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # turned away at any point
                 reader, writer = await asyncio.open_connection(
                     "127.0.0.1", self._port, ssl=self._anyone, local_addr=FROM
                 )

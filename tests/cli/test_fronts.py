@@ -62,7 +62,7 @@ async def fronts() -> AsyncIterator[Here]:
     dashboard, health = free_ports(2)
     addresses = {"metrics_address": f"127.0.0.1:{dashboard}", "health_address": f"127.0.0.1:{health}"}
     made = Made(a_world(1))
-    running = Fronts(Settings(metrics_plain=True, ledger_url=SECRET, **addresses), made.showing(), Silent())  # type: ignore[arg-type]
+    running = Fronts(Settings(metrics_plain=True, ledger_url=SECRET, **addresses), made.showing(), Silent())  # type: ignore[arg-type]  # a log
     running.start()
     try:
         async with asyncio.timeout(120), aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(60)) as client:
@@ -89,7 +89,7 @@ async def test_they_serve_and_come_back_and_go(monkeypatch: pytest.MonkeyPatch) 
             assert any(f"Max open files            {most}" in proc(pid, "limits") for most in (256, 640))
             assert SECRET not in line + proc(pid, "environ")
             os.kill(pid, signal.SIGKILL)
-        while children().keys() & known.keys():  # noqa: ASYNC110
+        while children().keys() & known.keys():  # noqa: ASYNC110  nothing tells a test when
             await asyncio.sleep(0.01)
         assert await here.get(f"{here.health}/readyz") == (200, "ok\n")
         assert (await here.get(f"{here.dashboard}/api/nodes"))[0] == 200

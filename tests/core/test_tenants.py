@@ -265,7 +265,7 @@ def test_headroom_does_nothing_to_its_own_pods(enforce: str) -> None:
 
 
 def test_one_of_them_that_waits_is_released() -> None:
-    """As one that was made to wait before its namespace was exempt: nobody else would be left to do it."""
+    """As one that was queued before its namespace was exempt: nobody else would be left to do it."""
     budget = structs.replace(a_budget(hours="1", enforce="Hold", gpuResourceName="cpu"), namespace="headroom-system")
     pod = gated("next", namespace="headroom-system", shape=Shape(requests=(("cpu", 1_000_000),)))
     stage = Stage(budget, pods=[pod, at_home("operator", 9 * HOUR)])

@@ -104,7 +104,7 @@ def fenced_cluster() -> Iterator[Fenced]:
     """All of deploy/, and the kinds of others that the operator changes."""
     assets = find_assets()
     if why := lacking(assets, ()):
-        pytest.skip(why)
+        pytest.skip(why)  # no control plane is built here; in CI a skip fails
     with ControlPlane(assets, components=()) as plane:
         plane.apply(*(crd(kind) for kind in DEFINITIONS.values()), *owners.definitions())
         plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")

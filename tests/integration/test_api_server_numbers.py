@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import pytest
 
@@ -31,8 +32,8 @@ async def test_the_numbers_behind_the_service_are_refused(control_plane: Control
     kube = Kube(HttpTransport(load(str(control_plane.kubeconfig())), clock), clock, random.Random(1))
     guard = Guard(entries("http://0.0.0.0/0:9"))
 
-    def protect(numbers: object) -> None:
-        found.extend(numbers)  # type: ignore[arg-type]
+    def protect(numbers: Iterable[str]) -> None:
+        found.extend(numbers)
         guard.protect(found)
 
     try:

@@ -79,10 +79,20 @@ def a_running(name: str, label: str, *, version: int = 5, **fields: Any) -> Pod:
 
 def a_row(name: str, label: str, *, start: int = NOON - HOUR, seen: int = 0, **fields: Any) -> Row:
     return Row(
-        cluster="here", uid=a_pod(name).uid, start=start, earliest=start, created=NOON - HOUR, seen_until=max(start, seen),
-        observed=start + 1, version=3, namespace="team-a", pod=name, amounts=(("nvidia.com/gpu", GPU),),
-        labels=team(label), **fields,
-    )  # fmt: skip
+        cluster="here",
+        uid=a_pod(name).uid,
+        start=start,
+        earliest=start,
+        created=NOON - HOUR,
+        seen_until=max(start, seen),
+        observed=start + 1,
+        version=3,
+        namespace="team-a",
+        pod=name,
+        amounts=(("nvidia.com/gpu", GPU),),
+        labels=team(label),
+        **fields,
+    )
 
 
 BEAT = NOON - HOUR // 2
@@ -380,8 +390,22 @@ steps = st.tuples(st.sampled_from(happenings), st.integers(0, 2), st.sampled_fro
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(steps, max_size=40))
-@example([("up", 0, "a"), ("create", 0, "a"), ("start", 0, "a"), ("wait", 2, "a"), ("kill", 0, "a"), ("relabel", 0, "b"),
-          ("fails", 0, "a"), ("up", 0, "a"), ("wait", 0, "a"), ("delete", 0, "a"), ("readable", 0, "a"), ("wait", 2, "a")])  # fmt: skip
+@example(
+    [
+        ("up", 0, "a"),
+        ("create", 0, "a"),
+        ("start", 0, "a"),
+        ("wait", 2, "a"),
+        ("kill", 0, "a"),
+        ("relabel", 0, "b"),
+        ("fails", 0, "a"),
+        ("up", 0, "a"),
+        ("wait", 0, "a"),
+        ("delete", 0, "a"),
+        ("readable", 0, "a"),
+        ("wait", 2, "a"),
+    ]
+)
 def test_whenever_the_ledger_cannot_be_read_the_truth_lies_within_the_bounds(
     script: list[tuple[str, int, str]],
 ) -> None:

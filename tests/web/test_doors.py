@@ -58,7 +58,7 @@ class House:
 
     async def holds(self, count: int) -> None:
         """Until so many connections are open."""
-        while len(self.door._open) != count:  # noqa: ASYNC110
+        while len(self.door._open) != count:  # noqa: ASYNC110  nothing tells a test when
             await asyncio.sleep(0.005)
 
 
@@ -78,7 +78,7 @@ async def house(limits: Limits, tls: ssl.SSLContext | None = None) -> AsyncItera
 
 async def gone(reader: asyncio.StreamReader) -> bool:
     """Whether the other side has closed; whatever it said before does not matter."""
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(ConnectionError):  # a reset is an end too
         while await reader.read(65536):
             pass
     return True
@@ -128,7 +128,7 @@ async def test_a_body_is_not_waited_for() -> None:
 async def test_who_does_not_read_the_answer_is_closed(path: bytes) -> None:
     async with house(QUICK) as here:
         _, writer = await here.come(WHOLE.replace(b"/ ", path + b" ", 1))
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a socket, which reads too
         await here.holds(1)
         await here.holds(0)
         writer.transport.abort()
@@ -138,7 +138,7 @@ async def test_requests_one_after_the_other_without_waiting_are_not_hoarded() ->
     async with house(QUICK) as here:
         reader, writer = await here.come(WHOLE.replace(b"/ ", b"/forever ", 1))
         await reader.readuntil(b"\r\n")
-        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        reader._transport.pause_reading()  # type: ignore[attr-defined]  # its public end is the writer
         sent = 0
         while here.door._open and not writer.transport.is_closing():
             if writer.transport.get_write_buffer_size() < 1_000_000:
@@ -213,7 +213,7 @@ async def test_a_request_that_is_being_answered_keeps_its_place() -> None:
         for reader, _ in streams:
             await reader.readuntil(b"\r\n")
         writer = streams[0][1]
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError):  # it may be turned away before it has said a word
             late, writer = await here.come(HALF)
             assert await gone(late)
         assert here.door.refused == 1
@@ -256,7 +256,7 @@ async def test_without_descriptors_it_rests_and_goes_on(monkeypatch: pytest.Monk
     app.add_routes([web.get("/", _hello)])
     servers, listening = Servers(), bound("127.0.0.1:0", "x")
     port, stubborn = listening[0].getsockname()[1], Exhausted(listening[0])
-    door = await servers.serve(app, [stubborn])  # type: ignore[list-item]
+    door = await servers.serve(app, [stubborn])  # type: ignore[list-item]  # a socket in all that is used
     async with asyncio.timeout(20):
         assert b"200" in await House(door, port).ask()
     assert not stubborn.failures

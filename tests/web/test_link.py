@@ -48,7 +48,7 @@ async def linked(local: Local, failures: list[Exception] | None = None) -> Async
     tasks = [asyncio.create_task(answering.serve(here)), asyncio.create_task(remote.run())]
     try:
         async with asyncio.timeout(20):
-            while not remote.pulse().frame:  # noqa: ASYNC110
+            while not remote.pulse().frame:  # noqa: ASYNC110  nothing tells a test when
                 await asyncio.sleep(0.001)
             yield remote
     finally:
@@ -90,7 +90,7 @@ async def test_a_search_takes_nothing_from_the_operator_and_sees_what_is_new() -
         for number in range(20):
             await remote.make(("decisions", search({"q": f"x{number}"})), EVERYTHING)
         made.become(a_world(12, NOON + MINUTE))
-        while remote.pulse().now == NOON:  # noqa: ASYNC110
+        while remote.pulse().now == NOON:  # noqa: ASYNC110  nothing tells a test when
             await asyncio.sleep(0.001)
         after = (await remote.make(address, EVERYTHING)).body
         assert after is not None
@@ -106,7 +106,7 @@ async def test_metrics_are_measured_once_a_second_whoever_asks() -> None:
         measured[0] += 1
         return real()
 
-    local.measured = counted  # type: ignore[method-assign]
+    local.measured = counted  # type: ignore[method-assign]  # to count how often it is asked
     async with linked(local) as remote:
         found = await asyncio.gather(*(remote.metrics() for _ in range(50)))
     assert b"headroom_" in found[0]
@@ -140,7 +140,7 @@ async def test_who_does_not_read_is_told_no_more(monkeypatch: pytest.MonkeyPatch
     here: Link[Question] = await Link.over(ours, Question)
     serving = asyncio.create_task(Answering(Local(Made(a_world(1)).showing()), lambda _: None).serve(here))
     async with asyncio.timeout(20):
-        while here.unread < 10_000:  # noqa: ASYNC110
+        while here.unread < 10_000:  # noqa: ASYNC110  nothing tells a test when
             await asyncio.sleep(0)
         for _ in range(200):
             await asyncio.sleep(0)

@@ -211,7 +211,7 @@ async def test_a_page_that_takes_long_keeps_nobody_else_waiting_for_more_than_on
 
         for number in range(15):
             asking.create_task(search(number))
-        while len(order) < 2:  # noqa: ASYNC110
+        while len(order) < 2:  # noqa: ASYNC110  nothing tells a test when
             await asyncio.sleep(0.001)
         begun = len(order)
         async with client.get("/api/overview", headers=by("ann")) as reply:

@@ -103,6 +103,6 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
         async with asyncio.timeout(END_SECONDS):
             await process.wait()
     except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):  # it ended in this very moment
             process.kill()
         await process.wait()

@@ -22,6 +22,6 @@ def write(file: Path, data: bytes) -> None:
             out.write(data)
         Path(made).replace(place)
     except BaseException:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # what went wrong before is what is told
             Path(made).unlink()
         raise

@@ -33,7 +33,7 @@ def run(serve: Serve, descriptors: Sequence[str], *, connections: int, nicer: in
     for each in (signal.SIGINT, signal.SIGTERM):
         # They may reach the whole group; the operator says when it is over.
         signal.signal(each, signal.SIG_IGN)
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError, AttributeError):  # Linux alone has it; elsewhere the link's end tells
         # Killed in the moment the operator is: the next one needs the addresses.
         ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)
     _limit(resource.RLIMIT_NOFILE, connections + SPARE_DESCRIPTORS)

@@ -79,7 +79,7 @@ class Answering:
                 link.say(self._safely(question))
         finally:
             beating.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError):  # by us, just now
                 await beating
 
     def _safely(self, question: Question) -> Answer:
@@ -175,7 +175,7 @@ class Remote:
     async def news(self, heard: int, seconds: float) -> None:
         """Until the operator has decided something."""
         if self._pulse.rings == heard:
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError):  # no news is an answer
                 await asyncio.wait_for(self._news.wait(), seconds)
 
     async def _searched(self, wanted: decisions.Search, scope: Scope) -> Sheet:

@@ -85,7 +85,7 @@ class PodEffects:
 
     async def _ask(self, action: Stops, pod: raw.Pod, doing: str, resource: AnyResource) -> None:
         await check_unchanged(self._kube, resource, doing)
-        with suppress(errors.NotFound):
+        with suppress(errors.NotFound):  # it is gone, as it should be
             await self._kube.evict(
                 *split(action.pod),
                 uid=action.uid,
