@@ -28,6 +28,10 @@ test: setup-dev ## run all tests; ARGS="..." goes to pytest
 test-deep: setup-dev ## the same with every case of the large tables, every seed and the largest fuzz (twice as long)
 	@HEADROOM_DEEP=1 tools/test $(ARGS)
 
+test-kueue: setup-dev ## budgets beside the real Kueue and JobSet, which are built first, once (five minutes of CPU); in no other target
+	@tools/control-plane >/dev/null && tools/kueue/build >/dev/null
+	@$(BIN)/pytest -q tests/kueue $(ARGS)
+
 check: setup-dev ## format, lint, types, layers, house rules, generated files
 	$(BIN)/ruff format --check src tests bench
 	$(BIN)/ruff check src tests bench
@@ -66,4 +70,4 @@ clean: ## remove what was made in this folder (the built control plane stays in 
 	rm -rf .venv .venv-bench .venv-lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist src/headroom/web/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup setup-dev setup-bench demo control-plane test test-deep check fmt generate lock bench screenshots chaos clean
+.PHONY: help setup setup-dev setup-bench demo control-plane test test-deep test-kueue check fmt generate lock bench screenshots chaos clean

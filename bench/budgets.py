@@ -35,11 +35,11 @@ from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.resources import API_VERSION
 from headroom.core import budgets
 from headroom.model import facts, usage
-from headroom.model.decisions import Ref
+from headroom.model.changes import EVERYTHING
 from headroom.model.tables import PodTable
 from headroom.model.times import HOUR
 from headroom.model.usage_table import UsageTable
-from headroom.model.world import EVERYTHING, World
+from headroom.model.world import World, by_ref
 from tests.control_plane import ControlPlane, wait_until
 
 NOW = 1_800_000_000_000
@@ -142,12 +142,13 @@ class Case:
             self.pods.put(a_pod(row))
             self.table.set_alive(row.uid, alive=True)
         made = [a_budget(number, *which) for number, which in enumerate(selectors())]
-        self.resources = {Ref(KIND, each.namespace, each.name): each for each in made}
+        self.resources = by_ref(made)
 
     def decide(self, now: int) -> tuple[float, dict[str, Fraction]]:
         """One full pass: its CPU milliseconds, and what each budget has consumed."""
         world = World(now=now, resources=self.resources, pods=self.pods, usage=self.table)
         began = time.process_time()
+        budgets.PLAN.prepare(world)
         decisions = list(budgets.PLAN.decide(world, EVERYTHING))
         took = (time.process_time() - began) * 1000
         found = {}

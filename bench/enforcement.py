@@ -29,10 +29,10 @@ from headroom.api.resources import API_VERSION
 from headroom.core.budgets import PLAN, hold_of
 from headroom.model import facts
 from headroom.model.actions import EvictPod
-from headroom.model.decisions import Ref
+from headroom.model.changes import EVERYTHING
 from headroom.model.tables import PodTable
 from headroom.model.usage_table import UsageTable
-from headroom.model.world import EVERYTHING, World
+from headroom.model.world import World, by_ref
 from tests.integration.accounts import GPU, HOUR, Operator, moment, now
 from tests.integration.enforced import (
     Cluster,
@@ -212,7 +212,7 @@ class Case:
         names = [f"team-{number:02d}" for number in range(budgets.NAMESPACES)]
         labels = (("fleet", "yes"),)
         self.namespaces = {name: facts.Namespace(name=name, labels=labels) for name in (*names, OWN)}
-        self.resources: dict[Ref, AnyResource] = {}
+        self.resources = by_ref(())
         self.holds: dict[str, facts.Hold] = {}
         self.chores, self.evictions = 0, 0
         """What the last pass asked for."""
@@ -234,12 +234,13 @@ class Case:
     def under(self, enforcement: dict[str, Any], quotas: dict[str, str]) -> None:
         """Put all pods under budgets that have done what they do for a while; no victim is being stopped."""
         made = [a_budget(each, quotas.get(f"budget-{each:03d}", "100000000"), enforcement) for each in range(BUDGETS)]
-        self.resources, self.holds = {Ref(KIND, OWN, each.name): each for each in made}, {}
+        self.resources, self.holds = by_ref(made), {}
         world = self.world(budgets.NOW)
+        PLAN.prepare(world)
         told = {each.resource: each.status for each in PLAN.decide(world, EVERYTHING)}
         for ref, status in told.items():
             budget = structs.replace(self.resources[ref], status=structs.replace(status, victim=None))
-            self.resources[ref] = budget
+            self.resources.put(ref, budget)
             if "steps" in enforcement:
                 name = hold_name(f"{OWN}/{budget.name}")
                 self.holds[name] = facts.Hold(name=name, created=budgets.NOW, spec=hold_of(world, budget))
@@ -250,6 +251,7 @@ class Case:
         for number in range(PASSES):
             world = self.world(budgets.NOW + 250 * (number + 1))
             began = time.process_time()
+            PLAN.prepare(world)
             decisions = list(PLAN.decide(world, EVERYTHING))
             self.chores = len(list(PLAN.chores(world)))
             found.append((time.process_time() - began) * 1000)

@@ -4,7 +4,8 @@
     make bench NAME=hostile ARGS="--minutes 3"       a shorter one; nothing is kept
 
 The tenant is a service account with the ClusterRole `edit` in one namespace. What it ran is read off the pods and off the API server's
-audit log; the goal is what was running when the hold began, had all of it gone on, and the one Job that was released.
+audit log, GPUs by claims included; the goal is what was running when the hold began, had all of it gone on. The one Job that was released
+is held to what was judged then, by itself.
 """
 
 import argparse
@@ -30,7 +31,13 @@ def rows(siege: Siege) -> list[Row]:
             figure="GPU-hours past the quota, against all that ran when the hold began",
             value=round(siege.past_quota, 4),
             unit="GPU-hours",
-            goal=round(siege.allowed, 4),
+            goal=round(siege.running, 4),
+        ),
+        Row(
+            figure="GPU-hours of a released Job, against what was judged at its release",
+            value=round(siege.used_released, 4),
+            unit="GPU-hours",
+            goal=round(siege.judged, 4),
         ),
         Row(figure="pods started past the hold", value=len(siege.intruders), unit="pods", goal=0),
         Row(
@@ -39,6 +46,7 @@ def rows(siege: Siege) -> list[Row]:
             unit="GPUs",
             goal=RELEASED,
         ),
+        Row(figure="evictions of the tenant's pods that the API server granted", value=siege.evictions, unit=""),
         Row(figure="pods that other tenants lost", value=len(siege.lost()), unit="pods", goal=0),
     ]
 

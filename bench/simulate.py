@@ -18,8 +18,8 @@ from pathlib import Path
 
 from bench import results
 from bench.results import Row
+from headroom.adapters import documents
 from headroom.model.world import by_ref
-from headroom.sim import documents
 from headroom.sim.whatif import policy, traces
 from headroom.sim.whatif.outcome import Outcome, outcome
 from headroom.sim.whatif.replay import pace_of, replay

@@ -10,13 +10,14 @@ from headroom.api import kinds
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.resources import API_VERSION
 from headroom.core.usage import DeviceView, row_of, table_of
+from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Ref
 from headroom.model.device_facts import AllocatedDevice, Claim, DeviceChoice, DeviceRequest
 from headroom.model.devices import DeviceTable
 from headroom.model.facts import Node, Pod, Shape
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.times import moment
-from headroom.model.world import World, ref_of
+from headroom.model.world import World, by_ref
 
 NOON = moment("2026-11-15T12:00:00Z") or 0
 
@@ -69,7 +70,7 @@ def a_resource(kind: str = "GPUWorkloadBudget", name: str = "one", *, generation
 
 def a_world(*resources: AnyResource, now: int = NOON, **more: Any) -> World:
     """A world that holds these resources."""
-    return World(now=now, resources={ref_of(each): each for each in resources}, **more)
+    return World(now=now, resources=by_ref(resources), **more)
 
 
 def a_used_world(*resources: AnyResource, now: int = NOON, **more: Any) -> World:
@@ -123,3 +124,8 @@ def a_claim(name: str = "claim", *, namespace: str = "team-a", devices: int = 0,
     base: dict[str, Any] = {"requests": (a_request(device_class, devices or 1),), "uid": f"uid-of-claim-{name}"}
     base |= {"allocated": allocated, "is_allocated": bool(devices)}
     return Claim(namespace=namespace, name=name, **base | fields)
+
+
+def news_of(*topics: Topic) -> Changes:
+    """Something about these topics is new, nobody says what."""
+    return Changes(facts={topic: set() for topic in topics})

@@ -41,6 +41,7 @@ CONTROLLERS = (
     "pod-garbage-collector-controller",
     "disruption-controller",
     "job-controller",
+    "cronjob-controller",
     "deployment-controller",
     "replicaset-controller",
     "namespace-controller",
@@ -96,8 +97,12 @@ class ControlPlane:
         apiserver_flags: Sequence[str] = (),
         extenders: Sequence[Mapping[str, Any]] = (),
         forwards: Mapping[int, int] | None = None,
+        own_accounts: bool = False,
     ) -> None:
-        """`forwards` are ports of every pod, each with the loopback port that a port-forward to it leads to."""
+        """`forwards` are ports of every pod, each with the loopback port that a port-forward to it leads to.
+
+        With `own_accounts` each controller has its own service account and rights, as in a real cluster, instead of all rights.
+        """
         assets = assets or find_assets()
         if assets is None or (why := lacking(assets, components)):
             raise FileNotFoundError(why if assets else lacking(None))
@@ -106,6 +111,7 @@ class ControlPlane:
         self._apiserver_flags = tuple(apiserver_flags)
         self._extenders = list(extenders)
         self._forwards = dict(forwards or {})
+        self._own_accounts = own_accounts
         self._users = {user.name: user for user in (User("admin", ("system:masters",)), User("tenant", ("tenants",)))}
         self._users |= {name: User(name) for name in ("viewer", "nobody")}
         self._processes: dict[str, Process] = {}
@@ -345,7 +351,7 @@ class ControlPlane:
             *self._serving_flags,
             f"--controllers={','.join(CONTROLLERS)}",
             f"--service-account-private-key-file={self.folder / 'accounts.key'}",
-            "--use-service-account-credentials=false",
+            f"--use-service-account-credentials={str(self._own_accounts).lower()}",
             *(f"--kube-api-{what}={number}" for what, number in CLIENT_RATE.items()),
         ]
         self._launch("kube-controller-manager", flags, self._roles_are_filled)

@@ -6,9 +6,10 @@ from msgspec import structs
 
 from headroom.core import PLANS
 from headroom.model.actions import EvictPod
+from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Decision
 from headroom.model.plans import Plan, affected, standing
-from headroom.model.world import Changes, World
+from headroom.model.world import World
 
 KIND = "GPUWorkloadBudget"
 
@@ -25,5 +26,5 @@ def decide(world: World, changes: Changes) -> Iterable[Decision]:
         yield structs.replace(standing(world, ref, resource, "Evicts."), actions=due)
 
 
-PROBE = Plan(name="probe", kind=KIND, wakes_on=frozenset({KIND, "pods"}), at_most_every_ms=100, decide=decide)
-PROBE_PLANS = (PROBE, *(plan for plan in PLANS if plan.kind != KIND))
+PROBE = Plan(name="probe", kinds=(KIND,), wakes_on=frozenset({Topic.PODS}), at_most_every_ms=100, decide=decide)
+PROBE_PLANS = (PROBE, *(plan for plan in PLANS if plan.kinds[0] != KIND))

@@ -12,7 +12,7 @@ import csv
 import io
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -52,7 +52,7 @@ class Demand(NamedTuple):
     name: str
     is_recorded: bool
     case: Case
-    pools: dict[Ref, AnyResource]
+    pools: Mapping[Ref, AnyResource]
 
     @property
     def days(self) -> float:

@@ -13,13 +13,13 @@ from msgspec import structs
 
 from bench.powering.demand import BUSY_WATTS, IDLE_WATTS, SEED, pool
 from headroom.api.kinds import AnyResource
-from headroom.core.power import PLAN
+from headroom.core import CAPACITY as PLAN
 from headroom.model import times
 from headroom.model.actions import WakeMachine
-from headroom.model.decisions import Ref
+from headroom.model.changes import EVERYTHING
 from headroom.model.facts import Machine, Node, Owner, Pairs, Pod, Shape
 from headroom.model.tables import NodeTable, PodTable
-from headroom.model.world import EVERYTHING, World, by_ref
+from headroom.model.world import World, by_ref
 from headroom.sim.whatif.placing import WHOLE
 from headroom.sim.whatif.traces import MODEL
 from headroom.sim.whatif.work import GPU
@@ -77,7 +77,7 @@ class Fleet:
     def __init__(self) -> None:
         self._rng = random.Random(SEED)
         self.spots = spots()
-        self.resources: dict[Ref, AnyResource] = by_ref(self._pools())
+        self.resources = by_ref(self._pools())
         self.nodes, self.pods = NodeTable(), PodTable()
         self._shapes = shapes()
         for spot in self.spots:
@@ -125,7 +125,7 @@ class Fleet:
         """Write down what a first pass finds, as a fleet that has been looked after for long has it."""
         for decision in PLAN.decide(self.world(NOW - times.MINUTE), EVERYTHING):
             kept = structs.replace(self.resources[decision.resource], status=decision.status)
-            self.resources[decision.resource] = kept
+            self.resources.put(decision.resource, kept)
 
     def waiting(self) -> list[Pod]:
         """Who waits, in order."""

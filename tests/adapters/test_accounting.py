@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from headroom.adapters.kube import errors, paths
-from headroom.adapters.kube.effects import Effects
 from headroom.adapters.kube.sinks import PodSink
 from headroom.adapters.kube.store import KubePort
 from headroom.api.budget_index import IndexEntry
 from headroom.model import actions
-from headroom.model.errors import Refused
+from headroom.model.changes import Topic
 from headroom.model.facts import Pod, Price
 from headroom.model.ports import SETTLE_MS
 from headroom.model.usage_table import UsageTable
@@ -22,7 +21,6 @@ from headroom.sim import faults as wrong
 from tests.adapters.simulated import Cluster, virtual
 from tests.builders import NOON, a_resource
 
-ACTION = actions.ApplyBudgetIndex(budget="team-a/one")
 INDEX = paths.budget_index("headroom")
 
 
@@ -45,7 +43,7 @@ class Recorded:
 
 
 class Accounted(Cluster):
-    """A cluster whose port has a recording, and is told what the index should be."""
+    """A cluster whose port has a recording, and what the index should say."""
 
     def __init__(self, **transport: Any) -> None:
         super().__init__(**transport)
@@ -57,8 +55,11 @@ class Accounted(Cluster):
             clock=self.clock,
             rng=random.Random(2),
             recording=self.recorded,
-            index_of=lambda _world: self.wanted,
         )
+
+    @property
+    def action(self) -> actions.ApplyBudgetIndex:
+        return actions.ApplyBudgetIndex(budget="team-a/one", budgets=self.wanted)
 
     def delete(self, name: str) -> None:
         self.server.do("DELETE", paths.pod("team-a", name), {"gracePeriodSeconds": 0})
@@ -176,13 +177,13 @@ async def test_what_is_settled_goes_back_with_the_clock_only() -> None:
 
 async def news(cluster: Cluster) -> set[str]:
     await cluster.settle()
-    return cluster.port.take_changes("budgets").outside
+    return set(cluster.port.take_changes("budgets").facts)
 
 
 @virtual
 async def test_namespaces_and_their_labels() -> None:
     async with Accounted() as cluster:
-        cluster.port.subscribe("budgets", frozenset({"outside", "pods"}))
+        cluster.port.subscribe("budgets", frozenset(Topic))
         await news(cluster)
         assert "team-a" in cluster.world.namespaces
         path = paths.namespace("team-a")
@@ -214,13 +215,13 @@ def claim(*pods: str, devices: int = 1) -> dict[str, Any]:
 async def test_claims_and_the_pods_that_share_them() -> None:
     async with Accounted() as cluster:
         uids = [cluster.pod(name)["metadata"]["uid"] for name in ("a", "b")]
-        cluster.port.subscribe("budgets", frozenset({"outside", "pods"}))
+        cluster.port.subscribe("budgets", frozenset(Topic))
         await news(cluster)
         cluster.recorded.told.clear()
         cluster.server.put(claim(uids[0], "not here yet"))
         await cluster.settle()
         changes = cluster.port.take_changes("budgets")
-        assert (changes.outside, changes.pods) == ({"claims"}, {uids[0]})
+        assert (set(changes.facts), changes.pods) == ({Topic.CLAIMS}, {uids[0]})
         assert cluster.recorded.told == [("pod a", "Pending", 0)]
         assert [each.device_class for each in cluster.world.claims["team-a/c"].allocated] == ["gpu.example.com"]
         cluster.server.put(claim(*uids))
@@ -240,7 +241,7 @@ def prices(text: str) -> dict[str, Any]:
 @virtual
 async def test_the_price_book() -> None:
     async with Accounted() as cluster:
-        cluster.port.subscribe("budgets", frozenset({"outside"}))
+        cluster.port.subscribe("budgets", frozenset(set(Topic) - {Topic.PODS, Topic.NODES, Topic.UNBOUND}))
         await news(cluster)
         assert not cluster.world.prices
         cluster.server.put(prices("[{node: n1, pricePerHour: 2}, seven]"))
@@ -285,14 +286,14 @@ async def test_without_our_index_the_view_is_not_complete() -> None:
 @virtual
 async def test_the_index_is_made_changed_and_otherwise_left_alone() -> None:
     async with Accounted() as cluster:
-        cluster.port.subscribe("budgets", frozenset({"outside"}))
+        cluster.port.subscribe("budgets", frozenset(set(Topic) - {Topic.PODS, Topic.NODES, Topic.UNBOUND}))
         await news(cluster)
         assert cluster.world.index is None
         for wanted in ((), (IndexEntry(budget="team-a/one", namespaces=("team-a",), exact=True),)):
             cluster.wanted = wanted
             writes = cluster.writes()
             for _ in range(3):
-                await cluster.port.perform(ACTION, a_resource())
+                await cluster.port.perform(cluster.action, a_resource())
             assert cluster.writes() == writes + 1
             assert await news(cluster) == {"index"}
             assert cluster.world.index == wanted
@@ -304,21 +305,12 @@ async def test_the_index_is_made_changed_and_otherwise_left_alone() -> None:
 @virtual
 async def test_an_index_that_somebody_else_writes_at_the_same_moment_is_read_anew() -> None:
     async with Accounted() as cluster:
-        await cluster.port.perform(ACTION, a_resource())
+        await cluster.port.perform(cluster.action, a_resource())
         cluster.wanted = (IndexEntry(budget="team-a/one"),)
         cluster.transport._faults.add(wrong.Refusal(verb="update", status=409, reason="Conflict", times=1))
-        await cluster.port.perform(ACTION, a_resource())
+        await cluster.port.perform(cluster.action, a_resource())
         assert cluster.stored("BudgetIndex", "", "headroom")["spec"]["budgets"][0]["budget"] == "team-a/one"
         cluster.wanted = ()
         cluster.transport._faults.add(wrong.Refusal(verb="update", status=409, reason="Conflict"))
         with pytest.raises(errors.Conflict):
-            await cluster.port.perform(ACTION, a_resource())
-
-
-@virtual
-async def test_without_anybody_who_knows_the_index_it_is_not_written() -> None:
-    cluster = Cluster()
-    effects = Effects(cluster.kube, cluster.events, clock=cluster.clock, view=cluster.port)
-    with pytest.raises(Refused, match="nobody says"):
-        await effects.perform(ACTION, a_resource())
-    assert cluster.writes() == 0
+            await cluster.port.perform(cluster.action, a_resource())

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from headroom.adapters.kube import paths
-from headroom.core.budgets import index_of
 from headroom.model import actions
 from headroom.model.actions import Action
 from headroom.model.errors import Unavailable
@@ -41,7 +40,6 @@ class Fooled(Cluster):
         self.server.put({**kind, "metadata": {"name": "team-a.one"}, "spec": hold})
         index = {"budgets": [{"budget": "team-a/one", "namespaces": ["team-a"], "exact": True}]}
         self.server.put({**kind, "kind": "BudgetIndex", "metadata": {"name": "headroom"}, "spec": index})
-        self.port._effects._index_of = index_of
         self.transport._faults.add(wrong.EmptyList(path=BUDGETS))
 
     def chores(self) -> dict[str, Action]:
@@ -51,7 +49,7 @@ class Fooled(Cluster):
             "gate": on(actions.ReleasePod, self.held),
             "pause": on(actions.ResumePod, self.held),
             "owner": actions.ResumeOwner(kind="Job", object="team-a/train"),
-            "index": actions.ApplyBudgetIndex(budget="team-a/one"),
+            "index": actions.ApplyBudgetIndex(budget="team-a/one", budgets=()),
             "finalizer": actions.RemoveFinalizer(object="Pod/team-a/train-0"),
         }
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from headroom.adapters.kube import decode
 from headroom.adapters.kube.decode import FactDecoder
+from headroom.adapters.kube.sources import of
 from headroom.api.kinds import KINDS
 from headroom.model.errors import HeadroomError
 from tests.builders import a_document
@@ -86,14 +87,17 @@ OTHERS: dict[str, tuple[FactDecoder[Any, Any], Document]] = {
         decode.nodes(),
         {"spec": {"taints": [{"key": "a"}]}, "status": {"allocatable": {"cpu": "1"}, "conditions": CONDITIONS}},
     ),
-    "Namespace": (decode.namespaces(), {}),
+    "Namespace": (of("Namespace").decoder(), {}),
     "ConfigMap": (decode.settings(), {"data": {"stop": "no"}}),
-    "ResourceClaim": (decode.claims(), CLAIM),
-    "Job": (decode.jobs(), JOB),
-    "JobSet": (decode.job_sets(), {"spec": {"suspend": True, "replicatedJobs": [{"replicas": 2, "template": JOB}]}}),
-    "Workload": (decode.kueue_workloads(), {"spec": {"active": True, "podSets": [{"count": 3, "template": TEMPLATE}]}}),
-    "NodePool": (decode.node_pools(), POOL),
-    "NodeClaim": (decode.node_claims(), POOL),
+    "ResourceClaim": (of("ResourceClaim").decoder(), CLAIM),
+    "Job": (of("Job").decoder(), JOB),
+    "JobSet": (
+        of("JobSet").decoder(),
+        {"spec": {"suspend": True, "replicatedJobs": [{"replicas": 2, "template": JOB}]}},
+    ),
+    "Workload": (of("Workload").decoder(), {"spec": {"active": True, "podSets": [{"count": 3, "template": TEMPLATE}]}}),
+    "NodePool": (of("NodePool").decoder(), POOL),
+    "NodeClaim": (of("NodeClaim").decoder(), POOL),
     "PodDisruptionBudget": (decode.disruption_budgets(), PDB),
     "MutatingAdmissionPolicy": (decode.policies(), {}),
     "BudgetIndex": (decode.indexes(), {"spec": {"budgets": [ENTRY]}}),
@@ -185,7 +189,7 @@ def test_the_same_kind_of_another_group_is_another_kind() -> None:
         "object": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": METADATA},
     }
     with pytest.raises(HeadroomError, match=r"sent Job of batch\.volcano\.sh/v1alpha1"):
-        decode.jobs().event(json.dumps(foreign).encode())
+        of("Job").decoder().event(json.dumps(foreign).encode())
 
 
 def test_a_change_that_there_is_not_is_no_event() -> None:

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headroom.adapters.kube import effects, errors, paths
+from headroom.adapters.kube import errors, paths
 from headroom.api.budget_hold import BudgetHoldSpec, hold_name
 from headroom.api.kinds import AnyResource
 from headroom.model import actions
 from headroom.model.errors import Refused, Unavailable
-from headroom.model.world import World
 from headroom.sim import faults as wrong
 from tests.adapters import owners
 from tests.adapters.doing import BY, CHORES, do, do_twice, notes, told
@@ -233,25 +232,26 @@ async def test_a_lost_reply_suspends_once() -> None:
 # --- holds -----------------------------------------------------------------------------------------------------------------------
 
 BUDGET = "team-a/one"
-APPLY = actions.ApplyBudgetHold(budget=BUDGET)
 DELETE = actions.DeleteBudgetHold(budget=BUDGET)
 
 
 class Holding(Cluster):
-    """A cluster with somebody who says what a hold should be."""
+    """A cluster with what a hold of its budget should say."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.wanted = BudgetHoldSpec(budget=BUDGET, namespaces=("team-a",), match_labels={"team": "a"}, because="so")
-        self.asked: list[tuple[bool, str]] = []
-        self.effects = effects.Effects(self.kube, self.events, clock=self.clock, view=self.port, hold_of=self._hold_of)
-
-    def _hold_of(self, world: World, budget: AnyResource) -> BudgetHoldSpec:
-        self.asked.append((world.complete, budget.uid))
-        return self.wanted
+        self.wanted = BudgetHoldSpec(budget=BUDGET, namespaces=("team-a",), match_labels={"team": "a"})
+        self.because = "so"
 
     async def apply(self) -> None:
-        await self.effects.perform(APPLY, a_resource())
+        await do(self, actions.ApplyBudgetHold(budget=BUDGET, spec=self.wanted, because=self.because))
+
+    async def budget(self) -> AnyResource:
+        """One that is seen, for which a hold may stand."""
+        found = self.resource()
+        self.wanted = structs.replace(self.wanted, uid=found.uid)
+        await self.settle()
+        return found
 
     def hold(self) -> dict[str, Any]:
         return self.stored("BudgetHold", "", hold_name(BUDGET))
@@ -260,31 +260,31 @@ class Holding(Cluster):
 @virtual
 async def test_a_hold_is_written_once_and_then_only_when_it_covers_something_else() -> None:
     async with Holding() as cluster:
-        budget = cluster.resource()
-        await cluster.settle()
+        budget = await cluster.budget()
         await cluster.apply()
-        assert cluster.asked == [(True, budget.uid)]
+        assert cluster.hold()["spec"]["uid"] == budget.uid
         assert cluster.hold()["metadata"]["name"] == "team-a.one"
         assert (cluster.hold()["spec"]["budget"], cluster.hold()["spec"]["because"]) == (BUDGET, "so")
-        cluster.wanted = structs.replace(cluster.wanted, because="other numbers")
+        cluster.because = "other numbers"
         await cluster.apply()
         assert cluster.writes() == 1
         assert cluster.hold()["spec"]["because"] == "so"
-        cluster.wanted = structs.replace(cluster.wanted, namespaces=("team-a", "team-b"), kueue=True)
+        cluster.wanted = structs.replace(cluster.wanted, namespaces=("team-a", "team-b"))
         await cluster.apply()
         await cluster.apply()
         assert cluster.writes() == 2
         assert cluster.hold()["spec"]["namespaces"] == ["team-a", "team-b"]
         await cluster.settle()
         world = cluster.port.world(cluster.clock.now())
-        assert {name: hold.spec for name, hold in world.holds.items()} == {"team-a.one": cluster.wanted}
+        assert {name: hold.spec for name, hold in world.holds.items()} == {
+            "team-a.one": structs.replace(cluster.wanted, because="other numbers")
+        }
 
 
 @virtual
 async def test_a_hold_that_somebody_else_writes_at_the_same_moment() -> None:
     async with Holding() as cluster:
-        cluster.resource()
-        await cluster.settle()
+        await cluster.budget()
         ask, busy = cluster.kube.create, [1]
 
         async def meanwhile(path: str, body: Any, **more: Any) -> bytes:
@@ -303,19 +303,20 @@ async def test_a_hold_needs_its_budget() -> None:
     async with Holding() as cluster:
         with pytest.raises(Refused, match="budget team-a/one: it is gone"):
             await cluster.apply()
-        with pytest.raises(Refused, match="nobody says here"):
-            await do(cluster, APPLY)
+        await cluster.budget()
+        cluster.wanted = structs.replace(cluster.wanted, uid="of one that had the same name")
+        with pytest.raises(Refused, match="budget team-a/one: it is gone"):
+            await cluster.apply()
         assert cluster.writes() == 0
 
 
 @virtual
 async def test_a_hold_is_deleted_and_one_that_is_not_there_needs_no_deleting() -> None:
     async with Holding() as cluster:
-        cluster.resource()
-        await cluster.settle()
+        await cluster.budget()
         await cluster.apply()
         for _ in range(2):
-            await cluster.effects.perform(DELETE, CHORES)
+            await do(cluster, DELETE, CHORES)
         assert cluster.server.object("BudgetHold", "", hold_name(BUDGET)) is None
         await cluster.settle()
         assert cluster.port.world(cluster.clock.now()).holds == {}
@@ -324,8 +325,49 @@ async def test_a_hold_is_deleted_and_one_that_is_not_there_needs_no_deleting() -
 @virtual
 async def test_a_hold_that_cannot_be_written_is_told_of() -> None:
     async with Holding() as cluster:
-        cluster.resource()
-        await cluster.settle()
+        await cluster.budget()
         cluster.transport._faults.add(wrong.Refusal(verb="create", status=403, path=paths.budget_hold()))
         with pytest.raises(errors.Forbidden):
             await cluster.apply()
+
+
+# --- whose Job it is ------------------------------------------------------------------------------------------------------------
+
+SET = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "train", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "suspended"),
+    [
+        ("train-workers-0", {}, "JobSet"),
+        ("train-workers-1", {}, "Job"),
+        ("train-x", {}, "Job"),
+        ("train-workers-x", {}, "Job"),
+        ("train-workers-0", {"uid": "of another"}, "Job"),
+        ("train-workers-0", {"apiVersion": "example.com/v1"}, "Job"),
+        ("train-workers-0", {"controller": False}, "Job"),
+        ("train-workers-0", {"name": "other"}, "Job"),
+        ("train-workers-0", {"kind": "Gang"}, "Job"),
+    ],
+)
+@virtual
+async def test_a_job_that_only_says_it_is_of_a_job_set_is_suspended_itself(
+    name: str, change: dict[str, Any], suspended: str
+) -> None:
+    cluster = made("JobSet")
+    uid = cluster.stored("JobSet", "team-a", "train")["metadata"]["uid"]
+    cluster.server.put(owners.owner("Job", name, ownerReferences=[SET | {"uid": uid} | change]))
+    job = cluster.stored("Job", "team-a", name)["metadata"]["uid"]
+    await do(cluster, structs.replace(suspend("JobSet"), job=name, job_uid=job))
+    assert is_suspended(cluster, "JobSet") == (suspended == "JobSet")
+    assert bool(cluster.stored("Job", "team-a", name)["spec"].get("suspend")) == (suspended == "Job")
+
+
+@virtual
+async def test_a_job_of_a_job_set_that_is_not_there_is_suspended_itself() -> None:
+    cluster = made("Job")
+    job = cluster.stored("Job", "team-a", "train")["metadata"]["uid"]
+    with pytest.raises(Refused, match="its Job train is gone"):
+        await do(cluster, structs.replace(suspend("JobSet", "team-a/tr"), job="train", job_uid="the one before"))
+    await do(cluster, structs.replace(suspend("JobSet", "team-a/tr"), job="train", job_uid=job))
+    assert is_suspended(cluster, "Job")

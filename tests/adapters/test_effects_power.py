@@ -415,10 +415,10 @@ async def test_the_cordon_of_a_pool_that_cannot_be_read_stays() -> None:
     async with room() as here:
         here.machine()
         pool = await here.pool("Draining")
-        here.port._resources[ref_of(pool)] = structs.replace(pool, spec=None)
+        here.port._resources.put(ref_of(pool), structs.replace(pool, spec=None))
         with pytest.raises(Refused, match="it was PowerPool/one that cordoned it"):
             await here.do(actions.UncordonNode(node="worker-1"), CHORES)
 
 
 def test_what_is_hardly_a_pod_keeps_a_machine_on() -> None:
-    assert keeps_on(raw.Pod())
+    assert keeps_on(raw.Pod(), "nvidia.com/gpu")

@@ -12,7 +12,8 @@ from headroom.adapters.kube.store import KubePort
 from headroom.api.budget_hold import BudgetHoldSpec
 from headroom.api.policies import policies
 from headroom.api.resources import API_VERSION
-from headroom.model.world import Caps, Changes, World
+from headroom.model.changes import Changes, Topic
+from headroom.model.world import Caps, World
 from headroom.sim import faults as wrong
 from tests.adapters import owners
 from tests.adapters.simulated import Cluster, virtual
@@ -26,7 +27,7 @@ def world(cluster: Cluster) -> World:
 
 
 def listen(cluster: Cluster) -> None:
-    cluster.port.subscribe("plan", frozenset({"outside"}))
+    cluster.port.subscribe("plan", frozenset(set(Topic) - {Topic.PODS, Topic.NODES, Topic.UNBOUND}))
     cluster.port.take_changes("plan")
 
 
@@ -58,13 +59,13 @@ async def test_holds_come_change_and_go() -> None:
     async with Cluster() as cluster:
         listen(cluster)
         cluster.server.put(hold())
-        assert await told(cluster) == Changes(outside={"holds"})
+        assert await told(cluster) == Changes(facts={Topic.HOLDS: {"team-a.one"}})
         cluster.server.put(hold(namespaces=["team-a"]))
-        assert await told(cluster) == Changes(outside={"holds"})
+        assert await told(cluster) == Changes(facts={Topic.HOLDS: {"team-a.one"}})
         found = world(cluster).holds["team-a.one"]
         assert found.spec == BudgetHoldSpec(budget="team-a/one", namespaces=("team-a",))
         cluster.server.do("DELETE", paths.budget_hold("team-a.one"))
-        assert await told(cluster) == Changes(outside={"holds"})
+        assert await told(cluster) == Changes(facts={Topic.HOLDS: {"team-a.one"}})
         assert world(cluster).holds == {}
 
 
@@ -77,12 +78,12 @@ async def test_owners_are_seen_while_they_have_our_label() -> None:
         cluster.server.put(owners.owner("Job", "other"))
         listen(cluster)
         cluster.server.put(owners.owner("Job", labels=SUSPENDED, spec={"suspend": True}))
-        assert await told(cluster) == Changes(outside={"workloads"})
+        assert await told(cluster) == Changes(facts={Topic.WORKLOADS: {"Job/team-a/train"}})
         assert list(world(cluster).workloads) == ["Job/team-a/train"]
         assert world(cluster).workloads["Job/team-a/train"].suspended
         off = {"metadata": {"labels": {"headroom.dev/suspended": None}}}
         cluster.server.do("PATCH", paths.owner("Job", "team-a", "train"), off)
-        assert await told(cluster) == Changes(outside={"workloads"})
+        assert await told(cluster) == Changes(facts={Topic.WORKLOADS: {"Job/team-a/train"}})
         assert world(cluster).workloads == {}
 
 
@@ -99,7 +100,7 @@ async def test_kinds_of_others_may_come_and_go_while_we_watch() -> None:
         await cluster.settle(60)
         assert set(world(cluster).workloads) == {"JobSet/team-a/train", "Workload/team-a/train"}
         assert world(cluster).kueue
-        assert cluster.port.take_changes("plan").outside == {"workloads", "sight"}
+        assert cluster.port.take_changes("plan").facts.keys() == {Topic.WORKLOADS, Topic.SIGHT}
         kueue = paths.owner("Workload")
         cluster.transport._faults.add(wrong.DroppedStream(path=kueue))
         cluster.transport._faults.add(wrong.Refusal(status=404, path=kueue))
@@ -118,7 +119,7 @@ async def test_that_kueue_came_or_went_is_news_even_with_no_workloads() -> None:
         cluster.server.put(definition)
         await cluster.settle(60)
         assert world(cluster).kueue
-        assert cluster.port.take_changes("plan").outside == {"sight"}
+        assert cluster.port.take_changes("plan").facts.keys() == {Topic.SIGHT}
         crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         cluster.server.do("DELETE", f"{crds}/{definition['metadata']['name']}")
         cluster.transport._faults.add(wrong.DroppedStream(path=paths.owner("Workload")))
@@ -128,7 +129,7 @@ async def test_that_kueue_came_or_went_is_news_even_with_no_workloads() -> None:
         await cluster.settle(120)
         assert not world(cluster).kueue
         assert not world(cluster).unseen
-        assert cluster.port.take_changes("plan").outside == {"sight"}
+        assert cluster.port.take_changes("plan").facts.keys() == {Topic.SIGHT}
 
 
 @virtual
@@ -173,11 +174,11 @@ async def test_holding_needs_every_policy_in_this_version() -> None:
         )
         listen(cluster)
         install(cluster)
-        assert (await told(cluster)).outside == {"policies"}
+        assert (await told(cluster)).facts.keys() == {Topic.POLICIES}
         assert world(cluster).hold_problem == ""
         path = f"{paths.policies('mutatingadmissionpolicies')}/headroom-hold"
         cluster.server.do("PATCH", path, {"metadata": {"annotations": {"headroom.dev/policy-hash": "old"}}})
-        assert (await told(cluster)).outside == {"policies"}
+        assert (await told(cluster)).facts.keys() == {Topic.POLICIES}
         assert (
             world(cluster).hold_problem == f"The MutatingAdmissionPolicy headroom-hold is of another version: {APPLY}."
         )

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from headroom.adapters import documents
 from headroom.adapters.kube import karpenter, parse, raw
 from headroom.model import gangs
 from headroom.model.facts import Requirement, Taint
 from headroom.model.times import moment
-from headroom.sim import documents
 from tests.adapters.simulated import Cluster, virtual
 
 NOW = "2026-11-15T12:00:00Z"
@@ -83,6 +83,28 @@ def test_by_which_words_a_scheduler_says_that_a_pod_waits_for_a_place(reason: st
     pod = parse.pod(a_pod({"conditions": [UNSCHEDULABLE | {"reason": reason}]}, schedulerName="volcano"))
     assert pod.unschedulable_since == (moment(EARLIER) if told else None)
     assert pod.unschedulable_message == ("0/3 nodes are available" if told else "")
+
+
+@pytest.mark.parametrize(
+    ("message", "itself"),
+    [
+        (
+            '0/3 nodes are available: persistentvolumeclaim "data" not found. preemption: 0/3 nodes are available: 3 No.',
+            True,
+        ),
+        ("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found", True),
+        ("0/12 nodes are available: waiting for resource controller to create the resourceclaim.", True),
+        ("0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes are available: 3 No.", False),
+        ("0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.", False),
+        ("no nodes available to schedule pods", False),
+        ("all nodes are unavailable: 3 Insufficient nvidia.com/gpu", False),
+        ("", False),
+    ],
+)
+def test_a_refusal_of_the_pod_itself_counts_no_nodes(message: str, itself: bool) -> None:
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    pod = parse.pod({"metadata": {"name": "p"}, "status": {"conditions": [told]}})
+    assert pod.refused_itself is itself
 
 
 def test_what_says_of_a_pod_how_large_its_gang_is_is_read() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headroom.adapters.kube import decode, devices, operator_kinds, parse, raw
+from headroom.adapters.kube import devices, operator_kinds, parse, raw, sources
 from headroom.api.budget_index import IndexEntry
 from headroom.model import times
 
@@ -149,7 +149,11 @@ def test_a_claim_without_devices_has_none(document: Document) -> None:
 
 
 def test_an_odd_claim_does_not_stop_the_watch() -> None:
-    event = decode.claims().event(b'{"type":"ADDED","object":{"metadata":{"name":"c"},"status":{"allocation":[7]}}}')
+    event = (
+        sources.of("ResourceClaim")
+        .decoder()
+        .event(b'{"type":"ADDED","object":{"metadata":{"name":"c"},"status":{"allocation":[7]}}}')
+    )
     assert event.fact is not None
     assert event.fact.allocated == ()
 

@@ -4,7 +4,7 @@ import pytest
 
 from headroom.adapters.kube.absence import PROOF_SECONDS
 from headroom.adapters.kube.transport import Reply
-from headroom.adapters.kube.watch import GRACE_SECONDS, LIST_SECONDS
+from headroom.adapters.kube.watch import ABSENT_SECONDS, GRACE_SECONDS, LIST_SECONDS
 from tests.adapters.played import (
     BROKEN,
     DEFAULT_BACKEND,
@@ -121,6 +121,16 @@ async def test_a_kind_that_is_installed_later_is_noticed() -> None:
     played.script.discovery = groups()
     await played()
     assert (played.reflector.absent, played.reflector.is_served, played.sink.held) == (False, True, {"a": "1"})
+
+
+@pytest.mark.parametrize(("path", "least"), [(THEIRS, 18 * ABSENT_SECONDS[0]), (OURS, 0.0)])
+async def test_what_others_did_not_install_is_looked_for_now_and_then(path: str, least: float) -> None:
+    """Most clusters lack a kind or two for ever; one of ours is waited for."""
+    played = Played(*[UNSERVED] * 20, path=path, optional=True)
+    played.script.discovery = groups() | UNDEFINED
+    await played()
+    assert least <= played.passed <= 20 * ABSENT_SECONDS[1]
+    assert path == THEIRS or played.passed < 18 * ABSENT_SECONDS[0]
 
 
 # --- lists that lack what is there ---------------------------------------------------------------------------------------------

@@ -14,16 +14,16 @@ from headroom.adapters.kube.sinks import ResourceSink, is_older
 from headroom.adapters.kube.store import status_patch
 from headroom.api.bandwidth import BandwidthStatus, Links, Reservation
 from headroom.api.budgets import GPUWorkloadBudgetStatus
-from headroom.api.kinds import AnyResource
 from headroom.api.resources import Condition
+from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Ref
 from headroom.model.ports import Port
-from headroom.model.world import Changes
+from headroom.model.resource_table import ResourceTable
 from headroom.sim import faults as wrong
 from tests.adapters.simulated import Cluster, virtual
-from tests.builders import NOON, a_ref, a_resource
+from tests.builders import NOON, a_ref, a_resource, news_of
 
-ALL = frozenset({"pods", "nodes", "unbound", "outside", "GPUWorkloadBudget"})
+ALL = frozenset({*Topic, "GPUWorkloadBudget"})
 
 
 def condition(status: Any = "True") -> Condition:
@@ -82,7 +82,7 @@ async def test_the_kill_switch() -> None:
             cluster.server.put(settings(value))
             await cluster.settle()
             assert cluster.port.world(NOON).stopped is stopped
-            assert cluster.port.take_changes("budgets").outside == {"settings"}
+            assert cluster.port.take_changes("budgets").facts.keys() == {Topic.SETTINGS}
         cluster.server.do("DELETE", paths.configmap("headroom-system", "headroom"))
         await cluster.settle()
         assert not cluster.port.world(NOON).stopped
@@ -188,8 +188,8 @@ async def test_changes_of_the_rest() -> None:
         cluster.resource()
         cluster.resource("PowerPool", "rack")
         assert await told(cluster) == Changes(resources={a_ref()})
-        cluster.port.outside_changed("offers")
-        assert await told(cluster) == Changes(outside={"offers"})
+        cluster.port.tell(Topic.OFFERS)
+        assert await told(cluster) == news_of(Topic.OFFERS)
         cluster.server.do("DELETE", paths.resource("GPUWorkloadBudget", "team-a", "one"))
         cluster.server.do("DELETE", paths.node("n1"))
         assert await told(cluster) == Changes(nodes={"n1"}, resources={a_ref()})
@@ -298,8 +298,8 @@ async def test_a_lost_reply_is_told_and_harmless() -> None:
         assert cluster.port.world(NOON).resources[a_ref()].status.tracked_pods == 1
 
 
-def sink() -> tuple[ResourceSink, dict[Ref, AnyResource]]:
-    resources: dict[Ref, AnyResource] = {}
+def sink() -> tuple[ResourceSink, ResourceTable]:
+    resources = ResourceTable()
     return ResourceSink("GPUWorkloadBudget", resources, Subscriptions()), resources
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from headroom.adapters.kube import decode, operator_kinds, parse, raw, workloads
+from headroom.adapters.kube import operator_kinds, parse, raw, sources, workloads
 from headroom.api.budget_hold import BudgetHoldSpec
 from headroom.model.facts import Hold, Part, Workload
 from headroom.model.times import HOUR, MINUTE
 from tests.adapters.owners import owner, template
 from tests.builders import NOON
 
-READERS: dict[str, Any] = {"Job": decode.jobs, "JobSet": decode.job_sets, "Workload": decode.kueue_workloads}
+READERS: dict[str, Any] = {each.kind: each.decoder for each in sources.of_field("workloads")}
 GPU = (("nvidia.com/gpu", 1_000_000),)
 SEEN: dict[str, Any] = {"uid": "u1", "resourceVersion": "7", "creationTimestamp": "2026-11-15T12:00:00Z"}
 OURS: dict[str, Any] = {"annotations": {"headroom.dev/suspended-by": "GPUWorkloadBudget/team-a/one"}}
@@ -132,6 +132,16 @@ def test_how_long_the_pods_of_an_owner_may_run(limit: int | None, declared: str 
 
 
 @pytest.mark.parametrize(
+    ("grace", "longer"), [(None, 0), (0, 0), (30, 0), (90, MINUTE), (10**30, 2**31 * 1000 - 30_000)]
+)
+def test_a_long_grace_period_lets_the_pods_of_an_owner_run_longer(grace: int | None, longer: int) -> None:
+    pods = template(activeDeadlineSeconds=600, terminationGracePeriodSeconds=grace)
+    assert read(owner("Job", spec={"template": pods})).parts[0].deadline == 10 * MINUTE + longer
+    unlimited = template(terminationGracePeriodSeconds=grace)
+    assert read(owner("Job", spec={"template": unlimited})).parts[0].deadline is None
+
+
+@pytest.mark.parametrize(
     ("kind", "type_", "admitted"),
     [
         ("Workload", "Admitted", True),
@@ -169,7 +179,6 @@ def test_a_hold() -> None:
         "namespaces": ["team-a"],
         "matchLabels": {"team": "a"},
         "because": "so",
-        "kueue": True,
     }
     document = {"metadata": {"name": "team-a.one"} | SEEN, "spec": spec}
     assert operator_kinds.hold_of(document) == Hold(
@@ -177,9 +186,7 @@ def test_a_hold() -> None:
         uid="u1",
         resource_version="7",
         created=NOON,
-        spec=BudgetHoldSpec(
-            budget="team-a/one", namespaces=("team-a",), match_labels={"team": "a"}, because="so", kueue=True
-        ),
+        spec=BudgetHoldSpec(budget="team-a/one", namespaces=("team-a",), match_labels={"team": "a"}, because="so"),
     )
 
 

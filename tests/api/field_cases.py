@@ -271,6 +271,7 @@ FIELDS: dict[str, dict[str, Cases]] = {
             invalid=("", "-a", "a-", "a b", "a/b", "../a", "a\n", "ä", "a" * 254, *NOT_TEXT),
         ),
         "spec.target.uid": free_text(128, "u-2"),
+        "spec.target.generation": whole(1, 1_000_000_000),
         "spec.budget": Cases(
             valid=("a/b", "lab/team.a-1", None, LEFT_OUT),
             invalid=("", "lab", "lab/", "/a", "a/b/c", "a.b/c", "A/b", "a/b\n", "a/" + "b" * 316, *NOT_TEXT),

@@ -61,6 +61,7 @@ POOL = manifest(
             "wakeForExhaustedBudgets": True,
         },
         "gpuResourceName": "amd.com/gpu",
+        "deviceClasses": ["gpu.amd.com"],
         "order": 1,
     },
 )
@@ -285,6 +286,10 @@ POOL_FIELDS: dict[str, Cases] = {
     "spec.gpuResourceName": Cases(
         valid=("nvidia.com/gpu", "gpu", None, LEFT_OUT),
         invalid=("", "nvidia.com/", "a b", "/gpu", "nvidia.com/gpu*", "a" * 400, *NOT_TEXT),
+    ),
+    "spec.deviceClasses": Cases(
+        valid=([], None, ["gpu.nvidia.com", "mig"], [f"c{i}" for i in range(16)]),
+        invalid=([""], ["A"], ["a/b"], [3], ["x" * 254], [f"c{i}" for i in range(17)], "a", {"a": "b"}),
     ),
     "spec.order": whole(-1000, 1000),
 }

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from headroom.api.advice import advice, between
+from headroom.api.advice import between, of_budget
+from headroom.api.advice import of_pool as advice_on
 from headroom.api.kinds import AnyResource
 from tests.builders import a_resource
 from tests.core.stage import a_budget
 
 
 def said(*steps: str, **more: Any) -> list[str]:
-    return [f"{each.field} {each.message}" for each in advice(a_budget(enforce=list(steps), **{"grace": 60} | more))]
+    return [f"{each.field} {each.message}" for each in of_budget(a_budget(enforce=list(steps), **{"grace": 60} | more))]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_pods_that_are_evicted_and_not_held_start_again() -> None:
     assert only.startswith("spec.enforcement.steps[1] Evict has no Hold step below it")
     [above] = said("100% Evict", "120% Hold")
     assert above.startswith("spec.enforcement.steps[0] Evict has no Hold step below it")
-    [alone] = advice(a_budget(enforce="Evict", grace=60))
+    [alone] = of_budget(a_budget(enforce="Evict", grace=60))
     assert alone.field == "spec.enforcement.action"
 
 
@@ -57,12 +58,8 @@ def test_the_same_step_twice() -> None:
 
 def test_a_namespace_selector_counts_in_one_place_only() -> None:
     selector: dict[str, Any] = {"namespaceSelector": {"matchLabels": {"org": "x"}}}
-    [found] = advice(a_budget(enforce="AlertOnly", **selector))
+    [found] = of_budget(a_budget(enforce="AlertOnly", **selector))
     assert found.field == "spec.namespaceSelector"
-
-
-def test_other_kinds_have_none() -> None:
-    assert advice(a_resource("Spotpool")) == []
 
 
 # --- power pools --------------------------------------------------------------------------------------------------------------
@@ -81,7 +78,7 @@ def bmc(**more: Any) -> dict[str, Any]:
 def of_pool(*machines: dict[str, Any], **spec: Any) -> list[str]:
     resource = a_resource("PowerPool", machines=list(machines) or [WEBHOOK, BMC], **spec)
     assert resource.problems == ()
-    return [f"{each.field} {each.message}" for each in advice(resource)]
+    return [f"{each.field} {each.message}" for each in advice_on(resource)]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from bench.power import ALWAYS, MINUTE, SEED, Compared, Played
 from bench.powering import demand, foresight, measures, planning
 from bench.powering.measures import Came, Followed, Least
 from bench.powering.offline import Offline
-from headroom.core.power import PLAN
+from headroom.core import CAPACITY as PLAN
 from headroom.model.actions import WakeMachine
-from headroom.model.world import EVERYTHING
+from headroom.model.changes import EVERYTHING
 
 BOUND = Offline(is_optimum=False, machine_hours=420, kwh=1, starts_a_day=9)
 

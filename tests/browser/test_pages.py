@@ -35,7 +35,7 @@ def test_every_page_of_the_demo_is_drawn(page: Page, demo: str, name: str) -> No
     expect(page.locator("h1")).to_have_text(HEADINGS[name])
     expect(page).to_have_title(f"{HEADINGS[name]} · Headroom demo")
     expect(page.locator("#live")).to_have_text("Live")
-    expect(page.locator("#speed")).to_contain_text("60 times")
+    expect(page.locator("#speed")).to_contain_text("60× real time")
     assert page.locator("main time").count() + page.locator("main .badge").count() > 0
     charts = {"overview": 1, "budget": 1}.get(name, 0)
     assert page.locator(".plot canvas").count() >= charts

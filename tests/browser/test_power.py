@@ -210,6 +210,7 @@ def test_a_node_that_sleeps_is_not_sick(page: Page, cellar: Served) -> None:
     expect(page.locator(".lead")).to_contain_text("4 of 7 nodes are ready, 2 sleep or boot")
     page.get_by_role("combobox").select_option(label="Asleep or booting")
     expect(page.locator(".node .badge")).to_have_text(["booting", "asleep"])
+    expect(page.locator(".node .box")).to_have_text(["booting", "asleep"])
     page.get_by_role("combobox").select_option(label="Not ready or cordoned")
     expect(page.locator(".node h3")).to_have_text(["l4-3", "l4-4", "l4-7"])
     opened(page, cellar.url)

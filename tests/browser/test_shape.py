@@ -28,7 +28,9 @@ def full(model: Model) -> None:
     ]
     model["held"] = [{"unit": f"Job/{LONG}", "gpus": "8", "pods": 2, "since": since, "state": "Waiting"}]
     model["topPods"] = [{"pod": LONG, "gpuHours": "40.93", "usd": "112.36"}]
-    model["released"] = [{"pod": LONG, "at": since}]
+    model["released"] = [{"owner": f"Job/{LONG}", "gpus": "8", "usedGpus": "4", "at": since, "until": since}]
+    model["refused"] = [{"unit": f"Job/{LONG}", "by": ["vision/stay"], "since": since, "deletedAt": since}]
+    model["following"] = {"cluster": "home", "holding": True, "since": since, "stale": True}
     model["stopped"] = [{"unit": f"Job/{LONG}", "action": "Evict", "at": since, "outcome": "Stopped"}]
 
 
@@ -76,8 +78,10 @@ def test_on_a_phone_names_are_not_broken_into_many_lines(page: Page, fleet: Serv
     page.set_viewport_size({"width": 360, "height": 740})
     told(page, fleet, BUDGET, full)
     opened(page, fleet.url, f"#/{BUDGET}")
-    names = page.locator("#top th:visible, #waiting th:visible, #stopped th:visible, #released th:visible")
-    expect(names).to_have_count(4)
+    names = page.locator(
+        "#top th:visible, #waiting th:visible, #stopped th:visible, #released th:visible, #refused th:visible"
+    )
+    expect(names).to_have_count(5)
     assert max(box(name)["height"] for name in names.all()) < 60, "two lines at most"
 
 

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from headroom.adapters import documents, texts
 from headroom.adapters.ledger import open_ledger
 from headroom.cli import planning
 from headroom.model.decisions import status_wire
 from headroom.model.history import Entry
 from headroom.model.times import HOUR, moment
 from headroom.model.usage import Heartbeat
-from headroom.sim import documents, texts
 from tests.adapters.ledger.rows import CLUSTER, TODAY, row
 from tests.cli import samples
 from tests.cli.served import Served

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -226,6 +225,14 @@ def test_files_with_nothing_of_headroom_are_named(headroom: Headroom) -> None:
     assert done.err == "passed over 1 EC2NodeClass, 1 Pod: only resources of Headroom are checked\n"
 
 
+@pytest.mark.parametrize("command", [("check",), ("plan",), ("status", "-f"), ("explain", "gwb/lab/x", "-f")])
+@pytest.mark.parametrize("text", [b"", b" \n\n"])
+def test_an_empty_file_is_no_set_of_manifests(headroom: Headroom, command: tuple[str, ...], text: bytes) -> None:
+    done = headroom(*command, "-", stdin=text)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "headroom: reading standard input: it is empty; check the path, or the command that wrote it\n"
+
+
 def test_a_folder_and_a_tab_are_said_in_plain_words(headroom: Headroom, tmp_path: Path) -> None:
     done = headroom("check", tmp_path)
     assert done.err == f"headroom: reading {tmp_path}: it is a folder; give its files, for example {tmp_path}/*.yaml\n"
@@ -255,9 +262,7 @@ NOISE = {
 @pytest.mark.parametrize("command", [["check"], ["plan", "-f"], ["convert"]], ids=lambda command: str(command[0]))
 @pytest.mark.parametrize("noise", NOISE)
 def test_a_megabyte_of_noise_is_one_sentence(headroom: Headroom, noise: str, command: list[str]) -> None:
-    began = time.monotonic()
     done = headroom(*command, "-", stdin=NOISE[noise])
-    assert time.monotonic() - began < 10
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("headroom: reading standard input: ")
     assert done.err.count("\n") == 1

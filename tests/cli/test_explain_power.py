@@ -22,7 +22,7 @@ SEES_ALL_BUT_KARPENTER = (Right(verbs=("get", "list"), resources=READS, namespac
 SEES_POOLS = (*TENANT, Right(verbs=("get", "list"), resources=("powerpools",), namespaces=("*",)))
 STATUS = {"name": "gpu-02", "state": "Failed", "since": "2026-11-15T11:00:00Z", "failures": 2}
 FAILED = STATUS | {
-    "reason": "It was told to wake at 2026-11-15T10:45:00Z and was not Ready 900 s later.",
+    "reason": "It was woken at 2026-11-15T10:45:00Z and was not Ready 900 s later.",
     "wokenAt": "2026-11-15T10:45:00Z",
     "retryAfter": "2026-11-15T12:30:00Z",
     "toggles": ["2026-11-15T11:10:00Z"],
@@ -54,7 +54,7 @@ def test_a_machine_that_failed_says_how_and_when_it_is_tried_again(headroom: Hea
     done = headroom("explain", "machine/gpu-02", "-f", pool_with(tmp_path, FAILED), "--now", NOON)
     says = "Machine gpu-02 (8 GPUs) of PowerPool/basement is Failed since 2026-11-15T11:00:00Z."
     proviso, *lines = done.out.splitlines()
-    assert proviso == "Nothing is done here: this is what Headroom would do with what was given."
+    assert proviso == "Dry run: nothing was changed."
     assert lines[1:6] == [
         f"{says} {FAILED['reason']}",
         "- last told to wake at 2026-11-15T10:45:00Z",

@@ -87,6 +87,7 @@ async def test_they_serve_and_come_back_and_go(monkeypatch: pytest.MonkeyPatch) 
         assert len(known) == 2
         for pid, line in known.items():
             assert any(f"Max open files            {most}" in proc(pid, "limits") for most in (256, 640))
+            assert "Max data size             1073741824" in proc(pid, "limits")
             assert SECRET not in line + proc(pid, "environ")
             os.kill(pid, signal.SIGKILL)
         while children().keys() & known.keys():  # noqa: ASYNC110  nothing tells a test when

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from headroom.adapters import documents
 from headroom.model.world import World, save
-from headroom.sim import documents
 from tests.cli import samples
 from tests.cli.conftest import Done, Headroom
 
@@ -123,7 +123,7 @@ def test_explain_says_why(headroom: Headroom, name: str) -> None:
     done = headroom("explain", name, "-f", "-", "--now", NOW, stdin=BUDGET.encode())
     assert done.code == 0
     assert done.out.splitlines()[:4] == [
-        "Nothing is done here: this is what Headroom would do with what was given.",
+        "Dry run: nothing was changed.",
         "",
         "GPUWorkloadBudget/default/team-a",
         "WithinBudget: 0.000 of 100 GPU-hours used in the last 24 h.",

@@ -107,7 +107,7 @@ def test_a_case_is_decided_and_explained(
     assert json.loads(told.out)["decision"] == decision
     lines = headroom("explain", "pp/basement", "-f", example(name), "--now", NOW).out.splitlines()
     assert lines[:3] == [
-        "Nothing is done here: this is what Headroom would do with what was given.",
+        "Dry run: nothing was changed.",
         "",
         "PowerPool/basement",
     ]

@@ -55,7 +55,7 @@ def test_what_may_be_named(text: str, namespace: str, target: Target) -> None:
         ("job/x", "reading 'job/x': in which namespace? Write -n NAMESPACE or KIND/NAMESPACE/NAME"),
         (
             "jobst/lab/x",
-            "reading 'jobst/lab/x': 'jobst' can be no pod, job, jobset, workload or gang (did you mean jobset",
+            "reading 'jobst/lab/x': no kind 'jobst' can be released; write pod, job, jobset, workload or gang (did you mean jobset",
         ),
     ],
 )
@@ -128,6 +128,7 @@ async def test_an_owner_is_named_by_its_uid_where_pods_tell_of_it(kind: str, *, 
     (spec,) = asked(cluster)
     uid = cluster.stored(kind, "team-a", "train")["metadata"]["uid"]
     assert spec["target"].get("uid", "") == (uid if has_uid else "")
+    assert spec["target"]["generation"] == cluster.stored(kind, "team-a", "train")["metadata"]["generation"]
 
 
 def answered(cluster: Cluster, **status: str) -> None:

@@ -59,7 +59,7 @@ spec: {machines: [{name: w1, gpuCount: 8, redfish: {address: "https://bmc.exampl
 def test_without_budgets_nothing_is_said_of_budgets(headroom: Headroom) -> None:
     done = headroom("status", "-f", "-", "--now", NOON, stdin=POOL.encode())
     lines = [line for line in done.out.splitlines() if line]
-    proviso = "Nothing is done here: this is what Headroom would do with what was given."
+    proviso = "Dry run: nothing was changed."
     assert [line.split("  ")[0] for line in lines] == [proviso, "As of", "GPUs", "Pods", "POOL", "rack"]
     used = [
         *(f"---\n{each}" for each in FLEET.read_text().split("---\n") if "kind: GPUWorkloadBudget" not in each),

@@ -24,6 +24,7 @@ from headroom.adapters.power import Power
 from headroom.api.kinds import AnyResource
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
 from headroom.model import times
+from headroom.model.changes import Topic
 from headroom.model.ports import Switches
 from headroom.sim import faults as wrong
 from headroom.sim.apiserver import ApiServer
@@ -176,9 +177,9 @@ class Real(Side):
         """The view in which the machine is changing, so that it is asked often."""
         return View(self.pool).world(now)
 
-    def outside_changed(self, what: str) -> None:
+    def tell(self, topic: Topic, name: str = "") -> None:
         """Told of news."""
-        assert what == "machines"
+        assert topic is Topic.MACHINES
         self.news += 1
 
     async def watch(self) -> None:

@@ -39,7 +39,6 @@ class Accounted:
         self.told: list[tuple[str, str, str]] = []
         """What happened, the pod's name and phase; only of the test's own namespace."""
         self.seen_until: dict[str, int] = {}
-        self.wanted: tuple[IndexEntry, ...] = ()
         kube = Kube(self.line, cluster.clock)
         self.port = KubePort(
             kube,
@@ -48,7 +47,6 @@ class Accounted:
             rng=random.Random(1),
             namespace=cluster.namespace,
             recording=self,
-            index_of=lambda _world: self.wanted,
         )
 
     def pod(self, pod: Pod) -> None:
@@ -193,9 +191,8 @@ async def test_the_index_is_written_and_seen(cluster: Cluster, seen: Accounted) 
     )
     versions = set()
     for wanted in ((entry,), (), (entry,)):
-        seen.wanted = wanted
         for _ in range(2):
-            await seen.port.perform(actions.ApplyBudgetIndex(budget="lab/one"), a_resource())
+            await seen.port.perform(actions.ApplyBudgetIndex(budget="lab/one", budgets=wanted), a_resource())
             versions.add((await cluster.get("BudgetIndex", "headroom"))["metadata"]["resourceVersion"])
 
         async def is_seen(wanted: tuple[IndexEntry, ...] = wanted) -> bool:

@@ -33,27 +33,15 @@ SUSPENDED = {"headroom.dev/suspended", "headroom.dev/suspended-by", "headroom.de
 
 
 class Acting:
-    """A port that knows what holds should say."""
+    """A port that sees and acts."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.because = "all is used"
         self.port = KubePort(
             cluster.kube,
             Events(cluster.kube, cluster.clock),
             clock=cluster.clock,
             rng=random.Random(1),
-            hold_of=self._hold_of,
-        )
-
-    def _hold_of(self, _world: World, found: AnyResource) -> BudgetHoldSpec:
-        return BudgetHoldSpec(
-            budget=f"{found.namespace}/{found.name}",
-            namespaces=(found.namespace,),
-            match_labels=dict(found.spec.selector.match_labels),
-            match_expressions=found.spec.selector.match_expressions,
-            resources=("nvidia.com/gpu",),
-            because=self.because,
         )
 
     @property
@@ -165,18 +153,20 @@ async def test_a_hold_is_written_seen_and_deleted(cluster: Cluster, acting: Acti
     document = await cluster.create(budget("one"))
     await acting.see()
     key = f"{cluster.namespace}/one"
-    apply = actions.ApplyBudgetHold(budget=key)
+    spec = BudgetHoldSpec(
+        budget=key, namespaces=(cluster.namespace,), resources=("nvidia.com/gpu",), uid=uid_of(document)
+    )
+    apply = actions.ApplyBudgetHold(budget=key, spec=spec, because="all is used")
     await acting.port.perform(apply, a_resource())
     stored = await cluster.get("BudgetHold", hold_name(key))
     assert stored["spec"]["because"] == "all is used"
 
     async def standing() -> bool:
         found = acting.world.holds.get(hold_name(key))
-        return found is not None and found.spec == acting._hold_of(acting.world, acting.world.resources[_ref(document)])
+        return found is not None and found.spec == structs.replace(spec, because="all is used")
 
     await cluster.until(standing, "the hold is seen")
-    acting.because = "other numbers"
-    await acting.port.perform(apply, a_resource())
+    await acting.port.perform(structs.replace(apply, because="other numbers"), a_resource())
     assert version_of(await cluster.get("BudgetHold", hold_name(key))) == version_of(stored)
     for _ in range(2):
         await acting.port.perform(actions.DeleteBudgetHold(budget=key), a_resource())

@@ -46,8 +46,13 @@ from tests.control_plane import ControlPlane, find_assets, lacking, wait_until
 
 PODS = ("create", "get", "update", "patch", "delete")
 RULES: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {
-    "editor": [("", "pods", PODS), ("batch", "jobs", PODS)],
-    "releaser": [("", "pods", PODS), ("batch", "jobs", PODS), ("headroom.dev", "budgetholds", ("release",))],
+    "editor": [("", "pods", PODS), ("", "pods/resize", ("update",)), ("batch", "jobs", PODS)],
+    "releaser": [
+        ("", "pods", PODS),
+        ("", "pods/resize", ("update",)),
+        ("batch", "jobs", PODS),
+        ("headroom.dev", "budgetholds", ("release",)),
+    ],
     "kueue": [("", "pods", PODS), ("kueue.x-k8s.io", "workloads/status", ("update",))],
     "controller": [("", "pods", PODS), ("batch", "jobs/status", ("update",))],
     "kubelet": [("", "pods/status", ("patch",))],
@@ -208,6 +213,14 @@ async def test_a_new_pod_waits_behind_the_gate_and_says_for_whom(cluster: Cluste
     assert gates(theirs) == ["example.com/theirs", GATE]
 
 
+async def test_an_owner_that_comes_with_a_node_lets_no_pod_start(cluster: Cluster) -> None:
+    await stand(cluster)
+    for kind, group in (("DaemonSet", "apps/v1"), ("DaemonSet", "example.com/v1"), ("Node", "v1")):
+        owner = OWNER | {"kind": kind, "apiVersion": group}
+        for user in ("editor", "admin", "controller"):
+            assert gates(await make(cluster, team_pod(ownerReferences=[owner]), user, dry=True)) == [GATE]
+
+
 async def test_a_pod_that_is_not_covered_is_made_as_ever(cluster: Cluster) -> None:
     await stand(cluster)
     bare = {"containers": [{"name": "main", "image": "none"}]}
@@ -348,7 +361,7 @@ async def test_nobody_lifts_the_last_gate_of_a_pod_that_was_made_before_the_hold
     made = await make(cluster, pod("p", labels={"team": "a"}, gates=("example.com/first", own)))
     at = {RELEASED_AT: "2026-01-01T00:00:00Z"}
     released = await make(cluster, pod("q", labels={"team": "a"}, gates=(own,), annotations=at), "releaser")
-    hold = await stand(cluster, kueue=True)
+    hold = await stand(cluster)
     told = {"budget": hold["budget"], "because": BECAUSE}
     name = f"{cluster.namespace}/p"
     for user in ("editor", "kueue", "controller"):
@@ -379,45 +392,38 @@ async def test_other_pods_lose_their_last_gate_as_ever(cluster: Cluster) -> None
 
 # --- Kueue ---------------------------------------------------------------------------------------------------------------------
 
-
-async def test_a_pod_under_kueue_is_left_to_kueue(cluster: Cluster) -> None:
-    hold = await stand(cluster, kueue=True)
-    made = await make(cluster, pod("p", labels={"team": "a"}, gates=(KUEUE_GATE,)))
-    assert gates(made) == [KUEUE_GATE]
-    told = {"budget": hold["budget"], "because": BECAUSE}
-    owned = team_pod("q", labels={"team": "a", "kueue.x-k8s.io/podset": "main"}, ownerReferences=[OWNER])
-    assert gates(await make(cluster, owned, "controller", dry=True)) == []
-    assert gates(await make(cluster, owned, "editor", dry=True)) == [GATE]
-    named = team_pod("r", labels={"team": "a", "kueue.x-k8s.io/queue-name": "q"})
-    await denied(make(cluster, named), HELD, holding.NOT_GATED, f"{cluster.namespace}/r", **told)
-
-
-async def test_an_administrator_of_the_namespace_is_not_kueue(cluster: Cluster) -> None:
-    hold = await stand(cluster, kueue=True)
-    await reign(cluster)
-    made = await make(cluster, pod("p", labels={"team": "a"}, gates=(KUEUE_GATE,)), CHIEF)
-    assert gates(made) == [KUEUE_GATE]
-    told = {"budget": hold["budget"], "because": BECAUSE, "gates": KUEUE_GATE}
-    lift = patch(cluster, made, {"spec": {"schedulingGates": None}}, CHIEF)
-    await denied(lift, HELD, holding.LAST_GATE, f"{cluster.namespace}/p", **told)
-    owned = team_pod("q", labels={"team": "a", "kueue.x-k8s.io/podset": "main"}, ownerReferences=[OWNER])
-    assert gates(await make(cluster, owned, CHIEF, dry=True)) == [GATE]
+PODSET, WORKLOAD = {"kueue.x-k8s.io/podset": "main"}, {"kueue.x-k8s.io/workload": "job-j"}
+UNDER_KUEUE: dict[str, Document] = {
+    "queue": {"labels": {"kueue.x-k8s.io/queue-name": "q"}},
+    "template": {"labels": PODSET, "annotations": WORKLOAD, "ownerReferences": [OWNER]},
+    "no owner": {"labels": PODSET, "annotations": WORKLOAD},
+    "another owner": {
+        "labels": PODSET,
+        "ownerReferences": [OWNER | {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob"}],
+    },
+    "managed": {"labels": {"kueue.x-k8s.io/managed": "true", "kueue.x-k8s.io/prebuilt-workload-name": "w"}},
+}
 
 
-@pytest.mark.parametrize(("version", "kind"), [("v1", "Node"), ("apps/v1", "ReplicaSet")])
-async def test_only_what_kueue_starts_makes_pods_that_are_kueues(cluster: Cluster, version: str, kind: str) -> None:
-    await stand(cluster, kueue=True)
-    owners = [OWNER | {"apiVersion": version, "kind": kind}]
-    owned = team_pod(labels={"team": "a", "kueue.x-k8s.io/podset": "main"}, ownerReferences=owners)
-    assert gates(await make(cluster, owned, "stranger", dry=True)) == [GATE]
-
-
-async def test_without_kueue_its_words_mean_nothing(cluster: Cluster) -> None:
+async def test_kueues_words_mean_nothing(cluster: Cluster) -> None:
+    """Tenants write pods and templates, so nobody is spared for them: not their controller, not an administrator there, not Kueue."""
     await stand(cluster)
-    assert gates(await make(cluster, pod("p", labels={"team": "a"}, gates=(KUEUE_GATE,)))) == [KUEUE_GATE, GATE]
-    owned = team_pod("q", labels={"team": "a", "kueue.x-k8s.io/podset": "main"}, ownerReferences=[OWNER])
-    assert gates(await make(cluster, owned, "controller", dry=True)) == [GATE]
-    assert gates(await make(cluster, team_pod("r", labels={"team": "a", "kueue.x-k8s.io/queue-name": "q"}))) == [GATE]
+    await reign(cluster)
+    for more in UNDER_KUEUE.values():
+        words = team_pod(**more | {"labels": {"team": "a"} | more["labels"]})
+        for user in ("editor", "controller", "stranger", CHIEF):
+            assert gates(await make(cluster, words, user, dry=True)) == [GATE]
+
+
+@pytest.mark.parametrize("user", ["editor", "controller", CHIEF])
+async def test_a_pod_behind_kueues_gate_waits_behind_ours_too(cluster: Cluster, user: str) -> None:
+    await stand(cluster)
+    await reign(cluster)
+    made = await make(cluster, pod("p", labels={"team": "a"}, gates=(KUEUE_GATE,)), user)
+    assert gates(made) == [KUEUE_GATE, GATE]
+    assert gates(await patch(cluster, made, {"spec": {"schedulingGates": [{"name": GATE}]}}, "kueue")) == [GATE]
+    with refused(Forbidden, 403, "Forbidden"):
+        await patch(cluster, made, NO_GATES, "kueue")
 
 
 # --- the index -----------------------------------------------------------------------------------------------------------------

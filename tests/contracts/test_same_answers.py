@@ -229,7 +229,15 @@ CONVERSATIONS: dict[str, list[Ask]] = {
         create(pod("empty", spec={"containers": []})),
     ],
     "a job": [
-        create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": TEMPLATE}}),
+        # One that no controller looks after, so that none writes its status in between.
+        create(
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": "j"},
+                "spec": {"managedBy": "example.com/nobody", "template": TEMPLATE},
+            }
+        ),
         patch("Job", "j", {"spec": {"suspend": True}}),
     ],
     "rights": [

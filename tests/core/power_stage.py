@@ -10,13 +10,17 @@ from msgspec import structs
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
-from headroom.core.power import PLAN
+from headroom.core import CAPACITY as PLAN
+from headroom.core import SOURCES, power
+from headroom.core.capacity import Round, round_of
+from headroom.core.power import Explained
 from headroom.model import actions, times
 from headroom.model.actions import Action, EmitEvent
+from headroom.model.changes import EVERYTHING
 from headroom.model.decisions import Decision
 from headroom.model.facts import Call, Machine, Node, Owner, Pod, Shape
 from headroom.model.tables import NodeTable, PodTable
-from headroom.model.world import EVERYTHING, World, by_ref, ref_of
+from headroom.model.world import World, by_ref, ref_of
 from tests.builders import NOON, a_node, a_pod, a_resource
 
 SECOND, MINUTE, HOUR = times.SECOND, times.MINUTE, times.HOUR
@@ -135,6 +139,16 @@ def decided(world: World) -> dict[str, Decision]:
     return {each.resource.name: each for each in PLAN.decide(world, EVERYTHING)}
 
 
+def a_round(world: World) -> Round:
+    """Who is pending, and which machine is for whom."""
+    return round_of(world, SOURCES)
+
+
+def explained(world: World, pod: Pod) -> Explained | None:
+    """What power says of a pod."""
+    return power.explained(a_round(world), pod)
+
+
 def effects(decision: Decision) -> list[Action]:
     """What is due, but for events."""
     return [each for each in decision.actions if not isinstance(each, EmitEvent)]
@@ -167,7 +181,7 @@ class Stage:
     def __init__(
         self, *pools: AnyResource, nodes: Iterable[Node] = (), pods: Iterable[Pod] = (), now: int = NOON, **more: Any
     ) -> None:
-        self.now, self.more = now, more
+        self.now, self.more, self.plan = now, more, PLAN
         self.pools = {ref_of(each): each for each in pools}
         self.nodes = {node.name: node for node in nodes}
         self.pods = {pod.uid: pod for pod in pods}
@@ -204,12 +218,12 @@ class Stage:
         """Decide once, keep the statuses and carry out what is due."""
         world = self.world()
         due: list[Action] = []
-        for decision in PLAN.decide(world, EVERYTHING):
+        for decision in self.plan.decide(world, EVERYTHING):
             ref = decision.resource
             self.pools[ref] = structs.replace(self.pools[ref], status=decision.status)
             self.decisions[ref.name] = decision
             due += [(action) for action in decision.actions if not isinstance(action, EmitEvent)]
-        due += list(PLAN.chores(world))
+        due += list(self.plan.chores(world))
         for action in due:
             self.done.append((self.now, action))
             self._do(action)

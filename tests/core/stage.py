@@ -11,14 +11,15 @@ from headroom.api import marks
 from headroom.api.budget_hold import hold_name
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
-from headroom.core.budgets import PLAN, hold_of
+from headroom.core.budgets import PLAN
 from headroom.model import actions
 from headroom.model.actions import Action
+from headroom.model.changes import EVERYTHING
 from headroom.model.decisions import Decision
 from headroom.model.facts import Hold, Owner, Part, Pod, Refusal, Workload
 from headroom.model.times import text
 from headroom.model.usage import Evidence, Row
-from headroom.model.world import EVERYTHING, World, ref_of
+from headroom.model.world import World, ref_of
 from tests.builders import NOON, a_pod, a_resource, a_used_world
 
 TEAM = (("team", "a"),)
@@ -48,8 +49,10 @@ def running(name: str, since: int, *, gpus: int = 1, **fields: Any) -> Pod:
 
 
 def gated(name: str, *, gpus: int = 1, created: int = NOON - 60_000, **fields: Any) -> Pod:
-    """A pod of team a that the API server made wait."""
+    """A pod of team a that the API server made wait; if it has an owner, the owner's controller made it."""
     base: dict[str, Any] = {"labels": TEAM, "gates": (marks.GATE,), "annotations": ((marks.HELD_BY, "team-a/one"),)}
+    if owner := fields.get("owner"):
+        base["annotations"] += ((marks.CONTROLLER_UID, owner.uid),)
     return a_pod(name, gpus=gpus, created=created, **base | fields)
 
 
@@ -142,8 +145,8 @@ class Stage:
                 gates = tuple(each for each in pod.gates if each != marks.GATE)
                 begun: dict[str, Any] = {} if gates else {"started": self.now, "phase": "Running", "node": "n"}
                 self.pods[uid] = structs.replace(self.pods[uid], gates=gates, **begun)
-            case actions.ApplyBudgetHold(budget=key) if by is not None:
-                spec = hold_of(self.world(), self.budgets[ref_of(by)])
+            case actions.ApplyBudgetHold(budget=key):
+                spec = structs.replace(action.spec, because=action.because)
                 self.holds[hold_name(key)] = Hold(name=hold_name(key), created=self.now, spec=spec)
             case actions.DeleteBudgetHold(budget=key):
                 del self.holds[hold_name(key)]
@@ -188,3 +191,8 @@ class Stage:
     def status(self, name: str = "one") -> Any:
         """The status of a budget."""
         return next(each.status for each in self.budgets.values() if each.name == name)
+
+
+def brief(due: Iterable[Action]) -> list[str]:
+    """Actions by what they do and to whom, without what they carry."""
+    return [f"{type(each).__name__} {getattr(each, each.target)}" for each in due]

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from headroom.api import marks
+from headroom.core.budgets.units import of_namespaces
 from headroom.model.actions import EvictPod, ResumeOwner
 from headroom.model.facts import Owner, Part, Pod, Price, Workload
 from headroom.model.gangs import JOBSET
 from headroom.model.times import HOUR, MINUTE, SECOND
-from tests.builders import NOON, a_claim, a_node, a_request
+from tests.builders import NOON, a_claim, a_node, a_request, a_used_world
 from tests.core.stage import TEAM, Stage, a_budget, gated, of_job, running
 from tests.core.test_holding import DONE, KEY, held_stage, released
 
@@ -48,6 +50,14 @@ def come(stage: Stage, *pods: Pod) -> list[str]:
     """Whom of these pods the operator lets start."""
     stage.pods |= {pod.uid: pod for pod in pods}
     return released(stage.pass_time(10 * SECOND))
+
+
+@pytest.mark.parametrize("kind", ["Job", "ReplicaSet"])
+def test_a_pod_that_only_names_the_owner_takes_nothing_of_what_was_judged(kind: str) -> None:
+    stage = let_go()
+    claims_it = Owner(kind, "fit", "uid-fit", "batch")
+    thief = made("a-thief", stage, created=NOON - HOUR, owner=claims_it, annotations=((marks.HELD_BY, KEY),))
+    assert come(stage, thief, *(made(f"fit-{n}", stage) for n in range(2))) == ["fit-0", "fit-1"]
 
 
 def test_more_parallelism_than_was_judged_waits() -> None:
@@ -130,6 +140,24 @@ def test_a_pod_on_its_way_out_gives_nothing_back() -> None:
     assert come(stage, made("fit-0b", stage)) == []
 
 
+def test_a_pod_that_is_parted_from_its_owner_gives_nothing_back() -> None:
+    """Whoever may edit a pod may take its owner away, and so does a Job that is deleted without its pods."""
+    stage = let_go()
+    assert come(stage, made("fit-0", stage), made("fit-1", stage)) == ["fit-0", "fit-1"]
+    for name in ("fit-0", "fit-1"):
+        end(stage, name, owner=None)
+    assert come(stage, made("fit-2", stage)) == []
+    assert stage.status().released[0].used_gpus == "10"
+
+
+def test_a_namespace_without_pods_has_none_of_those_that_are_gone() -> None:
+    """An owner that was released may have no pod in view, and rows of pods that are gone are free."""
+    world = a_used_world(pods=[gated("gone"), gated("here")])
+    world.pods.remove("uid-gone")
+    assert [pod.name for pod in of_namespaces(world, {"team-a", "empty"})] == ["here"]
+    assert list(of_namespaces(world, {"empty"})) == []
+
+
 def test_a_pod_that_is_gone_for_good_gives_its_part_back() -> None:
     stage = let_go()
     assert come(stage, made("fit-0", stage), made("fit-1", stage)) == ["fit-0", "fit-1"]
@@ -199,6 +227,15 @@ def test_an_owner_that_people_released_is_taken_as_it_was_then() -> None:
     assert come(stage, *(made(f"fit-{n}", stage) for n in range(3))) == ["fit-0", "fit-1"]
     assert [each.uid for each in stage.status().released] == ["uid-fit"]
     assert come(stage, made("fit-3", stage)) == []
+
+
+def test_another_owner_of_the_same_name_takes_nothing_from_the_first() -> None:
+    """It was made anew and suspended; what was judged belongs to the one that had the uid."""
+    stage = let_go()
+    stage.now += 3 * MINUTE
+    other = structs.replace(owner(), uid="uid-other")
+    stage.workloads = {other.key: other}
+    assert come(stage, made("fit-0", stage)) == ["fit-0"]
 
 
 def test_an_owner_that_was_changed_after_its_release_gives_nothing_free() -> None:

@@ -14,10 +14,11 @@ from headroom.api.kinds import AnyResource
 from headroom.core.budgets import PLAN
 from headroom.model import conditions
 from headroom.model.actions import EmitEvent
+from headroom.model.changes import EVERYTHING, Changes
 from headroom.model.decisions import Decision
 from headroom.model.facts import UNREADABLE, Namespace, Node, Offer, Pod, Price, Shape, Usage
 from headroom.model.times import HOUR, MINUTE, SECOND, moment, text
-from headroom.model.world import EVERYTHING, Changes, LedgerState, World, ref_of
+from headroom.model.world import LedgerState, World, ref_of
 from tests.builders import NOON, a_node, a_pod, a_resource, a_used_world, a_world
 
 DAY = 24 * HOUR

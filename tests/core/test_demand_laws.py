@@ -212,10 +212,12 @@ def arrangements(units: Sequence[Unit], rooms: Sequence[Room]) -> Iterator[tuple
     yield from put(0, [[] for _ in rooms], (0,) * len(units))
 
 
-def best_by_trying(units: Sequence[Unit], candidates: Sequence[Candidate]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Who is served at best, and the cheapest names for that."""
-    possible = max(arrangements(units, [each.room for each in candidates]))
-    sets = [some for size in range(len(candidates) + 1) for some in combinations(candidates, size)]
+def best_by_trying(
+    units: Sequence[Unit], candidates: Sequence[Candidate], at_most: int = 99
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Who is served at best with so many rooms, and the cheapest names for that."""
+    sets = [some for size in range(min(at_most, len(candidates)) + 1) for some in combinations(candidates, size)]
+    possible = max(max(arrangements(units, [each.room for each in some])) for some in sets)
     ranked = sorted(
         sets,
         key=lambda some: (
@@ -234,6 +236,12 @@ small_rooms = some_rooms(most=4)
 costs = st.tuples(st.integers(0, 1), st.integers(0, 2))
 
 
+def served_by(units: Sequence[Unit], rest: Sequence[Unit]) -> tuple[int, ...]:
+    """How many of each unit have a place."""
+    left = {same(unit): unit.count for unit in rest}
+    return tuple(unit.count - left.get(same(unit), 0) for unit in units)
+
+
 @settings(max_examples=200)
 @given(some_pods(most=4), small_rooms, st.lists(costs, min_size=4, max_size=4))
 def test_a_small_choice_is_the_best_there_is(pods: list[Pod], rooms: list[Room], prices: list[tuple[int, int]]) -> None:
@@ -241,9 +249,48 @@ def test_a_small_choice_is_the_best_there_is(pods: list[Pod], rooms: list[Room],
     candidates = [Candidate(room=room, cost=cost) for room, cost in zip(rooms, prices, strict=False)]
     served, names = best_by_trying(units, candidates)
     found = choose(units, candidates)
-    left = {same(unit): unit.count for unit in found.rest}
-    counts = tuple(unit.count - left.get(same(unit), 0) for unit in units)
-    assert (counts, found.rooms) == (served, names)
+    assert (served_by(units, found.rest), found.rooms) == (served, names)
+
+
+@settings(max_examples=200)
+@given(some_pods(most=4), small_rooms, st.lists(costs, min_size=4, max_size=4), st.integers(0, 3))
+def test_a_small_choice_of_so_many_at_most_is_the_best_there_is(
+    pods: list[Pod], rooms: list[Room], prices: list[tuple[int, int]], at_most: int
+) -> None:
+    units = units_of(*pods)
+    candidates = [Candidate(room=room, cost=cost) for room, cost in zip(rooms, prices, strict=False)]
+    served, names = best_by_trying(units, candidates, at_most)
+    found = choose(units, candidates, at_most=at_most)
+    assert (served_by(units, found.rest), found.rooms) == (served, names)
+    check(pods, rooms, found.into, found.rest)
+
+
+@given(
+    some_pods(), some_rooms(most=3), st.lists(st.integers(1, 4), min_size=3, max_size=3), st.none() | st.integers(0, 4)
+)
+def test_a_candidate_with_a_count_is_as_good_as_so_many(
+    pods: list[Pod], rooms: list[Room], counts: list[int], at_most: int | None
+) -> None:
+    units = units_of(*pods)
+    counted = [Candidate(room=room, cost=(1,), count=many) for room, many in zip(rooms, counts, strict=False)]
+    one_by_one = [
+        Candidate(room=room if number == 1 else structs.replace(room, name=f"{room.name}#{number}"), cost=(1,))
+        for room, many in zip(rooms, counts, strict=False)
+        for number in range(1, min(many, len(pods)) + 1)
+    ]
+    assert choose(units, counted, at_most=at_most) == choose(units, one_by_one, at_most=at_most)
+
+
+@given(some_pods(), some_rooms(), some_rooms(most=3), st.integers(0, 3))
+def test_no_more_are_opened_than_may_be_and_what_is_open_costs_nothing(
+    pods: list[Pod], rooms: list[Room], there: list[Room], at_most: int
+) -> None:
+    there = [structs.replace(room, name=f"there-{number}") for number, room in enumerate(there)]
+    units = units_of(*pods)
+    found = choose(units, [Candidate(room=room, cost=(1,)) for room in rooms], there, at_most)
+    check(pods, [*rooms, *there], found.into, found.rest)
+    assert len(found.rooms) <= at_most
+    assert {*found.rooms} == found.into.keys() - {room.name for room in there}
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headroom.core.demand import digest_of, gpu_resources, wanted
+from headroom.core import CAPACITY, PLANS
+from headroom.core.demand import digest_of, wanted
+from headroom.core.ticks import as_seen_by
 from headroom.model import conditions
 from headroom.model.facts import Owner, Pod, Shape, Usage
 from headroom.model.times import HOUR
+from headroom.model.world import LedgerState
 from tests.builders import NOON, a_node, a_pod, a_resource
 from tests.core.demand_stage import MINUTE, a_shape, a_view, alike, amounts, gang, units_of, waits
 
@@ -33,6 +36,11 @@ NOWHERE = (
             waits(owner=Owner("DaemonSet", "plugin", "u")),
             "DaemonSet",
             "Its DaemonSet makes it for a node that is there already.",
+        ),
+        (
+            waits(refused_itself=True, unschedulable_message='0/3 nodes are available: no claim "data".'),
+            "NoNodeHelps",
+            'kube-scheduler refuses the pod itself, and no node could mend that: 0/3 nodes are available: no claim "data".',
         ),
         (waits(unschedulable_since=None), "NotYetSeen", "kube-scheduler has not said yet that it finds no place."),
         (
@@ -90,12 +98,13 @@ def test_those_who_do_not_wait_are_not_even_left_out(fields: dict[str, Any]) -> 
     assert (found.units, found.left_out) == ((), {})
 
 
-def test_a_resource_that_a_pool_names_is_a_gpu() -> None:
-    pool = a_resource("PowerPool", gpuResourceName="example.com/accelerator")
+def test_a_resource_that_a_supply_names_is_a_gpu() -> None:
     pod = waits(shape=Shape(requests=(("example.com/accelerator", 1_000_000),)))
     assert wanted(a_view(pod)).left_out[pod.uid].reason == "NoGpu"
-    assert [unit.first for unit in wanted(a_view(pod, resources=[pool])).units] == [pod.key]
-    assert gpu_resources(a_view(resources=[pool])) == {"amd.com/gpu", "example.com/accelerator", "nvidia.com/gpu"}
+    assert [unit.first for unit in wanted(a_view(pod), gpus=["example.com/accelerator"]).units] == [pod.key]
+    assert "amd.com/gpu, example.com/accelerator, nvidia.com/gpu" in (
+        wanted(a_view(waits("q", 0)), gpus=["example.com/accelerator"]).left_out["uid-q"].message
+    )
 
 
 # --- schedulers -----------------------------------------------------------------------------------------------------------------
@@ -138,10 +147,9 @@ def test_pods_of_a_scheduler_that_shows_nowhere_wake_nothing(beside: Pod) -> Non
     assert found.left_out["uid-p"].reason == "OtherScheduler"
 
 
-def test_a_scheduler_that_a_pool_names_places_pods() -> None:
+def test_a_scheduler_that_a_supply_names_places_pods() -> None:
     """As a second profile of kube-scheduler does, of whose pods none may be left."""
-    pool = a_resource("PowerPool", policy={"schedulers": ["volcano"]})
-    assert wanted(a_view(waits(shape=OTHERS), resources=[pool])).left_out == {}
+    assert wanted(a_view(waits(shape=OTHERS)), schedulers=["volcano"]).left_out == {}
 
 
 def test_no_pod_asks_for_kube_scheduler_by_that_name() -> None:
@@ -217,7 +225,7 @@ def test_pods_of_an_exhausted_budget_are_left_out_and_kept_apart() -> None:
     found = wanted(a_view(waits(labels=TEAM), waits("q"), resources=[judged(True)]))
     assert [unit.first for unit in found.units] == ["team-a/q"]
     assert [unit.first for unit in found.exhausted] == ["team-a/p"]
-    assert found.left_out["uid-p"].message == "Its budget team-a/one is used up."
+    assert found.left_out["uid-p"].message == "Its budget team-a/one is over quota."
     assert found.left_out["uid-p"].reason == "BudgetExhausted"
 
 
@@ -239,14 +247,30 @@ def test_a_budget_that_has_room_is_paused_or_does_not_count_the_pod_holds_nobody
 
 
 @pytest.mark.parametrize(("hours", "exhausted"), [(99, False), (100, True)])
-def test_a_budget_that_nobody_has_judged_yet_is_added_up_afresh(hours: int, exhausted: bool) -> None:
+def test_a_budget_whose_verdict_is_not_written_yet_counts_by_it(hours: int, exhausted: bool) -> None:
     usage = Usage(
         name="u", namespace="team-a", pod="old", uid="o", start=NOON - hours * HOUR // 10, end=NOON,
         gpus=10_000_000, labels={"team": "a"},
     )  # fmt: skip
-    found = wanted(a_view(waits(labels=TEAM), resources=[a_resource()], usage=[usage]))
+    world = a_view(waits(labels=TEAM), resources=[a_resource()], usage=[usage])
+    found = wanted(as_seen_by(CAPACITY, world, PLANS))
     assert bool(found.exhausted) is exhausted
     assert bool(found.units) is not exhausted
+
+
+@pytest.mark.parametrize(
+    ("ledger", "reason"),
+    [
+        (LedgerState(loaded=False), "BudgetExhausted"),
+        (LedgerState(loaded=False, problem="It cannot be read."), ""),
+        (LedgerState(), ""),
+    ],
+)
+def test_while_the_ledger_is_read_nobody_knows_whether_a_budget_is_over_quota(ledger: LedgerState, reason: str) -> None:
+    world = structs.replace(a_view(waits(labels=TEAM), waits("q"), resources=[judged(False)]), ledger=ledger)
+    found = wanted(world).left_out
+    assert (found["uid-p"].reason if found else "") == reason
+    assert [each.message for each in found.values()] == ["Its budget team-a/one is being counted."] * bool(reason)
 
 
 def test_a_gang_with_one_pod_of_an_exhausted_budget_is_exhausted_as_a_whole() -> None:

@@ -9,7 +9,7 @@ import pytest
 from headroom.api import marks
 from headroom.api.budget_index import MOST_NAMES, IndexEntry
 from headroom.core.budgets import hold_of
-from headroom.core.budgets.index import index_of, left_over
+from headroom.core.budgets.index import due, index_of
 from headroom.model.actions import ApplyBudgetIndex
 from headroom.model.device_facts import Device, DeviceClass, DeviceSlice
 from headroom.model.devices import WHOLE, DeviceTable
@@ -65,9 +65,10 @@ def test_the_index_tells_what_is_a_gpu_where_every_gpu_pod_needs_a_budget() -> N
 def test_the_index_is_written_when_a_device_class_comes_or_goes() -> None:
     world, before = a_cluster(required=True), index_of(a_cluster(required=True, classes=()))
     told: dict[str, Any] = {"now": world.now, "resources": world.resources, "namespaces": world.namespaces}
-    assert list(left_over(World(**told, devices=world.devices, index=before))) == [ApplyBudgetIndex(budget="")]
-    assert list(left_over(World(**told, devices=world.devices, index=index_of(world)))) == []
-    assert list(left_over(World(**told, index=index_of(world)))) == [ApplyBudgetIndex(budget="")]
+    known = index_of(world)
+    assert list(due(World(**told, devices=world.devices, index=before))) == [ApplyBudgetIndex(budget="", budgets=known)]
+    assert list(due(World(**told, devices=world.devices, index=known))) == []
+    assert [type(each) for each in due(World(**told, index=known))] == [ApplyBudgetIndex]
 
 
 @pytest.mark.parametrize(

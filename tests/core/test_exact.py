@@ -14,11 +14,12 @@ from headroom.core.usage.coverage import namespaces_of
 from headroom.core.usage.keeping import Around, Keeper
 from headroom.core.usage.observing import Look
 from headroom.model.actions import ApplyBudgetIndex, RemoveFinalizer
+from headroom.model.changes import EVERYTHING
 from headroom.model.facts import Namespace, Pod
 from headroom.model.tables import NodeTable
 from headroom.model.times import HOUR, MINUTE
 from headroom.model.usage_table import UsageTable
-from headroom.model.world import EVERYTHING, LedgerState, World
+from headroom.model.world import LedgerState, World
 from tests.builders import NOON, a_node, a_used_world, no_devices
 from tests.core.test_budgets import a_budget, decide, run
 
@@ -122,23 +123,31 @@ def test_a_finalizer_that_no_budget_answers_for_is_a_chore() -> None:
     assert [each.object for each in chores(world) if isinstance(each, RemoveFinalizer)] == ["Pod/team-a/p"]
     paused = a_used_world(a_budget(accounting="Exact", paused=True), pods=[kept()])
     assert removals(paused) == []
-    assert len(list(chores(paused))) == 1
+    assert len(list(chores(paused))) == 1, "of a paused budget alone no index is written"
 
 
 def test_of_two_exact_budgets_the_first_lets_go() -> None:
     world = a_used_world(a_budget("a", accounting="Exact"), a_budget("b", accounting="Exact"), pods=[kept()])
     found = [[type(action).__name__ for action in each.actions] for each in PLAN.decide(world, EVERYTHING)]
-    assert found == [["ApplyBudgetIndex", "RemoveFinalizer"], ["ApplyBudgetIndex"]]
+    assert found == [["RemoveFinalizer"], []]
 
 
 def test_the_index_is_written_for_exact_budgets_and_only_while_it_differs() -> None:
     budget = a_budget(accounting="Exact")
     world = a_used_world(budget)
-    assert decide(world).actions == (ApplyBudgetIndex(budget="team-a/one"),)
+    assert list(chores(world)) == [ApplyBudgetIndex(budget="team-a/one", budgets=index_of(world))]
     known = structs.replace(world, index=index_of(world))
-    assert decide(known).actions == ()
-    assert decide(a_used_world(a_budget())).actions == ()
-    assert list(chores(a_used_world(index=known.index))) == [ApplyBudgetIndex(budget="team-a/one")]
+    assert list(chores(known)) == []
+    assert list(chores(a_used_world(a_budget()))) == []
+    assert list(chores(a_used_world(index=known.index))) == [ApplyBudgetIndex(budget="team-a/one", budgets=())]
+
+
+def test_however_many_budgets_differ_the_index_is_one_chore_with_all_of_them() -> None:
+    world = a_used_world(*(a_budget(f"b{number}", accounting="Exact") for number in range(5)))
+    assert [action for each in PLAN.decide(world, EVERYTHING) for action in each.actions] == []
+    assert list(chores(world)) == [ApplyBudgetIndex(budget="team-a/b0", budgets=index_of(world))]
+    partly = structs.replace(world, index=index_of(world)[1:3])
+    assert list(chores(partly)) == [ApplyBudgetIndex(budget="team-a/b0", budgets=index_of(world))]
 
 
 def test_what_a_budget_keeps_that_cannot_be_read_stays() -> None:

@@ -13,7 +13,6 @@ from headroom.core.budgets import hold_of
 from headroom.model import conditions
 from headroom.model.actions import (
     Action,
-    ApplyBudgetHold,
     DeleteBudgetHold,
     EvictPod,
     ReleasePod,
@@ -26,7 +25,7 @@ from headroom.model.gangs import MIRROR
 from headroom.model.times import HOUR, MINUTE, SECOND, moment, text
 from headroom.model.world import LedgerState
 from tests.builders import NOON, a_node, a_pod, a_used_world
-from tests.core.stage import TEAM, Stage, a_budget, gated, of_job, running
+from tests.core.stage import TEAM, Stage, a_budget, brief, gated, of_job, running
 
 KEY = "team-a/one"
 DONE = running("done", 20 * HOUR, phase="Succeeded", ended=NOON - 2 * HOUR, ended_by="ContainerFinish")
@@ -35,7 +34,7 @@ DONE = running("done", 20 * HOUR, phase="Succeeded", ended=NOON - 2 * HOUR, ende
 
 def held_stage(budget: Any, *pods: Pod, **more: Any) -> Stage:
     """A stage on which the hold of the budget stands already."""
-    spec = hold_of(a_used_world(budget, kueue=more.get("kueue", False)), budget)
+    spec = hold_of(a_used_world(budget), budget)
     return Stage(
         budget, pods=pods, holds={hold_name(KEY): Hold(name=hold_name(KEY), created=NOON - HOUR, spec=spec)}, **more
     )
@@ -58,7 +57,7 @@ def length(text_: str) -> dict[str, Any]:
 
 def test_a_hold_begins_at_the_quota_and_ends_below_its_exit() -> None:
     stage = Stage(a_budget(hours="18", enforce="Hold"), pods=[DONE])
-    assert stage.look() == [ApplyBudgetHold(budget=KEY)]
+    assert brief(stage.look()) == [f"ApplyBudgetHold {KEY}"]
     assert stage.pass_time(4 * HOUR + 53 * MINUTE, every=MINUTE) == []  # 95 % of 18 are 17.1
     assert stage.pass_time(2 * MINUTE, every=MINUTE) == [DeleteBudgetHold(budget=KEY)]
 
@@ -75,18 +74,18 @@ def test_a_hold_that_says_something_else_is_written_anew() -> None:
     old = stage.holds[hold_name(KEY)]
     assert old.spec is not None
     stage.holds[hold_name(KEY)] = structs.replace(old, spec=structs.replace(old.spec, namespaces=("elsewhere",)))
-    assert stage.pass_time(SECOND) == [ApplyBudgetHold(budget=KEY)]
+    assert brief(stage.pass_time(SECOND)) == [f"ApplyBudgetHold {KEY}"]
 
 
 def test_a_hold_waits_for_its_grace() -> None:
     stage = Stage(a_budget(hours="18", enforce="Hold", grace=60), pods=[DONE])
     assert stage.look() == []
-    assert stage.pass_time(60 * SECOND) == [ApplyBudgetHold(budget=KEY)]
+    assert brief(stage.pass_time(60 * SECOND)) == [f"ApplyBudgetHold {KEY}"]
 
 
 def test_a_hold_below_the_quota_begins_at_its_step() -> None:
     stage = Stage(a_budget(hours="20", enforce=["80% AlertOnly", "90% Hold"]), pods=[DONE])
-    assert stage.look() == [ApplyBudgetHold(budget=KEY)]
+    assert brief(stage.look()) == [f"ApplyBudgetHold {KEY}"]
     assert [each.at for each in stage.status().steps] == ["80%", "90%"]
 
 
@@ -156,7 +155,7 @@ def test_a_jobset_is_suspended_as_a_whole() -> None:
     labels = (("jobset.sigs.k8s.io/jobset-name", "js"), *TEAM)
     pods = [unstarted(f"js-{n}", owner=of_job(f"js-{n}"), labels=labels) for n in range(2)]
     stage = held_stage(a_budget(hours="18", enforce="Hold"), DONE, *pods)
-    assert stage.look() == [SuspendOwner(kind="JobSet", object="team-a/js")]
+    assert stage.look() == [SuspendOwner(kind="JobSet", object="team-a/js", job="js-0", job_uid="uid-js-0")]
 
 
 def test_other_pods_with_an_owner_are_evicted_as_they_are() -> None:
@@ -211,16 +210,13 @@ def test_bare_pods_are_reported() -> None:
 
 def test_a_job_is_suspended_as_the_hold_begins() -> None:
     stage = Stage(a_budget(hours="18", enforce="Hold"), pods=[DONE, unstarted("j-0", owner=of_job("j"))])
-    assert stage.look() == [
-        ApplyBudgetHold(budget=KEY),
-        SuspendOwner(kind="Job", object="team-a/j", uid=of_job("j").uid),
-    ]
+    assert brief(stage.look()) == [f"ApplyBudgetHold {KEY}", "SuspendOwner team-a/j"]
 
 
 def test_nothing_is_evicted_before_the_hold_is_seen_to_stand() -> None:
     """Otherwise what is evicted would come back without a gate."""
     stage = Stage(a_budget(hours="18", enforce="Hold"), pods=[DONE, unstarted("w", owner=of_job("w", "ReplicaSet"))])
-    assert stage.look() == [ApplyBudgetHold(budget=KEY)]
+    assert brief(stage.look()) == [f"ApplyBudgetHold {KEY}"]
 
 
 def kueue(name: str = "wl", **fields: Any) -> Workload:
@@ -263,16 +259,6 @@ def test_what_kueue_was_allowed_to_start_counts_as_if_it_ran() -> None:
     assert released(held_stage(a_budget(hours="19.5", enforce="Hold"), DONE, gated("p"), kueue=True).look()) == ["p"]
 
 
-def test_pods_under_kueue_are_left_to_it() -> None:
-    """Those for which it has a Workload; a label alone proves nothing."""
-    labels = (("kueue.x-k8s.io/queue-name", "q"), *TEAM)
-    pod = unstarted("p", owner=of_job("j"), labels=tuple(sorted(labels)))
-    workload = kueue(owner="Job/team-a/j", owner_uids=("uid-j",), admitted=True)
-    stage = held_stage(a_budget(hours="18", enforce="Hold"), DONE, pod, workloads={workload.key: workload}, kueue=True)
-    assert stage.look() == []
-    assert held_stage(a_budget(hours="18", enforce="Hold"), DONE, pod, kueue=True).look() != []
-
-
 # --- release ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -296,6 +282,14 @@ def test_a_short_declared_length_starts_sooner() -> None:
 def test_the_deadline_of_the_pod_counts_where_it_is_shorter() -> None:
     pod = gated("p", deadline=59 * MINUTE, **length("2h"))
     assert released(held_stage(a_budget(hours="19", enforce="Hold"), DONE, pod).look()) == ["p"]
+
+
+def test_a_long_grace_period_is_part_of_the_length() -> None:
+    """The kubelet that ends a pod at its deadline gives it its whole grace period to end."""
+    short: dict[str, Any] = {"deadline": MINUTE, **length("1m")}
+    for grace, expected in ((30, ["p"]), (2 * 3600, [])):
+        pod = gated("p", grace_seconds=grace, **short)
+        assert released(held_stage(a_budget(hours="19", enforce="Hold"), DONE, pod).look()) == expected
 
 
 def test_what_runs_counts_in_the_forecast() -> None:

@@ -14,12 +14,13 @@ from headroom.core.budgets import PLAN
 from headroom.core.usage import Around, Keeper, Look, label_keys
 from headroom.model import conditions
 from headroom.model.census import cut
+from headroom.model.changes import EVERYTHING
 from headroom.model.decisions import Decision
 from headroom.model.facts import Namespace, Pairs, Pod
 from headroom.model.tables import NodeTable
 from headroom.model.usage import UNSEEN, Row, merged
 from headroom.model.usage_table import UsageTable
-from headroom.model.world import EVERYTHING, LedgerState, World, load, save
+from headroom.model.world import LedgerState, World, load, save
 from tests.builders import NOON, a_pod, a_resource, a_used_world, no_devices
 
 KEYS = ("team", "tier", "job-name")

@@ -14,10 +14,11 @@ from headroom.api.enforcement import EnteredStep
 from headroom.api.resources import Condition
 from headroom.core.budgets import PLAN
 from headroom.model.actions import Action, EmitEvent, EvictPod, PausePod, RemoveFinalizer, ResumeOwner, ResumePod
+from headroom.model.changes import EVERYTHING, Changes
 from headroom.model.decisions import Decision
 from headroom.model.facts import Part, Pod, Workload
 from headroom.model.times import HOUR, MINUTE, SECOND, text
-from headroom.model.world import EVERYTHING, Changes, ref_of
+from headroom.model.world import ref_of
 from tests.builders import NOON
 from tests.core.stage import TEAM, Stage, a_budget, gated, of_job, running
 

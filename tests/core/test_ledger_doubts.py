@@ -7,10 +7,11 @@ from msgspec import structs
 
 from headroom.core.budgets import PLAN
 from headroom.model import conditions, world
+from headroom.model.changes import EVERYTHING
 from headroom.model.times import HOUR, MINUTE, text
 from headroom.model.usage import DAY
 from headroom.model.verdicts import HomeVerdict
-from headroom.model.world import EVERYTHING, LedgerState
+from headroom.model.world import LedgerState
 from tests.builders import NOON, a_used_world
 from tests.core.stage import a_budget, gated, running
 

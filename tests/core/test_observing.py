@@ -86,6 +86,16 @@ def test_a_relabel_splits_and_the_past_stays() -> None:
     assert spans(found) == [(100, 200, "a"), (200, 500, "b")]
 
 
+def test_a_pod_that_is_resized_counts_with_what_it_asks_for_from_then_on() -> None:
+    table = UsageTable()
+    for moment, cores in ((120, 4), (200, 64), (300, 2)):
+        held = Held((("cpu", cores * 1_000_000),), None, (("team", "a"),))
+        for row in observing.observed(table.of_pod(running().uid), running(), held, at(moment)):
+            table.put(row)
+    found = [(row.start, row.closed, row.amounts[0][1] // 1_000_000) for row in table.of_pod(running().uid)]
+    assert found == [(100, 200, 4), (200, 300, 64), (300, None, 2)]
+
+
 def test_a_relabel_after_the_end_means_nothing() -> None:
     assert spans(rows((ended(), at(600)), (ended(labels=(("team", "b"),)), at(700)))) == [(100, 500, "a")]
 

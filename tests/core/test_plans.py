@@ -13,11 +13,13 @@ from msgspec import structs
 from headroom.api.kinds import KINDS
 from headroom.core import PLANS
 from headroom.model.actions import EmitEvent
+from headroom.model.changes import EVERYTHING, Changes, Topic
 from headroom.model.conditions import find
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan
-from headroom.model.world import EVERYTHING, Changes, World, ref_of
-from tests.builders import NOON, a_pod, a_ref, a_resource, a_world
+from headroom.model.resource_table import ResourceTable
+from headroom.model.world import World, ref_of
+from tests.builders import NOON, a_pod, a_ref, a_resource, a_world, news_of
 
 every_plan = pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
 WRONG: dict[str, dict[str, Any]] = {
@@ -36,26 +38,26 @@ def decided(plan: Plan, world: World, changes: Changes = EVERYTHING) -> dict[Ref
 
 
 def test_every_kind_has_exactly_one_plan() -> None:
-    assert sorted(plan.kind for plan in PLANS) == sorted(KINDS)
+    assert sorted(kind for plan in PLANS for kind in plan.kinds) == sorted(KINDS)
     assert len({plan.name for plan in PLANS}) == len(PLANS)
 
 
 @every_plan
 def test_a_valid_resource_is_ready_and_says_what_it_does_not_do_yet(plan: Plan) -> None:
-    decision = decided(plan, a_world(a_resource(plan.kind)))[a_ref(plan.kind)]
+    decision = decided(plan, a_world(a_resource(plan.kinds[0])))[a_ref(plan.kinds[0])]
 
     ready = find(decision.status.conditions, "Ready")
     assert ready is not None
     assert (ready.status, ready.reason, ready.observed_generation) == ("True", "Reconciled", 1)
-    assert decision.message.endswith("yet.") == (plan.name not in ("budgets", "releases", "power"))
+    assert decision.message.endswith("yet.") == (plan.name not in ("budgets", "releases", "capacity"))
     assert decision.actions == ()
 
 
 @every_plan
 def test_an_invalid_resource_is_not_ready_and_names_every_wrong_field(plan: Plan) -> None:
-    resource = a_resource(plan.kind, **WRONG[plan.kind])
+    resource = a_resource(plan.kinds[0], **WRONG[plan.kinds[0]])
 
-    decision = decided(plan, a_world(resource))[a_ref(plan.kind)]
+    decision = decided(plan, a_world(resource))[a_ref(plan.kinds[0])]
 
     ready = find(decision.status.conditions, "Ready")
     assert resource.problems
@@ -67,9 +69,9 @@ def test_an_invalid_resource_is_not_ready_and_names_every_wrong_field(plan: Plan
 
 @every_plan
 def test_the_kill_switches_are_said_in_the_status(plan: Plan) -> None:
-    resource = a_resource(plan.kind)
+    resource = a_resource(plan.kinds[0])
     stopped = decided(plan, a_world(resource, stopped=True))[ref_of(resource)]
-    paused = decided(plan, a_world(a_resource(plan.kind, paused=True)))[ref_of(resource)]
+    paused = decided(plan, a_world(a_resource(plan.kinds[0], paused=True)))[ref_of(resource)]
 
     assert (stopped.reason, paused.reason) == ("Stopped", "Paused")
 
@@ -77,7 +79,7 @@ def test_the_kill_switches_are_said_in_the_status(plan: Plan) -> None:
 @every_plan
 def test_deciding_on_its_own_decision_changes_nothing(plan: Plan) -> None:
     """The fixpoint: once the status is written, the same world asks for nothing more, at any later time."""
-    resource = a_resource(plan.kind)
+    resource = a_resource(plan.kinds[0])
     first = decided(plan, a_world(resource))[ref_of(resource)]
     written = structs.replace(resource, status=first.status)
 
@@ -88,10 +90,10 @@ def test_deciding_on_its_own_decision_changes_nothing(plan: Plan) -> None:
 
 @every_plan
 def test_a_turn_is_told_once(plan: Plan) -> None:
-    bad = a_resource(plan.kind, **WRONG[plan.kind])
+    bad = a_resource(plan.kinds[0], **WRONG[plan.kinds[0]])
     turned = decided(plan, a_world(bad))[ref_of(bad)]
     again = decided(plan, a_world(structs.replace(bad, status=turned.status), now=NOON + 1000))[ref_of(bad)]
-    good = structs.replace(a_resource(plan.kind, generation=2), status=turned.status)
+    good = structs.replace(a_resource(plan.kinds[0], generation=2), status=turned.status)
     mended = decided(plan, a_world(good, now=NOON + 2000))[ref_of(good)]
 
     assert [action.event_type for action in turned.actions if isinstance(action, EmitEvent)] == ["Warning"]
@@ -127,7 +129,7 @@ class History:
         generation = before.generation + 1 if before else 1
         if what == "stop":
             self.world = structs.replace(self.world, stopped=not self.world.stopped)
-            return Changes(outside={"settings"})
+            return news_of(Topic.SETTINGS)
         if what == "pod":
             pod = a_pod(name)
             self.world.pods.put(pod)
@@ -140,7 +142,7 @@ class History:
             spec = {"break": WRONG[kind], "pause": {"paused": True}}.get(what, {})
             fresh = a_resource(kind, name, generation=generation, **spec)
             self.resources[ref] = structs.replace(fresh, status=before.status) if before else fresh
-        self.world = structs.replace(self.world, resources=dict(self.resources))
+        self.world = structs.replace(self.world, resources=ResourceTable(self.resources))
         return Changes(resources={ref})
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from headroom.api import marks
-from headroom.core.power import PLAN
+from headroom.core import CAPACITY as PLAN
 from headroom.model.actions import Action, CordonNode, DrainNode, SleepMachine, UncordonNode
 from headroom.model.conditions import find
 from headroom.model.facts import Machine, Node, Owner, Pod, Shape
@@ -147,7 +147,7 @@ def test_a_fifth_of_a_pool_goes_at_a_time_unless_it_says_more() -> None:
     names = {f"w{number}": 8 for number in range(10, 20)}
     nodes = [on(each) for each in names]
     assert asleep(a_pool(machines=names), *nodes) == [CordonNode(node="w10"), CordonNode(node="w11")]
-    assert len(asleep(a_pool(machines=names, maxConcurrentSleeps=7), *nodes)) == 7
+    assert len(asleep(a_pool(machines=names, maxConcurrentSleeps=3), *nodes)) == 3
     going = remembered(
         a_pool(machines=names), was("w10", "Sleeping", slept_at=NOON - SECOND), was("w11", "Draining", NOON)
     )
@@ -297,47 +297,7 @@ def test_chores_lift_what_pools_that_are_gone_have_left() -> None:
     assert sorted(PLAN.chores(world), key=str) == [UncordonNode(node="w8"), UncordonNode(node="w9")]
 
 
-# --- the brake, and the switches of people -------------------------------------------------------------------------------------------
-
-
-def fleet(idle: int, count: int = 10, since: int = NOON - 30 * SECOND) -> Any:
-    """A pool in which some machines have just turned idle, on others pods run, and the last has been idle for long."""
-    names = [f"w{number:02d}" for number in range(count)]
-    machines = [was(name, "On", LONG_AGO, idle_since=since) for name in names[:idle]]
-    machines += [was(name, "On", LONG_AGO) for name in names[idle:-1]]
-    machines += [was(names[-1], "On", LONG_AGO, idle_since=LONG_AGO)]
-    pool = remembered(a_pool(machines=dict.fromkeys(names, 8), idleSeconds=10), *machines)
-    pods = [running(f"p-{name}", name) for name in names[idle:-1]]
-    return a_view(pool, nodes=[on(name) for name in names], pods=pods)
-
-
-@pytest.mark.parametrize(("idle", "count", "brakes"), [(3, 10, False), (4, 10, True), (2, 4, False), (3, 4, True)])
-def test_too_many_that_turn_idle_at_once_stop_everything(idle: int, count: int, brakes: bool) -> None:
-    decision = decided(fleet(idle, count))["one"]
-    condition = find(decision.status.conditions, "Braked")
-    assert bool(effects(decision)) != brakes
-    assert (condition is not None and condition.status == "True") == brakes
-    if brakes and condition is not None:
-        assert f"{idle} of {count} machines turned idle within 60 s" in condition.message
-        assert decision.reason == "Braked"
-        assert decision.next_turn_ms == 30 * SECOND
-
-
-def test_the_brake_keeps_what_is_on_its_way_as_it_is() -> None:
-    world = fleet(4)
-    pool = world.resources[next(iter(world.resources))]
-    machines = (*pool.status.machines[:-1], was("w09", "Draining", NOON - MINUTE, idle_since=LONG_AGO))
-    nodes = [*(node for node in world.nodes if node.name != "w09"), cordoned(on("w09"))]
-    again = a_view(remembered(pool, *machines), nodes=nodes, pods=list(world.pods))
-    assert effects(decided(again)["one"]) == []
-    assert machine(decided(again)["one"], "w09").state == "Draining"
-
-
-def test_machines_that_have_just_come_are_no_reason_to_brake() -> None:
-    names = [f"w{number}" for number in range(6)]
-    pool = a_pool(machines=dict.fromkeys(names, 8))
-    nodes = [on(name, since=NOON - 10 * SECOND) for name in names]
-    assert find(decided(a_view(pool, nodes=nodes))["one"].status.conditions, "Braked") is None
+# --- the switches of people -----------------------------------------------------------------------------------------------------
 
 
 def test_an_incomplete_view_changes_nothing() -> None:

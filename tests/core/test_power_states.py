@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headroom.core.power import explained
 from headroom.model.actions import UncordonNode
 from headroom.model.facts import Call, Machine, Node, Taint
 from headroom.model.times import moment, text
@@ -23,6 +22,7 @@ from tests.core.power_stage import (
     cordoned,
     decided,
     effects,
+    explained,
     machine,
     off,
     on,
@@ -146,7 +146,7 @@ def test_a_boot_that_takes_too_long_fails_and_waits_longer_each_time(failures: i
 
     assert (found.state, found.failures) == ("Failed", failures + 1)
     assert moment(found.retry_after) == NOON + pause
-    assert found.reason == "It was told to wake at 2026-11-15T11:45:00Z and was not Ready 900 s later."
+    assert found.reason == "It was woken at 2026-11-15T11:45:00Z and was not Ready 900 s later."
     assert told(decision) == [("MachineFailed", f"w2 failed: {found.reason[0].lower()}{found.reason[1:]}")]
 
 

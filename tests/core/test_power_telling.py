@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headroom.core.power import explained, served
+from headroom.core.power import served
 from headroom.model.actions import EmitEvent
 from headroom.model.conditions import find
 from headroom.model.facts import Node, NodePool, Pod, Shape
@@ -21,9 +21,11 @@ from tests.core.power_stage import (
     SECOND,
     Stage,
     a_pool,
+    a_round,
     a_view,
     cordoned,
     decided,
+    explained,
     off,
     on,
     remembered,
@@ -291,6 +293,6 @@ def test_other_sources_know_who_is_served() -> None:
     world = a_view(
         a_pool(machines={"w1": 4}), nodes=[on("n1", 1)], pods=[*many(5), waiting("huge", 16, since=LONG_AGO)]
     )
-    found = served(world)
+    found = served(a_round(world))
     assert sorted(found.values()) == ["w1"] * 4, "one goes to n1, which is nobody's machine"
     assert "uid-huge" not in found

@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from headroom.api.power_status import Trial
+from headroom.core.capacity.trials import MOST
 from headroom.core.demand import digest_of
-from headroom.core.power.trials import MOST
 from headroom.model.facts import Pod, Shape
 from headroom.model.times import moment, text
 from headroom.model.world import ref_of
@@ -237,7 +237,8 @@ def test_a_machine_that_wakes_for_others_is_not_on_trial_again() -> None:
 
 
 def test_the_pause_ends_when_it_was_to_end_whatever_goes_to_sleep() -> None:
-    stage = Stage(a_pool(machines={"w1": 2, "w2": 2}, idleSeconds=60), nodes=[on("n1", 8)], pods=refused(1))
+    pool = a_pool(machines={"w1": 2, "w2": 2}, idleSeconds=60, minOffSeconds=12)
+    stage = Stage(pool, nodes=[on("n1", 8)], pods=refused(1))
     stage.never = {"uid-p0"}
     stage.pass_time(5 * MINUTE, every=15 * SECOND)
     ends = moment(trial_of(stage).until) or 0
@@ -368,7 +369,8 @@ def test_no_more_is_remembered_than_a_status_holds() -> None:
 def test_many_shapes_are_tried_each_in_its_turn() -> None:
     shapes = [Shape(requests=((GPU, 1_000_000),), spread=f'[{{"topologyKey":"z{n}"}}]') for n in range(80)]
     pods = [
-        structs.replace(waiting(f"p{n:02}", since=NOON - 2 * MINUTE), shape=shape) for n, shape in enumerate(shapes)
+        structs.replace(waiting(f"p{n:02}", since=NOON - 2 * MINUTE), shape=shape, namespace=f"team-{n}")
+        for n, shape in enumerate(shapes)
     ]
     stage = Stage(a_pool(machines={f"w{n:02}": 1 for n in range(90)}, idleSeconds=60), nodes=[on("n1", 8)], pods=pods)
     stage.binds = False
@@ -412,7 +414,7 @@ def test_once_a_refused_pod_finds_its_place_the_others_are_served_at_once() -> N
     stage.binds = False
     stage.pass_time(20 * MINUTE, every=15 * SECOND)
     stage.binds = True
-    stage.pass_time(40 * MINUTE, every=15 * SECOND)
+    stage.pass_time(90 * MINUTE, every=15 * SECOND)  # after six fruitless wakes their namespace has to wait for an hour
     assert all(pod.node for pod in stage.pods.values())
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headroom.core.power import explained
 from headroom.model import conditions
 from headroom.model.actions import UncordonNode, WakeMachine
 from headroom.model.facts import NodeClaim, NodePool, Pod, Shape, Taint
@@ -25,6 +24,7 @@ from tests.core.power_stage import (
     cordoned,
     decided,
     effects,
+    explained,
     machine,
     off,
     on,
@@ -189,7 +189,7 @@ def test_pods_of_a_budget_that_is_used_up_wake_nothing_unless_the_pool_says_so()
     assert unserved(decided(world)["one"]) == [], "the budget says it all"
     found = explained(world, pods[0])
     assert found is not None
-    assert found.sentence == "No machine is woken for it: its budget team-a/one is used up."
+    assert found.sentence == "No machine is woken for it: its budget team-a/one is over quota."
     free = a_pool(wakeForExhaustedBudgets=True)
     assert wakes(decided(a_view(free, budget, pods=pods))["one"]) == ["w1"]
     both = a_view(
@@ -266,7 +266,7 @@ def test_a_pool_with_a_limit_does_not_pass_on_who_waits_for_its_turn() -> None:
 @pytest.mark.parametrize(
     ("memory", "until"),
     [
-        (was("w2", "Off", slept_at=NOON - 30 * SECOND), NOON + 30 * SECOND),
+        (was("w2", "Off", slept_at=NOON - 30 * SECOND), NOON + 4 * MINUTE + 30 * SECOND),
         (was("w2", "Failed", failures=2, retry_after=NOON + MINUTE), NOON + MINUTE),
         (was("w2", "Off", toggles=[NOON - 50 * MINUTE + number * MINUTE for number in range(6)]), NOON + 10 * MINUTE),
     ],
@@ -306,7 +306,7 @@ def test_a_machine_that_does_not_boot_gives_way_to_the_next_one() -> None:
     assert (stage.state("w1"), stage.state("w2")) == ("Failed", "On")
     failed = conditions.find(stage.decisions["one"].status.conditions, "MachinesFailed")
     assert failed is not None
-    assert failed.message.startswith("w1: It was told to wake at")
+    assert failed.message.startswith("w1: It was woken at")
 
 
 def test_machines_that_failed_come_last_and_then_again() -> None:

@@ -8,7 +8,6 @@ import pytest
 from msgspec import structs
 
 from headroom.api.kinds import AnyResource
-from headroom.core.power.plan import round_of
 from headroom.core.power.telling import staying
 from headroom.model.facts import Shape
 from tests.builders import NOON
@@ -19,6 +18,7 @@ from tests.core.power_stage import (
     SECOND,
     Stage,
     a_pool,
+    a_round,
     a_view,
     decided,
     effects,
@@ -61,8 +61,8 @@ def test_six_of_a_hundred_that_nobody_uses_stay_on() -> None:
 
 def explained(stage: Stage, name: str) -> str:
     """What is said of a machine that is idle, as if it were the only one."""
-    service = round_of(stage.world())
-    pool, it = service.machines[name]
+    service = a_round(stage.world())
+    pool, it = next((each.pool, it) for each in service.supplies for it in each.pool.members if it.name == name)  # type: ignore[attr-defined]  # all of them are pools
     return staying(pool, it)
 
 

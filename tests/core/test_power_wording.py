@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from headroom.api.power_status import Energy
-from headroom.core.power import explained, holding
+from headroom.core.power import holding
 from headroom.model.facts import Owner, Shape
 from headroom.model.times import text
 from tests.builders import NOON
@@ -19,9 +19,11 @@ from tests.core.power_stage import (
     MINUTE,
     SECOND,
     a_pool,
+    a_round,
     a_view,
     cordoned,
     decided,
+    explained,
     finished,
     of_daemon_set,
     on,
@@ -151,21 +153,21 @@ def test_a_busy_machine_names_the_pods_that_keep_it_on() -> None:
     pods = [running(f"train-{number}", "w2") for number in (2, 0, 1, 3, 4)]
     others = [of_daemon_set("agent", "w2"), finished("old", "w2", NOON - HOUR), running("far", "n1")]
     world = a_view(a_pool(), nodes=[on("w2"), on("n1")], pods=[*pods, *others])
-    assert holding(world, "w2") == ("kept on by team-a/train-0, team-a/train-1, team-a/train-2 and 2 more",)
-    assert holding(a_view(a_pool(), nodes=[on("w2")], pods=[pods[1], *others[:2]]), "w2") == (
+    assert holding(a_round(world), "w2") == ("kept on by team-a/train-0, team-a/train-1, team-a/train-2 and 2 more",)
+    assert holding(a_round(a_view(a_pool(), nodes=[on("w2")], pods=[pods[1], *others[:2]])), "w2") == (
         "kept on by team-a/train-0",
     )
-    assert holding(world, "w1") == () == holding(world, "none")
+    assert holding(a_round(world), "w1") == () == holding(a_round(world), "none")
 
 
 def test_pods_that_would_be_evicted_keep_nothing_on() -> None:
     web = running("web", "w2", 0, owner=Owner("ReplicaSet", "web", "uid-web"))
     pool, nodes = a_pool(machines={"w2": 8}, drain="NonGpuPods"), [on("w2")]
     busy = a_view(pool, nodes=nodes, pods=[web, running("train", "w2")])
-    assert holding(busy, "w2") == ("kept on by team-a/train",)
+    assert holding(a_round(busy), "w2") == ("kept on by team-a/train",)
     draining = remembered(pool, was("w2", "Draining", NOON - SECOND, idle_since=LONG_AGO))
     world = a_view(draining, nodes=[cordoned(on("w2"))], pods=[web])
-    assert holding(world, "w2") == (
+    assert holding(a_round(world), "w2") == (
         "goes to sleep once it is empty, unless a pod comes",
         "to be evicted first: team-a/web",
     )
@@ -207,13 +209,13 @@ def test_an_idle_machine_says_when_it_sleeps_and_what_holds_it_up(
     pool: dict[str, Any], memory: Any, more: dict[str, Any], says: str
 ) -> None:
     world = a_view(remembered(a_pool(machines={"w2": 8}, **pool), memory), nodes=[on("w2")], **more)
-    assert holding(world, "w2") == (says,)
+    assert holding(a_round(world), "w2") == (says,)
 
 
 def test_a_machine_that_waits_for_its_turn_to_sleep_says_so() -> None:
     pool = remembered(a_pool(), IDLE, was("w1", "Sleeping", NOON - MINUTE, slept_at=NOON - MINUTE))
     world = a_view(pool, nodes=[on("w2"), cordoned(on("w1", 4))])
-    [says] = holding(world, "w2")
+    [says] = holding(a_round(world), "w2")
     assert says == "sleeps in its turn: 1 machine is going to sleep, and no more may at a time (maxConcurrentSleeps)"
 
 

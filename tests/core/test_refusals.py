@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from headroom.api.enforcement import RefusedEviction, Stopped
 from headroom.core.budgets import refusals
 from headroom.core.budgets.accounts import Account
+from headroom.core.budgets.ladder import Standing
 from headroom.model import conditions
 from headroom.model.actions import DeletePod, EmitEvent, EvictPod
 from headroom.model.facts import Pod
 from headroom.model.times import HOUR, MINUTE, SECOND, text
+from headroom.model.world import Caps
 from tests.builders import NOON
 from tests.core.stage import Stage, a_budget, of_job, running
 
@@ -92,6 +95,16 @@ def test_the_deadline_counts_from_the_first_refusal_over_restarts() -> None:
     assert 10 * MINUTE <= moments(again, DeletePod)[0] <= 10 * MINUTE + 20 * SECOND
 
 
+def test_a_step_that_does_not_act_yet_deletes_nothing() -> None:
+    """It stands, and its grace period is not over: what another step has evicted is not deleted by it."""
+    first, second = {"at": "90%", "action": "Evict"}, {"at": "100%", "action": "Evict", "afterDeadline": "Delete"}
+    budget = a_budget(hours="1", enforce=[], grace=3600, enforcement={"steps": [first, second]})
+    account = Account(Stage(budget, pods=[running("p", 6 * HOUR)]).world(), budget)
+    acts, waits = Standing(100, "Evict", NOON, NOON), Standing(100, "Evict", NOON, NOON + HOUR)
+    assert refusals.deletes_after(account, [acts]) == 10 * MINUTE
+    assert refusals.deletes_after(account, [waits]) is None
+
+
 def test_nobody_else_goes_in_its_place_where_it_will_be_deleted() -> None:
     """What tenants guard by disruption budgets is not paid for by others who share the quota."""
     pods = running("p", 30 * HOUR), running("other", 31 * HOUR)
@@ -134,6 +147,13 @@ def test_one_that_cannot_be_deleted_either_does_not_keep_others() -> None:
     assert len(moments(stage, EvictPod, "willing")) == 1
 
 
+@pytest.mark.parametrize(("tried", "due"), [(None, True), (NOON - 3 * MINUTE, True), (NOON - MINUTE, False)])
+def test_one_that_would_not_go_since_its_deadline_is_left_like_any_other(tried: int | None, due: bool) -> None:
+    refused = RefusedEviction(unit="Pod/team-a/p", since="", uids=("uid-p",), deleted_at=text(NOON - 2 * MINUTE))
+    past = [] if tried is None else [Stopped(unit="Pod/team-a/p", action="Evict", at=text(tried), outcome="Blocked")]
+    assert bool(refusals.overdue([refused], NOON, past)) is due
+
+
 def test_what_is_remembered_ends_with_the_step_and_with_the_pods() -> None:
     stage = refusing(laddered())
     stage.look()
@@ -145,3 +165,26 @@ def test_what_is_remembered_ends_with_the_step_and_with_the_pods() -> None:
     stage.pods.clear()
     stage.pass_time(10 * SECOND)
     assert stage.status().refused == ()
+
+
+@pytest.mark.parametrize(
+    ("deletes", "may", "degraded"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_a_step_that_deletes_says_if_the_operator_may_not(deletes: bool, may: bool, degraded: bool) -> None:
+    """Before anything is refused, not after."""
+    stage = Stage(laddered("1000", deletes=deletes), pods=[running("p", HOUR)], caps=Caps(deletes=may))
+    stage.look()
+    found = conditions.find(stage.status().conditions, "Degraded")
+    assert found is not None
+    assert (found.status == "True", found.reason == "DeleteForbidden") == (degraded, degraded)
+    assert ("ClusterRole headroom-pod-deleter" in found.message) == degraded
+
+
+def test_of_very_many_disruption_budgets_a_few_are_named() -> None:
+    """Else whoever makes enough of them keeps the status from being written, and with it everything that comes after."""
+    stage = refusing(laddered(deletes=False), by=tuple(f"team-a/{number:04}-{'x' * 200}" for number in range(2000)))
+    for _ in range(3):
+        stage.pass_time(MINUTE, every=10 * SECOND)
+        (found,) = stage.status().refused
+        assert found.by[0].startswith("team-a/0000")
+        assert len(found.by) == 8

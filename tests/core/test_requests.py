@@ -15,10 +15,12 @@ from headroom.core.budgets import REQUESTS, hold_of
 from headroom.core.budgets.requests import EXPIRES_MS, KEPT_MS, MOST_FINISHED, MOST_OPEN
 from headroom.model import conditions
 from headroom.model.actions import DeleteReleaseRequest, ReleasePod, ResumeOwner
+from headroom.model.changes import EVERYTHING
 from headroom.model.decisions import Decision
 from headroom.model.facts import Hold, Part, Pod, Workload
+from headroom.model.resource_table import ResourceTable
 from headroom.model.times import HOUR, SECOND, text
-from headroom.model.world import EVERYTHING, LedgerState, World, ref_of
+from headroom.model.world import LedgerState, World, ref_of
 from tests.builders import NOON, a_resource, a_used_world
 from tests.core.stage import TEAM, Stage, a_budget, gated, of_job, running
 
@@ -27,7 +29,7 @@ BUDGET = a_budget(hours="18", enforce="Hold")
 PARTS = (Part(labels=TEAM, requests=(("nvidia.com/gpu", 1_000_000),), count=2),)
 
 
-def a_request(kind: str = "Pod", name: str = "train-0", *, age: int = HOUR // 2, **spec: Any) -> AnyResource:
+def a_request(kind: str = "Pod", name: str = "train-0", *, age: int = 45 * SECOND, **spec: Any) -> AnyResource:
     request = a_resource("ReleaseRequest", target={"kind": kind, "name": name} | spec.pop("target", {}), **spec)
     assert not request.problems
     return structs.replace(request, created=NOON - age)
@@ -57,7 +59,7 @@ class Asked:
 
     def world(self) -> World:
         world = self.stage.world()
-        return structs.replace(world, resources=dict(world.resources) | self.requests)
+        return structs.replace(world, resources=ResourceTable({**world.resources, **self.requests}))
 
     def decisions(self) -> list[Decision]:
         return list(REQUESTS.decide(self.world(), EVERYTHING))
@@ -192,7 +194,8 @@ def test_a_gang_that_grows_is_waited_for_but_not_for_ever() -> None:
     asked = Asked(a_request("Job", "fit", age=SECOND), pods=(young,))
     assert freed(asked.look()) == []
     assert asked.said == ("Pending", "GangForming")
-    assert freed(Asked(a_request("Job", "fit", age=60 * SECOND), pods=(young,)).look()) == ["f0"]
+    pods = tuple(gated(f"f{age}", owner=of_job("fit"), created=NOON - age * SECOND) for age in (32, 3))
+    assert freed(Asked(a_request("Job", "fit", age=31 * SECOND), pods=pods).look()) == ["f3", "f32"]
 
 
 def test_a_pod_that_is_not_in_view_yet_is_looked_for() -> None:
@@ -326,7 +329,7 @@ def test_a_request_that_nobody_vouches_for_is_refused() -> None:
     assert asked.said == ("Refused", "RequesterUnknown")
 
 
-def test_a_request_that_could_not_be_carried_out_for_an_hour_is_refused() -> None:
+def test_a_request_that_could_not_be_carried_out_in_time_is_refused() -> None:
     asked = Asked(a_request(age=EXPIRES_MS), pods=(gated("train-0"),), stopped=True)
     asked.look()
     assert asked.said == ("Pending", "Stopped")
@@ -386,7 +389,7 @@ def test_of_many_finished_requests_the_oldest_go_at_once() -> None:
 def test_of_many_open_requests_the_youngest_are_refused() -> None:
     def numbered(number: int) -> AnyResource:
         name = f"r{number:03}"
-        return structs.replace(a_request(), name=name, uid=name, created=NOON - HOUR // 2 + number)
+        return structs.replace(a_request(), name=name, uid=name, created=NOON - 45 * SECOND + number)
 
     asked = Asked(*map(numbered, range(MOST_OPEN + 1)), pods=(gated("train-0"),))
     asked.look()

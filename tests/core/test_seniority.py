@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from headroom.api import marks
+from headroom.core import usage
+from headroom.core.budgets.accounts import Account
 from headroom.core.budgets.waiting import Matcher, waiting
 from headroom.model.facts import Owner, Pod, Workload
 from headroom.model.times import HOUR, MINUTE
@@ -19,7 +22,8 @@ JOBSET = ("jobset.sigs.k8s.io/jobset-name", "old")
 def order(*pods: Pod, workloads: tuple[Workload, ...] = ()) -> list[tuple[str, int]]:
     """The units that wait, the first first, each with how many minutes ago it began to."""
     world = a_used_world(a_budget(), pods=pods, workloads={each.key: each for each in workloads})
-    found = waiting(world, Matcher(world, []), frozenset())
+    accounts = [Account(world, each) for each in usage.budgets_of(world)]
+    found = waiting(world, Matcher(world, accounts), frozenset())
     return [(each.unit.rpartition("/")[2], (NOON - each.since) // MINUTE) for each in found]
 
 
@@ -60,6 +64,31 @@ def test_a_label_into_a_gang_whose_owner_runs_gives_no_old_place_either() -> Non
     again, stranger = ago("r1", 1, owner=owner, **grouped(GROUP)), ago("stranger", 1, **grouped(GROUP))
     assert order(runs, again, ago("patient", 60)) == [("old", 120), ("patient", 60)]
     assert order(runs, again, stranger, ago("patient", 60)) == [("patient", 60), ("old", 1)]
+
+
+@pytest.mark.parametrize("namespace", ["team-a", "elsewhere"])
+def test_a_made_up_owner_gives_a_new_pod_no_old_place(namespace: str) -> None:
+    owner = Owner("Ring", "late", "made-up", "example.com")
+    cheap = running("cheap", 2 * HOUR, gpus=0, owner=owner, namespace=namespace)
+    late = ago("late", 1, gpus=8, owner=owner, annotations=((marks.HELD_BY, "team-a/one"),))
+    assert order(cheap, ago("patient", 60), late) == [("patient", 60), ("late", 1)]
+
+
+@pytest.mark.parametrize("other", [{"gpus": 0}, {"namespace": "elsewhere"}, {"labels": ()}])
+def test_a_pod_that_is_like_no_rank_gives_its_owner_no_old_place(other: dict[str, Any]) -> None:
+    owner = of_job("late")
+    fields: dict[str, Any] = {"gpus": 8, "owner": owner}
+    old = running("old", 2 * HOUR, **fields | other)
+    assert order(old, ago("patient", 60), ago("late", 1, gpus=8, owner=owner)) == [("patient", 60), ("late", 1)]
+
+
+def test_the_ranks_of_an_owner_are_looked_at_once() -> None:
+    pods = [gated(f"r{number}", owner=of_job("wide")) for number in range(300)]
+    world, looked = a_used_world(a_budget(), pods=pods), list[str]()
+    get = world.pods.get
+    world.pods.get = lambda uid: looked.append(uid) or get(uid)  # type: ignore[method-assign,func-returns-value]  # looks are counted
+    waiting(world, Matcher(world, []), frozenset())
+    assert len(looked) <= 3 * len(pods)
 
 
 def a_set(kind: str = "JobSet", uid: str = "uid-old") -> Workload:

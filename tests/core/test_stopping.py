@@ -18,7 +18,7 @@ from headroom.model.gangs import MIRROR
 from headroom.model.times import HOUR, MINUTE, SECOND, text
 from headroom.model.world import Caps, LedgerState
 from tests.builders import NOON
-from tests.core.stage import Stage, a_budget, gated, of_job, running
+from tests.core.stage import TEAM, Stage, a_budget, gated, of_job, running
 
 LEADER = ("jobset.sigs.k8s.io/jobset-name", "big")
 
@@ -303,6 +303,14 @@ def test_two_budgets_evict_one_pod_once_and_both_are_told() -> None:
 # --- suspend ----------------------------------------------------------------------------------------------------------------------
 
 
+def test_suspending_a_job_set_names_the_job_of_one_of_its_pods() -> None:
+    """What it really belongs to is asked of the Job."""
+    labels = (*TEAM, ("jobset.sigs.k8s.io/jobset-name", "js"))
+    pods = [running(f"r{n}", 30 * HOUR, owner=of_job(f"js-{n}"), labels=labels) for n in range(2)]
+    done = Stage(a_budget(hours="1", enforce="Suspend"), pods=pods).look()
+    assert done == [SuspendOwner(kind="JobSet", object="team-a/js", job="js-0", job_uid="uid-js-0")]
+
+
 def test_suspend_takes_owners_and_gives_them_back_below_the_exit() -> None:
     pods = [running(f"j{n}-0", 30 * HOUR, owner=of_job(f"j{n}")) for n in range(10)]
     stage = Stage(a_budget(hours="239.5", enforce="Suspend"), pods=pods)
@@ -407,7 +415,9 @@ def test_a_declared_length_counts_only_where_it_becomes_a_deadline() -> None:
 
 
 def test_an_owner_that_was_resumed_is_left_alone_for_the_horizon() -> None:
-    free = Workload(kind="Job", uid="uid-j", namespace="team-a", name="j", released_at=NOON - MINUTE)
+    free = Workload(
+        kind="Job", uid="uid-j", namespace="team-a", name="j", released_at=NOON - MINUTE, is_as_released=True
+    )
     pods = [running("j-0", MINUTE, owner=of_job("j")), running("old", 12 * HOUR)]
     stage = Stage(a_budget(hours="10"), pods=pods, workloads={free.key: free})
     stage.look()

@@ -12,7 +12,8 @@ from msgspec import structs
 
 from headroom.model.facts import Node, Owner, Pod, Shape
 from headroom.model.tables import ABSENT, MOST_EVICTED, PHASES, NodeTable, Numbering, PodTable
-from tests.builders import NOON, a_pod
+from headroom.model.world import World, ref_of
+from tests.builders import NOON, a_pod, a_resource
 
 moments = st.none() | st.integers(0, 10**13)
 pods = st.builds(
@@ -219,3 +220,11 @@ def test_it_is_remembered_of_a_pod_that_is_gone_that_it_was_evicted() -> None:
     assert "uid-p0" not in table.evicted
     assert "uid-plain" not in table.evicted
     assert table.evicted["uid-last"] == 7
+
+
+def test_resources_are_kept_by_kind_and_in_order_however_they_are_given() -> None:
+    given = {ref_of(each): each for each in (a_resource(name="b"), a_resource("PowerPool"), a_resource(name="a"))}
+    world = World(now=0, resources=given)  # type: ignore[arg-type]  # any mapping will do
+    assert [ref.name for ref, _ in world.of_kind("GPUWorkloadBudget")] == ["a", "b"]
+    assert dict(world.resources) == given
+    assert world.of_kind("Spotpool") == []

@@ -111,6 +111,13 @@ def test_one_protected_pod_shields_itself_alone(mark: str, team: str) -> None:
     assert in_the_end(Stage(for_team("a", hours="1"), pods=[*ranks, safe])) == {"r0", "r1", "r2"}
 
 
+def test_what_a_protected_pod_would_give_back_is_not_counted_on() -> None:
+    """The step needs one of two equal pods to go; the protected one comes first, and cannot be that one."""
+    first = running("a-safe", 30 * HOUR, **PROTECTED)
+    stage = Stage(a_budget(hours="47.5"), pods=[first, running("b", 31 * HOUR)])
+    assert in_the_end(stage) == {"b"}
+
+
 def test_a_gang_is_protected_where_each_of_its_pods_is() -> None:
     ranks = [running(f"r{n}", 6 * HOUR, **of_team("a", GROUP), **PROTECTED) for n in range(3)]
     assert in_the_end(Stage(for_team("a", hours="1"), pods=ranks)) == set()

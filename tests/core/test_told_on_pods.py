@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec import structs
 
-from headroom.core.budgets import hold_of
-from tests.builders import a_used_world
+from headroom.model.actions import ApplyBudgetHold
+from headroom.model.facts import Namespace
 from tests.core.stage import Stage, a_budget
 from tests.core.test_holding import DONE, KEY
 
+LABELLED = {"team-a": Namespace(name="team-a", labels=(("tier", "lab"),))}
+
 
 def because(**more: Any) -> str:
-    stage = Stage(a_budget(hours="18", enforce="Hold", **more), pods=[DONE])
-    stage.look()
-    [budget] = stage.budgets.values()
-    world = structs.replace(a_used_world(budget), own_namespace="team-a")
-    return hold_of(world, structs.replace(budget, status=stage.status())).because
+    """What a hold says in the very tick in which the budget turns over quota."""
+    stage = Stage(
+        a_budget(hours="18", enforce="Hold", **more), pods=[DONE], own_namespace="team-a", namespaces=LABELLED
+    )
+    [said] = [each.because for each in stage.look() if isinstance(each, ApplyBudgetHold)]
+    return said
 
 
 def test_the_pods_of_one_tenant_say_how_much_its_budget_used() -> None:

@@ -8,13 +8,13 @@ import pytest
 from msgspec import structs
 
 from headroom.api import marks
-from headroom.api.budget_hold import hold_name
-from headroom.core.power import PLAN as POWER
+from headroom.core import CAPACITY as POWER
 from headroom.model import conditions, sight
 from headroom.model.actions import EvictPod, ReleasePod, RemoveFinalizer, ResumeOwner, SuspendOwner
+from headroom.model.changes import EVERYTHING
 from headroom.model.facts import Pod, Workload
 from headroom.model.times import HOUR, MINUTE
-from headroom.model.world import EVERYTHING, World
+from headroom.model.world import World
 from tests.builders import NOON, a_resource, a_world
 from tests.core.stage import TEAM, Stage, a_budget, gated, of_job, running
 from tests.core.test_holding import DONE, KEY, held_stage, kueue, released, unstarted
@@ -89,16 +89,6 @@ def test_workloads_are_not_set_inactive_on_an_old_view() -> None:
     mine = kueue()
     stage = held_stage(OVER, DONE, workloads={mine.key: mine}, kueue=True, unseen=KUEUE)
     assert [each for each in stage.look() if isinstance(each, SuspendOwner)] == []
-
-
-def test_a_hold_says_of_kueue_what_it_said_before() -> None:
-    """After a restart nobody has seen Kueue yet; the hold must not turn because of that."""
-    stage = held_stage(OVER, DONE, kueue=True)
-    stage.more |= {"kueue": False, "unseen": KUEUE}
-    assert stage.look() == []
-    assert stage.holds[hold_name(KEY)].spec.kueue  # type: ignore[union-attr]  # it has one
-    stage.more |= {"unseen": {}}
-    assert stage.look() != []
 
 
 @pytest.mark.parametrize(

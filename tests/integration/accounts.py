@@ -46,7 +46,7 @@ class Api:
     def __init__(self, plane: ControlPlane) -> None:
         context = ssl.create_default_context(cafile=plane.ca_file)
         address = urllib.parse.urlsplit(plane.url).netloc
-        self._connection = http.client.HTTPSConnection(address, context=context, timeout=20)
+        self._connection = http.client.HTTPSConnection(address, context=context, timeout=60)
         self._token = plane.admin_token
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None, patch: str = "") -> Document:

@@ -28,7 +28,7 @@ TEAM = {"team": "a"}
 HOLDS = "apis/headroom.dev/v1alpha1/budgetholds"
 STAYS = ["example.com/stay"]
 """Finalizers of a pod that does not vanish when it is evicted, so that a second eviction of it would be seen."""
-RUNS_ON = {"pod-complete.stage.kwok.x-k8s.io/delay": "1h"}
+RUNS_ON = {"pod-complete.stage.kwok.x-k8s.io/delay": "24h"}
 """Annotations of a Job's pod that does not end at once."""
 COLLECTIONS = {
     "Pod": "api/v1/namespaces/{}/pods",
@@ -65,14 +65,14 @@ _AUDIT = {
 
 
 @contextlib.contextmanager
-def enforced_cluster(folder: Path, *definitions: Document) -> Iterator["Cluster"]:
+def enforced_cluster(folder: Path, *definitions: Document, own_accounts: bool = False) -> Iterator["Cluster"]:
     """A control plane with our kinds, policies and roles, the operator's account, and further kinds as asked for."""
     assets = find_assets()
     if why := lacking(assets):
         pytest.skip(why)
     (folder / "audit-policy.json").write_text(json.dumps(_AUDIT))
     flags = [f"--audit-policy-file={folder / 'audit-policy.json'}", f"--audit-log-path={folder / 'audit.log'}"]
-    made = ControlPlane(assets, apiserver_flags=flags)
+    made = ControlPlane(assets, apiserver_flags=flags, own_accounts=own_accounts)
     for user in USERS:
         made.add_token_user(user)
     with made as plane:

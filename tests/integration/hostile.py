@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headroom.api.marks import GATE, PROTECTED
+from headroom.api.marks import PROTECTED
 from tests.control_plane import ControlPlane
 from tests.integration.accounts import BUDGETS, GPU, Api, Document
-from tests.integration.enforced import COLLECTIONS, RUNS_ON, TEAM, template
+from tests.integration.enforced import COLLECTIONS, RUNS_ON, TEAM, is_gated, template
 
 SPACE = "hostile"
 NEIGHBOUR = "neighbour"
@@ -26,6 +26,7 @@ THEIRS = "theirs"
 OWN_GATE = "example.com/later"
 DEVICES = "resource.k8s.io/v1"
 MERGE, JSON = "application/merge-patch+json", "application/json-patch+json"
+STRATEGIC, APPLY = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
 MORE = {
     "DaemonSet": "apis/apps/v1/namespaces/{}/daemonsets",
     "StatefulSet": "apis/apps/v1/namespaces/{}/statefulsets",
@@ -50,28 +51,31 @@ class Tenant(Api):
             "create", "rolebinding", "tenant", "-n", SPACE, "--clusterrole=edit", f"--serviceaccount={SPACE}:tenant"
         )
         self.chance, self._numbers = random.Random(seed), itertools.count(1)
-        self.tried = self.refused = 0
+        self.tried = self.refused = self.rounds = 0
         self._asked = time.monotonic()
         self.breaches: list[str] = []
         """What must be refused and was not."""
 
-    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Document]:
-        """The server's answer, whatever it is."""
+    def ask(
+        self, method: str, path: str, body: Any = None, kind: str = "application/json", **headers: str
+    ) -> tuple[int, Document]:
+        """The server's answer, whatever it is; `headers` may say that somebody else asks."""
         if time.monotonic() - self._asked > IDLE:
             self._connection.close()  # before the server does; the next request opens it anew
         self._asked = time.monotonic()
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind} | headers
         self._connection.request(method, f"/{path}", json.dumps(body) if body is not None else None, headers)
         answer = self._connection.getresponse()
-        found: Document = json.loads(answer.read() or b"{}")
+        said = answer.read() or b"{}"
+        found: Document = json.loads(said) if said.startswith(b"{") else {"message": said.decode(errors="replace")}
         if method != "GET":
             self.tried += 1
             self.refused += answer.status >= 400
         return answer.status, found
 
-    def never(self, method: str, path: str, body: Any = None, kind: str = MERGE) -> None:
+    def never(self, method: str, path: str, body: Any = None, kind: str = MERGE, **headers: str) -> None:
         """What nobody with `edit` may do: whatever the answer is, it is a no."""
-        code, _ = self.ask(method, path, body, kind if method == "PATCH" else "application/json")
+        code, _ = self.ask(method, path, body, kind if method == "PATCH" else "application/json", **headers)
         if code < 400:
             self.breaches.append(f"{method} {path}: {json.dumps(body)}")
 
@@ -98,14 +102,22 @@ class Tenant(Api):
         made = template(**metadata)
         return self.make("Pod", prefix, made["spec"] | (spec or {}), **made["metadata"])
 
+    def spares(self) -> bool:
+        """Whether it keeps what it has this time: a tenant that gives all of it away soon has nothing left to try with."""
+        return self.rounds > 0 and self.chance.random() > 0.2
+
     def patch(self, path: str, body: Any, kind: str = MERGE) -> int:
         """Try to change something."""
         return self.ask("PATCH", path, body, kind)[0]
 
+    def items(self, path: str) -> list[Document]:
+        """All objects of a collection; none if the server does not say."""
+        found: list[Document] = self.ask("GET", path)[1].get("items", [])
+        return found
+
     def pods(self) -> list[Document]:
         """Its own pods; those of the team that shares its namespace are not."""
-        found: list[Document] = self.ask("GET", f"{PODS}?labelSelector=team%3Da")[1]["items"]
-        return found
+        return self.items(f"{PODS}?labelSelector=team%3Da")
 
     def a_pod(self, chosen: Callable[[Document], bool] = bool) -> str:
         """The path of one of them; of none if there is none, which the server then refuses."""
@@ -117,43 +129,32 @@ PODS = PATHS["Pod"].format(SPACE)
 JOBS = PATHS["Job"].format(SPACE)
 
 
-def _runs(pod: Document) -> bool:
+def runs(pod: Document) -> bool:
+    """It has started."""
     return bool(pod["status"].get("phase") == "Running")
 
 
-def _waits(pod: Document) -> bool:
+def waits(pod: Document) -> bool:
+    """It is behind a gate, whoever set it."""
     return bool(pod["spec"].get("schedulingGates"))
 
 
-def _owner(kind: str, name: str, uid: str, group: str = "apps/v1") -> list[Document]:
+def owner(kind: str, name: str, uid: str, group: str = "apps/v1") -> list[Document]:
+    """What a pod says of its controller."""
     return [{"apiVersion": group, "kind": kind, "name": name, "uid": uid, "controller": True}]
 
 
-def _job(pods: int, **metadata: Any) -> Document:
+def job(pods: int, **metadata: Any) -> Document:
+    """The spec of a Job that makes pods for as long as it is there."""
     made = template(annotations=RUNS_ON, **metadata)
     made["spec"]["restartPolicy"] = "Never"
     return {"parallelism": pods, "completions": 100, "backoffLimit": 100, "template": made}
 
 
-def _many(count: int = 3) -> Document:
+def many(count: int = 3) -> Document:
+    """The spec of whatever keeps so many pods."""
     made = template(labels={"app": "many"})
     return {"replicas": count, "selector": {"matchLabels": {"app": "many"}}, "template": made}
-
-
-# --- before the hold ----------------------------------------------------------------------------------------------------------------
-
-
-def prepare(tenant: Tenant) -> None:
-    """What a tenant lays by while its budget has room: pods that run, and pods behind gates of its own."""
-    for number in range(4):
-        tenant.pod("runs", labels={GANG: THEIRS} if number == 0 else {})
-    stocked = {"schedulingGates": [{"name": OWN_GATE}, {"name": "example.com/also"}]}
-    for number in range(4):
-        tenant.pod("stock", stocked | {"schedulingGates": stocked["schedulingGates"][: 1 + number % 2]})
-    tenant.make("Job", "work", _job(2))
-    tenant.make("Job", "later", _job(2) | {"suspend": True})
-    tenant.make("Deployment", "serve", _many(2))
-    tenant.make("ReplicaSet", "empty", _many(0))
 
 
 # --- moves --------------------------------------------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ def prepare(tenant: Tenant) -> None:
 
 def relabel(tenant: Tenant) -> None:
     """Running and queued pods leave the budget, or come into it."""
-    for chosen in (_runs, _waits):
+    for chosen in (runs, waits):
         tenant.patch(
             tenant.a_pod(chosen), {"metadata": {"labels": {"team": tenant.chance.choice(["b", "none", None])}}}
         )
@@ -174,26 +175,26 @@ def relabel(tenant: Tenant) -> None:
 def forge_owners(tenant: Tenant) -> None:
     """Owners that are not there, that are another's, or that exist but made nothing."""
     made_up = "00000000-0000-4000-8000-00000000000%d"
-    tenant.pod("daemon", ownerReferences=_owner("DaemonSet", "agent", made_up % 1))
-    tenant.pod("mirror", ownerReferences=_owner("Node", "early", made_up % 2, "v1"))
-    code, job = tenant.ask("GET", f"{JOBS}/{THEIRS}")
+    tenant.pod("daemon", ownerReferences=owner("DaemonSet", "agent", made_up % 1))
+    tenant.pod("mirror", ownerReferences=owner("Node", "early", made_up % 2, "v1"))
+    code, found = tenant.ask("GET", f"{JOBS}/{THEIRS}")
     if code == 200:
-        tenant.pod("theirs", ownerReferences=_owner("Job", THEIRS, job["metadata"]["uid"], "batch/v1"))
+        tenant.pod("theirs", ownerReferences=owner("Job", THEIRS, found["metadata"]["uid"], "batch/v1"))
         tenant.patch(
-            tenant.a_pod(_runs),
-            {"metadata": {"ownerReferences": _owner("Job", THEIRS, job["metadata"]["uid"], "batch/v1")}},
+            tenant.a_pod(runs),
+            {"metadata": {"ownerReferences": owner("Job", THEIRS, found["metadata"]["uid"], "batch/v1")}},
         )
     tenant.pod("static", annotations={"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"})
 
 
 def real_daemons(tenant: Tenant) -> None:
     """A DaemonSet of its own is real, and so are the GPUs of its pods."""
-    made = _many()
+    made = many()
     made.pop("replicas")
     name = tenant.make("DaemonSet", "agent", made)
     code, found = tenant.ask("GET", f"{PATHS['DaemonSet'].format(SPACE)}/{name}")
     if code == 200:
-        tenant.pod("adopted", ownerReferences=_owner("DaemonSet", name, found["metadata"]["uid"]))
+        tenant.pod("adopted", ownerReferences=owner("DaemonSet", name, found["metadata"]["uid"]))
 
 
 def join_gangs(tenant: Tenant) -> None:
@@ -205,31 +206,27 @@ def join_gangs(tenant: Tenant) -> None:
         "batch.kubernetes.io/job-name",
     ):
         tenant.pod("gang", labels={key: THEIRS})
-        tenant.patch(tenant.a_pod(_runs), {"metadata": {"labels": {key: THEIRS}}})
+        tenant.patch(tenant.a_pod(runs), {"metadata": {"labels": {key: THEIRS}}})
 
 
 def mark(tenant: Tenant) -> None:
     """Annotations and labels that are Headroom's to set."""
     for key in (PROTECTED, "headroom.dev/released-at"):
-        for chosen in (_runs, _waits):
+        for chosen in (runs, waits):
             tenant.never("PATCH", tenant.a_pod(chosen), {"metadata": {"annotations": {key: "true"}}})
         made = template(annotations={key: "true"})
         body = {"metadata": made["metadata"] | {"name": tenant.name("marked")}, "spec": made["spec"]}
         tenant.never("POST", PODS, body)
     for key in ("suspended-by", "released-at", "released-generation"):
-        tenant.never(
-            "PATCH", f"{JOBS}/{tenant_job(tenant)}", {"metadata": {"annotations": {f"headroom.dev/{key}": "1"}}}
-        )
+        tenant.never("PATCH", f"{JOBS}/{own_job(tenant)}", {"metadata": {"annotations": {f"headroom.dev/{key}": "1"}}})
     tenant.make(
-        "Job", "protected", _job(2) | {"template": _job(1)["template"] | template(annotations={PROTECTED: "true"})}
+        "Job", "protected", job(2) | {"template": job(1)["template"] | template(annotations={PROTECTED: "true"})}
     )
 
 
 def lift_gates(tenant: Tenant) -> None:
     """Its own gates, laid by before the hold; and ours."""
-    ours = [
-        each for each in tenant.pods() if any(gate["name"] == GATE for gate in each["spec"].get("schedulingGates", ()))
-    ]
+    ours = [each for each in tenant.pods() if is_gated(each)]
     for pod in tenant.pods():
         for gate in pod["spec"].get("schedulingGates", ()):
             if gate["name"].startswith("example.com/"):
@@ -239,42 +236,41 @@ def lift_gates(tenant: Tenant) -> None:
         tenant.never("PATCH", f"{PODS}/{pod['metadata']['name']}", {"spec": {"schedulingGates": None}})
 
 
-def tenant_job(tenant: Tenant) -> str:
-    """One of its own Jobs."""
-    found = [str(each["metadata"]["name"]) for each in tenant.ask("GET", JOBS)[1]["items"]]
-    return tenant.chance.choice([each for each in found if each != THEIRS] or ["none"])
+def own_job(tenant: Tenant) -> str:
+    """One of its own Jobs, but for the released one: that is worth more while it runs."""
+    found = [str(each["metadata"]["name"]) for each in tenant.items(JOBS)]
+    return tenant.chance.choice([each for each in found if each not in (THEIRS, "freed")] or ["none"])
 
 
 def resize_owners(tenant: Tenant) -> None:
     """More of everything that makes pods, what was released included; and what was suspended goes on."""
     tenant.patch(f"{JOBS}/freed", {"spec": {"parallelism": tenant.chance.randint(3, 20)}})
-    tenant.patch(
-        f"{JOBS}/{tenant_job(tenant)}", {"spec": {"parallelism": tenant.chance.randint(2, 9), "suspend": False}}
-    )
+    tenant.patch(f"{JOBS}/{own_job(tenant)}", {"spec": {"parallelism": tenant.chance.randint(2, 9), "suspend": False}})
     for kind in ("Deployment", "ReplicaSet"):
-        for each in tenant.ask("GET", PATHS[kind].format(SPACE))[1]["items"][:4]:
+        for each in tenant.items(PATHS[kind].format(SPACE))[:4]:
             path = f"{PATHS[kind].format(SPACE)}/{each['metadata']['name']}/scale"
             tenant.patch(path, {"spec": {"replicas": tenant.chance.randint(1, 5)}})
 
 
 def make_owners(tenant: Tenant) -> None:
     """Everything that makes pods."""
-    tenant.make("Job", "more", _job(2))
-    tenant.make("StatefulSet", "state", _many(2) | {"serviceName": "state", "podManagementPolicy": "Parallel"})
-    tenant.make("CronJob", "each", {"schedule": "* * * * *", "jobTemplate": {"spec": _job(1)}})
-    tenant.make("ReplicationController", "old", _many(1) | {"selector": {"app": "many"}})
+    tenant.make("Job", "more", job(2))
+    tenant.make("StatefulSet", "state", many(2) | {"serviceName": "state", "podManagementPolicy": "Parallel"})
+    tenant.make("CronJob", "each", {"schedule": "* * * * *", "jobTemplate": {"spec": job(1)}})
+    tenant.make("ReplicationController", "old", many(1) | {"selector": {"app": "many"}})
 
 
 def remake(tenant: Tenant) -> None:
     """A pod that runs is deleted and made anew under its name."""
-    path = tenant.a_pod(_runs)
-    tenant.ask("DELETE", f"{path}?gracePeriodSeconds=0")
+    path = tenant.a_pod(runs)
+    if not tenant.spares():
+        tenant.ask("DELETE", f"{path}?gracePeriodSeconds=0")
     made = template()
     for _ in range(3):
         tenant.ask(
             "POST", PODS, {"metadata": made["metadata"] | {"name": path.rpartition("/")[2]}, "spec": made["spec"]}
         )
-    tenant.ask("DELETE", f"{tenant.a_pod(_waits)}?gracePeriodSeconds=0")
+    tenant.ask("DELETE", f"{tenant.a_pod(waits)}?gracePeriodSeconds=0")
 
 
 def disrupt(tenant: Tenant) -> None:
@@ -284,40 +280,29 @@ def disrupt(tenant: Tenant) -> None:
     path = tenant.a_pod()
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": path.rpartition("/")[2]}}
     tenant.ask("POST", f"{path}/eviction", body)
-    for each in tenant.ask("GET", PATHS["PodDisruptionBudget"].format(SPACE))[1]["items"][2:]:
+    for each in tenant.items(PATHS["PodDisruptionBudget"].format(SPACE))[2:]:
         tenant.ask("DELETE", f"{PATHS['PodDisruptionBudget'].format(SPACE)}/{each['metadata']['name']}")
 
 
 def linger(tenant: Tenant) -> None:
     """Pods that are long in going."""
-    tenant.patch(tenant.a_pod(_runs), {"metadata": {"finalizers": ["example.com/stay"]}})
+    tenant.patch(tenant.a_pod(runs), {"metadata": {"finalizers": ["example.com/stay"]}})
     tenant.pod("slow", {"terminationGracePeriodSeconds": 3600}, finalizers=["example.com/stay"])
-    tenant.ask("DELETE", f"{tenant.a_pod(_waits)}?gracePeriodSeconds=3600")
+    tenant.ask("DELETE", f"{tenant.a_pod(waits)}?gracePeriodSeconds=3600")
     tenant.patch(tenant.a_pod(lambda pod: "deletionTimestamp" in pod["metadata"]), {"metadata": {"finalizers": None}})
 
 
 def resize_pods(tenant: Tenant) -> None:
     """More for a pod that runs: in place, or by a container that comes later."""
     more = [{"name": "main", "resources": {"limits": {GPU: "8"}, "requests": {GPU: "8"}}}]
-    path = tenant.a_pod(_runs)
-    tenant.never("PATCH", f"{path}/resize", {"spec": {"containers": more}}, "application/strategic-merge-patch+json")
-    tenant.never("PATCH", path, {"spec": {"containers": more}}, "application/strategic-merge-patch+json")
+    path = tenant.a_pod(runs)
+    tenant.never("PATCH", f"{path}/resize", {"spec": {"containers": more}}, STRATEGIC)
+    tenant.never("PATCH", path, {"spec": {"containers": more}}, STRATEGIC)
     extra = {"name": tenant.name("debug"), "image": "none", "resources": {"limits": {GPU: "1"}}}
     tenant.never("PATCH", f"{path}/ephemeralcontainers", {"spec": {"ephemeralContainers": [extra]}})
     tenant.patch(
         f"{path}/ephemeralcontainers", {"spec": {"ephemeralContainers": [{"name": extra["name"], "image": "none"}]}}
     )
-
-
-def claim(tenant: Tenant) -> None:
-    """Devices by claims: one that several pods share, one of a template, one under our annotation; and pods that swap them."""
-    spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
-    name = tenant.make("ResourceClaim", "shared", spec, annotations={PROTECTED: "true"}, labels=TEAM)
-    of_template = tenant.make("ResourceClaimTemplate", "each", {"spec": spec})
-    for by in ({"resourceClaimName": name}, {"resourceClaimName": name}, {"resourceClaimTemplateName": of_template}):
-        tenant.pod("claims", {"resourceClaims": [{"name": "gpu", **by}]})
-    tenant.never("PATCH", tenant.a_pod(), {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}})
-    tenant.ask("DELETE", f"{PATHS['ResourceClaim'].format(SPACE)}/{name}")
 
 
 def play_kueue(tenant: Tenant) -> None:
@@ -330,7 +315,7 @@ def play_kueue(tenant: Tenant) -> None:
     for each in words:
         tenant.pod("queue", **each)
     tenant.pod("kgate", {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]})
-    tenant.make("Job", "queued", _job(1, labels={"kueue.x-k8s.io/podset": "main"}))
+    tenant.make("Job", "queued", job(1, labels={"kueue.x-k8s.io/podset": "main"}))
 
 
 def choose_nodes(tenant: Tenant) -> None:
@@ -345,11 +330,11 @@ def choose_nodes(tenant: Tenant) -> None:
         {"schedulerName": "none", "tolerations": [{"operator": "Exists"}], "priorityClassName": "system-node-critical"},
     )
     target = {"apiVersion": "v1", "kind": "Node", "name": "early"}
-    path = tenant.a_pod(_waits)
+    path = tenant.a_pod(waits)
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": path.rpartition("/")[2]}, "target": target}
     tenant.never("POST", f"{path}/binding", binding)
     tenant.never("PATCH", path, {"spec": {"nodeName": "early"}})
-    tenant.never("PATCH", f"{tenant.a_pod(_runs)}/status", {"status": {"phase": "Succeeded"}})
+    tenant.never("PATCH", f"{tenant.a_pod(runs)}/status", {"status": {"phase": "Succeeded"}})
 
 
 def write_ours(tenant: Tenant) -> None:
@@ -375,37 +360,3 @@ def write_ours(tenant: Tenant) -> None:
     )
     tenant.forbidden("POST", "api/v1/namespaces/headroom-system/serviceaccounts/headroom/token", {"spec": {}})
     tenant.forbidden("DELETE", f"api/v1/namespaces/{NEIGHBOUR}/pods")
-
-
-MOVES: tuple[Callable[[Tenant], None], ...] = (
-    *(relabel, forge_owners, real_daemons, join_gangs, mark, lift_gates, resize_owners, make_owners, remake, disrupt),
-    *(linger, resize_pods, claim, play_kueue, choose_nodes, write_ours),
-)
-MOST_PODS = 150
-"""So many pods of the tenant at once are enough: more only make the machine slow."""
-
-
-def prune(tenant: Tenant) -> None:
-    """Fewer owners and fewer queued pods, so that an hour of this does not fill the machine."""
-    waiting = [each["metadata"]["name"] for each in tenant.pods() if _waits(each)]
-    if len(waiting) < MOST_PODS:
-        return
-    for kind in ("StatefulSet", "CronJob", "DaemonSet", "ReplicationController", "Job"):
-        path = PATHS[kind].format(SPACE)
-        for each in tenant.ask("GET", path)[1]["items"]:
-            if each["metadata"]["name"] not in (THEIRS, "freed"):
-                tenant.ask("DELETE", f"{path}/{each['metadata']['name']}?propagationPolicy=Background")
-    for name in waiting:
-        tenant.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}})
-        tenant.ask("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
-
-
-def rounds(tenant: Tenant, look: Callable[[], None], until: Callable[[], bool]) -> None:
-    """Every move at least once, in an order of chance, and again until it is time; after each one, somebody looks."""
-    while True:
-        for move in tenant.chance.sample(MOVES, len(MOVES)):
-            move(tenant)
-            look()
-        prune(tenant)
-        if until():
-            return

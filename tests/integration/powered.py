@@ -33,7 +33,7 @@ from tests.integration.accounts import (
     text,
 )
 from tests.integration.enforced import OPERATOR, Cluster, Team, enforcing_operator, is_running, template, wait_for
-from tests.power_service import Bmcs, PowerService
+from tests.power_service import Bmcs, Mode, PowerService
 
 POOLS = "apis/headroom.dev/v1alpha1/powerpools"
 PLAYED = "kwok.x-k8s.io/node"
@@ -436,3 +436,30 @@ class Pool(Team):
         """Whether nothing of ours is left on its node."""
         node = self.node(machine)
         return not node["spec"].get("unschedulable") and CORDONED_BY not in node["metadata"].get("annotations", {})
+
+
+# --- pools that several tests begin with ------------------------------------------------------------------------------------------
+
+
+def served_badly(site: Site, name: str, mode: Mode, **spec: Document) -> Pool:
+    """A pod for which one of two machines is enough; the power service treats the first badly."""
+    pool = site.pool(name, 4, 4)
+    site.service.modes[f"{name}-1"] = mode
+    pool.create(**spec)
+    pool.work("train", 4)
+    return pool
+
+
+def busy(site: Site, name: str, *gpus: int) -> Pool:
+    """Machines of which the first is on, with a pod."""
+    pool = site.pool(name, *gpus)
+    pool.turn_on(f"{name}-1")
+    pool.work("busy")
+    wait_for(lambda: pool.runs("busy"), "the pod runs")
+    pool.create()
+    return pool
+
+
+def was_tried(pool: Pool) -> bool:
+    """Whether a machine was ever woken on trial."""
+    return any(status.get("trials") for status in pool.site.diary.of(pool.name))

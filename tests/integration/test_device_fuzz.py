@@ -18,9 +18,10 @@ from headroom.core.budgets.accounts import Account
 from headroom.core.budgets.index import index_of
 from headroom.core.budgets.waiting import Matcher
 from headroom.model.actions import ReleasePod
+from headroom.model.changes import EVERYTHING
 from headroom.model.devices import DeviceTable
 from headroom.model.facts import Hold, Namespace, Pod, Usage
-from headroom.model.world import EVERYTHING, World, by_ref
+from headroom.model.world import World, by_ref
 from tests.api.cases import manifest
 from tests.api.verdicts import Server
 from tests.builders import NOON, a_resource, a_used_world
@@ -207,6 +208,7 @@ def test_2_000_odd_pods_with_claims_are_judged_alike_by_policies_and_core(
     assert min(seen[each] for each in ("refused", "queued", "released", "free")) > PODS / 50, f"seed {SEED}: {seen}"
     # The core lets go at once what it does not count, and nothing else: every quota is used up.
     world = world_of(stored, [each for each in pods.values() if marks.GATE in each.gates])
+    PLAN.prepare(world)
     released = {each.uid for each in PLAN.chores(world) if isinstance(each, ReleasePod)}
     released |= {
         each.uid

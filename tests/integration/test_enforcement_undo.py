@@ -90,8 +90,14 @@ def begun(team: Team) -> Team:
         team.pod(f"pause-{number}", **of_step("pause"))
     team.job("train", 2, template(**of_step("suspend", annotations=RUNS_ON)))
     ranks = {"parallelism": 1, "completions": 1, "template": template(**of_step("suspend"))}
-    team.send("JobSet", "set", {"replicatedJobs": [{"name": "ranks", "replicas": 1, "template": {"spec": ranks}}]})
-    team.job("set-ranks-0", 1, template(**of_step("suspend", labels={JOBSET: "set"}, annotations=RUNS_ON)))
+    made = team.send(
+        "JobSet", "set", {"replicatedJobs": [{"name": "ranks", "replicas": 1, "template": {"spec": ranks}}]}
+    )
+    owner = {name: made[name] for name in ("apiVersion", "kind")} | {"name": "set", "uid": made["metadata"]["uid"]}
+    rank = template(**of_step("suspend", labels={JOBSET: "set"}, annotations=RUNS_ON))
+    rank["spec"]["restartPolicy"] = "Never"
+    job = {"parallelism": 1, "completions": 1, "template": rank}
+    team.send("Job", "set-ranks-0", job, ownerReferences=[owner | {"controller": True}])
     team.pod("burner", **of_step("hold"))
     made = template(**of_step("hold"))
     team.send("Workload", "queued", {"active": True, "podSets": [{"name": "main", "count": 1, "template": made}]})
@@ -167,10 +173,10 @@ def remains(team: Team) -> dict[str, list[str]]:
 # --- while it is done -------------------------------------------------------------------------------------------------------------
 
 
-def test_pods_under_kueue_are_left_to_kueue(teams: dict[str, Team]) -> None:
+def test_pods_under_kueue_wait_like_all_others(teams: dict[str, Team]) -> None:
     for team in teams.values():
         gates = [each["name"] for each in team.get("Pod", "kueues")["spec"]["schedulingGates"]]
-        assert gates == [QUEUE_GATE]
+        assert gates == [QUEUE_GATE, marks.GATE]
 
 
 def test_pods_owners_and_budgets_say_why_with_numbers(teams: dict[str, Team]) -> None:

@@ -35,12 +35,12 @@ EXPRESSIONS = [
     {"key": "l0", "operator": "DoesNotExist"},
 ]
 STANDING = [
-    hold("a", kueue=True),
+    hold("a"),
     hold(
         "b", budget="hold-a/b", namespaces=["hold-b", "hold-a"], matchExpressions=EXPRESSIONS[:2], because="ünïcødé 'x'"
     ),
     hold("c", budget="hold-b/c", namespaces=["hold-b"], matchLabels={"tier": "b"}, resources=["cpu", "example.com/*"]),
-    hold("d", budget="hold-b/d", namespaces=["hold-b", "hold-required"], matchExpressions=EXPRESSIONS[2:], kueue=True),
+    hold("d", budget="hold-b/d", namespaces=["hold-b", "hold-required"], matchExpressions=EXPRESSIONS[2:]),
     hold("e", budget="x/e", namespaces=["elsewhere", "kube-system"], matchLabels={}),
     manifest("BudgetHold", "f", {"budget": "hold-a/f", "namespaces": ["hold-a"], "matchLabels": {"tier": ""}}),
 ]

@@ -38,71 +38,67 @@ TENANTS = ("editor", "owner")
 KUEUES = pod(schedulingGates=[{"name": KUEUE_GATE}])
 
 
-@pytest.fixture(params=[True, False], ids=["kueue", "no-kueue"])
-def with_kueue(request: pytest.FixtureRequest, hold_users: dict[str, Server]) -> Iterator[bool]:
-    """A hold on a cluster with Kueue, and without."""
-    set_holds(hold_users["admin"], hold_users["editor"], [hold(kueue=request.param)])
-    yield bool(request.param)
+@pytest.fixture
+def standing(hold_users: dict[str, Server]) -> Iterator[None]:
+    """A hold."""
+    set_holds(hold_users["admin"], hold_users["editor"], [hold()])
+    yield
     assert hold_users["admin"].send("DELETE", HOLDS)[0] == 200
 
 
 # --- Kueue ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_behind_kueues_gate_is_left_to_kueue(hold_users: dict[str, Server], with_kueue: bool) -> None:
+def test_a_pod_behind_kueues_gate_waits_behind_ours_too(hold_users: dict[str, Server], standing: None) -> None:
     for user in ("editor", "job-controller"):
-        assert gates(made(hold_users[user], KUEUES)) == ([KUEUE_GATE] if with_kueue else [KUEUE_GATE, GATE])
+        assert gates(made(hold_users[user], KUEUES)) == [KUEUE_GATE, GATE]
 
 
-@pytest.mark.parametrize("marked", [pod(labels=TEAM | PODSET), pod(annotations=WORKLOAD)], ids=["label", "annotation"])
-def test_a_pod_of_a_job_that_kueue_started_is_left_alone_if_the_jobs_controller_made_it(
-    hold_users: dict[str, Server], with_kueue: bool, marked: Document
+@pytest.mark.parametrize(
+    "marked",
+    [pod(labels=TEAM | PODSET), pod(annotations=WORKLOAD), pod(labels=TEAM | QUEUE)],
+    ids=["label", "annotation", "queue"],
+)
+def test_kueues_words_prove_nothing_whoever_makes_the_pod(
+    hold_users: dict[str, Server], standing: None, marked: Document
 ) -> None:
-    owned = changed(marked, ownerReferences=[OWNER])
-    assert gates(made(hold_users["job-controller"], owned)) == ([] if with_kueue else [GATE])
-    for tenant in TENANTS:
-        assert gates(made(hold_users[tenant], owned)) == [GATE], "a tenant writes what a tenant likes"
+    """They stand in templates, which tenants write; the controller of a Job makes its pods from those."""
     for references in (
         [],
+        [OWNER],
         NOT_CONTROLLED,
         [OWNER | {"apiVersion": "batch.example.com/v1"}],
         [OWNER | {"kind": "Node"}],
     ):
-        assert gates(made(hold_users["job-controller"], changed(marked, ownerReferences=references))) == [GATE]
+        for user in (*TENANTS, "job-controller"):
+            assert gates(made(hold_users[user], changed(marked, ownerReferences=references))) == [GATE]
 
 
-def test_a_pod_that_only_names_a_queue_is_refused_unless_kueue_takes_it(
-    hold_users: dict[str, Server], with_kueue: bool
-) -> None:
-    code, answer = create(hold_users["editor"], pod(labels=TEAM | QUEUE))
-    if not with_kueue:
-        assert (code, gates(answer)) == (201, [GATE])
-        return
-    assert code == 403
-    assert "or it names a queue of Kueue and Kueue has not taken it; mend that, or have it created" in answer["message"]
-    taken = pod(labels=TEAM | QUEUE, schedulingGates=[{"name": KUEUE_GATE}])
-    assert gates(made(hold_users["editor"], taken)) == [KUEUE_GATE]
-
-
-def test_not_even_kueue_lifts_the_last_gate_while_the_budget_holds(
-    hold_users: dict[str, Server], with_kueue: bool
-) -> None:
+def test_kueue_lifts_its_gate_and_ours_stays(hold_users: dict[str, Server], standing: None) -> None:
     document = made(hold_users["editor"], changed(KUEUES, name="kueues"), dry=False)
-    left = [each for each in document["spec"]["schedulingGates"] if each["name"] == GATE]
-    lifted = changed(document, spec={"schedulingGates": left or None})
+    lifted = changed(document, spec={"schedulingGates": [{"name": GATE}]})
+    assert gates(put(hold_users["kueue"], lifted)[1]) == [GATE]
+    for user in (*TENANTS, "kueue"):
+        code, answer = put(hold_users[user], changed(document, spec={"schedulingGates": None}))
+        assert (code, "waits for its budget" in answer["message"]) == (403, True), answer
+    remove(hold_users["admin"], document)
+
+
+def test_not_even_kueue_lifts_the_last_gate_of_a_pod_made_before_the_hold(hold_users: dict[str, Server]) -> None:
+    document = made(hold_users["editor"], changed(KUEUES, name="early"), dry=False)
+    set_holds(hold_users["admin"], hold_users["editor"], [hold()])
+    lifted = changed(document, spec={"schedulingGates": None})
     for user in (*TENANTS, "kueue"):
         code, answer = put(hold_users[user], lifted)
-        assert code == (403 if with_kueue else 200), answer
-        if with_kueue:
-            words = f"pod hold-a/kueues keeps its last scheduling gate, {KUEUE_GATE}, since budget hold-a/a lets no new"
-            assert words in answer["message"]
+        words = f"pod hold-a/early keeps its last scheduling gate, {KUEUE_GATE}, since budget hold-a/a lets no new"
+        assert (code, words in answer["message"]) == (403, True), answer
     assert put(hold_users["releaser"], lifted)[0] == 200
-    released = annotated(document, released_at="2026-01-01T00:00:00Z")
-    code, document = put(hold_users["releaser"], released, dry=False)
+    code, document = put(hold_users["releaser"], annotated(document, released_at="2026-01-01T00:00:00Z"), dry=False)
     assert code == 200
-    lifted = changed(document, spec={"schedulingGates": left or None})
+    lifted = changed(document, spec={"schedulingGates": None})
     assert put(hold_users["kueue"], lifted)[0] == 200, "Headroom has released it, so Kueue's next try succeeds"
     remove(hold_users["admin"], document)
+    assert hold_users["admin"].send("DELETE", HOLDS)[0] == 200
 
 
 # --- without the kind ----------------------------------------------------------------------------------------------------------

@@ -27,11 +27,12 @@ def test_no_pod_starts_that_did_not_run_when_the_hold_began(siege: Siege) -> Non
 
 
 def test_a_release_frees_what_was_judged_however_many_pods_are_asked_for(siege: Siege) -> None:
-    assert siege.peak_released <= RELEASED
+    assert 0 < siege.peak_released <= RELEASED
+    assert siege.used_released <= siege.judged
 
 
 def test_gpu_hours_past_the_quota_stay_within_what_was_running(siege: Siege) -> None:
-    assert siege.past_quota <= siege.allowed
+    assert 0 < siege.past_quota <= siege.running
 
 
 def test_no_other_tenant_loses_a_pod(siege: Siege) -> None:

@@ -19,7 +19,7 @@ from headroom.adapters.kube.store import KubePort
 from headroom.api.crd import crd
 from headroom.api.kinds import DEFINITIONS, KINDS
 from headroom.cli.preflight import needs
-from headroom.model.world import Changes
+from headroom.model.changes import Changes
 from headroom.runtime.clock import RealClock
 from headroom.runtime.leader import Always
 from headroom.runtime.operator import Operator

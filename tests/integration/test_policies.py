@@ -9,7 +9,19 @@ import yaml
 
 from headroom.api import generate
 from headroom.api.kinds import KINDS
-from headroom.api.policies import ENFORCE, GUARD, HELD, MARKS, OPERATOR, REQUESTS, REQUIRE, USAGE_KEPT, policies
+from headroom.api.policies import (
+    ENFORCE,
+    GUARD,
+    HELD,
+    MARKS,
+    OPERATOR,
+    OWNERSHIP,
+    REQUESTS,
+    REQUIRE,
+    RESIZE,
+    USAGE_KEPT,
+    policies,
+)
 from tests.api.verdicts import Server, path_of
 from tests.control_plane import ControlPlane, KubectlFailed, wait_until
 from tests.integration.policed import Document, budget, create
@@ -168,4 +180,5 @@ def test_a_server_without_mutating_policies_takes_the_others(bare_control_plane:
         plane.kubectl("apply", "-f", POLICIES)
     kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding"
     names = [line.rpartition("/")[2] for line in plane.kubectl("get", kinds, "-o", "name").split()]
-    assert sorted(names) == sorted([ENFORCE, USAGE_KEPT, HELD, GUARD, MARKS, REQUESTS, REQUIRE, OPERATOR] * 2)
+    checks = [ENFORCE, USAGE_KEPT, HELD, RESIZE, GUARD, MARKS, OWNERSHIP, REQUESTS, REQUIRE, OPERATOR]
+    assert sorted(names) == sorted(checks * 2)

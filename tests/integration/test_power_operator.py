@@ -1,5 +1,6 @@
 """Machines and an operator that is killed, stopped, not allowed to call anybody, or not alone: on a real control plane."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ KARPENTER = [
     bare_definition("karpenter.sh", "v1", plural, kind)
     for plural, kind in (("nodepools", "NodePool"), ("nodeclaims", "NodeClaim"))
 ]
+STALE = "2026-01-01T00:00:00Z"
 NODE_POOLS = "apis/karpenter.sh/v1/nodepools"
 
 
@@ -125,7 +127,29 @@ def test_pods_of_a_budget_that_is_used_up_wake_nothing(site: Site, operator: Ope
     wait_for(lambda: pool.runs("of-another-team"), "the pod of another team runs")
     assert pool.commands() == [("poor-1", "start")]
     told = headroom("explain", "pod/poor/train", "--kubeconfig", site.plane.kubeconfig()).stdout
-    assert "No machine is woken for it: its budget poor/team is used up." in told
+    assert "No machine is woken for it: its budget poor/team is over quota." in told
+
+
+def test_a_budget_that_an_operator_finds_over_quota_wakes_nothing_whatever_its_status_says(
+    site: Site, operator: Operator
+) -> None:
+    pool = site.pool("spent", 4, 8)
+    operator.stop()
+    pool.create()
+    pool.budget(quota={"gpuHours": "1", "windowHours": 24})
+    pool.work("train", 8)
+    wait_for(lambda: pool.names(is_refused) == {"train"}, "kube-scheduler has seen it")
+    told = {"type": "QuotaExceeded", "status": "False", "reason": "Within", "message": "", "lastTransitionTime": STALE}
+    body = json.dumps({"status": {"conditions": [told]}})
+    at = ("--subresource=status", "--type=merge", "-p", body)
+    site.plane.kubectl("patch", "gpuworkloadbudgets.headroom.dev", "team", "-n", "spent", *at)
+    assert pool.is_so("QuotaExceeded", "Within", "False")
+    fill_ledger(operator, [used(site.plane, "spent", 10, now() - HOUR, now())])
+    operator.start()
+    wait_for(lambda: pool.is_so("QuotaExceeded"), "the budget is found over quota")
+    pool.work("of-another-team", 4, labels={"team": "b"})
+    wait_for(lambda: pool.runs("of-another-team"), "the pod of another team runs")
+    assert pool.commands() == [("spent-1", "start")]
 
 
 def test_uninstall_lifts_our_cordons_and_only_ours(site: Site, operator: Operator) -> None:

@@ -1,15 +1,17 @@
 """Release requests on a real control plane: who has the role, and no right to change pods, has the operator release what is queued."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.api.verdicts import Server
-from tests.integration.accounts import Document, Operator
+from tests.integration.accounts import Document, Operator, moment
 from tests.integration.enforced import (
     RUNS_ON,
+    TEAM,
     Cluster,
     Team,
     at_once,
@@ -155,6 +157,54 @@ def test_nothing_is_carried_out_while_everything_is_stopped_and_a_deleted_reques
     headroom("resume", *admin)
     wait_for(lambda: "waits" in team.names(is_running), "the other one is carried out")
     assert "later" in team.names(is_gated)
+
+
+def test_who_has_lost_the_right_asks_for_nothing_more(team: Team) -> None:
+    """What was asked for while it was allowed is carried out; it can be deleted until then."""
+    admin, to = ("--kubeconfig", str(team.plane.kubeconfig())), of_user(team, "releaser")
+    for name in ("in-time", "too-late"):
+        team.pod(name, **of("hold"))
+    headroom("stop", *admin)
+    headroom("release", "pod/in-time", "-n", NAMESPACE, *to)
+    team.plane.kubectl("delete", "clusterrolebinding", "releaser-headroom-releaser")
+    server = Server(team.plane, "releaser")
+    body = json.dumps(a_request("too-late"))
+    wait_for(lambda: server.send("POST", f"{REQUESTS}?dryRun=All", body)[0] == 403, "the right is gone")
+    assert server.send("POST", REQUESTS, body)[0] == 403
+    server.close()
+    headroom("resume", *admin)
+    wait_for(lambda: "in-time" in team.names(is_running), "what was asked for in time is carried out")
+    assert "too-late" in team.names(is_gated)
+    team.plane.grant("releaser", "headroom-releaser")
+
+
+def test_a_job_is_released_without_the_pods_that_only_claim_to_be_its_own(team: Team) -> None:
+    """The controller of Jobs takes the owner from some of them and deletes the youngest; one of a group of nobody's stays as it is."""
+    team.job("gang", 2, template(**of("hold", annotations=RUNS_ON)))
+    wait_for(lambda: len(team.names(is_gated, "gang-")) == 2, "its pods are queued")
+    job = team.get("Job", "gang")
+    made = max(moment(each["metadata"]["creationTimestamp"]) for each in team.pods("gang-"))
+    wait_for(lambda: time.time() * 1000 > made + 1000, "pods that are made now are younger")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "gang", "uid": job["metadata"]["uid"], "controller": True}
+    server, labels = Server(team.plane, "editor"), job["spec"]["template"]["metadata"]["labels"]
+    claims = {
+        "claims-uid": (TEAM | {"step": "hold"}, owner),
+        "claims-all": (labels, owner),
+        "adopted": (labels, None),
+        "claims-kind": (TEAM | {"step": "hold"}, owner | {"apiVersion": "example.com/v1"}),
+    }
+    for name, (worn, claimed) in claims.items():
+        spec = template(8)["spec"]
+        references = {"ownerReferences": [claimed]} if claimed else {}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": worn} | references}
+        code, answer = server.send("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", json.dumps(pod | {"spec": spec}))
+        assert code == 201, answer
+    server.close()
+    said = headroom("release", "job/gang", "-n", NAMESPACE, "--wait", *of_user(team, "releaser"))
+    assert said.stdout == f"Released 2 of 2 queued pods of Job {NAMESPACE}/gang, asked for by releaser.\n"
+    wait_for(lambda: len(team.names(is_running, "gang-")) == 2, "its own pods run")
+    assert not team.audit.bound(NAMESPACE) & claims.keys()
+    assert "claims-kind" in team.names(is_gated)
 
 
 def pending(team: Team) -> list[Document]:

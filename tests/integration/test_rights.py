@@ -190,6 +190,8 @@ _OF_OWNERS: dict[str, list[tuple[Document, str]]] = {
     ],
     "workloads": [
         ({"queueName": "other"}, "merge"),
+        ({"queueName": ""}, "merge"),
+        ({"priorityClassSource": "x"}, "merge"),
         ({"priority": 9}, "merge"),
         ({"podSets": [{"name": "x"}]}, "merge"),
         ({"active": True}, "merge"),
@@ -205,6 +207,8 @@ def test_nothing_else_of_an_owner_of_pods(fenced: Fenced, plural: str) -> None:
         assert_fenced(fenced, path, change)
     for spec, kind in _OF_OWNERS[plural]:
         assert_fenced(fenced, path, {"spec": spec}, kind)
+    if plural != "jobs":  # which has no part beside these that a change of it could reach
+        assert_fenced(fenced, path, {"more": {"a": "b"}})
     claim = {"metadata": {"annotations": {"headroom.dev/suspended-by": "GPUWorkloadBudget/a/b"}}}
     assert_fenced(fenced, path, claim)
     running = fenced.make(*an_owner(plural, "running"))
@@ -281,6 +285,9 @@ def test_what_it_does_to_owners_goes_on(fenced: Fenced, plural: str) -> None:
     assert_allowed(fenced, path, switched(False, "true", suspended_by="GPUWorkloadBudget/a/b", suspended_at="x"))
     assert_allowed(fenced, path, switched(True, "released", suspended_by=None, suspended_at=None, released_at="y"))
     assert_allowed(fenced, path, {"metadata": switched(True, None, released_at=None)["metadata"]})
+    if plural == "workloads":
+        # As the server adds it where Kueue stores another version than the one that is asked for.
+        assert_allowed(fenced, path, {"spec": {"priorityClassSource": ""}})
 
 
 def test_what_it_says_in_events_goes_on(fenced: Fenced) -> None:

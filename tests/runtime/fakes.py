@@ -11,9 +11,9 @@ from msgspec import structs
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.model.actions import Action
-from headroom.model.decisions import Ref
+from headroom.model.changes import Changes
 from headroom.model.errors import HeadroomError
-from headroom.model.world import Changes, World, ref_of
+from headroom.model.world import World, by_ref, ref_of
 from tests.builders import NOON
 
 
@@ -38,7 +38,7 @@ class FakePort:
     """A port over plain dictionaries that records every effect."""
 
     def __init__(self, *resources: AnyResource) -> None:
-        self.resources: dict[Ref, AnyResource] = {ref_of(each): each for each in resources}
+        self.resources = by_ref(resources)
         self.done: list[tuple[str, Any]] = []
         self.fails: list[HeadroomError] = []
         self.fields: dict[str, Any] = {}
@@ -59,7 +59,7 @@ class FakePort:
         await asyncio.Event().wait()
 
     def put(self, resource: AnyResource) -> None:
-        self.resources[ref_of(resource)] = resource
+        self.resources.put(ref_of(resource), resource)
         for changes in self._changes.values():
             changes.resources.add(ref_of(resource))
 

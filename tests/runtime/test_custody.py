@@ -41,7 +41,7 @@ class Watched(Stage):
         self.put(self.budget)
 
     def put(self, budget: AnyResource) -> None:
-        self.port.resources[ref_of(budget)] = budget
+        self.port.resources.put(ref_of(budget), budget)
 
 
 def old_row(days: int, cluster: str = "here") -> Row:

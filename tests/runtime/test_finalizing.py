@@ -6,10 +6,11 @@ from typing import Any
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.model.actions import Action, RemoveFinalizer
+from headroom.model.changes import Changes
 from headroom.model.decisions import Decision
 from headroom.model.errors import Unavailable
 from headroom.model.plans import Plan, judgement
-from headroom.model.world import Changes, World, ref_of
+from headroom.model.world import World, ref_of
 from headroom.runtime.leader import Always
 from headroom.runtime.operator import Operator
 from headroom.runtime.settings import Settings
@@ -91,7 +92,7 @@ def test_thousands_of_finalizers_do_not_hold_up_a_judgement() -> None:
         return found
 
     budgets = [a_resource(name=f"busy-{number}") for number in range(8)] + [a_resource(name="urgent")]
-    plan = Plan(name="test", kind=KIND, wakes_on=frozenset({KIND}), at_most_every_ms=250, decide=decide)
+    plan = Plan(name="test", kinds=(KIND,), at_most_every_ms=250, decide=decide)
     port = played(lambda clock: Port(clock, *budgets), plan, 30)
     assert set(port.written) == {each.name for each in budgets}
     assert max(port.written.values()) - NOON < 2000
@@ -101,8 +102,7 @@ def test_thousands_of_finalizers_do_not_hold_up_a_judgement() -> None:
 def test_a_chore_that_fails_is_tried_again_and_writes_no_status() -> None:
     plan = Plan(
         name="test",
-        kind=KIND,
-        wakes_on=frozenset({KIND}),
+        kinds=(KIND,),
         at_most_every_ms=250,
         decide=lambda _world, _changes: [],
         chores=lambda _world: [RemoveFinalizer(object="Pod/lab/orphan")],
@@ -134,7 +134,7 @@ def test_finalizers_are_no_reason_to_call_a_decision_a_new_one() -> None:
     async def script() -> None:
         clock = SimClock(NOON)
         port = Port(clock, budget)
-        plan = Plan(name="test", kind=KIND, wakes_on=frozenset({KIND}), at_most_every_ms=250, decide=decide)
+        plan = Plan(name="test", kinds=(KIND,), at_most_every_ms=250, decide=decide)
         running = operator(port, plan, clock)
         running.loop.noted = lambda decision, _now: noted.append(decision)
         task = asyncio.create_task(running.run())

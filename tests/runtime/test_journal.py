@@ -2,6 +2,7 @@
 
 import asyncio
 
+from headroom.api.budget_hold import BudgetHoldSpec
 from headroom.api.resources import Status
 from headroom.model.actions import (
     Action,
@@ -15,7 +16,7 @@ from headroom.model.actions import (
 from headroom.model.decisions import Decision, Ref
 from headroom.model.usage import DAY
 from headroom.runtime import journal
-from headroom.runtime.journal import Journal, Noted
+from headroom.runtime.journal import Journal, News, Noted
 from headroom.sim.ledger import MemoryLedger
 from tests.builders import NOON
 
@@ -124,7 +125,10 @@ def test_what_was_done_comes_before_how_things_stand() -> None:
     assert told() == ("WithinBudget", "12 of 10 used.")
     assert told(*released) == ("Releasing", "Lets start lab/p0, lab/p1, lab/p2 and 2 more. 12 of 10 used.")
     assert told(SuspendOwner(kind="Job", object="lab/j")) == ("Suspending", "Suspends Job/lab/j. 12 of 10 used.")
-    assert told(ApplyBudgetHold(budget="lab/team-a")) == ("HoldBegins", "New pods wait from now on. 12 of 10 used.")
+    assert told(ApplyBudgetHold(budget="lab/team-a", spec=BudgetHoldSpec(budget="lab/team-a"))) == (
+        "HoldBegins",
+        "New pods wait from now on. 12 of 10 used.",
+    )
 
 
 def test_an_event_is_the_news_itself() -> None:
@@ -141,7 +145,9 @@ def test_an_event_is_the_news_itself() -> None:
 def test_events_are_kept_one_by_one_and_only_a_few_are_spelt_out() -> None:
     def turned(number: int) -> EmitEvent:
         name = f"w{number}"
-        return EmitEvent(object=str(BUDGET), event_type="Normal", reason="MachineOn", message=f"{name} is on.")
+        return EmitEvent(
+            object=str(BUDGET), event_type="Normal", reason="MachineOn", message=f"{name} is on.", machine=name
+        )
 
     decision = Decision(
         resource=BUDGET, status=Status(), reason="Steady", message="All is well.", actions=tuple(map(turned, range(8)))
@@ -149,5 +155,5 @@ def test_events_are_kept_one_by_one_and_only_a_few_are_spelt_out() -> None:
     kept = Journal(MemoryLedger())
     kept.decided(decision, NOON, "here")
     [found] = kept.newest(0, 1, every)
-    assert found.news == tuple(("MachineOn", f"w{number} is on.") for number in range(8))
+    assert found.news == tuple(News("MachineOn", f"w{number} is on.", f"w{number}") for number in range(8))
     assert found.message == "w0 is on. w1 is on. w2 is on. w3 is on. w4 is on. And 3 more."

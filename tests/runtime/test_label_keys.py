@@ -11,7 +11,7 @@ from headroom.core.usage import Ledgered, Scope
 from headroom.model.errors import Unavailable
 from headroom.model.facts import Pairs, Pod
 from headroom.model.usage import Row
-from headroom.model.world import World, ref_of
+from headroom.model.world import World, by_ref
 from headroom.runtime import label_keys
 from headroom.sim.ledger import MemoryLedger
 from tests.builders import a_resource
@@ -39,7 +39,7 @@ def a_budget(key: str, value: str = "a", **fields: Any) -> AnyResource:
 
 
 def give(stage: Stage, *budgets: AnyResource) -> None:
-    stage.port.resources = {ref_of(each): each for each in budgets}
+    stage.port.resources = by_ref(budgets)
     stage.port.changes.resources |= set(stage.port.resources)
 
 

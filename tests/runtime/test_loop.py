@@ -13,16 +13,17 @@ from msgspec import structs
 from headroom.api.resources import Status
 from headroom.core import PLANS, budgets
 from headroom.model.actions import Action, CordonNode, EmitEvent, EvictPod
+from headroom.model.changes import Changes, Topic
 from headroom.model.conditions import find
 from headroom.model.decisions import Decision
 from headroom.model.errors import Refused, Unavailable
-from headroom.model.plans import Plan, affected, standing
-from headroom.model.world import Changes, World
+from headroom.model.plans import Plan, affected, raised, standing
+from headroom.model.world import World, by_ref
 from headroom.runtime.loop import is_news
 from headroom.runtime.operator import Operator
 from headroom.runtime.settings import Settings
 from headroom.runtime.surroundings import Surroundings
-from tests.builders import a_ref, a_resource
+from tests.builders import a_ref, a_resource, news_of
 from tests.runtime.fakes import FakePort, HandClock, Switch
 
 EVICT = EvictPod(pod="team-a/train-0", uid="u", resource_version="1", grace_seconds=30)
@@ -58,7 +59,7 @@ def plan_with(*actions: Action, kind: str = "GPUWorkloadBudget") -> Plan:
         for ref, resource in affected(world, kind, changes):
             yield structs.replace(standing(world, ref, resource, "Says so."), actions=actions)
 
-    return Plan(name="wants", kind=kind, wakes_on=frozenset({kind}), at_most_every_ms=100, decide=decide)
+    return Plan(name="wants", kinds=(kind,), at_most_every_ms=100, decide=decide)
 
 
 async def test_an_unchanged_world_is_written_once() -> None:
@@ -116,7 +117,7 @@ async def test_a_switch_thrown_in_the_middle_of_a_decision_ends_the_rest_of_it()
 
     def stop() -> None:
         rig.port.fields = {"stopped": True}
-        rig.port.change(Changes(outside={"settings"}))
+        rig.port.change(news_of(Topic.SETTINGS))
         rig.clock.seconds += 1
         rig.operator.loop.tick()
 
@@ -141,10 +142,8 @@ async def test_a_plan_that_raises_is_counted_reported_and_alone() -> None:
                 raise ZeroDivisionError("deep inside")
             yield standing(world, ref, resource, "Fine.")
 
-    poisoned = Plan(
-        name="poisoned", kind="GPUWorkloadBudget", wakes_on=frozenset(), at_most_every_ms=100, decide=decide
-    )
-    others = [plan for plan in PLANS if plan.kind != "GPUWorkloadBudget"]
+    poisoned = Plan(name="poisoned", kinds=("GPUWorkloadBudget",), at_most_every_ms=100, decide=decide)
+    others = [plan for plan in PLANS if plan.kinds[0] != "GPUWorkloadBudget"]
     rig = Rig(FakePort(a_resource(name="poison"), a_resource(name="sound"), a_resource("PowerPool")), poisoned, *others)
     await rig.tick()
 
@@ -157,6 +156,33 @@ async def test_a_plan_that_raises_is_counted_reported_and_alone() -> None:
     assert [(each.object, each.reason) for each in told] == [("GPUWorkloadBudget/team-a/poison", "InternalError")]
     assert all(each is not None and each.status == "True" for ref, each in verdicts.items() if ref.name != "poison")
     assert rig.count("headroom_plan_errors_total", plan="poisoned") >= 1
+
+
+async def test_a_plan_that_decides_all_together_is_asked_once_though_it_raises() -> None:
+    asked = []
+
+    def decide(_world: World, changes: Changes) -> Iterable[Decision]:
+        asked.append(changes)
+        raise ZeroDivisionError("deep inside")
+
+    together = Plan(name="round", kinds=("PowerPool",), at_most_every_ms=100, decides_together=True, decide=decide)
+    rig = Rig(FakePort(a_resource("PowerPool", "one"), a_resource("PowerPool", "two")), together)
+    await rig.tick()
+    assert len(asked) == 1
+    found = [find(each.status.conditions, "Ready") for each in rig.port.resources.values()]
+    assert [each.reason for each in found if each is not None] == ["InternalError", "InternalError"]
+
+
+async def test_what_a_round_leaves_out_is_counted_as_a_bug() -> None:
+    def decide(world: World, _changes: Changes) -> Iterable[Decision]:
+        for ref, resource in world.of_kind("PowerPool"):
+            is_bad = ref.name == "poison"
+            yield raised(world, ref, resource, ValueError("odd")) if is_bad else standing(world, ref, resource, "Fine.")
+
+    together = Plan(name="round", kinds=("PowerPool",), at_most_every_ms=100, decides_together=True, decide=decide)
+    rig = Rig(FakePort(a_resource("PowerPool", "poison"), a_resource("PowerPool", "sound")), together)
+    await rig.tick()
+    assert rig.count("headroom_plan_errors_total", plan="round") == 1
 
 
 async def test_a_failed_effect_backs_off_and_is_shown_until_it_works() -> None:
@@ -216,7 +242,7 @@ async def test_a_turn_is_not_late_by_the_time_that_deciding_takes() -> None:
             left = asked[0] + 10_000 - world.now
             yield structs.replace(standing(world, ref, resource, "Says so."), look_again_ms=left or 600_000)
 
-    plan = Plan(name="slow", kind="GPUWorkloadBudget", wakes_on=frozenset(), at_most_every_ms=0, decide=slow)
+    plan = Plan(name="slow", kinds=("GPUWorkloadBudget",), at_most_every_ms=0, decide=slow)
     rig = Rig(FakePort(a_resource()), plan)
     await rig.tick()
     await rig.tick()  # its status was written, so it is looked at once more
@@ -234,7 +260,7 @@ async def test_an_event_that_is_due_again_with_other_numbers_is_no_other_decisio
             decision = standing(world, ref, resource, "Says so.")
             yield structs.replace(decision, actions=(event,), look_again_ms=600_000)
 
-    plan = Plan(name="tells", kind="GPUWorkloadBudget", wakes_on=frozenset(), at_most_every_ms=100, decide=tells)
+    plan = Plan(name="tells", kinds=("GPUWorkloadBudget",), at_most_every_ms=100, decide=tells)
     rig = Rig(FakePort(a_resource()), plan)
     for _ in range(3):
         await rig.tick(61)
@@ -248,7 +274,7 @@ async def test_a_full_pass_finds_a_plan_that_forgot() -> None:
             decision = standing(world, ref, resource, "Says so.")
             yield structs.replace(decision, reason=f"In{world.cluster}", look_again_ms=600_000)
 
-    plan = Plan(name="forgets", kind="GPUWorkloadBudget", wakes_on=frozenset(), at_most_every_ms=100, decide=forgets)
+    plan = Plan(name="forgets", kinds=("GPUWorkloadBudget",), at_most_every_ms=100, decide=forgets)
     rig = Rig(FakePort(a_resource()), plan)
     await rig.tick()
     await rig.tick(61)
@@ -262,7 +288,7 @@ async def test_a_full_pass_finds_a_plan_that_forgot() -> None:
 async def test_a_deleted_resource_is_forgotten() -> None:
     rig = Rig(FakePort(a_resource()))
     await rig.tick()
-    rig.port.resources.clear()
+    rig.port.resources = by_ref(())
     rig.port.change(Changes(resources={a_ref()}))
     await rig.tick()
 

@@ -9,9 +9,10 @@ from headroom.adapters.kube.errors import Conflict
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
+from headroom.model.changes import Changes
 from headroom.model.decisions import Decision
 from headroom.model.plans import Plan
-from headroom.model.world import Changes, World, ref_of
+from headroom.model.world import World, ref_of
 from headroom.runtime.leader import Always
 from headroom.runtime.operator import Operator
 from headroom.runtime.settings import Settings
@@ -85,7 +86,7 @@ def played(budgets: int, seconds: int, events_every: float = 0.0) -> Port:
                 for _, each in chosen
             ]
 
-        plan = Plan(name="test", kind=KIND, wakes_on=frozenset({KIND}), at_most_every_ms=250, decide=decide)
+        plan = Plan(name="test", kinds=(KIND,), at_most_every_ms=250, decide=decide)
         port_: Any = port
         running = Operator(port_, Always(), Settings(identity="one"), Surroundings(clock=clock), [plan])
         port.happen()

@@ -15,7 +15,7 @@ from tests.web import pools
 def scraped(world: World, decisions: dict[Ref, Decision] | None = None) -> list[str]:
     """The lines of power's metrics."""
     metrics = Metrics()
-    metrics.power.measure(world, decisions or {})
+    metrics.measures[1].measure(world, decisions or {})
     return [line for line in metrics.render().decode().splitlines() if line.startswith("headroom_power")]
 
 
@@ -48,8 +48,8 @@ def test_the_last_decision_counts_before_what_is_written() -> None:
 
 def test_a_pool_that_is_gone_leaves_nothing_behind() -> None:
     metrics = Metrics()
-    metrics.power.measure(a_used_world(pools.a_pool().resource), {})
-    metrics.power.measure(a_used_world(), {})
+    metrics.measures[1].measure(a_used_world(pools.a_pool().resource), {})
+    metrics.measures[1].measure(a_used_world(), {})
     assert b"headroom_power_machines{" not in metrics.render()
 
 

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.model.actions import EmitEvent
+from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Decision
 from headroom.model.facts import Pod, Price
 from headroom.model.ports import SETTLE_MS
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage import Row
-from headroom.model.world import Changes, World, ref_of
+from headroom.model.world import World, by_ref, ref_of
 from headroom.runtime import horizon
 from headroom.runtime.recording import Recorder
 from headroom.runtime.surroundings import Surroundings
 from headroom.sim.clock import SimClock, run_virtual
 from headroom.sim.ledger import MemoryLedger
-from tests.builders import NOON, a_node, a_pod, a_resource
+from tests.builders import NOON, a_node, a_pod, a_resource, news_of
 
 HOUR = 3_600_000
 TEAM = (("team", "a"),)
@@ -34,7 +34,7 @@ class Port:
     def __init__(self, clock: SimClock, cluster: str = "here") -> None:
         self.clock, self.cluster = clock, cluster
         self.pods, self.nodes = PodTable(), NodeTable()
-        self.resources: dict[Any, AnyResource] = {}
+        self.resources = by_ref(())
         self.prices: tuple[Price, ...] = ()
         self.complete = True
         self.behind = 0
@@ -71,8 +71,8 @@ class Port:
         taken, self.changes = self.changes, Changes()
         return taken
 
-    def outside_changed(self, what: str) -> None:
-        self.told.append(what)
+    def tell(self, topic: Topic, name: str = "") -> None:
+        self.told.append(topic)
 
 
 class Stage:
@@ -195,14 +195,14 @@ def test_a_new_price_begins_a_new_row_and_so_does_a_new_count_of_cpu() -> None:
         stage.port.pods.put(running())
         await stage.start()
         stage.port.prices = (Price(price_per_hour=16_000_000, node="n"),)
-        stage.port.changes = Changes(outside={"prices"})
+        stage.port.changes = news_of(Topic.PRICES)
         await stage.clock.sleep(1.5)
         assert [row.price for row in stage.rows] == [1_000_000, 2_000_000]
         budget = a_resource(gpuResourceName="cpu")
         plain = structs.replace(running("cpu-only"), shape=structs.replace(running().shape, requests=(("cpu", 10**6),)))
         stage.see(plain)
         assert stage.recorder.table.of_pod(plain.uid) == []
-        stage.port.resources[ref_of(budget)] = budget
+        stage.port.resources.put(ref_of(budget), budget)
         stage.port.changes = Changes(resources={ref_of(budget)})
         await stage.clock.sleep(1.5)
         assert [row.start for row in stage.recorder.table.of_pod(plain.uid)] == [NOON - HOUR]
@@ -218,11 +218,11 @@ def test_a_node_that_turns_into_another_machine_has_another_price_whatever_else_
         stage.port.prices = tuple(Price(price_per_hour=each, instance_type=name) for name, each in prices)
         stage.port.nodes.put(a_node("n", gpus=8, labels=kinds["small"]))
         budget = a_resource()
-        stage.port.resources[ref_of(budget)] = budget
+        stage.port.resources.put(ref_of(budget), budget)
         stage.port.pods.put(running())
         await stage.start()
         stage.port.nodes.put(a_node("n", gpus=8, labels=kinds["large"]))
-        stage.port.changes = Changes(nodes={"n"}, resources={ref_of(budget)}, outside={"usage"})
+        stage.port.changes = Changes(nodes={"n"}, resources={ref_of(budget)}, facts={Topic.USAGE: set()})
         await stage.clock.sleep(1.5)
         assert [row.price for row in stage.rows] == [1_000_000, 2_000_000]
 
@@ -247,7 +247,7 @@ def test_a_longer_window_reads_more_of_the_ledger() -> None:
         await stage.start()
         assert len(stage.recorder.table) == 0
         budget = a_resource(quota={"gpuHours": "1", "windowHours": 100})
-        stage.port.resources[ref_of(budget)] = budget
+        stage.port.resources.put(ref_of(budget), budget)
         await stage.clock.sleep(1.5)
         assert [row.uid for row in stage.recorder.table] == ["old"]
 

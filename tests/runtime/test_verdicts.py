@@ -12,12 +12,13 @@ from headroom.api.budget_hold import hold_name
 from headroom.api.kinds import AnyResource
 from headroom.core.budgets import PLAN, hold_of
 from headroom.model.actions import Action, ApplyBudgetHold, DeleteBudgetHold, ReleasePod
+from headroom.model.changes import EVERYTHING
 from headroom.model.facts import Hold
 from headroom.model.times import MINUTE, SECOND
-from headroom.model.world import EVERYTHING, LedgerState, World
+from headroom.model.world import LedgerState, World
 from headroom.runtime.verdicts import Verdicts
 from tests.builders import NOON, a_used_world
-from tests.core.stage import a_budget, gated
+from tests.core.stage import a_budget, brief, gated
 from tests.postgres import Postgres
 from tests.runtime.test_history_kept import HandClock
 
@@ -69,7 +70,7 @@ async def test_the_other_cluster_holds_and_releases_by_the_word_of_home(both: tu
     assert not await east.exchange()
     assert await west.exchange()
     assert not await west.exchange(), "the same word is no news"
-    assert west.decided() == [ApplyBudgetHold(budget=KEY)]
+    assert brief(west.decided()) == [f"ApplyBudgetHold {KEY}"]
     west.hold()
     assert west.decided() == []
     east.holds = {}

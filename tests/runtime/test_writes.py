@@ -24,7 +24,6 @@ from headroom.model.conditions import find
 from headroom.model.decisions import Decision
 from headroom.model.errors import Refused, Unavailable
 from headroom.model.plans import standing
-from headroom.runtime import writes
 from headroom.runtime.attempts import REPEAT_AFTER_SECONDS
 from headroom.runtime.surroundings import Surroundings
 from headroom.runtime.writes import WriteBudget, Writer, batches
@@ -247,7 +246,7 @@ async def test_a_new_command_is_not_taken_for_the_one_before(desk: Desk) -> None
 
 
 async def test_a_switch_may_take_longer_than_anything_else(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writes, "EFFECT_SECONDS", 0.001)
+    monkeypatch.setattr(CordonNode, "timeout_seconds", 0.001)
     done: list[Action] = []
 
     async def slowly(action: Action, resource: object) -> None:

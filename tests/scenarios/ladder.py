@@ -115,6 +115,7 @@ def stage(*budgets: Document, nodes: int = 4) -> list[Document]:
 
 
 UNHURRIED = {
+    "headroom.adapters.kube.watch.ABSENT_SECONDS": (600.0, 600.0),
     "headroom.adapters.kube.watch.WATCH_SECONDS": (30_000, 60_000),
     "headroom.core.budgets.plan.LOOK_AGAIN_MS": 900_000,
     "headroom.runtime.leader.DURATION_SECONDS": 600,

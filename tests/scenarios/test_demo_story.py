@@ -204,7 +204,7 @@ def test_it_begins_in_the_middle_of_things(seed: int) -> None:
 def test_the_small_passes_and_the_full_ones_agree(seed: int) -> None:
     registry = told(seed).process.around.metrics.registry
     for name in ("headroom_plan_differences_total", "headroom_plan_errors_total"):
-        for plan in ("budgets", "power"):
+        for plan in ("budgets", "capacity"):
             assert not registry.get_sample_value(name, {"plan": plan})
 
 

@@ -177,17 +177,20 @@ def test_a_stop_of_the_whole_cluster_ends_all_effects() -> None:
 )
 @pytest.mark.parametrize("asked", [False, True], ids=["unasked", "asked"])
 def test_an_endpoint_that_fails_passes_the_demand_on(fault: dict[str, Any], woken: list[str], asked: bool) -> None:
-    """P-L3: what surely failed goes to the next machine at once, what nobody knows after the boot timeout."""
+    """P-L3: what surely failed goes to the next machine at once, what is still off after two minutes, what nobody knows later."""
     pool = a_pool(gpus=[8, 8], asked=asked)
     faults = [{"at": "0s", "fault": {"verb": "wake", "path": "*/metal-1"} | fault}]
     run = play([pool, *machines(pool, "Off")], [*faults, at("60s", a_pod("train", 8))], duration="12m")
     assert run.problems() == []
-    assert [name for command, name in run.commands() if command == "Wake"][: len(woken)] == woken
+    if asked and fault["type"] == "Late":
+        woken = ["metal-1", "metal-2"]  # it is seen to be off for two minutes
+    assert list(dict.fromkeys(name for command, name in run.commands() if command == "Wake")) == woken
     assert run.phases() == {"train": "Running"}
     if woken[0] == "metal-2":
         assert run.when("Wake", "metal-2") < 75 * SECOND
     if woken == ["metal-1", "metal-2"]:
-        assert 355 * SECOND < run.when("Wake", "metal-2") < 380 * SECOND, "after the boot timeout of five minutes"
+        silence = 175 if asked else 355
+        assert silence * SECOND < run.when("Wake", "metal-2") < (silence + 25) * SECOND
 
 
 @pytest.mark.parametrize(
@@ -219,9 +222,9 @@ def test_a_machine_that_never_boots_fails_and_the_next_one_takes_over(asked: boo
     fault = {"at": "0s", "fault": {"type": "Ignored", "verb": "boot", "path": "*/metal-1"}}
     run = play([pool, *machines(pool, "Off")], [fault, at("60s", a_pod("train", 8))], duration="14m")
     assert run.problems() == []
-    assert run.commands() == [("Wake", "metal-1"), ("Wake", "metal-2")]
+    assert run.commands() == [("Wake", "metal-1"), ("Wake", "metal-2"), ("Sleep", "metal-1")]
     assert run.phases() == {"train": "Running"}
-    assert run.states()["metal-1"] == "Failed"
+    assert run.states()["metal-1"] == "Off"
     assert run.machine("metal-1")["failures"] == 1
 
 
@@ -289,18 +292,18 @@ def test_a_pod_that_waits_at_any_instant_before_the_switch_gets_the_machine(part
 # --- the view -------------------------------------------------------------------------------------------------------------------------
 
 
-def test_when_all_machines_turn_idle_at_once_none_is_switched_off_on_that_word() -> None:
-    """C10: more than 30 % of the pool within a minute."""
-    pool = a_pool(gpus=[8] * 6, idleSeconds=20)
+def test_when_all_machines_turn_idle_at_once_only_a_few_are_switched_off_on_that_word() -> None:
+    """C10: three of the pool within a minute."""
+    pool = a_pool(gpus=[8] * 6, idleSeconds=20, maxConcurrentSleeps=6)
     pods = [a_pod(f"train-{number}", 8, "3m") for number in range(6)]
     expect = [
-        {"at": "215s", "resource": "PowerPool/metal", "path": "status.conditions[Braked].status", "equals": "True"},
-        {"at": "300s", "resource": "PowerPool/metal", "path": "status.conditions[Braked].status", "equals": "False"},
+        {"at": "230s", "resource": "PowerPool/metal", "path": "status.conditions[Braked].status", "equals": "True"},
+        {"at": "400s", "resource": "PowerPool/metal", "path": "status.conditions[Braked].status", "equals": "False"},
     ]
     run = play([pool, *machines(pool, "On"), *nodes(pool), *pods], duration="30m", expect=expect)
     assert run.problems() == []
-    first = min(track.cordons[0].begin for track in run.auditor.tracks.values())
-    assert first - run.start >= (182 + 60) * SECOND
+    began = sorted(track.cordons[0].begin - run.start for track in run.auditor.tracks.values())
+    assert all(sum(at <= each < at + 60 * SECOND for each in began) <= 3 for at in began)
     assert len(run.commands()) == 6
 
 

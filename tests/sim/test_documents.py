@@ -5,11 +5,11 @@ import time
 
 import pytest
 
+from headroom.adapters import documents, texts
 from headroom.api.budget_index import IndexEntry
 from headroom.model.errors import Misconfigured
 from headroom.model.facts import Price
 from headroom.model.times import HOUR
-from headroom.sim import documents, texts
 
 BUDGET = """
 apiVersion: headroom.dev/v1alpha1

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from headroom.adapters import documents
 from headroom.api import marks
 from headroom.core.budgets import prospect
 from headroom.core.usage import GPU_HOUR, budgets_of
@@ -14,7 +15,6 @@ from headroom.model.facts import Namespace, Node, Pod, Price
 from headroom.model.times import HOUR, text
 from headroom.model.usage import Row
 from headroom.model.world import load, save
-from headroom.sim import documents
 from headroom.sim.whatif import beside, recorded
 from headroom.sim.whatif.comparing import Comparison
 from headroom.sim.whatif.page import Assets, page

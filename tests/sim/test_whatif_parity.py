@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec import structs
 
+from headroom.adapters import documents
 from headroom.model.facts import Namespace, Shape
 from headroom.model.times import MINUTE, SECOND, duration, moment
 from headroom.model.world import by_ref
-from headroom.sim import documents
 from headroom.sim.whatif.lives import EVICTED, SUSPENDED
 from headroom.sim.whatif.outcome import Outcome, outcome
 from headroom.sim.whatif.replay import replay

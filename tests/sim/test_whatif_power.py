@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from headroom.adapters import documents
 from headroom.api.kinds import AnyResource
 from headroom.model import actions
 from headroom.model.facts import Machine, Owner, Pod, Shape, Taint, Usage
 from headroom.model.times import HOUR, MINUTE, SECOND, moment
+from headroom.model.usage import Row
 from headroom.model.world import by_ref, load, save
-from headroom.sim import documents
 from headroom.sim.whatif import beside, recorded, traces
 from headroom.sim.whatif.carrying import Hands
 from headroom.sim.whatif.cluster import Cluster
@@ -23,6 +24,7 @@ from headroom.sim.whatif.page import Assets, page
 from headroom.sim.whatif.replay import replay
 from headroom.sim.whatif.work import Case, Work, owner_of
 from tests.builders import NOON, a_node, a_resource, a_used_world
+from tests.core.stage import a_budget
 from tests.scenarios import power_stage as full
 from tests.scenarios.ladder import unhurried
 from tests.sim.test_whatif import a_case, a_work
@@ -72,6 +74,28 @@ def test_a_machine_that_is_off_wakes_for_work_and_sleeps_when_it_is_done() -> No
     assert found.machine_hours == pytest.approx(on)
     assert found.energy_kwh == pytest.approx(5 * 2 + 1 * (on - 2))
     assert found.saved_kwh == pytest.approx(24 - on)
+
+
+@pytest.mark.parametrize(("hours", "wakes"), [("10", 0), ("100", 1)])
+def test_no_machine_wakes_for_a_budget_that_is_found_over_quota_in_the_same_moment(hours: str, wakes: int) -> None:
+    """Nobody has looked at the budget before: its status says nothing of its quota."""
+    begin, end = NOON - 12 * HOUR, NOON - HOUR
+    before = Row(
+        cluster="default",
+        uid="before",
+        namespace="team-a",
+        created=begin,
+        start=begin,
+        earliest=begin,
+        seen_until=end,
+        ended=end,
+        amounts=((GPU, 10**6),),
+        labels=(("team", "a"),),
+    )
+    asleep = {"worker-0": Machine(name="worker-0", power="Off")}
+    case = a_case(a_work(hours=1, gpus=8), nodes=1, hours=2, machines=asleep, history=[before])
+    found, _ = played(case, a_pool(*workers(1)), a_budget(hours=hours))
+    assert found.wakes == wakes
 
 
 def test_machines_without_a_node_become_one_and_those_without_a_pool_are_always_on() -> None:

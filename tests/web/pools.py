@@ -129,7 +129,13 @@ def nodes_of(states: dict[str, State] | None = None) -> list[Node]:
 def turned(made: Made, ref: Ref, at: int, *turns: tuple[str, State]) -> None:
     """Let the journal know that machines turned."""
     events: tuple[Action, ...] = tuple(
-        EmitEvent(object=str(ref), event_type="Normal", reason=EVENTS[state], message=f"{name} is {state.lower()}.")
+        EmitEvent(
+            object=str(ref),
+            event_type="Normal",
+            reason=EVENTS[state],
+            message=f"{name} is {state.lower()}.",
+            machine=name,
+        )
         for name, state in turns
     )
     decision = Decision(resource=ref, status=PowerPoolStatus(), reason="Turned", message="It turned.", actions=events)

@@ -10,8 +10,9 @@ import aiohttp
 from msgspec import structs
 
 from headroom.core import PLANS
+from headroom.model.changes import EVERYTHING
 from headroom.model.decisions import Decision, Ref
-from headroom.model.world import EVERYTHING, World
+from headroom.model.world import World
 from headroom.runtime.journal import Journal
 from headroom.runtime.loop import Bell
 from headroom.runtime.metrics import Metrics

@@ -183,6 +183,20 @@ async def test_with_no_place_left_whoever_waited_longest_makes_room() -> None:
             writer.transport.abort()
 
 
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [(Limits(connections=5, of_one_peer=100), 5), (Limits(connections=100, of_one_peer=3), 9)],
+    ids=["in all", "of one peer"],
+)
+async def test_each_limit_holds_by_itself(limits: Limits, left: int) -> None:
+    async with house(limits) as here:
+        crowd = [await here.come(HALF, by=f"127.0.0.{2 + number % 3}") for number in range(60)]
+        await here.holds(left)
+        assert here.door.refused == 60 - left
+        for _, writer in crowd:
+            writer.transport.abort()
+
+
 async def test_one_peer_makes_room_for_itself_only() -> None:
     async with house(Limits(connections=10, of_one_peer=5)) as here:
         reader, honest = await here.come(HALF, by="127.0.0.2")
@@ -237,29 +251,45 @@ async def test_thousands_that_come_and_go_leave_nothing_behind(has_tls: bool) ->
         assert not here.door._waiting
 
 
+class Exhausted:
+    """A socket that listens, in a process that has no descriptors left for now."""
+
+    def __init__(self, inner: socket.socket) -> None:
+        self._inner, self.is_over, self.asked = inner, False, 0
+
+    def accept(self) -> object:
+        self.asked += 1
+        if not self.is_over:
+            raise OSError(24, "Too many open files")
+        return self._inner.accept()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
 async def test_without_descriptors_it_rests_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Exhausted:
-        def __init__(self, inner: socket.socket) -> None:
-            self._inner, self.failures = inner, 3
-
-        def accept(self) -> object:
-            if self.failures:
-                self.failures -= 1
-                raise OSError(24, "Too many open files")
-            return self._inner.accept()
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(self._inner, name)
-
-    monkeypatch.setattr(doors, "REST_SECONDS", 0.01)
+    monkeypatch.setattr(doors, "REST_SECONDS", 1e6)
     app = web.Application(middlewares=[in_door])
     app.add_routes([web.get("/", _hello)])
     servers, listening = Servers(), bound("127.0.0.1:0", "x")
-    port, stubborn = listening[0].getsockname()[1], Exhausted(listening[0])
-    door = await servers.serve(app, [stubborn])  # type: ignore[list-item]  # a socket in all that is used
+    stubborn = Exhausted(listening[0])
+    limits = Limits(request_seconds=1e6)
+    door = await servers.serve(app, [stubborn], limits=limits)  # type: ignore[list-item]  # a socket in all that is used
+    here = House(door, listening[0].getsockname()[1])
     async with asyncio.timeout(20):
-        assert b"200" in await House(door, port).ask()
-    assert not stubborn.failures
+        stubborn.is_over = True
+        slow, writer = await here.come(HALF)
+        await here.holds(1)
+        stubborn.is_over, stubborn.asked = False, 0
+        asking = asyncio.create_task(here.ask())
+        assert await gone(slow)  # whoever has waited longest gives theirs up
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert stubborn.asked == 1  # it is not woken for ever for what cannot be accepted
+        stubborn.is_over = True
+        door._go_on(stubborn)  # type: ignore[arg-type]  # as above
+        assert b"200" in await asking
+    writer.transport.abort()
     await servers.close()
 
 

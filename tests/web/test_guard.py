@@ -11,11 +11,12 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
 from headroom.adapters.kube.reviews import Need, Who
 from headroom.model.errors import Misconfigured, Unavailable
 from headroom.web import certificate
-from headroom.web.guard import METRICS, NODES, budgets_in, guard
+from headroom.web.guard import METRICS, NODES, Viewer, budgets_in, guard
 from headroom.web.listening import Servers
 from headroom.web.scope import ACCESS, Access
 from tests.certificates import Authority
@@ -324,3 +325,13 @@ async def test_a_connection_that_outlives_the_certificate_is_nobodys(
         monkeypatch.setattr(certificate, "datetime", Later)
         async with kept.get("/api/overview") as reply:
             assert reply.status == 401
+
+
+@pytest.mark.parametrize(
+    ("name", "tenant"), [("ada", "ada"), ("system:serviceaccount:lab:one", "system:serviceaccount:lab")]
+)
+async def test_a_viewer_takes_the_share_of_their_tenant(judge: Judge, name: str, tenant: str) -> None:
+    judge.rights[name] = {budgets_in("lab")}
+    viewer = Viewer(make_mocked_request("GET", "/", {"Authorization": f"Bearer t-{name}"}), judge, lambda: NAMESPACES)
+    assert await viewer.scope()
+    assert (viewer.name, viewer.tenant) == (name, tenant)

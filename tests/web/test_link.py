@@ -8,8 +8,10 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 from headroom.model.errors import Unavailable
 from headroom.model.times import MINUTE
@@ -178,3 +180,39 @@ async def test_live_pages_are_live_over_the_link() -> None:
         made.become(second._world)
         while page["budgets"]["team-a/one"]["consumedGpuHours"] != "3":
             page = merged(page, (await anext(stream))[1])
+
+
+class Slow:
+    """A link on which every answer takes a while to be said."""
+
+    unread = 0
+
+    def __init__(self, seconds: float, *questions: Question) -> None:
+        self._seconds, self._questions = seconds, list(questions)
+        self.now, self.said = 0.0, list[Answer]()
+
+    async def heard(self) -> Question | None:
+        return self._questions.pop(0) if self._questions else None
+
+    def say(self, message: Answer | Beat) -> None:
+        if isinstance(message, Answer):
+            self.now += self._seconds
+            self.said.append(message)
+
+
+class Free(Local):
+    """The operator, to whom the making of a page is nothing."""
+
+    def made(self, address: Address, scope: Scope) -> Sheet:
+        return structs.replace(super().made(address, scope), took=0.0, rest=0.0)
+
+
+@pytest.mark.parametrize(("seconds", "rest"), [(1 / 128, 9 / 128), (1000.0, 9 * links.MOST_UNPAID)])
+async def test_the_operator_rests_for_all_that_an_answer_takes(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, rest: float
+) -> None:
+    page = ("overview",)
+    link = Slow(seconds, Question(1), Question(2, page, EVERYTHING), Question(3, page, EVERYTHING))
+    monkeypatch.setattr(links, "time", SimpleNamespace(monotonic=lambda: link.now))
+    await Answering(Free(Made(a_world(1)).showing()), lambda _: None).serve(link)  # type: ignore[arg-type]  # a link
+    assert [each.sheet.rest for each in link.said if each.sheet] == [rest, rest]

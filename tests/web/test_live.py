@@ -19,11 +19,12 @@ from msgspec import structs
 from headroom.model.errors import Unavailable
 from headroom.model.times import HOUR, MINUTE
 from headroom.web import live
+from headroom.web.live import Streams
 from headroom.web.pages import Model, overview
 from headroom.web.patching import patch
-from headroom.web.scope import ACCESS, Scope
+from headroom.web.scope import ACCESS, EVERYTHING, Scope
 from headroom.web.server import main_app
-from headroom.web.source import Local
+from headroom.web.source import Address, Local, Sheet
 from headroom.web.view import Showing, View
 from tests.builders import NOON, a_used_world
 from tests.core.stage import a_budget, running
@@ -253,3 +254,42 @@ async def test_there_are_only_so_many_streams(monkeypatch: pytest.MonkeyPatch) -
                     return
             await asyncio.sleep(0.02)
     pytest.fail("a stream that was closed still counts")
+
+
+class Dear(Local):
+    """The operator, whose pages take as long as a test says."""
+
+    asked, took, rest = 0, 0.0, 0.0
+
+    async def make(self, address: Address, scope: Scope) -> Sheet:
+        self.asked += 1
+        return structs.replace(await super().make(address, scope), took=self.took, rest=self.rest)
+
+
+def test_a_page_is_followed_by_nine_times_as_long_without_one() -> None:
+    sheet = Local(Made(a_world(1)).showing()).made(("overview",), EVERYTHING)
+    assert sheet.took > 0
+    assert sheet.rest == 9 * sheet.took
+
+
+async def test_nobody_has_a_page_made_while_the_operator_is_left_alone() -> None:
+    source = Dear(Made(a_world(1)).showing())
+    source.rest = 1e6
+    streams = Streams(source)
+    await streams.made(("overview",), EVERYTHING, "ann")
+    another = asyncio.create_task(streams.made(("nodes",), EVERYTHING, "bob"))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert (source.asked, another.done()) == (1, False)
+    another.cancel()
+
+
+async def test_a_page_that_was_dear_is_shown_again_though_there_is_news() -> None:
+    made = Made(a_world(1))
+    source = Dear(made.showing())
+    source.took = 1e6
+    streams = Streams(source)
+    first = await streams.made(("overview",), EVERYTHING, "ann")
+    made.become(a_world(2))
+    assert await streams.made(("overview",), EVERYTHING, "bob") is first
+    assert source.asked == 1

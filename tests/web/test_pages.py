@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headroom.api import marks
+from headroom.api.budgets import Following
+from headroom.api.enforcement import RefusedEviction, Released
 from headroom.api.kinds import AnyResource
-from headroom.model.facts import UNREADABLE, Pod, Shape
+from headroom.model.facts import UNREADABLE, Shape
+from headroom.model.resource_table import ResourceTable
 from headroom.model.times import HOUR, MINUTE, SECOND
-from headroom.model.world import World
+from headroom.model.world import World, ref_of
 from headroom.web.pages import Model, Page, Pages, frame, framed, nodes, search
+from headroom.web.pages.budget import BudgetPage
 from headroom.web.scope import EVERYTHING, Scope
 from headroom.web.view import View
 from tests.builders import NOON, a_claim, a_node, a_pod, a_resource, a_used_world
-from tests.core.stage import TEAM, a_budget, gated, running
+from tests.core.stage import a_budget, gated, running
 from tests.web.showing import Made
 
 LAB = Scope(namespaces=frozenset({"team-a"}), nodes=True)
@@ -60,7 +63,7 @@ def test_the_overview_counts_what_is_held_and_free(made: Made) -> None:
     assert page["fleet"] == {
         "gpus": "16",
         "held": "7",
-        "free": "9",
+        "free": "1",
         "nodes": 2,
         "nodesReady": 1,
         "running": 4,
@@ -179,7 +182,7 @@ def test_the_state_is_one_word(enforce: Any, paused: bool, hours: str, state: st
     made = Made(a_used_world(budget, pods=[running("p", 3 * HOUR, gpus=4)]))
     known = made.world(NOON)
     kept = {ref: structs.replace(each, status=made.decisions[ref].status) for ref, each in known.resources.items()}
-    made.become(structs.replace(known, resources=kept))
+    made.become(structs.replace(known, resources=ResourceTable(kept)))
     row = whole(Pages().overview, made.view(), EVERYTHING)["budgets"]["team-a/one"]
     assert (row["state"], row["tone"]) == (state, tone)
 
@@ -283,15 +286,20 @@ def test_the_forecast_is_marked() -> None:
     assert page["budget"]["exhaustedAt"].startswith(mark["text"].rpartition(" ")[2][:16])
 
 
-def test_released_pods_are_told_the_newest_first() -> None:
-    def released(name: str, at: str, by: str = "team-a/one") -> Pod:
-        said = ((marks.HELD_BY, by), (marks.RELEASED_AT, at))
-        return running(name, MINUTE, annotations=said, labels=TEAM)
-
-    pods = [released("a", "2026-01-01T10:00:00Z"), released("b", "2026-01-01T11:00:00Z"), released("c", "x", "x/y")]
-    made = Made(a_used_world(a_budget(), pods=pods))
-    page = whole(Pages().budget("team-a", "one"), made.view(), EVERYTHING)
-    assert [each["pod"] for each in page["released"]] == ["team-a/b", "team-a/a"]
+def test_what_was_released_what_is_refused_and_whose_verdict_it_is_are_told() -> None:
+    budget = a_budget()
+    released = Released(owner="Job/team-a/fit", uid="u", at="a", until="b", gpus="8", used_gpus="4")
+    refused = RefusedEviction(unit="Pod/team-a/p", since="c", by=("team-a/pdb",), uids=("u",), pods=("team-a/p",))
+    view, ref = Made(a_used_world(budget)).view(), ref_of(budget)
+    decision, following = view.loop.decisions[ref], Following(cluster="home", holding=True, since="d")
+    status = structs.replace(decision.status, released=(released,), refused=(refused,), following=following)
+    view.loop.decisions[ref] = structs.replace(decision, status=status)
+    page = BudgetPage().model(view, EVERYTHING, ref) or {}
+    (told,) = page["released"]
+    assert (told["owner"], told["gpus"], told["usedGpus"], told["until"]) == ("Job/team-a/fit", "8", "4", "b")
+    (told,) = page["refused"]
+    assert (told["unit"], told["by"], "uids" in told) == ("Pod/team-a/p", ["team-a/pdb"], False)
+    assert page["following"]["cluster"] == "home"
 
 
 def test_decisions_are_searched_by_every_word(made: Made) -> None:

@@ -265,3 +265,6 @@ def test_a_node_that_sleeps_is_not_sick(made: Made) -> None:
     }
     fleet = shown(Pages().overview, made.view())["fleet"]
     assert (fleet["nodes"], fleet["nodesReady"], fleet["nodesAsleep"]) == (7, 4, 2)
+    usable = sum(int(each["free"]) for each in nodes.values() if each["ready"] and not each["cordoned"])
+    idle = sum(int(each["free"]) for each in nodes.values())
+    assert int(fleet["free"]) == usable < idle, "GPUs of machines that sleep are not free"

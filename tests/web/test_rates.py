@@ -153,6 +153,14 @@ async def test_a_search_for_the_sake_of_searching_is_turned_away() -> None:
             assert reply.status == 200
 
 
+async def test_metrics_are_not_asked_for_all_the_time() -> None:
+    async with served(for_anybody(Local(Made(a_world(1)).showing()))) as client, asyncio.timeout(20):
+        found = [(await client.get("/metrics", headers=by("greedy"))).status for _ in range(30)]
+        assert found[0] == 200
+        assert found[-1] == 429
+        assert (await client.get("/metrics", headers=by("prometheus"))).status == 200
+
+
 async def test_many_accounts_of_one_namespace_share_the_streams_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MOST_OF_ONE", 2)
     async with (

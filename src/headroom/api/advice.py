@@ -29,21 +29,15 @@ BOOT_SHARE: Final = 5
 """Idle for less than this part of what a boot may take, a machine is hardly off before it is needed again."""
 
 
-def advice(resource: AnyResource, given: Collection[str] = ()) -> list[Problem]:
-    """Everything that is dubious about a valid resource, in the order of its fields; `given` are those its spec gives itself."""
-    match resource.spec:
-        case GPUWorkloadBudgetSpec() as budget:
-            return [*_namespaces(resource), *_resources(budget, given), *_ladder(budget)]
-        case PowerPoolSpec() as pool:
-            return [
-                *_keys(pool),
-                *_machines(pool),
-                *_watts(pool),
-                *_secrets(pool),
-                *_body(resource.name, pool),
-                *_policy(pool),
-            ]
-    return []
+def of_budget(budget: AnyResource, given: Collection[str] = ()) -> list[Problem]:
+    """Everything that is dubious about a valid budget, in the order of its fields; `given` are those its spec gives itself."""
+    return [*_namespaces(budget), *_resources(budget.spec, given), *_ladder(budget.spec)]
+
+
+def of_pool(pool: AnyResource) -> list[Problem]:
+    """The same of a power pool."""
+    spec: PowerPoolSpec = pool.spec
+    return [*_keys(spec), *_machines(spec), *_watts(spec), *_secrets(spec), *_body(pool.name, spec), *_policy(spec)]
 
 
 def _namespaces(budget: AnyResource) -> Iterator[Problem]:

@@ -18,7 +18,6 @@ class BudgetHoldSpec(Covered, frozen=True, kw_only=True):
 
     uid: Annotated[str, Meta(max_length=64, description="The budget's uid.")] = ""
     because: Annotated[str, Meta(max_length=1024, description="Why, as a sentence; it is written onto the pods.")] = ""
-    kueue: Annotated[bool, Meta(description="Kueue runs here, and pods under it are left to it.")] = False
 
 
 def hold_name(budget: str) -> str:

@@ -205,6 +205,9 @@ class Released(ApiType, frozen=True, kw_only=True):
         str, Meta(description="Dollars an hour that it may cost; absent without a quota of dollars.")
     ] = ""
     used_gpus: Annotated[str, Meta(description="GPUs of its pods that were let start and have not ended.")] = ""
+    request: Annotated[
+        str, Meta(description="The ReleaseRequest that asked for it, namespace/name; absent if it was its turn.")
+    ] = ""
 
 
 class Victim(ApiType, frozen=True, kw_only=True):

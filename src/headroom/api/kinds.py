@@ -82,7 +82,7 @@ def _status_problems(kind: Kind, document: dict[str, Json]) -> list[Problem]:
     if status is None or (isinstance(metadata, dict) and metadata.get("uid")):
         return []
     found = schema.check(status_schema(kind.name), status, "status")
-    return [each for each in found if each.message.startswith(schema.NO_FIELD)]
+    return [each for each in found if each.is_unknown]
 
 
 def spec_of(kind: str, document: Json) -> Spec:

@@ -52,6 +52,12 @@ MachineName = Annotated[
 ]
 Watts = Annotated[int, Meta(ge=0, le=100_000)]
 SchedulerName = Annotated[str, object_name("As pods name it.", hint="a name: lower-case letters, digits, '-' and '.'")]
+DeviceClassName = Annotated[
+    str,
+    object_name(
+        "As claims name it.", hint="a device class such as gpu.nvidia.com: lower-case letters, digits, '-' and '.'"
+    ),
+]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Some = Annotated[int, Meta(ge=1, le=MOST_MACHINES)]
 Amount = Annotated[str | int, quantity("An amount of the resource.")]
@@ -250,6 +256,13 @@ class PowerPoolSpec(Spec, frozen=True, kw_only=True):
             extra=extra(hint="a resource name such as nvidia.com/gpu"),
         ),
     ] = "nvidia.com/gpu"
+    device_classes: Annotated[
+        tuple[DeviceClassName, ...],
+        Meta(
+            max_length=16,
+            description="Device classes by which pods claim the GPUs of these machines (DRA). Without one no machine wakes for claims.",
+        ),
+    ] = ()
     order: Annotated[
         int, Meta(ge=-1000, le=1000, description="Pools are asked for machines in this order, then by name.")
     ] = 0

@@ -13,6 +13,18 @@ State = Literal["Off", "Booting", "On", "Draining", "Sleeping", "Unknown", "Fail
 STATES: Final[tuple[State, ...]] = ("Off", "Booting", "On", "Draining", "Sleeping", "Unknown", "Failed")
 
 
+Cause = Literal["", "Cordoning", "Kept", "NeverJoined"]
+MOST_SHAPES: Final = 64
+MOST_NAMESPACES: Final = 64
+
+
+class Assigned(ApiType, frozen=True, kw_only=True):
+    """Pods for which a machine was woken or kept on."""
+
+    shape: Annotated[str, Meta(description="What the pods have in common, as a digest.")]
+    pods: Annotated[int, Meta(ge=1, description="How many.")] = 1
+
+
 class MachineStatus(ApiType, frozen=True, kw_only=True):
     """What one machine is doing, and what must be remembered of it."""
 
@@ -20,13 +32,30 @@ class MachineStatus(ApiType, frozen=True, kw_only=True):
     state: Annotated[State, Meta(description="What the machine is doing.")] = "Unknown"
     since: Annotated[str, Meta(description="Since when.")] = ""
     reason: Annotated[str, Meta(max_length=1024, description="Why, where that is not plain.")] = ""
+    cause: Annotated[Cause, Meta(description="The reason as one word, where more is decided by it.")] = ""
     idle_since: Annotated[str, Meta(description="Since when no pod keeps it on; empty while one does.")] = ""
     busy: Annotated[bool | None, Meta(description="True while a pod keeps it on.")] = None
     woken_at: Annotated[str, Meta(description="When it was last told to wake.")] = ""
+    woken_for: Annotated[
+        tuple[str, ...],
+        Meta(max_length=MOST_NAMESPACES, description="Namespaces of the pods it was woken for, until it was of use."),
+    ] = ()
+    resent_at: Annotated[
+        str, Meta(description="When that was last sent again, since its power was still off; empty if it was not.")
+    ] = ""
     slept_at: Annotated[str, Meta(description="When it was last told to sleep.")] = ""
+    drained_at: Annotated[str, Meta(description="When it last began to drain, to be sent to sleep.")] = ""
     failures: Annotated[int, Meta(description="How often in a row it did not do what it was told.")] = 0
     retry_after: Annotated[str, Meta(description="Before when it is not told again.")] = ""
     toggles: Annotated[tuple[str, ...], Meta(max_length=240, description="When it was switched in the last hour.")] = ()
+    assigned: Annotated[
+        tuple[Assigned, ...],
+        Meta(
+            max_length=MOST_SHAPES,
+            description="The pods for which it boots or was kept on.",
+            extra=extra(map_key="shape"),
+        ),
+    ] = ()
 
 
 class Energy(ApiType, frozen=True, kw_only=True):
@@ -63,6 +92,20 @@ class Trial(ApiType, frozen=True, kw_only=True):
     ] = None
 
 
+class Breaker(ApiType, frozen=True, kw_only=True):
+    """Boots in a row that brought no node."""
+
+    failed: Annotated[int, Meta(ge=0, description="How many.")] = 0
+    until: Annotated[str, Meta(description="Before this no machine is woken; then one at a time until one joins.")] = ""
+
+
+class Fruitless(ApiType, frozen=True, kw_only=True):
+    """Machines that were woken for pods of a namespace and went to sleep again without any pod."""
+
+    namespace: Annotated[str, Meta(description="The namespace.")]
+    at: Annotated[tuple[str, ...], Meta(max_length=32, description="When they went, in the last day.")] = ()
+
+
 class PowerPoolStatus(Status, frozen=True, kw_only=True):
     """The machines' states."""
 
@@ -79,5 +122,14 @@ class PowerPoolStatus(Status, frozen=True, kw_only=True):
     ] = ()
     trials: Annotated[
         tuple[Trial, ...], Meta(max_length=256, description="Machines woken on trial.", extra=extra(map_key="shape"))
+    ] = ()
+    breaker: Annotated[Breaker | None, Meta(description="Boots in a row that brought no node, if any.")] = None
+    fruitless: Annotated[
+        tuple[Fruitless, ...],
+        Meta(
+            max_length=MOST_NAMESPACES,
+            description="Wakes that were of no use, by namespace; they are limited.",
+            extra=extra(map_key="namespace"),
+        ),
     ] = ()
     moving: ClassVar[frozenset[str]] = frozenset({"energy"})

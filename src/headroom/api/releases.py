@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
+from headroom.api.enforcement import Released
 from headroom.api.resources import AGE_COLUMN, IMMUTABLE, READY_COLUMN, ApiType, Column, Kind, Spec, Status
 from headroom.api.schema import Rule, extra
 
@@ -13,6 +14,8 @@ LONGEST_REASON: Final = 256
 LONGEST_USER: Final = 1024
 MOST_TARGETS: Final = 5000
 """Pods of one gang that one request releases at most."""
+MOST_RECORDS: Final = 1000
+"""Owners and budgets of which one request remembers what was judged."""
 
 Phase = Literal["Pending", "Releasing", "Done", "Refused"]
 FINISHED: Final[tuple[Phase, ...]] = ("Done", "Refused")
@@ -32,6 +35,7 @@ Why = Literal[
     "NotQueuedByBudget",
     "QueuedByOthers",
     "RequesterUnknown",
+    "SeveralOwners",
     "TooManyPods",
     "TooManyRequests",
     "Expired",
@@ -81,6 +85,15 @@ class ReleaseTarget(ApiType, frozen=True, kw_only=True):
             description="Exactly this one, never another of the same name; empty for whichever is there.",
         ),
     ] = ""
+    generation: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000_000)] | None,
+        Meta(
+            description=(
+                "Of a Job, JobSet or Workload that Headroom suspended: its `metadata.generation`, so that it is not resumed if it was "
+                "changed since. Unset for whatever it is by then."
+            ),
+        ),
+    ] = None
 
 
 class ReleaseRequestSpec(Spec, frozen=True, kw_only=True):
@@ -116,6 +129,13 @@ class ReleaseRequestSpec(Spec, frozen=True, kw_only=True):
     rules: ClassVar[tuple[Rule, ...]] = (IMMUTABLE,)
 
 
+class BudgetRelease(ApiType, frozen=True, kw_only=True):
+    """What was judged of a release for one budget."""
+
+    budget: Annotated[str, Meta(description="The budget, namespace/name.")]
+    release: Annotated[Released, Meta(description="Whose pods were released, and how much of the budget they take.")]
+
+
 class ReleaseRequestStatus(Status, frozen=True, kw_only=True):
     """What became of it."""
 
@@ -135,6 +155,13 @@ class ReleaseRequestStatus(Status, frozen=True, kw_only=True):
     targets: Annotated[
         tuple[str, ...],
         Meta(max_length=MOST_TARGETS, description="Kind/uid of each pod and owner that is being released."),
+    ] = ()
+    released: Annotated[
+        tuple[BudgetRelease, ...],
+        Meta(
+            max_length=MOST_RECORDS,
+            description="What was judged, for each budget; once it is done, the budget's `status.released` takes it over.",
+        ),
     ] = ()
 
 

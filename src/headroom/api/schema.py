@@ -39,6 +39,8 @@ class Problem(Struct, frozen=True, order=True):
 
     field: str
     message: str
+    is_unknown: bool = False
+    """There is no such field."""
 
 
 class Schema(Struct, frozen=True, kw_only=True):
@@ -288,7 +290,7 @@ def _check_object(schema: Schema, value: dict[str, Json], path: str) -> Iterator
         if not isinstance(name, str):
             yield Problem(_below(path, shown(name)), "must have text as its key: put the key in quotes")
         elif field is None:
-            yield Problem(_below(path, name), no_field(name, sorted(schema.properties)))
+            yield Problem(_below(path, name), no_field(name, sorted(schema.properties)), is_unknown=True)
         elif each is not None:  # the API server drops a null and fills in the default
             yield from check(field, each, _below(path, name))
 
@@ -300,7 +302,8 @@ def _strays(value: Json, path: str) -> Iterator[Problem]:
         where, each = todo.pop()
         if isinstance(each, dict):
             yield from (
-                Problem(_below(where, name if isinstance(name, str) else shown(name)), NO_FIELD) for name in each
+                Problem(_below(where, name if isinstance(name, str) else shown(name)), NO_FIELD, is_unknown=True)
+                for name in each
             )
         elif isinstance(each, list):
             todo += [(f"{where}[{index}]", item) for index, item in enumerate(each)]

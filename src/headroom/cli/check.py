@@ -13,9 +13,9 @@ from headroom.cli.options import Files, Form, Output
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
+    from headroom.adapters.documents import Documents
     from headroom.api.kinds import AnyResource
     from headroom.api.schema import Problem
-    from headroom.sim.documents import Documents
 
 
 def check(
@@ -32,7 +32,7 @@ def check(
 
     Example: headroom check docs/examples/*.yaml
     """
-    from headroom.sim import documents
+    from headroom.adapters import documents
 
     named = [*(paths or ()), *(files or ())]
     if not named:
@@ -41,7 +41,7 @@ def check(
     manifests.refuse_twice(named)
     for path in named:
         try:
-            [(source, text)] = manifests.read([path])
+            [(source, text)] = manifests.read_manifests([path])
             documents.take(found, source, text, any_group=True)
         except Misconfigured as error:
             unread.append(str(error))
@@ -66,11 +66,13 @@ def check(
 
 
 def _dubious(resource: AnyResource, found: Documents) -> list[Problem]:
-    from headroom.api.advice import advice, between
+    from headroom.cli.capabilities import face_of
     from headroom.model.world import ref_of
 
-    given = found.given.get(ref_of(resource), ())
-    return [*advice(resource, given), *between(resource, found.resources), *addresses.dubious(resource)]
+    advice = face_of(resource.kind).advice
+    if advice is None or resource.spec is None:
+        return []
+    return advice(resource, found.given.get(ref_of(resource), ()), found.resources)
 
 
 class Judged(NamedTuple):

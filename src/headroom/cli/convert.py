@@ -80,7 +80,7 @@ class Conversion:
 
     def take(self, source: str, text: bytes) -> None:
         """Convert all that stands in one file."""
-        from headroom.sim import texts
+        from headroom.adapters import texts
 
         words = text.decode("utf-8", "replace")
         if machines.is_environment(words):

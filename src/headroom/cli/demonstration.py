@@ -168,7 +168,7 @@ class Stage:
         if free != wishes.port:
             output.say(f"port {wishes.port} is taken, using {free}")
         port = await self._servers.listen(app, f"127.0.0.1:{free}", "--port")
-        output.line(f"Headroom runs on a simulated cluster, {wishes.speed:g} times as fast as life.")
+        output.line(f"Headroom runs on a simulated cluster at {wishes.speed:g}× real time.")
         output.line(f"The dashboard is at http://127.0.0.1:{port}/ and Ctrl-C ends the demo.")
         if wishes.seconds is not None:
             asyncio.get_running_loop().call_later(wishes.seconds, ends.set)
@@ -191,7 +191,7 @@ class Stage:
         """A word, if this machine cannot keep up."""
         managed = self._clock.managed()
         self._managed = managed if managed < SLOWER * wished else wished
-        return f"; this machine manages {managed:.0f} times" if managed < SLOWER * wished else ""
+        return f"; this machine manages {managed:.0f}×" if managed < SLOWER * wished else ""
 
     def saved(self) -> bytes:
         """What the operator knows now, with the usage of its ledger; nothing if it has not seen the fleet yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import typer
 
@@ -11,9 +11,7 @@ from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
-    from headroom.api.budgets import GPUWorkloadBudgetStatus
     from headroom.api.kinds import AnyResource
-    from headroom.api.power_status import PowerPoolStatus
     from headroom.cli.explain_pods import ToldOfPod
     from headroom.cli.explain_power import ToldOfMachine
     from headroom.cli.nearby import Near
@@ -142,14 +140,17 @@ def listed(names: list[str]) -> str:
 
 async def _pod_in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str, str]) -> ToldOfPod:
     """A pod or its owner: few rights tell which budget holds it; which machine wakes for it takes sight of the whole cluster."""
-    from headroom.cli import explain_pods, nearby
+    from headroom.cli import explain_pods, nearby, planning
 
     near = await nearby.read(kube, settings, asked[1])
     told = explain_pods.told(near.world, asked, in_files=False, unread=near.unread)
     if not explain_pods.waits_for_a_place(told):
         return told
     seen = await nearby.machines(kube, settings)
-    told = (explain_pods.with_power if _is_enough(seen) else explain_pods.with_written_power)(told, seen.world)
+    if _is_enough(seen):
+        told = explain_pods.with_power(told, planning.capacity_round(seen.world, by_status=True))
+    else:
+        told = explain_pods.with_written_power(told, seen.world)
     return told._replace(unread=tuple(dict.fromkeys((*told.unread, *seen.unread))))
 
 
@@ -161,7 +162,7 @@ def _is_enough(seen: Near) -> bool:
 
 async def _machine_in_cluster(kube: Kube, settings: Settings, name: str) -> ToldOfMachine:
     """What the operator has written down of a machine; what keeps it on takes sight of the whole cluster."""
-    from headroom.cli import explain_power, nearby
+    from headroom.cli import explain_power, nearby, planning
 
     near = await nearby.ours(kube, settings, "PowerPool", "")
     told = explain_power.told_of_machine(near.world, name, None)
@@ -169,7 +170,7 @@ async def _machine_in_cluster(kube: Kube, settings: Settings, name: str) -> Told
         return told
     seen = await nearby.machines(kube, settings)
     if _is_enough(seen):
-        return told.kept_by(seen.world)
+        return told.kept_by(planning.capacity_round(seen.world, by_status=True))
     return told._replace(unread=seen.unread)
 
 
@@ -242,8 +243,8 @@ class Told(NamedTuple):
 
     def show(self) -> None:
         """Print the form for people."""
-        from headroom.cli import explain_budget, explain_power, output
-        from headroom.core import power, usage
+        from headroom.cli import output
+        from headroom.cli.capabilities import face_of
 
         output.line(str(self.ref))
         if self.decision is None:
@@ -259,17 +260,15 @@ class Told(NamedTuple):
         for words in self.decision.warnings():
             output.line(words)
         output.line()
-        if self.ref.kind == usage.KIND:
-            explain_budget.show(self.resource, cast("GPUWorkloadBudgetStatus", self.decision.status))
-        elif self.ref.kind == power.KIND:
-            explain_power.show(self.resource, cast("PowerPoolStatus", self.decision.status))
+        if show := face_of(self.ref.kind).show:
+            show(self.resource, self.decision.status)
         else:
             _show_status(self.decision)
         if self.source == "decided":
             _show_due(self.decision)
         else:
             output.line()
-            output.line("So the operator has written it down; `headroom run --dry-run` says what is due.")
+            output.line("From the operator's last status; `headroom run --dry-run` says what is due.")
 
 
 def _show_status(decision: Decision) -> None:
@@ -314,11 +313,15 @@ def _nested(value: Any) -> str:
 
 def _spoken(action: dict[str, Any]) -> tuple[str, ...]:
     """An action's type, what it is done to, and the rest as name and value."""
+    from headroom.model.actions import BY_NAME
+
     fields = [(name, each) for name, each in action.items() if name != "type"] or [("", "")]
     first, *others = sorted(fields, key=lambda field: field[0] != "machine")  # which one, before of which pool
-    more = [
-        f"{name} {each}" for name, each in others if name not in ("uid", "resourceVersion") and each not in ("", None)
-    ]
+    known = BY_NAME.get(str(action["type"]))
+    # Its reason stands above, and a spec that is written is no line to read.
+    left = {"uid", "resourceVersion", *(known.moving if known else ())}
+    plain = [(name, each) for name, each in others if name not in left and not isinstance(each, dict | list | tuple)]
+    more = [f"{name} {each}" for name, each in plain if each not in ("", None)]
     return str(action["type"]), str(first[1]), *more
 
 
@@ -330,7 +333,9 @@ def _explained(
     if asked[0] in explain_pods.WORDS.values():
         return explain_pods.told(world, asked, in_files=True)
     if asked[0] == explain_power.MACHINE:
-        return explain_power.told_of_machine(world, asked[2], planning.decisions(world)).kept_by(world)
+        return explain_power.told_of_machine(world, asked[2], planning.decisions(world)).kept_by(
+            planning.capacity_round(world)
+        )
     ref = find(world, asked, in_files=in_files)
     decision = next((each for each in planning.decisions(world) if each.resource == ref), None)
     return Told(ref, world.resources[ref], world.stopped, decision)

@@ -11,6 +11,7 @@ from headroom.model.errors import Misconfigured
 if TYPE_CHECKING:
     from headroom.api.budgets import GPUWorkloadBudgetStatus
     from headroom.core.budgets import Explained
+    from headroom.core.capacity import Round
     from headroom.core.power import Explained as ByPower
     from headroom.model.decisions import Ref
     from headroom.model.world import World
@@ -74,6 +75,7 @@ class ToldOfPod(NamedTuple):
 
 def told(world: World, asked: tuple[str, str, str], *, in_files: bool, unread: tuple[str, ...] = ()) -> ToldOfPod:
     """What there is to say of a pod or its owner. Raises `Misconfigured` if it is not known, or not which one is meant."""
+    from headroom.cli import planning
     from headroom.core.budgets import explained
     from headroom.model.decisions import Ref
 
@@ -86,7 +88,7 @@ def told(world: World, asked: tuple[str, str, str], *, in_files: bool, unread: t
         raise Misconfigured(f"looking for {kind}/{namespace}/{name}: nothing is known of it")
     if not in_files:
         return ToldOfPod(found, unread)
-    here = with_power(ToldOfPod(found, unread), world)
+    here = with_power(ToldOfPod(found, unread), planning.capacity_round(world))
     return here._replace(found=here.found._replace(details=(*here.found.details, *_due(world, found.what))))
 
 
@@ -95,15 +97,17 @@ def waits_for_a_place(told_of: ToldOfPod) -> bool:
     return told_of.found.what.kind == "Pod" and told_of.found.state == "Pending"
 
 
-def with_power(told_of: ToldOfPod, world: World) -> ToldOfPod:
-    """With what power pools do for a pod that waits for a place, by a world that is complete."""
+def with_power(told_of: ToldOfPod, round_: Round) -> ToldOfPod:
+    """With what power pools do for a pod that waits for a place, by a round over a world that is complete."""
     from headroom.core.power import explained
 
-    found, what = told_of.found, told_of.found.what
+    found, what, world = told_of.found, told_of.found.what, round_.world
     waiting = (pod for uid in sorted(world.pods.unbound) if (pod := world.pods.get(uid)) is not None)
     pod = next((each for each in waiting if (each.namespace, each.name) == (what.namespace, what.name)), None)
-    by_power = explained(world, pod) if pod is not None and waits_for_a_place(told_of) else None
-    if by_power is None:
+    # Of a queued pod power has something to say only once a machine is kept or wakes for it.
+    is_announced = pod is not None and pod.uid in round_.announced
+    by_power = explained(round_, pod) if pod is not None and (waits_for_a_place(told_of) or is_announced) else None
+    if by_power is None or (is_announced and not by_power.machine):
         return told_of
     said = found._replace(sentence=f"{found.sentence} {by_power.sentence}", details=(*found.details, *by_power.details))
     return told_of._replace(found=said, power=by_power)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from headroom.api.kinds import AnyResource
     from headroom.api.power import Machine
     from headroom.api.power_status import MachineStatus, PowerPoolStatus
+    from headroom.core.capacity import Round
     from headroom.model.decisions import Decision, Ref
     from headroom.model.world import World
 
@@ -121,11 +122,11 @@ class ToldOfMachine(NamedTuple):
         """Whether something may keep it on."""
         return self.known.state in ("On", "Draining")
 
-    def kept_by(self, world: World) -> ToldOfMachine:
-        """With what keeps it on, by a world that is complete."""
+    def kept_by(self, round_: Round) -> ToldOfMachine:
+        """With what keeps it on, by a round over a world that is complete."""
         from headroom.core.power import holding
 
-        return self._replace(holding=holding(world, self.machine.name) if self.is_on else ())
+        return self._replace(holding=holding(round_, self.machine.name) if self.is_on else ())
 
     def wire(self) -> dict[str, Any]:
         """The form for machines."""

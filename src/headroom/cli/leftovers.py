@@ -64,15 +64,14 @@ async def _pods(kube: Kube) -> AsyncIterator[Leftover]:
 
 
 async def _owners(kube: Kube) -> AsyncIterator[Leftover]:
-    from headroom.adapters.kube import decode, paths
+    from headroom.adapters.kube import sources
     from headroom.api.marks import SUSPENDED
 
-    readers: dict[str, Any] = {"Job": decode.jobs(), "JobSet": decode.job_sets(), "Workload": decode.kueue_workloads()}
-    for kind, reader in readers.items():
-        async for owner in _listed(kube, paths.owner(kind), reader, {"labelSelector": SUSPENDED}):
-            what = f"our {'suspension of' if owner.suspended_by else 'mark on'} {kind} {owner.namespace}/{owner.name}"
-            path = paths.owner(kind, owner.namespace, owner.name)
-            yield Leftover(what, path, kind, owner.namespace, owner.name)
+    for each in sources.of_field("workloads"):
+        async for owner in _listed(kube, each.path(), each.decoder(), {"labelSelector": SUSPENDED}):
+            marked = "suspension of" if owner.suspended_by else "mark on"
+            what = f"our {marked} {each.kind} {owner.namespace}/{owner.name}"
+            yield Leftover(what, each.path(owner.namespace, owner.name), each.kind, owner.namespace, owner.name)
 
 
 async def _nodes(kube: Kube) -> AsyncIterator[Leftover]:

@@ -12,9 +12,9 @@ from headroom.model.errors import Misconfigured
 if TYPE_CHECKING:
     import yaml
 
+    from headroom.adapters.documents import Documents, Place
     from headroom.api.kinds import AnyResource
     from headroom.api.schema import Problem
-    from headroom.sim.documents import Documents, Place
 
 LARGEST_BYTES: Final = 256 * 2**20
 
@@ -26,6 +26,15 @@ def read(paths: Sequence[Path]) -> list[Text]:
     """The files' contents, `-` being standard input. Raises `Misconfigured` for one that cannot be read."""
     refuse_twice(paths)
     return [_bytes_of(path) for path in paths]
+
+
+def read_manifests(paths: Sequence[Path]) -> list[Text]:
+    """The same for files that must hold manifests: the output of a command that failed must not pass for a file without a mistake."""
+    texts = read(paths)
+    for source, text in texts:
+        if not text.strip():
+            raise Misconfigured(f"reading {source}: it is empty; check the path, or the command that wrote it")
+    return texts
 
 
 def refuse_twice(paths: Sequence[Path]) -> None:
@@ -130,7 +139,7 @@ class _LinesOf:
         return self._lines(place.source).word(place.number, key)
 
     def place(self, source: str, line: int) -> Place:
-        from headroom.sim.documents import Place
+        from headroom.adapters.documents import Place
 
         return Place(source, self._lines(source).object_at(line))
 
@@ -141,7 +150,7 @@ class _LinesOf:
 
 
 class Lines:
-    """Where the objects of a text stand that `sim.texts.objects` has read, in the same order."""
+    """Where the objects of a text stand that `adapters.texts.objects` has read, in the same order."""
 
     def __init__(self, text: bytes) -> None:
         import yaml

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from headroom.model.world import World
     from headroom.runtime.settings import Settings
 
-_SUSPENDED: Final = {"labelSelector": "headroom.dev/suspended"}
 _GRANTED: Final = "have an administrator grant you that, for example with the ClusterRole view"
 
 
@@ -39,7 +38,7 @@ async def read(kube: Kube, settings: Settings, namespace: str) -> Near:
         raise Refused(f"reading pods: we may not list those {where}")
     await reading.resources("GPUWorkloadBudget", also_elsewhere=True)
     await reading.namespaces()
-    await reading.owners()
+    await reading.facts("workloads")
     return await reading.near()
 
 
@@ -49,7 +48,8 @@ async def machines(kube: Kube, settings: Settings) -> Near:
     if await reading.resources("PowerPool") and reading.found_any():
         await reading.pods()
         await reading.nodes()
-        await reading.karpenter()
+        await reading.facts("node_pools")
+        await reading.facts("node_claims")
         await reading.resources("GPUWorkloadBudget")
         await reading.namespaces()
     return await reading.near()
@@ -90,10 +90,7 @@ class Reading:
         self._kube, self._settings, self._namespace, self._told = kube, settings, namespace, told
         self._pods, self._nodes = PodTable(), NodeTable()
         self._resources: list[Any] = []
-        self._namespaces: dict[str, Any] = {}
-        self._workloads: dict[str, Any] = {}
-        self._node_pools: dict[str, Any] = {}
-        self._node_claims: dict[str, Any] = {}
+        self._facts: dict[str, Any] = {}
         self._unread: list[str] = []
         self._count = 0
 
@@ -109,13 +106,22 @@ class Reading:
 
         await self._take(paths.nodes(), decode.nodes(), self._nodes.put)
 
-    async def karpenter(self) -> None:
-        """What Karpenter could make, and makes."""
-        from headroom.adapters.kube import decode, paths
+    async def facts(self, field: str) -> bool:
+        """What the sources of a field of the World have; False if we may not see one of them."""
+        from headroom.adapters.kube import sources
+        from headroom.model.world import FACTS
 
-        pools, claims = paths.karpenter("nodepools"), paths.karpenter("nodeclaims")
-        await self._take(pools, decode.node_pools(), lambda each: self._node_pools.update({each.name: each}))
-        await self._take(claims, decode.node_claims(), lambda each: self._node_claims.update({each.name: each}))
+        found, key = self._facts.setdefault(field, {}), FACTS[field].key
+        seen = [
+            await self._take(
+                each.path(self._namespace if each.namespaced else ""),
+                each.decoder(),
+                lambda fact: found.update({getattr(fact, key): fact}),
+                each.query,
+            )
+            for each in sources.of_field(field)
+        ]
+        return all(seen)
 
     def found_any(self) -> bool:
         """Whether there are resources among what was read."""
@@ -135,30 +141,18 @@ class Reading:
 
     async def namespaces(self) -> None:
         """The namespaces, or the one that is asked about."""
-        from headroom.adapters.kube import decode, errors, parse, paths, raw
+        from headroom.adapters.kube import errors, parse, paths, raw
 
-        if await self._take(paths.namespaces(), decode.namespaces(), self._put_namespace) or not self._namespace:
+        if await self.facts("namespaces") or not self._namespace:
             return
         path = paths.namespace(self._namespace)
         try:
-            self._put_namespace(parse.namespace_of(raw.read(await self._kube.get(path), raw.Object)))
+            found = parse.namespace_of(raw.read(await self._kube.get(path), raw.Object))
+            self._facts["namespaces"][found.name] = found
         except errors.Forbidden:
             self._unread[-1] = paths.spoken(path)
         except errors.NotFound:
             return
-
-    async def owners(self) -> None:
-        """What Headroom has suspended, and Kueue's Workloads."""
-        from headroom.adapters.kube import decode, paths
-
-        readers: dict[str, Any] = {
-            "Job": decode.jobs(),
-            "JobSet": decode.job_sets(),
-            "Workload": decode.kueue_workloads(),
-        }
-        for kind, reader in readers.items():
-            query = None if kind == "Workload" else _SUSPENDED
-            await self._take(paths.owner(kind, self._namespace), reader, self._put_owner, query)
 
     async def near(self) -> Near:
         """What came of it, with the usage of what is there, and the ledger's where one is given."""
@@ -178,20 +172,11 @@ class Reading:
             resources=by_ref(self._resources),
             pods=self._pods,
             nodes=self._nodes,
-            namespaces=self._namespaces,
-            workloads=self._workloads,
-            node_pools=self._node_pools,
-            node_claims=self._node_claims,
-            kueue=any(each.kind == "Workload" for each in self._workloads.values()),
+            kueue=any(each.kind == "Workload" for each in self._facts.get("workloads", {}).values()),
+            **self._facts,
         )
         rows = await live.rows(self._settings, now) if self._settings.ledger_url else []
         return Near(structs.replace(world, usage=table_of(world, rows)), tuple(self._unread), switch)
-
-    def _put_namespace(self, found: Any) -> None:
-        self._namespaces[found.name] = found
-
-    def _put_owner(self, found: Any) -> None:
-        self._workloads[found.key] = found
 
     async def _take(
         self,

@@ -63,9 +63,9 @@ def near(kind: str) -> str:
 
 
 def _hint(version: str, kind: str) -> str:
+    from headroom.adapters.documents import SCENARIO, SIM_GROUP
     from headroom.api.kinds import KINDS
     from headroom.api.resources import API_VERSION
-    from headroom.sim.documents import SCENARIO, SIM_GROUP
 
     if _converted(version, kind):
         return "`headroom convert` rewrites them as Headroom's"

@@ -8,12 +8,11 @@ from headroom.cli import output
 from headroom.cli.options import Form
 
 if TYPE_CHECKING:
+    from headroom.core.capacity import Round
     from headroom.model.decisions import Decision, Ref
     from headroom.model.world import World
 
 MOST_NAMED: Final = 3
-_TARGETS: Final = ("pod", "object", "machine", "node")
-"""Under which name an action has what it is done to."""
 Problems = list[tuple[dict[str, str], str, str]]
 """Which object (kind, namespace, name), which field, what about it."""
 
@@ -21,10 +20,21 @@ Problems = list[tuple[dict[str, str], str, str]]
 def decisions(world: World) -> list[Decision]:
     """What every plan says of every valid resource."""
     from headroom.core import PLANS
-    from headroom.model.world import EVERYTHING
+    from headroom.core.ticks import decide_all
 
-    asked = [decision for plan in PLANS for decision in plan.decide(world, EVERYTHING)]
-    return [each for each in asked if not world.resources[each.resource].problems]
+    known = world.resources
+    return [
+        each for each in decide_all(world, PLANS) if each.resource not in known or not known[each.resource].problems
+    ]
+
+
+def capacity_round(world: World, *, by_status: bool = False) -> Round:
+    """Who is pending and which machine is for whom: with what budgets decide now, or `by_status` with what they have written."""
+    from headroom.core import CAPACITY, PLANS, SOURCES
+    from headroom.core.capacity import round_of
+    from headroom.core.ticks import as_seen_by
+
+    return round_of(world if by_status else as_seen_by(CAPACITY, world, PLANS), SOURCES)
 
 
 def chores(world: World) -> list[Decision]:
@@ -106,15 +116,18 @@ def exit_code(result: dict[str, Any]) -> int:
 
 def _row(decision: dict[str, Any], warnings: dict[str, list[str]]) -> tuple[str, ...]:
     message = " ".join((decision["message"], *warnings[_spoken(decision["resource"])]))
-    return _spoken(decision["resource"]), decision["reason"], _listed(decision["actions"]) or "none", message
+    named = _spoken(decision["resource"])
+    return named, decision["reason"], _listed(decision["actions"], named) or "none", message
 
 
-def _listed(actions: list[dict[str, Any]]) -> str:
-    """Actions of one type once, with what they are done to if it is little."""
+def _listed(actions: list[dict[str, Any]], resource: str) -> str:
+    """Actions of one type once, with what they are done to if it is little and not the resource itself."""
+    from headroom.model.actions import target_of
+
     targets: dict[str, list[str]] = {}
     for action in actions:
-        target = next((str(action[name]) for name in _TARGETS if action.get(name)), "")
-        targets.setdefault(str(action["type"]), []).append("" if action["type"] == "EmitEvent" else target)
+        target = target_of(action)
+        targets.setdefault(str(action["type"]), []).append("" if resource.endswith(f"/{target}") else target)
     shown = []
     for name, each in targets.items():
         named = " ".join(filter(None, each)) if len(each) <= MOST_NAMED else ""

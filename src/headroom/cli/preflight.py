@@ -108,16 +108,15 @@ def needs(settings: Settings) -> list[Need]:
 
 def _seen() -> list[tuple[str, str]]:
     """The plurals and groups of all kinds that are watched as a whole."""
-    from headroom.adapters.kube import admission, devices, karpenter
+    from headroom.adapters.kube import admission, sources
     from headroom.api.kinds import DEFINITIONS
     from headroom.api.resources import GROUP
 
-    found = [("pods", ""), ("nodes", ""), ("namespaces", ""), *_owners()]
-    found += [(plural, devices.GROUP) for plural in devices.KINDS.values()]
+    found = [("pods", ""), ("nodes", "")]
+    found += [(each.plural, each.group) for each in sources.SOURCES if each.group != GROUP]
     # Without the others everything but what needs them goes on, as after an upgrade of the operator alone.
     found += [(kind.plural, GROUP) for kind in DEFINITIONS.values() if kind.needed]
-    found += [(plural, "admissionregistration.k8s.io") for plural in admission.KINDS]
-    return found + [(plural, "karpenter.sh") for plural in karpenter.KINDS.values()]
+    return found + [(plural, "admissionregistration.k8s.io") for plural in admission.KINDS]
 
 
 def _owners() -> list[tuple[str, str]]:

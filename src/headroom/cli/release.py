@@ -108,7 +108,9 @@ def _kind(text: str, word: str) -> str:
     if word[:1].isupper():
         return word  # as a budget's status names a gang: RayCluster/lab/tune
     near = offered(word.lower(), {each: each for each in (*WORDS, *GANGS)})
-    raise Misconfigured(f"reading {text!r}: {word!r} can be no pod, job, jobset, workload or gang{near}")
+    raise Misconfigured(
+        f"reading {text!r}: no kind {word!r} can be released; write pod, job, jobset, workload or gang{near}"
+    )
 
 
 # --- who may -------------------------------------------------------------------------------------------------------------------
@@ -153,9 +155,9 @@ async def release_one(kube: Kube, target: Target, asking: Asking) -> str:
     """Ask for the release of one; what came of it, as a sentence."""
     from headroom.adapters.kube import errors
 
-    uid = await _uid(kube, target)
+    exactly = await _exactly(kube, target)
     try:
-        request = await _made(kube, target, asking, uid)
+        request = await _made(kube, target, asking, exactly)
     except errors.Forbidden as problem:
         raise Refused(f"releasing {target}: {problem}; {_remedy()}") from problem
     named = f"releaserequest {request.namespace}/{request.name}"
@@ -164,27 +166,29 @@ async def release_one(kube: Kube, target: Target, asking: Asking) -> str:
     return await _finished(kube, target, request, named)
 
 
-async def _uid(kube: Kube, target: Target) -> str:
-    """The uid of what is meant, so that nothing else of its name is released; empty where pods do not tell of it."""
+async def _exactly(kube: Kube, target: Target) -> dict[str, Any]:
+    """What is meant, so that nothing else of its name is released: its uid, where pods tell of it, and the version of an owner."""
     from headroom.adapters.kube import errors, paths, raw
     from headroom.adapters.kube.changing import meta, read
 
     if target.kind != "Pod" and target.kind not in paths.OWNERS:
-        return ""
+        return {}
     is_pod = target.kind == "Pod"
     path = paths.pod(target.namespace, target.name) if is_pod else paths.owner(*target)
     try:
         found = await read(kube, path, raw.Pod if is_pod else raw.Object)
     except errors.Forbidden:
-        return ""  # the operator will see what it is
+        return {}  # the operator will see what it is
     if found is None:
         raise await _none(kube, target)
     if isinstance(found, raw.Pod) and not (found.spec and found.spec.scheduling_gates):
         raise Refused(f"releasing {target}: no budget queues it")  # a hold also keeps what somebody else has gated
-    return (meta(found).uid or "") if target.kind in IDENTIFIED else ""
+    exactly: dict[str, Any] = {"uid": meta(found).uid if target.kind in IDENTIFIED else None}
+    exactly["generation"] = None if is_pod else meta(found).generation
+    return {name: value for name, value in exactly.items() if value}
 
 
-async def _made(kube: Kube, target: Target, asking: Asking, uid: str) -> AnyResource:
+async def _made(kube: Kube, target: Target, asking: Asking, exactly: dict[str, Any]) -> AnyResource:
     """The request, as the API server keeps it."""
     from headroom.adapters.kube import errors, parse, paths, raw
     from headroom.api.releases import ReleaseRequest
@@ -193,7 +197,7 @@ async def _made(kube: Kube, target: Target, asking: Asking, uid: str) -> AnyReso
 
     kind = ReleaseRequest.kind
     plain = re.sub("[^a-z0-9-]", "-", f"{target.kind}-{target.name}".lower()).strip("-")[:200]
-    spec: dict[str, Any] = {"target": {"kind": target.kind, "name": target.name} | ({"uid": uid} if uid else {})}
+    spec: dict[str, Any] = {"target": {"kind": target.kind, "name": target.name} | exactly}
     spec |= {name: value for name, value in (("budget", asking.budget), ("reason", asking.reason)) if value}
     document = {"apiVersion": API_VERSION, "kind": kind.name, "metadata": {"generateName": f"{plain}-"}, "spec": spec}
     try:

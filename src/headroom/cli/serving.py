@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from msgspec import structs
+
 from headroom.adapters.egress import Guard, entries
 from headroom.adapters.kube.api_server import ApiServerNumbers
 from headroom.adapters.kube.client import Kube
@@ -18,6 +20,7 @@ from headroom.adapters.kube.config import ClientConfig
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.http import HttpTransport
 from headroom.adapters.kube.leases import KubeLeases
+from headroom.adapters.kube.looking import RightToDelete
 from headroom.adapters.kube.secrets import Secrets
 from headroom.adapters.kube.store import KubePort
 from headroom.adapters.power import Power
@@ -25,8 +28,8 @@ from headroom.cli import ledgers, live, output, planning, preflight, price_book
 from headroom.cli.fronts import Fronts
 from headroom.cli.options import Form
 from headroom.core import PLANS
-from headroom.core.budgets import hold_of, index_of
 from headroom.model import times
+from headroom.model.changes import Topic
 from headroom.model.plans import Plan
 from headroom.model.ports import Leases
 from headroom.runtime import logs
@@ -103,6 +106,7 @@ class Process:
         self._leader = self._candidate() if settings.elect_leader else None
         self._guard = Guard(entries(settings.allow_egress), api_server=config.server)
         self._api_server = ApiServerNumbers(kube, self._guard.protect, self._api_server_unread)
+        self._right = RightToDelete(kube, self._may_delete, self._right_unknown)
         self._power = Power(
             self._guard,
             Secrets(kube, settings.namespace),
@@ -127,8 +131,6 @@ class Process:
             namespace=settings.namespace,
             cluster=settings.cluster_id,
             recording=self._recorder,
-            index_of=index_of,
-            hold_of=hold_of,
             caps=live.caps(settings),
             switches=self._power,
             # Blind for ever, we must not keep the lease: another replica sees.
@@ -154,7 +156,7 @@ class Process:
         for task in running:
             task.add_done_callback(self._ended)
         prices = price_book.follow(self._settings.price_book, self._port, self._around.clock, self._around.log)
-        others = [self._settle(), self._follow_leader(), self._power.run(), prices]
+        others = [self._settle(), self._follow_leader(), self._power.run(), prices, self._ask_for_rights()]
         if self._settings.allow_egress:
             others.append(self._api_server.follow())
         beside = [asyncio.create_task(each) for each in others]
@@ -190,6 +192,18 @@ class Process:
 
     def _api_server_unread(self, why: str) -> None:
         self._around.log.warning("some numbers of the API server are not known", why=why)
+
+    async def _ask_for_rights(self) -> None:
+        await self._right.look()
+        await self._right.follow()
+
+    def _may_delete(self, allowed: bool) -> None:
+        if allowed != self._port.caps.deletes:
+            self._port.caps = structs.replace(self._port.caps, deletes=allowed)
+            self._port.tell(Topic.RIGHTS)
+
+    def _right_unknown(self, why: str) -> None:
+        self._around.log.warning("whether pods may be deleted is not known", why=why)
 
     def _power_unread(self, machine: str, why: str) -> None:
         self._around.log.warning("the power of a machine cannot be read", machine=machine, why=why)

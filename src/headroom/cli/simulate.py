@@ -14,7 +14,7 @@ from headroom.model.errors import Misconfigured
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headroom.sim.documents import Documents
+    from headroom.adapters.documents import Documents
     from headroom.sim.scenario import Report
     from headroom.sim.whatif.comparing import Comparison
     from headroom.sim.whatif.page import Assets
@@ -161,11 +161,11 @@ def _case(source: _Source, naming: Naming, days: float | None, seed: int) -> Cas
 
 def _documents(files: Sequence[Path]) -> Documents:
     """What stands in some files of policies; what is wrong with it is printed, and ends the command."""
+    from headroom.adapters import documents
     from headroom.cli import manifests, output, passing
-    from headroom.sim import documents
     from headroom.sim.whatif import beside
 
-    texts = manifests.read(files)
+    texts = manifests.read_manifests(files)
     found = documents.read(texts)
     passing.say(found.ignored)
     passing.say(beside.passed_over(found), "a replay takes its work and all outside the cluster from the record")
@@ -203,10 +203,10 @@ def _compared(case: Case, wishes: _Wishes) -> Comparison:
         changes.append("the price book is changed")
     if change.nodes:
         changes.append(f"{len(change.nodes)} machines are added or changed")
-    if change.machines:
-        changes.append(f"{len(change.machines)} machines are on or off at the begin as it says")
-    if change.namespaces:
-        changes.append(f"{len(change.namespaces)} namespaces are added or changed")
+    if change.of("machines"):
+        changes.append(f"{len(change.of('machines'))} machines are on or off at the begin as it says")
+    if change.of("namespaces"):
+        changes.append(f"{len(change.of('namespaces'))} namespaces are added or changed")
     if not changes:
         case.notes.append("Nothing is changed, so both are the same; give --change or --without.")
     every = replay.pace_of(case) if wishes.every is None else wishes.every

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headroom.model.world import World
 
 
-PROVISO: Final = "Nothing is done here: this is what Headroom would do with what was given."
+PROVISO: Final = "Dry run: nothing was changed."
 """Stands above what is decided on a world that was given."""
 
 
@@ -55,10 +55,10 @@ def saved(file: Path) -> World:
 
 def documents_of(files: list[Path], now: int, cluster: str = "default") -> Given:
     """What stands in some files; what means nothing here is said."""
+    from headroom.adapters import documents
     from headroom.cli import manifests, passing
-    from headroom.sim import documents
 
-    texts = manifests.read(files)
+    texts = manifests.read_manifests(files)
     found = documents.read(texts)
     passing.say(found.ignored)
     complaints = manifests.complaints(found, texts)

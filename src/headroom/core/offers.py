@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headroom.model.changes import Changes
 from headroom.model.decisions import Decision
 from headroom.model.plans import Plan, affected, standing
-from headroom.model.world import Changes, World
+from headroom.model.world import World
 
 KIND = "LeftoverNodePool"
 SAYS = "The pool is valid; this version of Headroom neither ranks offers nor writes NodePools yet."
@@ -21,4 +22,4 @@ def decide(world: World, changes: Changes) -> Iterator[Decision]:
         yield standing(world, ref, resource, SAYS)
 
 
-PLAN = Plan(name="offers", kind=KIND, wakes_on=frozenset({KIND}), at_most_every_ms=1000, decide=decide)
+PLAN = Plan(name="offers", kinds=(KIND,), at_most_every_ms=1000, decide=decide)

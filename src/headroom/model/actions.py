@@ -6,21 +6,70 @@ Each action is one flat object on the wire, `{"type": "EvictPod", "pod": "lab/tr
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
+import msgspec
 from msgspec import Struct
+
+from headroom.api.bandwidth import BandwidthSpec
+from headroom.api.budget_hold import BudgetHoldSpec
+from headroom.api.budget_index import IndexEntry
 
 MOST_GRACE_SECONDS: Final = 3600
 """Nobody who is evicted takes longer than that to end, whatever the pod asks for."""
 
 
+class Urgency(IntEnum):
+    """What is written first when not everything can be."""
+
+    ENFORCEMENT = 0
+    JUDGEMENT = 1
+    FACTS = 2
+    NUMBERS = 3
+
+
+class Sentence(NamedTuple):
+    """How people are told of an effect."""
+
+    weight: int
+    """What matters most comes first: the lowest."""
+    reason: str
+    begins: str
+    names_targets: bool = True
+    """Whether what it is done to follows: not where that is the resource itself."""
+
+
 class Action(Struct, frozen=True, kw_only=True, tag=True, tag_field="type", rename="camel"):
-    """One effect as data."""
+    """One effect as data, with all that it takes to carry it out. Its traits are attributes of its class."""
+
+    moving: ClassVar[frozenset[str]] = frozenset()
+    """Fields that change by themselves: they are left out wherever actions are compared."""
+    target: ClassVar[str] = ""
+    """The field that names what it is done to."""
+    wording: ClassVar[Sentence | None] = None
+    """How people are told; None for what they need not be told."""
+    urgency: ClassVar[Urgency] = Urgency.ENFORCEMENT
+    timeout_seconds: ClassVar[float] = 4.0
+    """Less than the leader's margin: an effect that began under our lease ends under it."""
+    at_once: ClassVar[int] = 1
+    """How many of one decision are carried out side by side: more than one where they come in no order and none rests on another."""
+    once: ClassVar[bool] = False
+    """It stands in one decision only, the one whose status tells of it. It is carried out although the next decision does not ask for
+    it, and two that differ in anything are two."""
+    repeat_seconds: ClassVar[float | None] = None
+    """How long what was done is not done again; None for as long as usual."""
+
+
+SIDE_BY_SIDE: Final = 8
+"""Of what there may be hundreds for one resource."""
 
 
 class OnPod(Action, frozen=True, kw_only=True):
     """An effect on exactly this pod, never on another one of the same name."""
 
+    target = "pod"
     pod: str
     uid: str
 
@@ -28,59 +77,94 @@ class OnPod(Action, frozen=True, kw_only=True):
 class OnBudget(Action, frozen=True, kw_only=True):
     """An effect for one budget, `namespace/name`."""
 
+    target = "budget"
     budget: str
 
 
 class OnNode(Action, frozen=True, kw_only=True):
     """An effect on one node."""
 
+    target = "node"
     node: str
 
 
 class OnOwner(Action, frozen=True, kw_only=True):
     """An effect on the owner of pods, for example kind Job, object `lab/train`."""
 
+    target = "object"
     kind: str
     object: str
     uid: str = ""
-    """Exactly this one, never another of the same name. Empty for a JobSet none of whose pods tells: they name their Job only."""
+    """Exactly this one, never another of the same name. Empty for a JobSet: its pods name their Job only."""
 
 
 class ApplyBudgetHold(OnBudget, frozen=True, kw_only=True):
     """Let the API server gate new pods of the budget. Undo: DeleteBudgetHold."""
 
+    moving = frozenset({"because"})
+    wording = Sentence(80, "HoldBegins", "New pods wait from now on", names_targets=False)
+    repeat_seconds = 2.0  # it is in view a moment later: where it is not, somebody took it away
+    spec: BudgetHoldSpec
+    """Whose new pods wait."""
+    because: str = ""
+    """Why, as it is written onto them. The hours in it move."""
+
 
 class DeleteBudgetHold(OnBudget, frozen=True, kw_only=True):
     """Stop gating new pods of the budget."""
 
+    wording = Sentence(90, "HoldEnds", "New pods start again", names_targets=False)
+
 
 class ApplyBudgetIndex(OnBudget, frozen=True, kw_only=True):
-    """Tell the API server's policies which budgets exist."""
+    """Tell the API server's policies which budgets exist. `budget` is the first of them that they do not know as it is."""
+
+    budgets: tuple[IndexEntry, ...]
+    """All that the index says from now on."""
 
 
 class ReleasePod(OnPod, frozen=True, kw_only=True):
     """Lift our gate. No undo: a gate can only be set at creation."""
 
+    wording = Sentence(40, "Releasing", "Lets start")
+
 
 class PausePod(OnPod, frozen=True, kw_only=True):
     """Annotate the pod as paused. Undo: ResumePod."""
+
+    wording = Sentence(60, "Pausing", "Asks to pause")
+    at_once = SIDE_BY_SIDE
 
 
 class ResumePod(OnPod, frozen=True, kw_only=True):
     """Remove the pause annotations."""
 
+    wording = Sentence(70, "Resuming", "Asks to go on")
+    at_once = SIDE_BY_SIDE
+
 
 class SuspendOwner(OnOwner, frozen=True, kw_only=True):
     """Suspend a Job or the like. Undo: ResumeOwner. It deletes pods, so it is guarded like an eviction."""
+
+    wording = Sentence(30, "Suspending", "Suspends")
+    at_once = SIDE_BY_SIDE
+    job: str = ""
+    """Of a JobSet: the name of the Job by which a pod names it. A label says of which JobSet the Job is, so the Job itself is asked."""
+    job_uid: str = ""
+    """Of that Job, which is suspended itself if the JobSet does not make it."""
 
 
 class ResumeOwner(OnOwner, frozen=True, kw_only=True):
     """Resume what we suspended."""
 
+    wording = Sentence(50, "Resuming", "Lets go on")
+    at_once = SIDE_BY_SIDE
+
 
 class EvictPod(OnPod, frozen=True, kw_only=True):
     """Evict through policy/v1. No undo: capped, and the target is re-read just before."""
 
+    wording = Sentence(10, "Evicting", "Evicts")
     resource_version: str
     grace_seconds: int
 
@@ -88,6 +172,7 @@ class EvictPod(OnPod, frozen=True, kw_only=True):
 class DeleteReleaseRequest(Action, frozen=True, kw_only=True):
     """Remove a ReleaseRequest, `namespace/name`, that was finished long ago. No undo: it has had its effect."""
 
+    target = "request"
     request: str
     uid: str
 
@@ -95,6 +180,7 @@ class DeleteReleaseRequest(Action, frozen=True, kw_only=True):
 class DeletePod(OnPod, frozen=True, kw_only=True):
     """Delete a pod whose eviction was refused for too long; it is tried once more. No undo: capped, and re-read just before."""
 
+    wording = Sentence(20, "Deleting", "Deletes")
     resource_version: str
     grace_seconds: int
 
@@ -102,6 +188,7 @@ class DeletePod(OnPod, frozen=True, kw_only=True):
 class RemoveFinalizer(Action, frozen=True, kw_only=True):
     """Remove our finalizer from an object."""
 
+    target = "object"
     object: str
 
 
@@ -112,6 +199,7 @@ class TouchPod(OnPod, frozen=True, kw_only=True):
 class LaunchInstance(Action, frozen=True, kw_only=True):
     """Buy one machine; the token makes a repeated call buy no second one. Undo: TerminateInstance."""
 
+    target = "pool"
     pool: str
     slot: int
     token: str
@@ -122,13 +210,21 @@ class LaunchInstance(Action, frozen=True, kw_only=True):
 class TerminateInstance(Action, frozen=True, kw_only=True):
     """Give one machine back."""
 
+    target = "instance"
     pool: str
     instance: str
 
 
 class OnMachine(Action, frozen=True, kw_only=True):
-    """An effect on one machine of a PowerPool."""
+    """A command to one machine of a PowerPool. What comes of it, the plan decides."""
 
+    target = "machine"
+    timeout_seconds = 12.0
+    """A machine's switch is outside, and slow. The right to act is asked for as a call begins; one that ends late does no harm, since
+    its intent stands in the status, where whoever leads by then finds it and does not send it again."""
+    at_once = 64  # hundreds of machines may be woken together, and each call only waits
+    once = True
+    repeat_seconds = 0.0  # asked for again, it is a new command
     pool: str
     machine: str
 
@@ -144,9 +240,13 @@ class SleepMachine(OnMachine, frozen=True, kw_only=True):
 class CordonNode(OnNode, frozen=True, kw_only=True):
     """Let no new pod onto a node. Undo: UncordonNode."""
 
+    at_once = SIDE_BY_SIDE
+
 
 class UncordonNode(OnNode, frozen=True, kw_only=True):
     """Let pods onto a node again that we cordoned."""
+
+    at_once = SIDE_BY_SIDE
 
 
 class DrainNode(OnNode, frozen=True, kw_only=True):
@@ -168,6 +268,7 @@ class UntaintNode(OnNode, frozen=True, kw_only=True):
 class ApplyNodePool(Action, frozen=True, kw_only=True):
     """Write a Karpenter NodePool. Undo: DeleteNodePool."""
 
+    target = "node_pool"
     node_pool: str
     spec: dict[str, Any]
 
@@ -175,12 +276,14 @@ class ApplyNodePool(Action, frozen=True, kw_only=True):
 class DeleteNodePool(Action, frozen=True, kw_only=True):
     """Delete a NodePool of ours."""
 
+    target = "node_pool"
     node_pool: str
 
 
 class ApplyNodeClass(Action, frozen=True, kw_only=True):
     """Write a node class. Undo: DeleteNodeClass."""
 
+    target = "node_class"
     node_class: str
     spec: dict[str, Any]
 
@@ -188,11 +291,14 @@ class ApplyNodeClass(Action, frozen=True, kw_only=True):
 class DeleteNodeClass(Action, frozen=True, kw_only=True):
     """Delete a node class of ours."""
 
+    target = "node_class"
     node_class: str
 
 
 class ApplyBandwidth(OnNode, frozen=True, kw_only=True):
     """Write the Bandwidth object of a node. Undo: DeleteBandwidth."""
+
+    spec: BandwidthSpec
 
 
 class DeleteBandwidth(OnNode, frozen=True, kw_only=True):
@@ -202,45 +308,49 @@ class DeleteBandwidth(OnNode, frozen=True, kw_only=True):
 class SetNodeResources(OnNode, frozen=True, kw_only=True):
     """Publish a node's bandwidth as extended resources."""
 
+    resources: dict[str, str]
 
-class EmitEvent(Action, frozen=True, kw_only=True):
+
+class EmitEvent(Action, frozen=True, kw_only=True, omit_defaults=True):
     """Record a Kubernetes event on an object. Nothing to undo."""
 
+    moving = frozenset({"message"})
+    urgency = Urgency.JUDGEMENT
+    once = True
     object: str
     event_type: Literal["Normal", "Warning"]
     reason: str
     message: str
+    machine: str = ""
+    """The machine of a pool that it is about."""
 
 
-AnyAction = (
-    ApplyBudgetHold
-    | DeleteBudgetHold
-    | ApplyBudgetIndex
-    | ReleasePod
-    | PausePod
-    | ResumePod
-    | SuspendOwner
-    | ResumeOwner
-    | EvictPod
-    | DeletePod
-    | DeleteReleaseRequest
-    | RemoveFinalizer
-    | TouchPod
-    | LaunchInstance
-    | TerminateInstance
-    | WakeMachine
-    | SleepMachine
-    | CordonNode
-    | UncordonNode
-    | DrainNode
-    | TaintNode
-    | UntaintNode
-    | ApplyNodePool
-    | DeleteNodePool
-    | ApplyNodeClass
-    | DeleteNodeClass
-    | ApplyBandwidth
-    | DeleteBandwidth
-    | SetNodeResources
-    | EmitEvent
-)
+def _all(parent: type[Action]) -> Iterator[type[Action]]:
+    for each in parent.__subclasses__():
+        # Those that others are made of are no actions themselves.
+        yield from _all(each) if each.__subclasses__() else (each,)
+
+
+BY_NAME: Final[Mapping[str, type[Action]]] = {each.__name__: each for each in _all(Action)}
+"""Every action by the name that it has on the wire."""
+
+
+def identity_of(action: Action) -> bytes:
+    """What tells one action from another, less what moves by itself. Some carry specs, so they cannot be keys themselves."""
+    if not action.moving:
+        return msgspec.json.encode(action)
+    fixed = (getattr(action, name) for name in action.__struct_fields__ if name not in action.moving)
+    return msgspec.json.encode((type(action).__name__, *fixed))
+
+
+def occurrence_of(action: Action) -> bytes:
+    """What tells one try from another: two commands, or two events, are two although only something that moves tells them apart."""
+    return msgspec.json.encode(action) if action.once else identity_of(action)
+
+
+def target_of(action: Mapping[str, Any]) -> str:
+    """What an action as it stands on the wire is done to; empty where that is nothing with a name."""
+    known = BY_NAME.get(str(action.get("type")), Action)
+    named = dict(zip(known.__struct_fields__, known.__struct_encode_fields__, strict=True))
+    target = str(action.get(named.get(known.target, ""), ""))
+    return f"{action['kind']}/{target}" if target and "kind" in action else target

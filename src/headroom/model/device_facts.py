@@ -47,6 +47,7 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
     namespace: str
     name: str
     resource_version: str = ""
+    created: int = 0
     requests: tuple[DeviceRequest, ...] = ()
     allocated: tuple[AllocatedDevice, ...] = ()
     """The devices that it has; those with admin access are nobody's and not among them."""

@@ -42,7 +42,7 @@ class Shape(Struct, frozen=True, gc=False, kw_only=True):
     scheduler: str = "default-scheduler"
     host_network: bool = False
     spread: str = ""
-    """The pod's topology spread constraints that forbid (DoNotSchedule) as their JSON text; Headroom does not model them."""
+    """The pod's topology spread constraints that forbid (DoNotSchedule) as their JSON text."""
 
     @property
     def spoken_scheduler(self) -> str:
@@ -96,6 +96,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     """Since when; preemption is under way there."""
     unschedulable_since: int | None = None
     unschedulable_message: str = ""
+    refused_itself: bool = False
+    """kube-scheduler refuses the pod without a look at any node: something that it names is missing, and no node could mend that."""
 
     @property
     def key(self) -> str:
@@ -207,7 +209,7 @@ class Part(Struct, frozen=True, gc=False, kw_only=True):
     """Names of ResourceClaimTemplates from which each pod gets a claim of its own."""
     count: int = 1
     deadline: int | None = None
-    """As in a pod."""
+    """Milliseconds after its start at which each of them is over, with a grace period that is longer than usual."""
 
 
 class Workload(Struct, frozen=True, gc=False, kw_only=True):
@@ -232,6 +234,8 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     """When Headroom let it go, after it had suspended it."""
     is_as_released: bool = False
     """Its spec is still the one that was let go."""
+    generation: int = 0
+    """The version of its spec."""
     owner: str = ""
     """Whose Workload it is, as Kind/namespace/name."""
     owner_uids: tuple[str, ...] = ()
@@ -268,7 +272,7 @@ class Machine(Struct, frozen=True, kw_only=True, rename="camel"):
     """A physical machine; `name` is its name in its PowerPool."""
 
     name: str
-    power: Literal["On", "Off", "Unknown"] = "Unknown"
+    power: Literal["On", "Off", "PoweringOff", "Unknown"] = "Unknown"
     since: int | None = None
 
 

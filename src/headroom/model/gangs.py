@@ -81,6 +81,18 @@ def belongs_to_node(pod: Pod) -> bool:
     return not has_devices and pod.owner is not None and (pod.owner.kind, pod.owner.group) in _NODE_OWNERS
 
 
+def keeps_machine_on(pod: Pod, gpus: str) -> bool:
+    """Whether a machine must not go off under a pod: any but those that come with the node and have none of the machine's GPUs.
+
+    A claim may be for any device, so a pod that has one keeps it on.
+    """
+    if dict(pod.annotations).get(MIRROR) is not None:
+        return False
+    if pod.owner is None or pod.owner.kind not in SYSTEM_OWNERS:
+        return True
+    return pod.has_claims or any(name == gpus and amount for name, amount in pod.shape.requests)
+
+
 def size_of(pod: Pod) -> int:
     """Of how many pods its gang is at least, as far as the pod itself says; else 0."""
     notes = dict(pod.annotations)

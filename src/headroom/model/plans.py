@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct, structs
 
@@ -11,8 +11,12 @@ from headroom.api.kinds import AnyResource
 from headroom.api.resources import Condition
 from headroom.model import conditions
 from headroom.model.actions import Action, EmitEvent
+from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Decision, Ref
-from headroom.model.world import Changes, World
+from headroom.model.world import World
+
+INTERNAL_ERROR: Final = "InternalError"
+RETRY_AFTER_BUG_MS: Final = 60_000
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -23,18 +27,32 @@ class Plan(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    kind: str
-    wakes_on: frozenset[str]
-    """The kind itself, and any of pods, unbound, nodes, outside."""
+    kinds: tuple[str, ...]
+    """Whose resources it decides on."""
+    reads: tuple[str, ...] = ()
+    """Kinds that earlier plans decide on: it is asked again when one of those decisions turned."""
+    hears_of: tuple[str, ...] = ()
+    """Kinds that later plans decide on: it is asked again when one of those is written."""
+    wakes_on: frozenset[Topic] = frozenset()
+    """What else it is asked again for."""
     at_most_every_ms: int
+    decides_together: bool = False
+    """One round over all its resources, which rests on what they remember: it is not asked while a status of theirs is being written."""
+    prepare: Callable[[World], None] = lambda _world: None
+    """Has the tables tell apart what it will ask them about. Done before it is asked, since nobody writes inside a plan."""
     decide: Callable[[World, Changes], Iterable[Decision]]
     chores: Callable[[World], Iterable[Action]] = lambda _world: ()
     """What is due although no resource asks for it."""
 
+    @property
+    def parts(self) -> frozenset[str]:
+        """Of what it is told when something is new there: kinds and topics."""
+        return frozenset({*self.kinds, *self.hears_of, *self.wakes_on})
+
 
 def affected(world: World, kind: str, changes: Changes) -> Iterator[tuple[Ref, AnyResource]]:
     """The resources of a kind that must be decided anew when only they and the kill switch matter."""
-    if changes.everything or "settings" in changes.outside:
+    if changes.everything or Topic.SETTINGS in changes.facts:
         yield from world.of_kind(kind)
         return
     for ref in sorted(changes.resources):
@@ -62,6 +80,13 @@ def judgement(world: World, ref: Ref, resource: AnyResource, verdict: tuple[bool
     status = structs.replace(resource.status, conditions=(ready, *kept), observed_generation=resource.generation)
     before = conditions.find(resource.status.conditions, "Ready")
     return Decision(resource=ref, status=status, reason=reason, message=message, actions=_event(ref, before, ready))
+
+
+def raised(world: World, ref: Ref, resource: AnyResource, error: Exception) -> Decision:
+    """What is said of a resource on which deciding raised: that is a bug, so everything stays as it is, and it is tried again."""
+    says = f"deciding raised {type(error).__name__}: {error}"
+    decision = judgement(world, ref, resource, (False, INTERNAL_ERROR, says))
+    return structs.replace(decision, look_again_ms=RETRY_AFTER_BUG_MS)
 
 
 def _event(ref: Ref, before: Condition | None, ready: Condition) -> tuple[Action, ...]:

@@ -10,13 +10,14 @@ from msgspec import Struct
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.model.actions import Action
+from headroom.model.changes import Changes, Topic
 from headroom.model.facts import Call, Machine, Pod
 from headroom.model.history import Entry
 from headroom.model.retention import Retention
 from headroom.model.usage import Heartbeat, Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.verdicts import HomeVerdict
-from headroom.model.world import Changes, LedgerState, World
+from headroom.model.world import LedgerState, World
 
 SETTLE_MS: Final = 3000
 """Kubelets write whole seconds and report a little late; what is older than this has arrived."""
@@ -192,7 +193,7 @@ class Port(Protocol):
         ...
 
     def subscribe(self, plan: str, parts: frozenset[str]) -> None:
-        """Keep note of changes for a plan: of resources of the named kinds, and of pods, unbound, nodes or outside."""
+        """Keep note of changes for a plan: of resources of the named kinds, and of topics."""
         ...
 
     def take_changes(self, plan: str) -> Changes:
@@ -244,8 +245,8 @@ class RecorderPort(Protocol):
         """What is new."""
         ...
 
-    def outside_changed(self, what: str) -> None:
-        """Tell the plans."""
+    def tell(self, topic: Topic, name: str = "") -> None:
+        """Some facts are new, for example one of this name."""
         ...
 
 

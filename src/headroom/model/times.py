@@ -15,6 +15,13 @@ LAST: Final = 253_402_300_799_999
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATION: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+)s)?(?:(\d+)ms)?", re.ASCII)
 
+_USUAL_GRACE: Final = 30 * SECOND
+
+
+def overtime(grace_seconds: int) -> int:
+    """For how long a pod may run on after its deadline: its kubelet waits for the whole grace period, of which the usual part is no matter."""
+    return max(0, grace_seconds * SECOND - _USUAL_GRACE)
+
 
 def moment(text: str | None) -> int | None:
     """Milliseconds of an RFC 3339 time; None for what is not one, or nothing at all."""

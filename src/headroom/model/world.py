@@ -6,54 +6,42 @@ It is a view of the tables, not a copy, so it is only good until the next event:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import GenericAlias
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headroom.api import kinds
 from headroom.api.budget_index import IndexEntry
 from headroom.api.kinds import AnyResource
 from headroom.api.schema import Problem
 from headroom.model import device_facts, facts, times
+from headroom.model.changes import EVERYTHING, Changes, Topic
 from headroom.model.decisions import Ref, status_wire
 from headroom.model.devices import DeviceTable
+from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage import Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.verdicts import HomeVerdict
 
+__all__ = [
+    "EVERYTHING",
+    "FACTS",
+    "FORMAT",
+    "Caps",
+    "Changes",
+    "LedgerState",
+    "World",
+    "by_ref",
+    "load",
+    "ref_of",
+    "save",
+]
+
 FORMAT: Final = "headroom.dev/snapshot/v1"
-
-
-class Changes(Struct, kw_only=True):
-    """What is new since a plan last looked. `everything` means: assume nothing."""
-
-    everything: bool = False
-    resources: set[Ref] = msgspec.field(default_factory=set)
-    pods: set[str] = msgspec.field(default_factory=set)
-    """Uids of pods that came, went or changed."""
-    nodes: set[str] = msgspec.field(default_factory=set)
-    unbound: bool = False
-    """The set of pods without a node changed."""
-    outside: set[str] = msgspec.field(default_factory=set)
-    """Which other facts are new: instances, offers, machines, usage, settings."""
-
-    def __bool__(self) -> bool:
-        return bool(self.everything or self.resources or self.pods or self.nodes or self.unbound or self.outside)
-
-    def add(self, other: Changes) -> None:
-        """Take in what another set of changes says."""
-        self.everything = self.everything or other.everything
-        self.unbound = self.unbound or other.unbound
-        self.resources |= other.resources
-        self.pods |= other.pods
-        self.nodes |= other.nodes
-        self.outside |= other.outside
-
-
-EVERYTHING: Final = Changes(everything=True)
 
 
 class LedgerState(Struct, frozen=True, kw_only=True):
@@ -93,10 +81,21 @@ class LedgerState(Struct, frozen=True, kw_only=True):
 
 
 class Caps(Struct, frozen=True, kw_only=True):
-    """How many gangs or pods are suspended or evicted in a minute at most, whatever single budgets allow."""
+    """How far enforcement goes, whatever single budgets allow: how many gangs or pods are suspended or evicted in a minute at most."""
 
     cluster: int = 30
     namespace: int = 20
+    deletes: bool = True
+    """Whether pods can be deleted that cannot be evicted: a right of its own, which not every operator has."""
+
+
+class Fact(NamedTuple):
+    """Declares a field of the World as facts by name: of which topic they are, and which of their attributes is the name."""
+
+    topic: Topic
+    key: str = "name"
+    manifest: bool = False
+    """It comes from no API server, so people give it as a document of group sim.headroom.dev."""
 
 
 class World(Struct, frozen=True, kw_only=True):
@@ -116,19 +115,20 @@ class World(Struct, frozen=True, kw_only=True):
     """Since when effects are possible without a break: the view is complete, the ledger trusted, the kill switch not thrown."""
     unseen: Mapping[str, str] = {}
     """Kinds that are not seen now, such as `workloads.kueue.x-k8s.io`, each with the cause. What is known of them is not of now."""
-    resources: Mapping[Ref, AnyResource] = {}
+    resources: ResourceTable = msgspec.field(default_factory=ResourceTable)
+    """Given as any mapping, they are kept by kind."""
     pods: PodTable = msgspec.field(default_factory=PodTable)
     nodes: NodeTable = msgspec.field(default_factory=NodeTable)
-    instances: Mapping[str, facts.Instance] = {}
-    offers: Mapping[str, facts.Offer] = {}
-    machines: Mapping[str, facts.Machine] = {}
-    calls: Mapping[str, facts.Call] = {}
+    instances: Annotated[Mapping[str, facts.Instance], Fact(Topic.INSTANCES, manifest=True)] = {}
+    offers: Annotated[Mapping[str, facts.Offer], Fact(Topic.OFFERS, manifest=True)] = {}
+    machines: Annotated[Mapping[str, facts.Machine], Fact(Topic.MACHINES, manifest=True)] = {}
+    calls: Annotated[Mapping[str, facts.Call], Fact(Topic.MACHINES, key="machine")] = {}
     """The last call to each machine's switch, by machine; only those of this process."""
-    node_pools: Mapping[str, facts.NodePool] = {}
+    node_pools: Annotated[Mapping[str, facts.NodePool], Fact(Topic.KARPENTER)] = {}
     """Karpenter's, by name."""
-    node_claims: Mapping[str, facts.NodeClaim] = {}
-    namespaces: Mapping[str, facts.Namespace] = {}
-    claims: Mapping[str, device_facts.Claim] = {}
+    node_claims: Annotated[Mapping[str, facts.NodeClaim], Fact(Topic.KARPENTER)] = {}
+    namespaces: Annotated[Mapping[str, facts.Namespace], Fact(Topic.NAMESPACES)] = {}
+    claims: Annotated[Mapping[str, device_facts.Claim], Fact(Topic.CLAIMS, key="key")] = {}
     """ResourceClaims, by namespace/name."""
     devices: DeviceTable = msgspec.field(default_factory=DeviceTable)
     """Device classes, claim templates and devices."""
@@ -138,15 +138,19 @@ class World(Struct, frozen=True, kw_only=True):
     ledger: LedgerState = LedgerState()
     index: tuple[IndexEntry, ...] | None = None
     """What the API server's policies know of budgets; None where nobody told them anything."""
-    holds: Mapping[str, facts.Hold] = {}
+    holds: Annotated[Mapping[str, facts.Hold], Fact(Topic.HOLDS)] = {}
     """The BudgetHolds, by name."""
-    workloads: Mapping[str, facts.Workload] = {}
+    workloads: Annotated[Mapping[str, facts.Workload], Fact(Topic.WORKLOADS, key="key")] = {}
     """Suspended Jobs and JobSets, and Kueue's Workloads, by Kind/namespace/name."""
     kueue: bool = False
     """The cluster has Kueue."""
     hold_problem: str = ""
     """Why new pods cannot be held here, as a sentence; empty if they can."""
     caps: Caps = Caps()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.resources, ResourceTable):
+            structs.force_setattr(self, "resources", ResourceTable(self.resources))
 
     @property
     def as_of(self) -> int:
@@ -155,7 +159,31 @@ class World(Struct, frozen=True, kw_only=True):
 
     def of_kind(self, kind: str) -> list[tuple[Ref, AnyResource]]:
         """Every resource of a kind, by namespace and name."""
-        return sorted((ref, each) for ref, each in self.resources.items() if ref.kind == kind)
+        return self.resources.of_kind(kind)
+
+
+class FactField(NamedTuple):
+    """A field of the World that holds facts by name."""
+
+    type: type[Struct]
+    topic: Topic
+    key: str
+    manifest: bool
+
+    def named(self, found: Iterable[Any]) -> dict[str, Any]:
+        """Facts by their keys."""
+        return {getattr(each, self.key): each for each in found}
+
+
+def _fact_fields() -> Iterator[tuple[str, FactField]]:
+    for name, hint in get_type_hints(World, include_extras=True).items():
+        for mark in getattr(hint, "__metadata__", ()):
+            if isinstance(mark, Fact):
+                yield name, FactField(get_args(get_args(hint)[0])[1], *mark)
+
+
+FACTS: Final[Mapping[str, FactField]] = dict(_fact_fields())
+"""Every field of the World that is declared as a `Fact`: what is listed here is saved, loaded, read from documents and told of by name."""
 
 
 def ref_of(resource: AnyResource) -> Ref:
@@ -163,7 +191,7 @@ def ref_of(resource: AnyResource) -> Ref:
     return Ref(resource.kind, resource.namespace, resource.name)
 
 
-class _Saved(Struct, kw_only=True):
+class _SavedBase(Struct, kw_only=True):
     format: str
     now: str
     cluster: str
@@ -172,18 +200,10 @@ class _Saved(Struct, kw_only=True):
     resources: list[dict[str, Any]]
     pods: list[facts.Pod]
     nodes: list[facts.Node]
-    instances: list[facts.Instance]
-    offers: list[facts.Offer]
-    machines: list[facts.Machine]
     settled: str = ""
     acting_since: str = ""
     unseen: dict[str, str] = {}
-    calls: list[facts.Call] = []
-    node_pools: list[facts.NodePool] = []
-    node_claims: list[facts.NodeClaim] = []
     own_namespace: str = "headroom-system"
-    namespaces: list[facts.Namespace] = []
-    claims: list[device_facts.Claim] = []
     device_classes: list[device_facts.DeviceClass] = []
     claim_templates: list[device_facts.ClaimTemplate] = []
     device_slices: list[device_facts.DeviceSlice] = []
@@ -203,11 +223,17 @@ class _Saved(Struct, kw_only=True):
     clock_step_ms: int = 0
     verdicts: list[HomeVerdict] = []
     index: list[IndexEntry] | None = None
-    holds: list[facts.Hold] = []
-    workloads: list[facts.Workload] = []
     kueue: bool = False
     hold_problem: str = ""
     caps: Caps = Caps()
+
+
+_Saved: Any = msgspec.defstruct(
+    "_Saved",
+    [(name, GenericAlias(list, each.type), []) for name, each in FACTS.items()],
+    bases=(_SavedBase,),
+    kw_only=True,
+)
 
 
 def save(world: World) -> bytes:
@@ -222,17 +248,9 @@ def save(world: World) -> bytes:
         resources=[_saved_resource(world.resources[ref]) for ref in sorted(world.resources)],
         pods=sorted(world.pods, key=lambda pod: pod.uid),
         nodes=sorted(world.nodes, key=lambda node: node.name),
-        instances=list(world.instances.values()),
-        offers=list(world.offers.values()),
-        machines=list(world.machines.values()),
-        calls=list(world.calls.values()),
-        node_pools=sorted(world.node_pools.values(), key=lambda each: each.name),
-        node_claims=sorted(world.node_claims.values(), key=lambda each: each.name),
         settled="" if world.settled is None else times.text(world.settled),
         acting_since=times.text(world.acting_since) if world.acting_since else "",
         own_namespace=world.own_namespace,
-        namespaces=sorted(world.namespaces.values(), key=lambda each: each.name),
-        claims=sorted(world.claims.values(), key=lambda each: each.key),
         device_classes=sorted(world.devices.classes.values(), key=lambda each: each.name),
         claim_templates=sorted(world.devices.templates.values(), key=lambda each: each.key),
         device_slices=sorted(world.devices.slices.values(), key=lambda each: each.name),
@@ -250,11 +268,10 @@ def save(world: World) -> bytes:
         clock_step_ms=world.ledger.clock_step_ms,
         verdicts=list(world.ledger.verdicts),
         index=None if world.index is None else list(world.index),
-        holds=sorted(world.holds.values(), key=lambda each: each.name),
-        workloads=sorted(world.workloads.values(), key=lambda each: each.key),
         kueue=world.kueue,
         hold_problem=world.hold_problem,
         caps=world.caps,
+        **{name: [found for _, found in sorted(getattr(world, name).items())] for name in FACTS},
     )
     return msgspec.json.format(msgspec.json.encode(saved), indent=1)
 
@@ -267,7 +284,7 @@ def _saved_resource(resource: AnyResource) -> dict[str, Any]:
 
 def load(text: bytes) -> World:
     """The world that `save` wrote. Raises msgspec.ValidationError for anything else."""
-    saved = msgspec.json.decode(text, type=_Saved)
+    saved: _SavedBase = msgspec.json.decode(text, type=_Saved)
     now = times.moment(saved.now)
     if saved.format != FORMAT or now is None:
         raise msgspec.ValidationError(f"not a snapshot of the form {FORMAT}")
@@ -286,31 +303,22 @@ def load(text: bytes) -> World:
         resources=by_ref(_loaded_resource(each) for each in saved.resources),
         pods=pods,
         nodes=nodes,
-        instances={each.name: each for each in saved.instances},
-        offers={each.name: each for each in saved.offers},
-        machines={each.name: each for each in saved.machines},
-        calls={each.machine: each for each in saved.calls},
-        node_pools={each.name: each for each in saved.node_pools},
-        node_claims={each.name: each for each in saved.node_claims},
         settled=times.moment(saved.settled),
         acting_since=times.moment(saved.acting_since) or 0,
         own_namespace=saved.own_namespace,
-        namespaces={each.name: each for each in saved.namespaces},
-        claims={each.key: each for each in saved.claims},
         devices=DeviceTable(saved.device_classes, saved.claim_templates, saved.device_slices),
         prices=tuple(saved.prices),
         usage=_loaded_usage(saved, pods),
         ledger=_loaded_ledger(saved),
         index=None if saved.index is None else tuple(saved.index),
-        holds={each.name: each for each in saved.holds},
-        workloads={each.key: each for each in saved.workloads},
         kueue=saved.kueue,
         hold_problem=saved.hold_problem,
         caps=saved.caps,
+        **{name: each.named(getattr(saved, name)) for name, each in FACTS.items()},
     )
 
 
-def _loaded_ledger(saved: _Saved) -> LedgerState:
+def _loaded_ledger(saved: _SavedBase) -> LedgerState:
     return LedgerState(
         loaded=saved.ledger_loaded,
         problem=saved.ledger_problem,
@@ -324,7 +332,7 @@ def _loaded_ledger(saved: _Saved) -> LedgerState:
     )
 
 
-def _loaded_usage(saved: _Saved, pods: PodTable) -> UsageTable:
+def _loaded_usage(saved: _SavedBase, pods: PodTable) -> UsageTable:
     table = UsageTable(saved.cluster)
     for row in saved.usage:
         table.put(row)
@@ -334,9 +342,9 @@ def _loaded_usage(saved: _Saved, pods: PodTable) -> UsageTable:
     return table
 
 
-def by_ref(resources: Iterable[AnyResource]) -> dict[Ref, AnyResource]:
+def by_ref(resources: Iterable[AnyResource]) -> ResourceTable:
     """Resources under their names."""
-    return {ref_of(each): each for each in resources}
+    return ResourceTable({ref_of(each): each for each in resources})
 
 
 def _loaded_resource(saved: dict[str, Any]) -> AnyResource:

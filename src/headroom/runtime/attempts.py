@@ -8,10 +8,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
-from headroom.model.actions import Action
 from headroom.model.decisions import Ref
 from headroom.model.ports import Clock
 
@@ -24,11 +22,6 @@ LONGEST_OUTAGE_SECONDS: Final = 20.0
 STATUS: Final = b""
 """The key of a status write."""
 SHOWN: Final = 3
-
-
-def key_of(action: Action) -> bytes:
-    """What tells one action from another; some carry specs, so they cannot be keys themselves."""
-    return msgspec.json.encode(action)
 
 
 class Attempt(Struct):

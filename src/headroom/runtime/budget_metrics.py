@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -9,6 +10,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.enforcement import percent
 from headroom.core.usage import DOLLAR, GPU_HOUR, MICRO, Reckoning, quota_of, reckonings, uncovered
+from headroom.model.decisions import Decision, Ref
 from headroom.model.times import SECOND
 from headroom.model.world import World
 
@@ -67,7 +69,7 @@ class BudgetMetrics:
             registry=registry,
         )
 
-    def measure(self, world: World) -> None:
+    def measure(self, world: World, _decisions: Mapping[Ref, Decision]) -> None:
         """Set everything to what is true of this world."""
         for gauge in self._gauges.values():
             gauge.clear()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from headroom.model.actions import RemoveFinalizer
+from headroom.model.actions import BY_NAME, Action, EmitEvent, RemoveFinalizer, Sentence, target_of
 from headroom.model.decisions import Decision, Ref
 from headroom.model.history import Entry
 from headroom.model.ports import Ledger
@@ -32,20 +32,15 @@ OVERLAP: Final = 60_000
 MOST_NAMED: Final = 3
 MOST_NEWS: Final = 5
 """Sentences of one entry; a pool may turn hundreds of machines at once."""
-_DONE: Final = {
-    "EvictPod": ("Evicting", "Evicts"),
-    "DeletePod": ("Deleting", "Deletes"),
-    "SuspendOwner": ("Suspending", "Suspends"),
-    "ReleasePod": ("Releasing", "Lets start"),
-    "ResumeOwner": ("Resuming", "Lets go on"),
-    "PausePod": ("Pausing", "Asks to pause"),
-    "ResumePod": ("Resuming", "Asks to go on"),
-    "ApplyBudgetHold": ("HoldBegins", "New pods wait from now on"),
-    "DeleteBudgetHold": ("HoldEnds", "New pods start again"),
-}
-"""What matters to people, the most first: a reason and the beginning of a sentence."""
-_OF_THE_BUDGET: Final = ("ApplyBudgetHold", "DeleteBudgetHold")
-_TARGETS: Final = ("pod", "object", "budget", "node", "machine", "instance", "nodePool", "nodeClass", "pool")
+
+
+class News(NamedTuple):
+    """An event."""
+
+    reason: str
+    message: str
+    machine: str = ""
+    """The machine of a pool that it is about, where it is about one."""
 
 
 class Noted(Struct, frozen=True, order=True):
@@ -60,8 +55,8 @@ class Noted(Struct, frozen=True, order=True):
     """The first of them, each in a few words; events are left out, they say what the message says."""
     count: int
     """How many there were."""
-    news: tuple[tuple[str, str], ...] = ()
-    """The events on the resource itself, each with its reason and its sentence."""
+    news: tuple[News, ...] = ()
+    """The events on the resource itself."""
 
     @property
     def ref(self) -> Ref:
@@ -74,11 +69,11 @@ class Noted(Struct, frozen=True, order=True):
 def noted(entry: Entry) -> Noted:
     """An entry of the ledger as it is remembered: what was done and what is news come first, how things stand after it."""
     actions: list[dict[str, Any]] = msgspec.json.decode(entry.actions)
-    done = [each for each in actions if each["type"] != "EmitEvent"]
-    events = [each for each in actions if each["type"] == "EmitEvent" and each["object"] == entry.resource]
-    news = tuple((str(each["reason"]), str(each["message"])) for each in events)
-    told = [(_DONE[kind][0], _sentence(kind, done)) for kind in _DONE if any(each["type"] == kind for each in done)]
-    told += news[:MOST_NEWS]
+    done = [each for each in actions if each["type"] != EmitEvent.__name__]
+    events = [each for each in actions if each["type"] == EmitEvent.__name__ and each["object"] == entry.resource]
+    news = tuple(News(str(each["reason"]), str(each["message"]), str(each.get("machine", ""))) for each in events)
+    told = _sentences(done)
+    told += [(each.reason, each.message) for each in news[:MOST_NEWS]]
     reason = told[0][0] if told else entry.reason
     rest = [f"And {len(news) - MOST_NEWS} more."] if len(news) > MOST_NEWS else [] if news else [entry.message]
     message = " ".join([said for _, said in told] + rest)
@@ -86,22 +81,30 @@ def noted(entry: Entry) -> Noted:
     return Noted(entry.at, entry.key, entry.resource, reason, message, said, len(done), news)
 
 
-def _sentence(kind: str, done: list[dict[str, Any]]) -> str:
-    """What was done, and to whom: the first few of them."""
-    names = [_target(each) for each in done if each["type"] == kind]
-    if kind in _OF_THE_BUDGET:
-        return f"{_DONE[kind][1]}."
+def _sentences(done: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """What was done, and to whom, the weightiest first: a reason and a sentence for each that people should know of."""
+    targets: dict[tuple[Sentence, str], list[str]] = {}
+    for each in done:
+        known = BY_NAME.get(each["type"])
+        if known is not None and known.wording is not None:
+            targets.setdefault((known.wording, each["type"]), []).append(target_of(each))
+    return [(sentence.reason, _sentence(sentence, names)) for (sentence, _), names in sorted(targets.items())]
+
+
+def _sentence(sentence: Sentence, names: list[str]) -> str:
+    if not sentence.names_targets:
+        return f"{sentence.begins}."
     more = len(names) - MOST_NAMED
-    return f"{_DONE[kind][1]} {', '.join(names[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''}."
+    return f"{sentence.begins} {', '.join(names[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''}."
 
 
 def _spoken(action: dict[str, Any]) -> str:
-    return f"{action['type']} {_target(action)}".strip()
+    return f"{action['type']} {target_of(action)}".strip()
 
 
-def _target(action: dict[str, Any]) -> str:
-    target = next((str(action[name]) for name in _TARGETS if name in action), "")
-    return f"{action['kind']}/{target}" if "kind" in action else target
+def _brief(action: Action) -> dict[str, Any]:
+    """An action without the specs that it carries: an entry says what was done, not all that was written."""
+    return {name: each for name, each in msgspec.to_builtins(action).items() if not isinstance(each, dict | list)}
 
 
 class Remembered:
@@ -168,7 +171,7 @@ class Journal(Remembered):
     def decided(self, decision: Decision, now: int, cluster: str) -> None:
         """Take down a decision."""
         told = [action for action in decision.actions if not isinstance(action, RemoveFinalizer)]
-        actions = msgspec.json.encode(told).decode()
+        actions = msgspec.json.encode([_brief(each) for each in told]).decode()
         said = {"resource": str(decision.resource), "reason": decision.reason, "message": decision.message}
         entry = Entry(cluster=cluster, at=now, actions=actions, **said)
         self._waiting.append(entry)

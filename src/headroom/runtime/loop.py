@@ -2,7 +2,8 @@
 
 Plans are asked when what they depend on changed, at most as often as they say; bursts are gathered. Every minute each plan is
 asked about everything, and a decision that differs from what the small passes led to is counted as a bug. A plan that raises is
-asked resource by resource, so that only the one that makes it raise goes without a decision.
+asked resource by resource, so that only the one that makes it raise goes without a decision; one that decides all together is not,
+since it leaves out by itself what makes it raise.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from msgspec import Struct, field, structs
 
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
-from headroom.model.actions import Action, EmitEvent, RemoveFinalizer
+from headroom.core.ticks import Tick
+from headroom.model.actions import Action, RemoveFinalizer, identity_of
+from headroom.model.changes import EVERYTHING, Changes
 from headroom.model.decisions import Decision, Ref
-from headroom.model.plans import Plan, judgement
+from headroom.model.plans import INTERNAL_ERROR, Plan, raised
 from headroom.model.ports import Port
-from headroom.model.world import EVERYTHING, Changes, World
+from headroom.model.world import World
 from headroom.runtime.sight import SightLog
 from headroom.runtime.surroundings import Surroundings
 from headroom.runtime.writes import Gate, Writer
@@ -31,7 +34,6 @@ GATHER_SECONDS: Final = 0.05
 IDLE_SECONDS: Final = 1.0
 """With nothing to decide, it is looked for retries and at the right to act so often."""
 FULL_PASS_SECONDS: Final = 60.0
-RETRY_AFTER_BUG_MS: Final = 60_000
 BLIND_SECONDS: Final = 60.0
 
 
@@ -43,6 +45,8 @@ class PlanState(Struct):
     asked_at: float = -1e9
     full_at: float = -1e9
     look_at: dict[Ref, float] = field(default_factory=dict)
+    absent: set[Ref] = field(default_factory=set)
+    """Objects that do not exist yet and that it decided on, such as those that it has made."""
 
     def due_at(self) -> float:
         """When it should be asked next."""
@@ -138,48 +142,72 @@ class Loop:
         if sight_turned:
             self._writer.forgive()
             self._finalizing.forgive()
-        retries, has_asked = self._writer.take_retries() | self._finalizing.take_retries(), False
+        # Who may act again, or sees more, carries out what stands, not only what changes from now on.
+        is_anew = (acting and not self._was_acting) or sight_turned
+        self._was_acting = acting
+        retries = self._writer.take_retries() | self._finalizing.take_retries()
         for state in self._states:
             state.pending.add(self._port.take_changes(state.plan.name))
-            state.pending.resources |= {ref for ref in retries if ref.kind == state.plan.kind}
-            if (acting and not self._was_acting) or sight_turned:
-                # Who may act again, or sees more, carries out what stands, not only what changes from now on.
-                state.pending.everything = True
-            if state.due_at() <= self._clock.monotonic():
-                self._ask(state, world)
-                has_asked = True
-        self._was_acting = acting
-        if has_asked:
+            state.pending.resources |= {ref for ref in retries if ref.kind in state.plan.kinds}
+            state.pending.everything = state.pending.everything or is_anew
+        if self._ask_in_order(world):
             self.bell.ring()
         self._measure(world)
-        soonest = min((state.due_at() for state in self._states), default=float("inf"))
+        soonest = min((state.due_at() for state in self._states if not self._is_unsettled(state)), default=float("inf"))
         return min(soonest, self._writer.next_retry())
 
-    def _ask(self, state: PlanState, world: World) -> None:
+    def _ask_in_order(self, world: World) -> bool:
+        """Ask the plans that are due, and before each of them those with news that it must not miss; whether any was asked."""
+        tick, has_asked = Tick(world, [state.plan for state in self._states], self.decisions), False
+        for place, state in enumerate(self._states):
+            now = self._clock.monotonic()
+            is_needed = bool(state.pending) and any(later.due_at() <= now for later in self._states[place + 1 :])
+            if (is_needed or state.due_at() <= now) and not self._is_unsettled(state):
+                turned = self._ask(state, tick)
+                has_asked = True
+                for later in self._states[place + 1 :]:
+                    later.pending.resources |= {ref for ref in turned if ref.kind in later.plan.reads}
+        return has_asked
+
+    def _is_unsettled(self, state: PlanState) -> bool:
+        """Whether a status is on its way that a plan which decides all its resources together rests on; its end is news."""
+        return state.plan.decides_together and self._writer.is_writing(state.plan.kinds)
+
+    def _ask(self, state: PlanState, tick: Tick) -> set[Ref]:
+        """Ask a plan; the resources of which it says something else now."""
         now = self._clock.monotonic()
         changes, state.pending, state.asked_at = state.pending, Changes(), now
         changes.resources |= {ref for ref, at in state.look_at.items() if at <= now}
-        self._take_in(state, world, self._pass(state.plan, world, changes))
-        self._do_chores(state.plan, world)
+        turned = self._take_in(state, tick, self._pass(state.plan, tick, changes), is_full=changes.everything)
+        self._do_chores(state.plan, tick.seen_by(state.plan))
         if changes.everything:
             state.full_at = now
         elif now - state.full_at >= FULL_PASS_SECONDS:
             state.full_at = now
-            self._compare(state, world)
+            turned |= self._compare(state, tick)
+        return turned
 
-    def _pass(self, plan: Plan, world: World, changes: Changes) -> list[Decision]:
+    def _pass(self, plan: Plan, tick: Tick, changes: Changes) -> list[Decision]:
         """Ask one plan; one that raises is asked again for each resource alone."""
         scope = "everything" if changes.everything else "changes"
         began = perf_counter()
         try:
-            return list(plan.decide(world, changes))
+            found = tick.ask(plan, changes)
+            self._note_left_out(plan, found)
+            return found
         except Exception as error:  # noqa: BLE001 - a bug in one plan must not stop the others
             self._bug(plan, error)
-            concerned = world.of_kind(plan.kind)
-            if not changes.everything and not (changes.pods or changes.nodes or changes.unbound or changes.outside):
+            world = tick.seen_by(plan)
+            concerned = [each for kind in plan.kinds for each in world.of_kind(kind)]
+            if not changes.everything and not (changes.pods or changes.nodes or changes.unbound or changes.facts):
                 concerned = [(ref, each) for ref, each in concerned if ref in changes.resources]
-            alone = [self._alone(plan, world, ref, resource) for ref, resource in concerned]
-            return [decision for decision in alone if decision is not None]
+            if plan.decides_together:
+                found = [raised(world, ref, resource, error) for ref, resource in concerned]
+            else:
+                alone = [self._alone(plan, world, ref, resource) for ref, resource in concerned]
+                found = [decision for decision in alone if decision is not None]
+            tick.learn(found)
+            return found
         finally:
             self._metrics.plan_passes.labels(plan.name, scope).inc()
             self._metrics.plan_seconds.labels(plan.name).observe(perf_counter() - began)
@@ -189,7 +217,7 @@ class Loop:
             found = plan.decide(world, Changes(resources={ref}))
             return next((each for each in found if each.resource == ref), None)
         except Exception as error:  # noqa: BLE001 - only this resource goes without a decision
-            return _undecided(world, ref, resource, f"deciding raised {type(error).__name__}: {error}")
+            return raised(world, ref, resource, error)
 
     def _bug(self, plan: Plan, error: Exception) -> None:
         """Count it, and log it when it is a new one."""
@@ -198,25 +226,51 @@ class Loop:
             self._bugs[plan.name] = repr(error)
             self._log.exception("plan raised: this is a bug", plan=plan.name)
 
-    def _take_in(self, state: PlanState, world: World, decisions: list[Decision]) -> None:
+    def _note_left_out(self, plan: Plan, decisions: list[Decision]) -> None:
+        """Count what a plan that decides all together has left out, and log it when it is new."""
+        left_out = [each for each in decisions if plan.decides_together and each.reason == INTERNAL_ERROR]
+        if not left_out:
+            return
+        self._metrics.plan_errors.labels(plan.name).inc()
+        told = "; ".join(f"{each.resource}: {each.message}" for each in left_out)
+        if self._bugs.get(plan.name) != told:
+            self._bugs[plan.name] = told
+            self._log.error("left out, since deciding raised: this is a bug", plan=plan.name, resources=told)
+
+    def _take_in(self, state: PlanState, tick: Tick, decisions: list[Decision], *, is_full: bool) -> set[Ref]:
+        """Hand over what was decided; the resources of which something else is said now."""
+        world, turned = tick.world, set[Ref]()
+        # With nothing due on an object that does not exist there is nothing to remember of it.
+        due = {each.resource for each in decisions if each.actions}
+        known = due if is_full else due | (state.absent - {each.resource for each in decisions})
+        state.absent = {ref for ref in known if ref not in world.resources}
         for decision in decisions:
             ref, resource = decision.resource, world.resources.get(decision.resource)
-            if resource is None:
+            if resource is None and ref not in state.absent:
                 continue
+            before = self.decisions.get(ref)
+            if before is None or substance(before) != substance(decision):
+                turned.add(ref)
             # Counted from the moment that was looked at: deciding takes time, and a turn that is due must not wait for it.
             state.look_at[ref] = self._looked_at + decision.look_again_ms / 1000
             try:
                 self._hand_over(decision, resource, world)
             except Exception as error:  # noqa: BLE001 - one bad decision must not stop the others
                 self._bug(state.plan, error)
-        for ref in [ref for ref in state.look_at if ref not in world.resources]:
+        for ref in [ref for ref in state.look_at if ref not in world.resources and ref not in state.absent]:
             del state.look_at[ref]
             self.decisions.pop(ref, None)
             self._writer.forget(ref)
             self._finalizing.forget(ref)
+            turned.add(ref)
+        return turned
 
-    def _hand_over(self, decision: Decision, resource: AnyResource, world: World) -> None:
+    def _hand_over(self, decision: Decision, resource: AnyResource | None, world: World) -> None:
         self._note(decision, world.now)
+        if resource is None:
+            if world.complete:
+                self._do(decision.resource, decision.actions, self._writer, effects=not world.stopped)
+            return
         paused = resource.spec is not None and resource.spec.paused
         if world.complete or self._is_long_blind():
             effects = world.complete and not world.stopped and not paused
@@ -263,15 +317,15 @@ class Loop:
                 actions=[type(action).__name__ for action in decision.actions],
             )
 
-    def _compare(self, state: PlanState, world: World) -> None:
-        """Hold what the small passes led to against a full one."""
+    def _compare(self, state: PlanState, tick: Tick) -> set[Ref]:
+        """Hold what the small passes led to against a full one, which sees the same of earlier plans."""
         plan = state.plan
-        full = {each.resource: each for each in self._pass(plan, world, EVERYTHING)}
-        known = {ref: each for ref, each in self.decisions.items() if ref.kind == plan.kind}
+        full = {each.resource: each for each in self._pass(plan, tick, EVERYTHING)}
+        known = {ref: each for ref, each in self.decisions.items() if ref.kind in plan.kinds}
         for ref in differences(known, full):
             self._metrics.plan_differences.labels(plan.name).inc()
             self._log.error("a full pass decides differently: this is a bug", plan=plan.name, resource=str(ref))
-        self._take_in(state, world, list(full.values()))
+        return self._take_in(state, tick, list(full.values()), is_full=True)
 
     def _measure(self, world: World) -> None:
         metrics = self._metrics
@@ -282,11 +336,10 @@ class Loop:
         metrics.nodes.set(len(world.nodes))
 
 
-def substance(decision: Decision) -> tuple[object, tuple[Action, ...]]:
+def substance(decision: Decision) -> tuple[object, tuple[bytes, ...]]:
     """What makes two decisions different ones: not the numbers and moments in them, which move by themselves."""
     verdicts = [(each.type, each.status, each.reason) for each in decision.status.conditions]
-    due = (structs.replace(each, message="") if isinstance(each, EmitEvent) else each for each in decision.actions)
-    return (decision.reason, verdicts), parted(due)[1]
+    return (decision.reason, verdicts), tuple(identity_of(each) for each in parted(decision.actions)[1])
 
 
 def is_news(before: Decision, after: Decision) -> bool:
@@ -311,8 +364,3 @@ def differences(known: Mapping[Ref, Decision], full: Mapping[Ref, Decision]) -> 
         for ref in known.keys() | full.keys()
         if ref not in known or ref not in full or substance(known[ref]) != substance(full[ref])
     )
-
-
-def _undecided(world: World, ref: Ref, resource: AnyResource, why: str) -> Decision:
-    decision = judgement(world, ref, resource, (False, "InternalError", why))
-    return structs.replace(decision, look_again_ms=RETRY_AFTER_BUG_MS)

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from headroom.api.kinds import AnyResource
 from headroom.api.releases import ReleaseRequest
+from headroom.model.decisions import Decision, Ref
+from headroom.model.world import World
 from headroom.runtime.budget_metrics import BudgetMetrics
 from headroom.runtime.power_metrics import PowerMetrics
 
+
+class Measure(Protocol):
+    """Numbers of one capability, worked out anew for every scrape."""
+
+    def measure(self, world: World, decisions: Mapping[Ref, Decision]) -> None:
+        """Take what is true of this world, by the last decisions."""
+        ...
+
+
+MEASURES: Final[tuple[Callable[[CollectorRegistry], Measure], ...]] = (BudgetMetrics, PowerMetrics)
 _TICK_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0)
 
 
@@ -55,8 +70,7 @@ class Metrics:
         self.pods = Gauge("headroom_pods", "Pods in view.", registry=registry)
         self.nodes = Gauge("headroom_nodes", "Nodes in view.", registry=registry)
         self.resources = Gauge("headroom_resources", "Resources in view.", ["kind", "ready"], registry=registry)
-        self.budgets = BudgetMetrics(registry)
-        self.power = PowerMetrics(registry)
+        self.measures = tuple(each(registry) for each in MEASURES)
 
     def enforced(self, reason: str, resource: AnyResource) -> None:
         """Count what was really done for a budget."""

@@ -29,7 +29,7 @@ class Operator:
     ) -> None:
         plans = tuple(plans)
         for plan in plans:
-            port.subscribe(plan.name, plan.wakes_on)
+            port.subscribe(plan.name, plan.parts)
         budget = WriteBudget(around.clock, settings.writes_per_second, settings.write_burst)
         self.port = port
         self.writer = Writer(port, gate, budget, around)

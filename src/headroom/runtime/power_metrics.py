@@ -17,7 +17,7 @@ from headroom.model.decisions import Decision, Ref
 from headroom.model.world import World
 
 _CONDITIONS: Final = {
-    "braked": ("Braked", "1 while no machine of the pool is sent to sleep because too much looks idle at once."),
+    "braked": ("Braked", "1 while no more machines of the pool begin to drain because too much looks idle at once."),
     "shared_with_karpenter": ("SharedWithKarpenter", "1 while pods are left to a Karpenter NodePool."),
     "conflict": ("Conflict", "1 while another pool has a machine of this one."),
 }
@@ -43,7 +43,7 @@ class PowerMetrics(Collector):
         yield self._machines()
         yield self._failures()
         yield self._unserved()
-        yield self._energy("used", "Energy that the machines took, by the watts that are given.")
+        yield self._energy("used", "Energy that the machines took, estimated from the configured wattage.")
         yield self._energy("saved", "Energy that machines which were off would have taken idle.")
         for name, (condition, help_) in _CONDITIONS.items():
             found = GaugeMetricFamily(f"headroom_power_{name}", help_, labels=["pool"])

@@ -17,6 +17,7 @@ from typing import Final
 from headroom.core import usage
 from headroom.core.usage import KIND, Around, Keeper, Look
 from headroom.model import times
+from headroom.model.changes import Topic
 from headroom.model.decisions import Decision
 from headroom.model.errors import HeadroomError
 from headroom.model.facts import Pod
@@ -36,7 +37,10 @@ from headroom.runtime.unwritten import Resending, Unwritten, lacking
 
 NAME: Final = "usage"
 """Under which the recorder hears of changes."""
-PARTS: Final = frozenset({"nodes", "outside", KIND})
+PARTS: Final = frozenset(
+    {KIND, Topic.NODES, Topic.NAMESPACES, Topic.CLAIMS, Topic.DEVICES, Topic.DEVICE_CLASSES, Topic.PRICES, Topic.OFFERS}
+)
+"""What the price, the share and the counted resources of a pod depend on."""
 WRITE_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 5.0
 REFRESH_SECONDS: Final = 2.0
@@ -72,7 +76,7 @@ class Recorder:
         """Pods deleted before the first view was complete: their last state, when that was heard, when they were last there."""
         self.journal = Journal(ledger)
         self._unwritten, self._resending = Unwritten(), Resending()
-        self._trying = Trying(ledger, around, lambda: self._tell("ledger"))
+        self._trying = Trying(ledger, around, lambda: self._tell(Topic.LEDGER))
         self._complete_until: dict[str, int] = {}
         self._beside: Around | None = None
         self._cursor = 0
@@ -118,7 +122,7 @@ class Recorder:
             before = self._standing(pod.uid)
             self._keep(self._keeper.hear(pod, self._surroundings(pod), self._look()))
             if self._standing(pod.uid) != before:
-                self._tell(NAME)
+                self._tell(Topic.USAGE)
 
     def gone(self, pod: Pod, seen_until: int) -> None:
         """A pod was deleted."""
@@ -127,7 +131,7 @@ class Recorder:
         since = now if now - seen_until < GAP_MS else seen_until
         if self._is_recording:
             self._keep(self._keeper.lose(pod, self._surroundings(pod), Look(self.table.cluster, now, since)))
-            self._tell(NAME)
+            self._tell(Topic.USAGE)
         else:
             self._early.append((pod, now, since))
 
@@ -160,7 +164,7 @@ class Recorder:
     def _keep(self, rows: Iterable[Row]) -> None:
         """New rows wait to be written, and the plans hear that there are some."""
         if self._unwritten.add(rows, self._clock.monotonic()):
-            self._tell(NAME)
+            self._tell(Topic.USAGE)
 
     # Living
 
@@ -195,7 +199,7 @@ class Recorder:
             await self._clock.sleep(WRITE_SECONDS)
             assert self._port is not None
             if self._custodian.look(self._port):
-                self._tell("ledger")
+                self._tell(Topic.LEDGER)
             if self._is_loaded:
                 await self._trying.tried(self.step, counts=False)
             elif self._is_recording or self._clock.monotonic() - began >= PATIENCE_SECONDS:
@@ -247,7 +251,7 @@ class Recorder:
             self._miss()
         self._cursor, self._is_loaded = cursor, True
         self._complete_until = {name: until for name, until in beats.items() if name != world.cluster}
-        self._tell("ledger")
+        self._tell(Topic.LEDGER)
         gap = (world.now - since) // SECOND
         if since and gap > 2 * HEARTBEAT_SECONDS:
             self._around.log.warning("usage was not watched for a while", since=times.text(since), seconds=gap)
@@ -290,23 +294,23 @@ class Recorder:
         await self.journal.follow(self._due, leads=self._may_lead(), now=self._now(), cluster=self.table.cluster)
         now, window = self._now(), self._window_ms
         if await self._horizon.lengthen(self.table, now - window):
-            self._tell(NAME)
+            self._tell(Topic.USAGE)
         await self._horizon.look_back(self.table, now - 2 * window)
         if await self._labels.read(self.table, self._ledger, self._horizon.since):
             self._see(world := self._world(), world.pods)
-            self._tell("ledger")
+            self._tell(Topic.LEDGER)
         if self._due.is_time("prune", PRUNE_SECONDS) and not self._custodian.doubt:
             self._horizon.forget(self.table, now, window)
             self._labels.forget(self.table, self._world())
             self._due.did("prune")
         if await self._custodian.tend(self._port):
-            self._tell("ledger")
+            self._tell(Topic.LEDGER)
         if self._custodian.is_alone():
             self._miss()
 
-    def _tell(self, what: str) -> None:
+    def _tell(self, topic: Topic) -> None:
         if self._port is not None:
-            self._port.outside_changed(what)
+            self._port.tell(topic)
 
     def _look_again(self) -> None:
         """Pods whose price, share or counted resources may be others now."""
@@ -318,9 +322,9 @@ class Recorder:
         world, beside = self._world(), self._surroundings()
         uids = {uid for node in changes.nodes for uid in world.pods.by_node[node]}
         is_other = before is None or before.decisive != beside.decisive
-        if changes.everything or {"namespaces", "device classes"} & changes.outside or is_other:
+        if changes.everything or {Topic.NAMESPACES, Topic.DEVICE_CLASSES} & changes.facts.keys() or is_other:
             uids = set(world.pods.uids())
-        elif "devices" in changes.outside:
+        elif Topic.DEVICES in changes.facts:
             uids |= {uid for name in world.pods.claiming.values() for uid in world.pods.claiming[name]}
         self._see(world, (pod for uid in sorted(uids) if (pod := world.pods.get(uid)) is not None))
 
@@ -346,7 +350,7 @@ class Recorder:
             self._resending.wrote(batch, self._clock.monotonic())
             self._unwritten.wrote(batch)
             if any(row.uid in self.table.kept for row in batch.values()):
-                self._tell("ledger")
+                self._tell(Topic.LEDGER)
 
     def _heartbeat(self) -> Heartbeat | None:
         """Only who leads, and has seen to everything that the ledger has open, speaks for the cluster."""
@@ -376,4 +380,4 @@ class Recorder:
             rows, self._cursor = await self._ledger.changes(self._cursor)
             is_more, is_new = bool(rows), bool([row for row in rows if self.table.put(row) is not None]) or is_new
         if is_new:
-            self._tell(NAME)
+            self._tell(Topic.USAGE)

@@ -7,8 +7,7 @@ When writes are scarce, enforcement goes first, then judgements, then numbers, w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
-from enum import IntEnum
+from collections.abc import Awaitable, Collection, Iterator
 from itertools import groupby
 from typing import Any, Final, Protocol
 
@@ -17,19 +16,7 @@ from msgspec import Struct, structs
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.model import conditions
-from headroom.model.actions import (
-    Action,
-    ApplyBudgetHold,
-    CordonNode,
-    EmitEvent,
-    PausePod,
-    ResumeOwner,
-    ResumePod,
-    SleepMachine,
-    SuspendOwner,
-    UncordonNode,
-    WakeMachine,
-)
+from headroom.model.actions import Action, EmitEvent, Urgency, occurrence_of
 from headroom.model.decisions import Decision, Ref, status_wire
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.ports import Clock, Port
@@ -39,7 +26,6 @@ from headroom.runtime.attempts import (
     REPEAT_AFTER_SECONDS,
     STATUS,
     Attempts,
-    key_of,
 )
 from headroom.runtime.surroundings import Surroundings
 
@@ -51,22 +37,9 @@ FACTS_EVERY_SECONDS: Final = 0.4
 FIRST_BACKOFF_SECONDS: Final = 1.0
 REFUSED_BACKOFF_SECONDS: Final = 10.0
 EVENT_RETRIES_SECONDS: Final = (1.0, 4.0, 15.0)
-EFFECT_SECONDS: Final = 4.0
-"""Less than the leader's margin: an effect that began under our lease ends under it."""
-SWITCH_SECONDS: Final = 12.0
-"""A machine's switch is outside, and slow. The right to act is asked for as a call begins; one that ends late does no harm, since its
-intent stands in the status, where whoever leads by then finds it and does not send it again."""
+STATUS_SECONDS: Final = Action.timeout_seconds
 AT_ONCE: Final = 8
-SWITCHED_AT_ONCE: Final = 64
-"""Hundreds of machines may be woken together, and each call only waits."""
-SOON_SECONDS: Final = 2.0
-SEEN_SOON: Final = (ApplyBudgetHold,)
-"""What is in view a moment later: where it is not, somebody took it away."""
-SWITCHING: Final = (WakeMachine, SleepMachine)
-"""Commands that stand in one decision only, the one whose status says that they were given. They are carried out although the next
-decision does not ask for them, and never a second time for the same one: what comes of them, the plan decides."""
-SIDE_BY_SIDE: Final = (PausePod, ResumeOwner, ResumePod, SuspendOwner, CordonNode, UncordonNode, *SWITCHING)
-"""Of which there may be hundreds for one resource, in no order, and none of which rests on another."""
+"""Resources that are written to side by side."""
 
 
 class Gate(Protocol):
@@ -75,15 +48,6 @@ class Gate(Protocol):
     def may_act(self) -> bool:
         """Whether an effect may begin now."""
         ...
-
-
-class Urgency(IntEnum):
-    """What is written first when not everything can be."""
-
-    ENFORCEMENT = 0
-    JUDGEMENT = 1
-    FACTS = 2
-    NUMBERS = 3
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -115,10 +79,9 @@ class WriteBudget:
 
 def urgency_of(before: Status, after: Status, actions: tuple[Action, ...]) -> Urgency:
     """How soon a decision should be carried out."""
-    if any(not isinstance(action, EmitEvent) for action in actions):
-        return Urgency.ENFORCEMENT
-    if actions or _judgements(before) != _judgements(after):
-        return Urgency.JUDGEMENT
+    due = min((action.urgency for action in actions), default=Urgency.NUMBERS)
+    if due <= Urgency.JUDGEMENT or _judgements(before) != _judgements(after):
+        return min(due, Urgency.JUDGEMENT)
     return Urgency.FACTS if _facts(before) != _facts(after) else Urgency.NUMBERS
 
 
@@ -133,17 +96,10 @@ def _facts(status: Status) -> list[Any]:
 
 def batches(actions: tuple[Action, ...]) -> Iterator[list[Action]]:
     """The actions in their order; those that may be done side by side in groups, all others one by one."""
-    for kind, group in groupby(actions, type):
+    for _, group in groupby(actions, type):
         every = list(group)
-        size = SWITCHED_AT_ONCE if kind in SWITCHING else AT_ONCE if kind in SIDE_BY_SIDE else 1
+        size = every[0].at_once
         yield from (every[place : place + size] for place in range(0, len(every), size))
-
-
-def _pause_after(action: Action | None) -> float | None:
-    """How long what was done is not done again; None for as long as usual."""
-    if isinstance(action, SWITCHING):
-        return 0.0  # asked for again, it is a new command
-    return SOON_SECONDS if isinstance(action, SEEN_SOON) else None
 
 
 class Writer:
@@ -166,6 +122,8 @@ class Writer:
         self._attempts = Attempts(around.clock, around.rng, repeat)
         self._waiting: dict[Ref, Work] = {}
         self._busy: dict[Ref, asyncio.Task[None]] = {}
+        self._writing: set[Ref] = set()
+        """Those of them whose status is on its way."""
         self._wanted: dict[Ref, frozenset[bytes]] = {}
         """What the newest decision on each resource asks for; whatever is not in it any more is not begun."""
         self._quiet: set[Ref] = set()
@@ -182,7 +140,7 @@ class Writer:
         Without `effects` only its status is written.
         """
         ref = decision.resource
-        keys = {key_of(action): action for action in decision.actions} if effects else {}
+        keys = {occurrence_of(action): action for action in decision.actions} if effects else {}
         self._wanted[ref] = wanted = frozenset(keys)
         (self._quiet.discard if effects else self._quiet.add)(ref)
         if not self._gate.may_act():
@@ -216,6 +174,10 @@ class Writer:
     def knows(self, ref: Ref) -> bool:
         """Whether something was asked for here."""
         return ref in self._wanted
+
+    def is_writing(self, kinds: Collection[str]) -> bool:
+        """Whether a status of one of these kinds is on its way."""
+        return any(ref.kind in kinds for ref in self._writing)
 
     def take_retries(self) -> set[Ref]:
         """The resources that should be decided anew because something about them failed and may be tried again."""
@@ -291,15 +253,20 @@ class Writer:
         """Asked before each action, since much may have been decided since the one before."""
         if self._stopping or self.halted or not self._gate.may_act():
             return False
-        if isinstance(action, SWITCHING):
+        if isinstance(action, EmitEvent):
+            return True  # it tells of a turn, and the status shows the turn by now
+        if action.once:
             return ref in self._wanted and ref not in self._quiet
-        # An event tells of a turn; once the status shows the turn, no decision asks for it again.
-        return isinstance(action, EmitEvent) or key_of(action) in self._wanted.get(ref, ())
+        return occurrence_of(action) in self._wanted.get(ref, ())
 
     async def _write_status(self, work: Work, status: Status) -> bool:
         if not self._gate.may_act() or self._stopping:
             return False
-        outcome = await self._attempt(work.ref, None, self._port.write_status(work.resource, status))
+        self._writing.add(work.ref)
+        try:
+            outcome = await self._attempt(work.ref, None, self._port.write_status(work.resource, status))
+        finally:
+            self._writing.discard(work.ref)
         self._metrics.status_writes.labels(work.urgency.name.lower(), outcome).inc()
         if outcome == "done":
             self._written_at[work.ref] = now = self._clock.monotonic()
@@ -326,8 +293,8 @@ class Writer:
 
     async def _attempt(self, ref: Ref, action: Action | None, effect: Awaitable[None]) -> str:
         """Wait for one effect and remember how it went."""
-        what, key = (type(action).__name__, key_of(action)) if action else ("status", STATUS)
-        limit = SWITCH_SECONDS if isinstance(action, SWITCHING) else EFFECT_SECONDS
+        what, key = (type(action).__name__, occurrence_of(action)) if action else ("status", STATUS)
+        limit = action.timeout_seconds if action else STATUS_SECONDS
         try:
             async with asyncio.timeout(limit):
                 await effect
@@ -344,7 +311,7 @@ class Writer:
             self._attempts.failed(ref, key, REFUSED_BACKOFF_SECONDS, f"{type(error).__name__}: {error}")
             self._log.exception("effect raised: this is a bug", effect=what, resource=str(ref))
             return "bug"
-        self._attempts.succeeded(ref, key, _pause_after(action))
+        self._attempts.succeeded(ref, key, action.repeat_seconds if action else None)
         return "done"
 
     def _is_time(self, ref: Ref, urgency: Urgency) -> bool:

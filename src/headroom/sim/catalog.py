@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from headroom.adapters.kube.sources import SOURCES
+from headroom.adapters.outside import FIELDS
 from headroom.api.crd import crd
 from headroom.api.kinds import DEFINITIONS
 from headroom.sim.answers import ApiError, Body, PlainNotFound, unserved
@@ -97,7 +99,7 @@ POD: Final = _type(
     generation=True,
     returns_deleted=True,
     fields=POD_FIELDS,
-    subresources=("eviction", "binding"),
+    subresources=("eviction", "binding", "resize"),
 )
 NODE: Final = _type("nodes", "Node", namespaced=False, status=True, fields=(*NAMES, "spec.unschedulable"))
 NAMESPACE: Final = _type(
@@ -200,20 +202,15 @@ def definitions() -> list[Body]:
     """The definitions that every simulated cluster has: our kinds, Karpenter's, and the facts of scenarios."""
     ours = [crd(kind) for kind in DEFINITIONS.values()]
     others = [
-        bare_definition("karpenter.sh", "v1", "nodepools", "NodePool"),
-        bare_definition("karpenter.sh", "v1", "nodeclaims", "NodeClaim"),
+        *(
+            bare_definition(each.group, each.version, each.plural, each.kind, namespaced=each.namespaced)
+            for each in SOURCES
+            if each.played
+        ),
         bare_definition("karpenter.k8s.aws", "v1", "ec2nodeclasses", "EC2NodeClass"),
         bare_definition("karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses", "KWOKNodeClass"),
     ]
-    facts = [
-        bare_definition(SIM_GROUP, "v1", plural, kind)
-        for plural, kind in (
-            ("instances", "Instance"),
-            ("offers", "Offer"),
-            ("machines", "Machine"),
-            ("usages", "Usage"),
-        )
-    ]
+    facts = [bare_definition(SIM_GROUP, "v1", plural, kind) for kind, plural in {**FIELDS, "Usage": "usages"}.items()]
     return ours + others + facts
 
 

@@ -93,13 +93,15 @@ class SimClock:
     def __init__(self, start_ms: int, speed: float | None = None) -> None:
         self.start_ms = start_ms
         self._speed = speed or 1.0
-        self._origin: float | None = None
+        self._time: Callable[[], float] | None = None
+        self._origin = 0.0
 
     def _elapsed(self) -> float:
-        now = asyncio.get_running_loop().time()
-        if self._origin is None:
-            self._origin = now
-        return (now - self._origin) * self._speed
+        if self._time is None:
+            # Asked millions of times a week: the loop is looked up once.
+            self._time = asyncio.get_running_loop().time
+            self._origin = self._time()
+        return (self._time() - self._origin) * self._speed
 
     def now(self) -> int:
         """Milliseconds since 1970 in simulated time."""

@@ -57,9 +57,10 @@ def _entries(type_: ResourceType) -> list[Body]:
     main = {"name": type_.plural, "singularName": type_.kind.lower()} | common | {"verbs": _VERBS}
     if type_.short_names:
         main["shortNames"] = list(type_.short_names)
-    subresources = [(each, ["create"]) for each in type_.subresources]
+    changed = ["get", "patch", "update"]
+    subresources = [(each, changed if each == "resize" else ["create"]) for each in type_.subresources]
     if type_.status:
-        subresources.append(("status", ["get", "patch", "update"]))
+        subresources.append(("status", changed))
     return [main] + [
         {"name": f"{type_.plural}/{each}", "singularName": ""} | common | {"verbs": verbs}
         for each, verbs in subresources

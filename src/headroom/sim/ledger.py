@@ -6,6 +6,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from weakref import WeakKeyDictionary
 
+from headroom.adapters import outside
 from headroom.adapters.kube.transport import Transport
 from headroom.core.usage import row_of
 from headroom.model.errors import Misconfigured
@@ -15,7 +16,6 @@ from headroom.model.ports import Origin
 from headroom.model.retention import Retention
 from headroom.model.usage import DAY, Heartbeat, Row, merged
 from headroom.model.verdicts import HomeVerdict
-from headroom.sim import outside
 from headroom.sim.answers import Body
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.catalog import NAMESPACE

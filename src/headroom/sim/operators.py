@@ -14,7 +14,7 @@ from headroom.adapters.kube.leases import KubeLeases
 from headroom.adapters.kube.store import KubePort
 from headroom.adapters.kube.transport import Transport
 from headroom.core import PLANS
-from headroom.core.budgets import hold_of, index_of
+from headroom.model.changes import Topic
 from headroom.model.plans import Plan
 from headroom.model.ports import Clock
 from headroom.model.world import Caps
@@ -60,13 +60,11 @@ class SimulatedProcess:
             rng=rng,
             namespace=settings.namespace,
             recording=self.recorder,
-            index_of=index_of,
-            hold_of=hold_of,
             caps=caps,
             switches=self.switches,
         )
         if self.switches is not None:
-            self.switches.changed = partial(self.port.outside_changed, "machines")
+            self.switches.changed = partial(self.port.tell, Topic.MACHINES)
         self.recorder.connect(self.port)
         self.operator = Operator(self.port, self.leader, settings, around, plans)
         self.operator.loop.noted = self.recorder.decided

@@ -7,7 +7,8 @@ A rule is in force only while its policy and its binding are stored, and it read
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from headroom.api import durations, marks
 from headroom.api.budget_hold import BudgetHold
@@ -18,27 +19,34 @@ from headroom.api.policies import (
     HOLD,
     LENGTH,
     MARKS,
+    OWNED,
+    OWNERSHIP,
     REQUESTER,
     REQUESTS,
     REQUIRE,
+    RESIZE,
     USAGE,
     USAGE_FINALIZER,
     USAGE_KEPT,
     guarding,
     holding,
-    kueue,
     marking,
+    owning,
     requiring,
+    resizing,
     usage,
 )
-from headroom.api.policies.cel import EXEMPT_NAMESPACES, IMPLICIT, MIRROR
+from headroom.api.policies.cel import EXEMPT_NAMESPACES, MIRROR
 from headroom.api.policies.requesting import PLAIN as REQUEST_REFUSED
 from headroom.api.resources import GROUP
+from headroom.sim import owning as owners
 from headroom.sim import requesting
+from headroom.sim import resizing as sizes
 from headroom.sim.answers import ApiError, Body, about
 from headroom.sim.apistore import Store
 from headroom.sim.calls import Call
 from headroom.sim.catalog import NAMESPACE, POD, ResourceType
+from headroom.sim.covering import asks, covers, is_counted, is_in_scope, keys, wanted
 from headroom.sim.rights import Attributes, Users, allowed
 from headroom.sim.selecting import labels_of, matches
 
@@ -50,8 +58,8 @@ _KINDS: Final = {
         for plural in (f"{kind}admissionpolicies", f"{kind}admissionpolicybindings")
     )
     for kind, names in (
-        ("mutating", (USAGE, HOLD, LENGTH, REQUESTER)),
-        ("validating", (USAGE_KEPT, HELD, GUARD, MARKS, REQUIRE, REQUESTS)),
+        ("mutating", (USAGE, HOLD, LENGTH, OWNED, REQUESTER)),
+        ("validating", (USAGE_KEPT, HELD, RESIZE, GUARD, OWNERSHIP, MARKS, REQUIRE, REQUESTS)),
     )
     for name in names
 }
@@ -59,7 +67,7 @@ _HOLDS, _INDEXES = (
     ResourceType(group=GROUP, plural=each.plural, kind=each.name, namespaced=False, custom=True)
     for each in (BudgetHold.kind, BudgetIndex.kind)
 )
-_PARTS: Final = ("", "status")
+_PARTS: Final = ("", "status", "resize")
 """The ways to update a pod."""
 
 Values = Mapping[str, str]
@@ -79,7 +87,8 @@ class Policies:
             return requesting.named(call, pod)
         if call.target.type is not POD or _is_mirror(pod) or _is_exempt(call):
             return pod
-        for name, change in ((USAGE, self._finalized), (HOLD, self._gated), (LENGTH, self._ended)):
+        changes = ((USAGE, self._finalized), (HOLD, self._gated), (LENGTH, self._ended), (OWNED, self._owned))
+        for name, change in changes:
             if self._in_force(name):
                 pod = change(call, pod)
         return pod
@@ -95,6 +104,7 @@ class Policies:
         for name, check in ((GUARD, self._guard_new), (HELD, self._hold_new), (REQUIRE, self._require)):
             if self._in_force(name):
                 check(call, pod)
+        self._check_ownership(call, None, pod)
 
     def check_updated(self, call: Call, old: Body, new: Body) -> None:
         """Refuse a change that a policy refuses."""
@@ -104,9 +114,11 @@ class Policies:
         self._check_marks(call, old, new)
         if call.target.type is not POD or call.target.subresource not in _PARTS:
             return
-        for name, check in ((USAGE_KEPT, self._keep_usage), (GUARD, self._guard), (HELD, self._hold)):
+        checks = ((USAGE_KEPT, self._keep_usage), (GUARD, self._guard), (HELD, self._hold), (RESIZE, self._resize))
+        for name, check in checks:
             if self._in_force(name):
                 check(call, old, new)
+        self._check_ownership(call, old, new)
 
     def _check_marks(self, call: Call, old: Body, new: Body) -> None:
         """Only who may release says of an owner that we suspended it or let it go."""
@@ -132,6 +144,13 @@ class Policies:
             if found is not None:
                 raise _refused(REQUESTS, call, new, *found, REQUEST_REFUSED)
 
+    def _check_ownership(self, call: Call, old: Body | None, new: Body) -> None:
+        """Only the controller that makes a pod is said to have made it."""
+        may_write = partial(self._may_write_status, call)
+        is_asked = self._in_force(OWNERSHIP) and owners.is_forged(old, new, may_write)
+        if is_asked and not self._may_release(call):
+            raise _refused(OWNERSHIP, call, new, owning.FORGED, {"user": call.user}, owning.PLAIN)
+
     def _in_force(self, name: str) -> bool:
         return all(self._store.get(type_, "", name) for type_ in _KINDS[name])
 
@@ -152,7 +171,7 @@ class Policies:
         budgets = index.body["spec"].get("budgets") or []
         namespace = self._store.get(NAMESPACE, "", call.target.namespace)
         labels = labels_of(namespace.body) if namespace else {}
-        return [each for each in budgets if _is_in_scope(each, call.target.namespace, labels)]
+        return [each for each in budgets if is_in_scope(each, call.target.namespace, labels)]
 
     def _of_no_budget(self) -> list[Body]:
         """The entry with the names that device classes of GPUs go by."""
@@ -167,11 +186,14 @@ class Policies:
     def _may_release(self, call: Call, hold: str = "") -> bool:
         return self._may(call, "release", BudgetHold.kind.plural, name=hold)
 
+    def _may_write_status(self, call: Call, group: str, resource: str) -> bool:
+        return self._may(call, "update", f"{resource}/status", group)
+
     # --- what is added ----------------------------------------------------------------------------------------------------
 
     def _finalized(self, call: Call, pod: Body) -> Body:
         finalizers = pod["metadata"].get("finalizers") or []
-        exact = any(each.get("exact") and _covers(each, pod) for each in self._entries(call) or ())
+        exact = any(each.get("exact") and covers(each, pod) for each in self._entries(call) or ())
         if not exact or USAGE_FINALIZER in finalizers:
             return pod
         return pod | {"metadata": pod["metadata"] | {"finalizers": [*finalizers, USAGE_FINALIZER]}}
@@ -180,7 +202,7 @@ class Policies:
         if _is_bound(pod) or marks.PROTECTED in _annotations(pod):
             return pod
         for hold in self._holds(call):
-            if not _covers(hold, pod) or self._under_kueue(call, hold, pod, or_will=True):
+            if not covers(hold, pod):
                 continue
             by = _annotations(pod).get(marks.HELD_BY)
             if _has_gate(pod, marks.GATE) and by is not None and by <= hold["budget"]:
@@ -201,6 +223,9 @@ class Policies:
             return pod
         return pod | {"spec": _spec(pod) | {"activeDeadlineSeconds": length // 1000}}
 
+    def _owned(self, call: Call, pod: Body) -> Body:
+        return owners.marked(pod, partial(self._may_write_status, call))
+
     # --- what is refused to new pods --------------------------------------------------------------------------------------
 
     def _hold_new(self, call: Call, pod: Body) -> None:
@@ -210,7 +235,7 @@ class Policies:
             return
         template = holding.NAMES_ITS_NODE if _is_bound(pod) else holding.NOT_GATED
         for hold in self._holds(call):
-            if _covers(hold, pod) and not self._under_kueue(call, hold, pod) and not self._may_release(call):
+            if covers(hold, pod) and not self._may_release(call):
                 raise _held(call, pod, hold, template)
 
     def _guard_new(self, call: Call, pod: Body) -> None:
@@ -230,9 +255,9 @@ class Policies:
             return
         known = [*entries, *self._of_no_budget()]
         names = [*requiring.GPU_RESOURCES, *(name for each in known for name in each.get("resources") or ())]
-        if _is_mirror(pod) or not _asks({"resources": names}, pod) or any(_covers(each, pod) for each in entries):
+        if _is_mirror(pod) or not asks({"resources": names}, pod) or any(covers(each, pod) for each in entries):
             return
-        listed = "; ".join(f"{each['budget']} ({', '.join(_wanted(each))})" for each in entries)
+        listed = "; ".join(f"{each['budget']} ({', '.join(wanted(each))})" for each in entries)
         if len(listed) > requiring.LONGEST_LIST:
             listed = listed[: requiring.LONGEST_LIST] + "..."
         advice = requiring.ADVICE_LABELS + listed if listed else requiring.ADVICE_BUDGET
@@ -248,11 +273,18 @@ class Policies:
         gates = [] if _gate_names(new) or _has_gate(old, marks.GATE) else _gate_names(old)
         is_free = not {marks.RELEASED_AT, marks.PROTECTED}.isdisjoint(_annotations(old))
         for hold in self._holds(call):
-            keys = [key for key in _keys(hold) if before.get(key) != after.get(key)]
-            if keys and (_covers(hold, old) or _covers(hold, new)) and not self._may_release(call):
-                raise _held(call, new, hold, holding.RELABELLED, keys=" and ".join(keys))
-            if gates and not is_free and _covers(hold, old) and not self._may_release(call):
+            changed = [key for key in keys(hold) if before.get(key) != after.get(key)]
+            if changed and (covers(hold, old) or covers(hold, new)) and not self._may_release(call):
+                raise _held(call, new, hold, holding.RELABELLED, keys=" and ".join(changed))
+            if gates and not is_free and covers(hold, old) and not self._may_release(call):
                 raise _held(call, new, hold, holding.LAST_GATE, gates=" and ".join(gates))
+
+    def _resize(self, call: Call, old: Body, new: Body) -> None:
+        grown = [*sizes.grown(old, new)] if call.target.subresource == "resize" else []
+        for hold in self._holds(call) if grown else ():
+            names = [" ".join(name for name in each if is_counted(hold, name)) for each in grown]
+            if any(names) and matches(hold, labels_of(new)) and not self._may_release(call):
+                raise _held(call, new, hold, resizing.GROWN, policy=RESIZE, names=" ".join(filter(None, names)))
 
     def _guard(self, call: Call, old: Body, new: Body) -> None:
         before, after = _annotations(old), _annotations(new)
@@ -280,28 +312,13 @@ class Policies:
         ):
             raise _refused(USAGE_KEPT, call, new, usage.KEPT, {}, usage.KEPT)
 
-    # --- Kueue ------------------------------------------------------------------------------------------------------------
-
-    def _under_kueue(self, call: Call, hold: Body, pod: Body, *, or_will: bool = False) -> bool:
-        if not hold.get("kueue"):
-            return False
-        if _has_gate(pod, kueue.GATE) or (or_will and kueue.QUEUE in labels_of(pod)):
-            return True
-        marked = kueue.PODSET in labels_of(pod) or kueue.WORKLOAD in _annotations(pod)
-        owners = pod["metadata"].get("ownerReferences") or []
-        return marked and any(self._made_by(call, each) for each in owners if each.get("controller"))
-
-    def _made_by(self, call: Call, owner: Body) -> bool:
-        group = owner["apiVersion"].partition("/")[0]
-        return group in kueue.OWNERS and self._may(call, "update", f"{owner['kind'].lower()}s/status", group)
-
 
 # --- refusals ---------------------------------------------------------------------------------------------------------------------
 
 
-def _held(call: Call, pod: Body, hold: Body, template: str, **values: str) -> ApiError:
+def _held(call: Call, pod: Body, hold: Body, template: str, policy: str = HELD, **values: str) -> ApiError:
     told = {"budget": hold["budget"], "because": hold.get("because", "")} | values
-    return _refused(HELD, call, pod, template, told, holding.WAITS)
+    return _refused(policy, call, pod, template, told, holding.WAITS)
 
 
 def _refused(policy: str, call: Call, pod: Body, template: str, values: Values, plain: str) -> ApiError:
@@ -349,41 +366,3 @@ def _gate_names(pod: Body) -> list[str]:
 
 def _lost(old: Body, new: Body, gate: str) -> bool:
     return _has_gate(old, gate) and not _has_gate(new, gate)
-
-
-def _is_in_scope(entry: Body, namespace: str, labels: Values) -> bool:
-    selector = entry.get("namespaceSelector")
-    return namespace in (entry.get("namespaces") or ()) if selector is None else matches(selector, labels)
-
-
-def _covers(covered: Body, pod: Body) -> bool:
-    return matches(covered, labels_of(pod)) and _asks(covered, pod)
-
-
-def _asks(covered: Body, pod: Body) -> bool:
-    spec = _spec(pod)
-    if spec.get("resourceClaims"):
-        return True
-    holders = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    asked = {name for each in holders for name in _asked(each)}
-    return any(name.startswith(IMPLICIT) for name in asked) or any(
-        any(each.startswith(name[:-1]) for each in asked) if name.endswith("*") else name in asked
-        for name in covered.get("resources") or ()
-    )
-
-
-def _asked(holder: Any) -> Iterator[str]:
-    resources = (holder.get("resources") if isinstance(holder, dict) else None) or {}
-    for part in ("requests", "limits"):
-        yield from resources.get(part) or ()
-
-
-def _keys(covered: Body) -> list[str]:
-    return [*(covered.get("matchLabels") or ()), *(each["key"] for each in covered.get("matchExpressions") or ())]
-
-
-def _wanted(covered: Body) -> Iterator[str]:
-    yield from (f"{key}={value}" for key, value in (covered.get("matchLabels") or {}).items())
-    for each in covered.get("matchExpressions") or ():
-        values = "|".join(each.get("values") or ())
-        yield f"{each['key']} {each['operator']}" + (f" {values}" if values else "")

@@ -14,14 +14,16 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from headroom.adapters import outside
 from headroom.adapters.kube import parse
 from headroom.adapters.kube.transport import Transport
 from headroom.adapters.power import status_of
 from headroom.api.kinds import AnyResource
 from headroom.model import facts, times
 from headroom.model.errors import Refused, Unavailable
+from headroom.model.gangs import keeps_machine_on
 from headroom.model.ports import Clock
-from headroom.sim import hardware, outside
+from headroom.sim import hardware
 from headroom.sim import seen as as_fact
 from headroom.sim.answers import Body
 from headroom.sim.apiserver import ApiServer
@@ -37,7 +39,6 @@ POLL_SECONDS: Final = 10.0
 PATIENCE: Final = 2
 """After so many questions without an answer nothing is known of it any more."""
 _ENDED: Final = ("Succeeded", "Failed")
-_STAYS: Final = ("DaemonSet", "Node")
 Command = Literal["Wake", "Sleep"]
 
 
@@ -142,7 +143,7 @@ class Machines:
             document = self._server.object("Machine", "", name)
             told: facts.Machine | None = outside.fact("Machine", document)[0] if document else None
             if told is not None and told.power != "Unknown":
-                is_on = told.power == "On"
+                is_on = told.power != "Off"  # one that is shutting down is still on
             else:
                 node = self._server.store.get(NODE, "", name)
                 is_on = node is not None and name not in self._cluster.dark
@@ -204,9 +205,11 @@ class Machines:
     def _go_dark(self, name: str, by: str) -> None:
         power, now = self._of(name), self._clock.now()
         power.on, power.since, power.going = False, now, False
+        owned = self._find(name)
+        gpus = owned.pool.spec.gpu_resource_name if owned else ""
         for record in self._server.store.all(POD):
             pod = as_fact.pod(record)
-            if pod.node == name and pod.phase not in _ENDED and not (pod.owner and pod.owner.kind in _STAYS):
+            if pod.node == name and pod.phase not in _ENDED and keeps_machine_on(pod, gpus):
                 self.lost.append(Lost(at=now, machine=name, pod=pod.key, by=by))
         self._cluster.darken(name)
         self._write(name)

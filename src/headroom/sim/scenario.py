@@ -10,11 +10,12 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
+from headroom.adapters import documents
 from headroom.adapters.kube.transport import Transport
 from headroom.model import times
 from headroom.model.errors import Misconfigured
 from headroom.model.ports import Clock
-from headroom.sim import documents, ledger, script
+from headroom.sim import ledger, script
 from headroom.sim.answers import ApiError
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock, run_virtual

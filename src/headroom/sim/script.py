@@ -11,9 +11,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, field
 
+from headroom.adapters import documents, texts
 from headroom.model import times
 from headroom.model.errors import Misconfigured
-from headroom.sim import documents, faults, hardware, texts
+from headroom.sim import faults, hardware
 from headroom.sim.answers import Body
 from headroom.sim.faults import AnyFault
 from headroom.sim.trace import Trace

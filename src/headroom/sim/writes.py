@@ -12,7 +12,7 @@ from msgspec import Struct
 from headroom.adapters.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from headroom.model import times
 from headroom.model.ports import Clock
-from headroom.sim import admission, apply, builtin, naming, patches
+from headroom.sim import admission, apply, builtin, naming, patches, resizing
 from headroom.sim.answers import (
     ApiError,
     Body,
@@ -287,7 +287,7 @@ class Writer:
         # The status of a custom resource takes nothing from metadata, so a wrong uid there goes unnoticed.
         if uid and uid != record.uid and not (type_.custom and subresource):
             wrong.append(invalid_value("metadata.uid", uid, "field is immutable"))
-        wrong += builtin.update_causes(type_, record.body, body)
+        wrong += [] if subresource == "resize" else builtin.update_causes(type_, record.body, body)
         wrong += _causes(type_, body, record.body["metadata"]) + admission.changed(type_, record.body, body)
         if wrong:
             raise invalid(type_.group, type_.kind, body["metadata"]["name"], wrong)
@@ -331,6 +331,8 @@ def _part(config: Body, type_: ResourceType, subresource: str) -> Body:
 
 def _after(record: Record, wanted: Body, subresource: str) -> Body:
     before, type_ = record.body, record.type
+    if subresource == "resize":
+        return resizing.resized(before, wanted)
     if subresource == "status":
         body = {name: value for name, value in before.items() if name != "status"}
         if wanted.get("status") is not None:

@@ -20,7 +20,7 @@ MOST_MEMORY: Final = 1024 * 1024 * 1024
 """Of data. What clients may keep open takes a small part of it; a mistake of ours must not take the operator's."""
 TLS_BUFFER: Final = 32 * 1024
 """Of each connection: requests are short. The library takes 256 KiB, whatever comes."""
-SWEEP_SECONDS: Final = 0.25
+SWEEP_SECONDS: Final = 0.1
 FEW_OBJECTS: Final = 200
 _PARENT_DEATH: Final = 1
 

@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headroom.model.errors import Unavailable
 from headroom.runtime.journal import Noted, Remembered
 from headroom.runtime.settings import Settings
 from headroom.web.pages import decisions
 from headroom.web.scope import Scope
-from headroom.web.source import Address, Local, Pulse, Sheet
+from headroom.web.source import REST, Address, Local, Pulse, Sheet
 from headroom.web.wire import Link
 
 BEAT_SECONDS: Final = 1.0
@@ -30,6 +30,8 @@ METRICS_SECONDS: Final = 1.0
 LONGEST_QUESTION: Final = 16 * 1024 * 1024
 """A scope may name every namespace of a large cluster."""
 MOST_UNREAD: Final = 1024 * 1024
+MOST_UNPAID: Final = 0.1
+"""Seconds: so that nobody waits long for the first page after a while without one."""
 
 
 class Begin(Struct, frozen=True, tag=True):
@@ -70,13 +72,19 @@ class Answering:
     def __init__(self, local: Local, failed: Callable[[Exception], None]) -> None:
         """`failed` hears of a page that cannot be made, which is a bug."""
         self._local, self._failed = local, failed
+        self._unpaid = 0.0
+        """Seconds that were taken beside the making of pages, for which the next page lets the operator rest too."""
 
     async def serve(self, link: Link[Question]) -> None:
         """Until the other end is gone."""
         beating = asyncio.create_task(self._beat(link))
         try:
             while (question := await link.heard()) is not None:
-                link.say(self._safely(question))
+                began = time.monotonic()
+                answer = self._safely(question)
+                link.say(answer)
+                paid = answer.sheet.took if answer.sheet is not None else 0.0
+                self._unpaid = min(MOST_UNPAID, self._unpaid + time.monotonic() - began - paid)
         finally:
             beating.cancel()
             with contextlib.suppress(asyncio.CancelledError):  # by us, just now
@@ -93,7 +101,9 @@ class Answering:
         if question.after is not None:
             return Answer(question.number, journal=self._local.journal(question.after))
         if question.address:
-            return Answer(question.number, sheet=self._local.made(question.address, question.scope))
+            sheet = self._local.made(question.address, question.scope)
+            unpaid, self._unpaid = self._unpaid, 0.0
+            return Answer(question.number, sheet=structs.replace(sheet, rest=sheet.rest + unpaid * REST))
         return Answer(question.number, metrics=self._local.measured())
 
     async def _beat(self, link: Link[Question]) -> None:

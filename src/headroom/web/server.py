@@ -17,7 +17,7 @@ from headroom.web.files import Files
 from headroom.web.guard import Judge, guard
 from headroom.web.headers import ON_THE_WAY, with_headers
 from headroom.web.live import GONE, Streams
-from headroom.web.pages import search
+from headroom.web.pages import ROUTES, search
 from headroom.web.rates import SEARCH_COST, Allowance
 from headroom.web.scope import ACCESS, Anybody
 from headroom.web.source import Address, Source
@@ -39,7 +39,7 @@ def main_app(source: Source, judge: Judge | None) -> web.Application:
     app[SOURCE], app[STREAMS], app[ALLOWANCE] = source, Streams(source), Allowance()
     app.on_shutdown.append(app[STREAMS].close)
     app.add_routes([web.get("/", _shell), web.get("/metrics", _metrics)])
-    for path in ("overview", "nodes", "decisions", "power", "budgets/{namespace}/{name}", "power/{name}"):
+    for path in ROUTES:
         app.add_routes([web.get(f"/api/{path}", _once), web.get(f"/api/live/{path}", _live, allow_head=False)])
     app.add_routes([web.get("/static/{path:.+}", Files({"": HERE / "static", "charts/": CHARTS}).send)])
     return app

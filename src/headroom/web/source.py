@@ -146,8 +146,8 @@ class Local:
         for kind, seen in view.port.watched().items():
             metrics.watch_up.labels(kind).set(seen)
         world = view.port.world(view.clock.now())
-        metrics.budgets.measure(world)
-        metrics.power.measure(world, view.loop.decisions)
+        for each in metrics.measures:
+            each.measure(world, view.loop.decisions)
         metrics.resources.clear()
         for (kind, ready), count in view.ready().items():
             metrics.resources.labels(kind, ready).set(count)

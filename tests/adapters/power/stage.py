@@ -12,6 +12,7 @@ from headroom.adapters.power import Power
 from headroom.adapters.usable_by import Secret
 from headroom.api.kinds import AnyResource
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
+from headroom.model.changes import Topic
 from headroom.model.errors import Refused
 from headroom.model.facts import Call, Machine
 from headroom.model.ports import Clock
@@ -50,8 +51,8 @@ class View:
     def world(self, now: int) -> World:
         return a_world(*self.pools, now=now)
 
-    def outside_changed(self, what: str) -> None:
-        self.news.append(what)
+    def tell(self, topic: Topic, name: str = "") -> None:
+        self.news.append(topic)
 
 
 def a_pool(*machines: dict[str, Any], name: str = "rack", state: str = "Booting", **spec: Any) -> AnyResource:

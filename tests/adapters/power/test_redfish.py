@@ -336,7 +336,7 @@ async def test_an_address_or_authority_that_cannot_be_is_named(bmc: Bmc, how: di
         ("On", "On"),
         ("Off", "Off"),
         ("PoweringOn", "Unknown"),
-        ("PoweringOff", "Unknown"),
+        ("PoweringOff", "PoweringOff"),
         (None, "Unknown"),
         ("on", "Unknown"),
     ],

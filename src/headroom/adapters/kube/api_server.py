@@ -11,12 +11,11 @@ from msgspec import Struct
 
 from headroom.adapters.kube import errors, paths
 from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.looking import ASK_SECONDS, Looking
 from headroom.model.errors import HeadroomError
 
 NAMESPACE: Final = "default"
 NAME: Final = "kubernetes"
-LOOK_SECONDS: Final = 60.0
-ASK_SECONDS: Final = 5.0
 VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
 """The kubelet tells every container the number of that Service."""
 
@@ -38,31 +37,20 @@ class _Slice(Struct):
     endpoints: list[_Endpoint] | None = None
 
 
-class ApiServerNumbers:
+class ApiServerNumbers(Looking):
     """Keeps somebody informed of all numbers by which the API server is reached."""
 
     def __init__(self, kube: Kube, protect: Callable[[Iterable[str]], None], tell: Callable[[str], None]) -> None:
-        """`protect` takes all numbers that are known; `tell` takes a sentence, once for each reason why some are not."""
-        self._kube, self._protect, self._tell = kube, protect, tell
+        """`protect` takes all numbers that are known; `tell` hears why some are not."""
+        super().__init__(kube, tell)
+        self._protect = protect
         self._known: dict[str, frozenset[str]] = {"": frozenset({os.environ.get(VARIABLE, "")} - {""})}
         """By the path at which they were read; those stay while it cannot be read."""
-        self._told = ""
 
-    async def look(self) -> None:
-        """Read them once."""
+    async def _look(self) -> str:
         problems = [await self._read(path, of) for path, of in _READ]
         self._protect(number for numbers in self._known.values() for number in numbers)
-        problem = next((each for each in problems if each), "")
-        if problem != self._told:
-            self._told = problem
-            if problem:
-                self._tell(problem)
-
-    async def follow(self) -> None:
-        """Read them again and again. Never returns."""
-        while True:
-            await self._kube.clock.sleep(LOOK_SECONDS)
-            await self.look()
+        return next((each for each in problems if each), "")
 
     async def _read(self, path: str, of: Callable[[bytes], Iterable[str]]) -> str:
         """Why they cannot be read; empty if they were."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -13,13 +12,8 @@ from headroom.adapters.kube import decode, errors, paths
 from headroom.adapters.kube.changing import TRIES
 from headroom.adapters.kube.client import Kube
 from headroom.api.budget_hold import BudgetHoldSpec
-from headroom.api.kinds import AnyResource
 from headroom.api.resources import API_VERSION
 from headroom.model.facts import Hold
-from headroom.model.world import World
-
-HoldOf = Callable[[World, AnyResource], BudgetHoldSpec]
-"""What the hold of a budget should say in a world."""
 
 _PAGES: Final = decode.holds()
 

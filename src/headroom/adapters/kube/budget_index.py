@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -13,10 +12,6 @@ from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.operator_kinds import Index
 from headroom.api.budget_index import INDEX_NAME, IndexEntry
 from headroom.api.resources import API_VERSION
-from headroom.model.world import World
-
-IndexOf = Callable[[World], tuple[IndexEntry, ...]]
-"""What the index should say of a world."""
 
 _PAGES: Final = decode.indexes()
 

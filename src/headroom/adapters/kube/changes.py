@@ -12,12 +12,12 @@ from typing import Final
 from msgspec import Struct
 
 from headroom.api.kinds import KINDS
+from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Ref
-from headroom.model.world import Changes
 
-PARTS: Final = frozenset({*KINDS, "pods", "nodes", "unbound", "outside"})
+PARTS: Final = frozenset({*KINDS, *Topic})
 MOST: Final = 50_000
-"""Pods a plan may be behind before it is told to look at everything."""
+"""Pods, or facts of one topic, that a plan may be behind before it is told to look at everything."""
 
 
 class _Subscription(Struct):
@@ -62,21 +62,21 @@ class Subscriptions:
         A plan that looks at pods and nodes is told of the nodes too: of a pod that is gone, nobody else could name its node.
         """
         for parts, pending in self._listening():
-            if "pods" in parts:
+            if Topic.PODS in parts:
                 pending.pods.add(uid)
-                if "nodes" in parts:
+                if Topic.NODES in parts:
                     pending.nodes.update(nodes)
                 if len(pending.pods) > MOST:
                     _forget_all(pending)
                 self._news.set()
-            if unbound and "unbound" in parts:
+            if unbound and Topic.UNBOUND in parts:
                 pending.unbound = True
                 self._news.set()
 
     def node(self, name: str) -> None:
         """A node came, went or changed."""
         for parts, pending in self._listening():
-            if "nodes" in parts:
+            if Topic.NODES in parts:
                 pending.nodes.add(name)
                 self._news.set()
 
@@ -87,12 +87,16 @@ class Subscriptions:
                 pending.resources.add(ref)
                 self._news.set()
 
-    def outside(self, what: str) -> None:
-        """Other facts are new: instances, offers, machines, usage, namespaces, claims, devices, prices, index, holds, workloads, policies, settings, sight."""
+    def fact(self, topic: Topic, name: str = "") -> None:
+        """Another fact came, went or changed; one that has no name is told of all the same."""
         for parts, pending in self._listening():
             # The kill switch is among the settings, and it concerns everyone.
-            if "outside" in parts or what == "settings":
-                pending.outside.add(what)
+            if topic in parts or topic is Topic.SETTINGS:
+                names = pending.facts.setdefault(topic, set())
+                if name:
+                    names.add(name)
+                if len(names) > MOST:
+                    _forget_all(pending)
                 self._news.set()
 
     def listed(self, *parts: str) -> None:
@@ -113,5 +117,5 @@ def _forget_all(pending: Changes) -> None:
     pending.resources.clear()
     pending.pods.clear()
     pending.nodes.clear()
-    pending.outside.clear()
+    pending.facts.clear()
     pending.unbound = False

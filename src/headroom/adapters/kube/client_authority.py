@@ -9,12 +9,10 @@ import msgspec
 
 from headroom.adapters.kube import errors, paths
 from headroom.adapters.kube.client import Kube
-from headroom.model.errors import HeadroomError
+from headroom.adapters.kube.looking import ASK_SECONDS, Looking
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "extension-apiserver-authentication"
-LOOK_SECONDS: Final = 60.0
-ASK_SECONDS: Final = 5.0
 
 
 class _Data(msgspec.Struct):
@@ -28,37 +26,20 @@ class _ConfigMap(msgspec.Struct):
 _CONFIG_MAP: Final = msgspec.json.Decoder(_ConfigMap)
 
 
-class ClientAuthority:
+class ClientAuthority(Looking):
     """Keeps the trust of a server equal to the cluster's."""
 
     def __init__(self, kube: Kube, trust: Callable[[str], None], tell: Callable[[str], None]) -> None:
-        """`trust` takes PEM, empty for nobody; `tell` takes a sentence, once for each reason why there is none to trust."""
-        self._kube, self._trust, self._tell = kube, trust, tell
-        self._known = ""
-        self._told = ""
+        """`trust` takes PEM, empty for nobody; `tell` hears why there is none to trust."""
+        super().__init__(kube, tell)
+        self._trust, self._known = trust, ""
 
-    async def look(self) -> None:
-        """Read it once. What was read before stays while it cannot be read."""
-        problem = ""
-        try:
-            found = await self._read()
-            if not found:
-                problem = f"ConfigMap {NAMESPACE}/{NAME} has no client-ca-file; people can show tokens only"
-            if found != self._known:
-                self._trust(found)
-                self._known = found
-        except HeadroomError as error:
-            problem = str(error)
-        if problem != self._told:
-            self._told = problem
-            if problem:
-                self._tell(problem)
-
-    async def follow(self) -> None:
-        """Read it again and again. Never returns."""
-        while True:
-            await self._kube.clock.sleep(LOOK_SECONDS)
-            await self.look()
+    async def _look(self) -> str:
+        found = await self._read()
+        if found != self._known:
+            self._trust(found)
+            self._known = found
+        return "" if found else f"ConfigMap {NAMESPACE}/{NAME} has no client-ca-file; people can show tokens only"
 
     async def _read(self) -> str:
         try:

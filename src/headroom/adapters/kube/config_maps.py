@@ -10,6 +10,7 @@ from headroom.adapters.kube.changes import Subscriptions
 from headroom.adapters.kube.listwatch import Identity
 from headroom.adapters.kube.parse import Settings
 from headroom.adapters.kube.sinks import is_older
+from headroom.model.changes import Topic
 from headroom.model.facts import Price
 
 SETTINGS: Final = "headroom"
@@ -83,7 +84,7 @@ class SettingsSink(ConfigMapSink):
         return is_stopped(self.data)
 
     def _read(self) -> None:
-        self._changes.outside("settings")
+        self._changes.fact(Topic.SETTINGS)
 
 
 class PriceSink(ConfigMapSink):
@@ -100,4 +101,4 @@ class PriceSink(ConfigMapSink):
     def _read(self) -> None:
         before, self.book, self.problems = self.book, *prices.of_config_map(self.data)
         if self.book != before:
-            self._changes.outside("prices")
+            self._changes.fact(Topic.PRICES)

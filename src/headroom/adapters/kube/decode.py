@@ -14,12 +14,9 @@ from headroom.adapters.kube import (
     admission,
     devices,
     disruptions,
-    karpenter,
     operator_kinds,
     parse,
-    paths,
     raw,
-    workloads,
 )
 from headroom.adapters.kube.admission import Policy, policy_of
 from headroom.adapters.kube.listwatch import Event, Page
@@ -27,7 +24,7 @@ from headroom.adapters.kube.operator_kinds import Index
 from headroom.adapters.kube.parse import Settings
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import API_VERSION
-from headroom.model import device_facts, facts
+from headroom.model import facts
 from headroom.model.errors import Unavailable
 
 _DEVICES: Final = f"{devices.GROUP}/v1"
@@ -161,8 +158,15 @@ def _failure(line: bytes) -> Event[Any]:
     )
 
 
+_BOOKMARKS: Final = msgspec.json.Decoder(WireEvent[raw.Object])
+
+
 def _bookmark(line: bytes) -> Event[Any]:
-    meta = raw.fitted(_mapping(raw.plain(line)).get("object"), raw.Object).metadata or raw.ObjectMeta()
+    try:
+        found = _BOOKMARKS.decode(line).object
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = raw.fitted(_mapping(raw.plain(line)).get("object"), raw.Object)
+    meta = (found and found.metadata) or raw.ObjectMeta()
     return Event(
         type="BOOKMARK",
         fact=None,
@@ -171,7 +175,7 @@ def _bookmark(line: bytes) -> Event[Any]:
     )
 
 
-def _of(
+def of(
     wire: type[WireStruct], fact: Callable[[WireStruct], Fact], api_version: str = "", *kinds: str
 ) -> FactDecoder[WireStruct, Fact]:
     """Reads what one wire type describes, and mends what does not fit it."""
@@ -186,85 +190,30 @@ def _of(
 
 def pods() -> FactDecoder[raw.Pod, facts.Pod]:
     """Reads pods."""
-    return _of(raw.Pod, parse.pod_of, "v1", "Pod")
+    return of(raw.Pod, parse.pod_of, "v1", "Pod")
 
 
 def nodes() -> FactDecoder[raw.Node, facts.Node]:
     """Reads nodes."""
-    return _of(raw.Node, parse.node_of, "v1", "Node")
-
-
-def namespaces() -> FactDecoder[raw.Object, facts.Namespace]:
-    """Reads namespaces."""
-    return _of(raw.Object, parse.namespace_of, "v1", "Namespace")
+    return of(raw.Node, parse.node_of, "v1", "Node")
 
 
 def names() -> FactDecoder[raw.Object, facts.Namespace]:
     """Reads the names and labels of objects of any kind."""
-    return _of(raw.Object, parse.namespace_of)
-
-
-def claims() -> FactDecoder[devices.ClaimWire, device_facts.Claim]:
-    """Reads ResourceClaims."""
-    return _of(devices.ClaimWire, devices.claim_of, _DEVICES, "ResourceClaim")
-
-
-def claim_templates() -> FactDecoder[devices.TemplateWire, device_facts.ClaimTemplate]:
-    """Reads ResourceClaimTemplates."""
-    return _of(devices.TemplateWire, devices.template_of, _DEVICES, "ResourceClaimTemplate")
-
-
-def device_classes() -> FactDecoder[devices.ClassWire, device_facts.DeviceClass]:
-    """Reads DeviceClasses."""
-    return _of(devices.ClassWire, devices.class_of, _DEVICES, "DeviceClass")
-
-
-def device_slices() -> FactDecoder[devices.SliceWire, device_facts.DeviceSlice]:
-    """Reads ResourceSlices."""
-    return _of(devices.SliceWire, devices.slice_of, _DEVICES, "ResourceSlice")
-
-
-def _owner(kind: str) -> tuple[str, str]:
-    group, version, _ = paths.OWNERS[kind]
-    return f"{group}/{version}", kind
-
-
-def jobs() -> FactDecoder[raw.Job, facts.Workload]:
-    """Reads Jobs."""
-    return _of(raw.Job, workloads.job_of, *_owner("Job"))
-
-
-def job_sets() -> FactDecoder[raw.JobSet, facts.Workload]:
-    """Reads JobSets."""
-    return _of(raw.JobSet, workloads.job_set_of, *_owner("JobSet"))
-
-
-def kueue_workloads() -> FactDecoder[raw.Workload, facts.Workload]:
-    """Reads Workloads of Kueue."""
-    return _of(raw.Workload, workloads.workload_of, *_owner("Workload"))
-
-
-def node_pools() -> FactDecoder[karpenter.NodePoolWire, facts.NodePool]:
-    """Reads NodePools of Karpenter."""
-    return _of(karpenter.NodePoolWire, karpenter.node_pool_of, "karpenter.sh/v1", "NodePool")
-
-
-def node_claims() -> FactDecoder[karpenter.NodeClaimWire, facts.NodeClaim]:
-    """Reads NodeClaims of Karpenter."""
-    return _of(karpenter.NodeClaimWire, karpenter.node_claim_of, "karpenter.sh/v1", "NodeClaim")
+    return of(raw.Object, parse.namespace_of)
 
 
 def disruption_budgets() -> FactDecoder[disruptions.Wire, disruptions.Disruption]:
     """Reads PodDisruptionBudgets."""
-    return _of(disruptions.Wire, disruptions.disruption_of, "policy/v1", "PodDisruptionBudget")
+    return of(disruptions.Wire, disruptions.disruption_of, "policy/v1", "PodDisruptionBudget")
 
 
 def policies() -> FactDecoder[raw.Object, Policy]:
     """Reads admission policies and their bindings."""
-    return _of(raw.Object, policy_of, "admissionregistration.k8s.io/v1", *admission.KINDS.values())
+    return of(raw.Object, policy_of, "admissionregistration.k8s.io/v1", *admission.KINDS.values())
 
 
-def _of_documents(fact: Callable[[dict[str, Any]], Fact], kind: str) -> FactDecoder[dict[str, Any], Fact]:
+def of_documents(fact: Callable[[dict[str, Any]], Fact], kind: str) -> FactDecoder[dict[str, Any], Fact]:
     """Reads whole documents of a kind of ours."""
 
     def name(document: dict[str, Any]) -> Name:
@@ -282,20 +231,20 @@ def _of_documents(fact: Callable[[dict[str, Any]], Fact], kind: str) -> FactDeco
 
 def indexes() -> FactDecoder[dict[str, Any], Index]:
     """Reads BudgetIndexes."""
-    return _of_documents(operator_kinds.index_of, "BudgetIndex")
+    return of_documents(operator_kinds.index_of, "BudgetIndex")
 
 
 def holds() -> FactDecoder[dict[str, Any], facts.Hold]:
     """Reads BudgetHolds."""
-    return _of_documents(operator_kinds.hold_of, "BudgetHold")
+    return of_documents(operator_kinds.hold_of, "BudgetHold")
 
 
 def settings() -> FactDecoder[raw.ConfigMap, Settings]:
     """Reads ConfigMaps."""
-    return _of(raw.ConfigMap, parse.settings_of, "v1", "ConfigMap")
+    return of(raw.ConfigMap, parse.settings_of, "v1", "ConfigMap")
 
 
 def resources(kind: str) -> FactDecoder[dict[str, Any], AnyResource]:
     """Reads one of our own kinds."""
     named = {"apiVersion": API_VERSION, "kind": kind}
-    return _of_documents(lambda document: parse.resource(named | document), kind)
+    return of_documents(lambda document: parse.resource(named | document), kind)

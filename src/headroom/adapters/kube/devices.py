@@ -160,6 +160,7 @@ def claim_of(wire: ClaimWire) -> facts.Claim:
         namespace=namespace,
         name=name,
         resource_version=meta.resource_version or "",
+        created=values.moment(meta.creation_timestamp) or 0,
         requests=requests,
         allocated=_allocated(requests, status),
         is_allocated=status.allocation is not None,

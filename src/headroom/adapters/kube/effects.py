@@ -8,17 +8,15 @@ what the resource itself did is undone for it: each such change names its author
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from headroom.adapters.kube import budget_holds, budget_index, errors, finalizers, paths
+from headroom.adapters.kube import finalizers, paths
 from headroom.adapters.kube.budget_check import check_gone
-from headroom.adapters.kube.budget_holds import HoldOf
-from headroom.adapters.kube.budget_index import IndexOf
-from headroom.adapters.kube.changing import remove_finalizers, split
+from headroom.adapters.kube.changing import remove_finalizers
 from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.effects_budgets import BudgetEffects
 from headroom.adapters.kube.effects_nodes import NodeEffects
 from headroom.adapters.kube.effects_owners import OwnerEffects
 from headroom.adapters.kube.effects_pods import PodEffects
@@ -26,8 +24,6 @@ from headroom.adapters.kube.effects_power import PowerEffects
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.gangs import Gangs
 from headroom.adapters.kube.telling import CHORES, Telling, Told, View
-from headroom.api.budget_hold import hold_name
-from headroom.api.budgets import GPUWorkloadBudget
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.releases import ReleaseRequest
 from headroom.api.resources import API_VERSION
@@ -35,6 +31,7 @@ from headroom.model import actions, conditions, facts
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref
 from headroom.model.errors import Refused
+from headroom.model.handlers import carries_out, handlers_of
 from headroom.model.ports import Clock, Switches
 from headroom.model.tables import PodTable
 from headroom.model.world import ref_of
@@ -45,55 +42,31 @@ Handler = Callable[[Any, AnyResource], Awaitable[None]]
 class Effects:
     """Does what a decision asks for, one action at a time."""
 
-    def __init__(  # noqa: PLR0913  three things to connect, time, the view, and three that the core and the metrics lend
+    def __init__(
         self,
         kube: Kube,
         events: Events,
         *,
         clock: Clock,
         view: View,
-        index_of: IndexOf | None = None,
-        hold_of: HoldOf | None = None,
         switches: Switches | None = None,
         told: Told = lambda _reason, _resource: None,
     ) -> None:
-        """`index_of` and `hold_of` say what should stand in the objects that our policies read; `told` hears what was done."""
+        """`told` hears what was done."""
         self._kube, self._events, self._clock, self._view = kube, events, clock, view
-        self._index_of, self._hold_of = index_of, hold_of
-        telling, self._told = Telling(events, clock, view, told), told
+        telling = Telling(events, clock, view, told)
         pods = PodEffects(kube, clock, view, telling, Gangs(kube, clock, view))
         nodes, owners = NodeEffects(kube, clock, view), OwnerEffects(kube, clock, view, telling)
         power = PowerEffects(kube, events, clock, view, switches)
-        self._handlers: dict[type[Action], Handler] = {
-            actions.EvictPod: pods.evict,
-            actions.DeletePod: pods.delete,
-            actions.PausePod: pods.pause,
-            actions.ResumePod: pods.resume,
-            actions.ReleasePod: pods.release,
-            actions.TouchPod: pods.touch,
-            actions.CordonNode: nodes.cordon,
-            actions.UncordonNode: nodes.uncordon,
-            actions.DrainNode: power.drain,
-            actions.WakeMachine: power.wake,
-            actions.SleepMachine: power.sleep,
-            actions.TaintNode: nodes.taint,
-            actions.UntaintNode: nodes.untaint,
-            actions.SuspendOwner: owners.suspend,
-            actions.ResumeOwner: owners.resume,
-            actions.RemoveFinalizer: self._remove_finalizer,
-            actions.DeleteReleaseRequest: self._delete_request,
-            actions.ApplyBudgetIndex: self._apply_index,
-            actions.ApplyBudgetHold: self._apply_hold,
-            actions.DeleteBudgetHold: self._delete_hold,
-            actions.EmitEvent: self._emit,
-        }
+        budgets = BudgetEffects(kube, clock, view, told)
+        self._handlers: dict[type[Action], Handler] = handlers_of(pods, nodes, owners, power, budgets, self)
 
     async def perform(self, action: Action, resource: AnyResource) -> None:
         """Carry out one action that a decision on `resource` asked for; returns only when it is done."""
         handler = self._handlers.get(type(action))
         if handler is None:
             raise Refused(f"{type(action).__name__}: this version of Headroom cannot do that yet")
-        if resource.kind == CHORES or isinstance(action, actions.ApplyBudgetIndex):
+        if resource.kind == CHORES:
             await check_gone(self._kube, self._view.world(self._clock.now()), action)
         if resource.kind == ReleaseRequest.kind.name:
             self._check_not_cancelled(resource)
@@ -105,11 +78,7 @@ class Effects:
         if found is None or found.uid != request.uid or found.deleting:
             raise Refused(f"carrying out {ref_of(request)}: it was deleted meanwhile")
 
-    async def _delete_request(self, action: actions.DeleteReleaseRequest, _resource: AnyResource) -> None:
-        path = paths.resource(ReleaseRequest.kind.name, *split(action.request))
-        with suppress(errors.NotFound, errors.Conflict):  # it is gone; another one of the same name is none of ours
-            await self._kube.delete(path, uid=action.uid)
-
+    @carries_out(actions.RemoveFinalizer)
     async def _remove_finalizer(self, action: actions.RemoveFinalizer, resource: AnyResource) -> None:
         target = _ref(action.object)
         if target.kind != "Pod" and target.kind not in KINDS:
@@ -121,24 +90,7 @@ class Effects:
         uid = resource.uid if target == ref_of(resource) else ""
         await remove_finalizers(self._kube, paths.resource(*_parts(target)), uid=uid)
 
-    async def _apply_index(self, _action: actions.ApplyBudgetIndex, _resource: AnyResource) -> None:
-        if self._index_of is None:
-            raise Refused("ApplyBudgetIndex: nobody says here what should stand in it")
-        await budget_index.apply(self._kube, self._index_of(self._view.world(self._clock.now())))
-
-    async def _apply_hold(self, action: actions.ApplyBudgetHold, _resource: AnyResource) -> None:
-        world = self._view.world(self._clock.now())
-        budget = world.resources.get(Ref(GPUWorkloadBudget.kind.name, *split(action.budget)))
-        if self._hold_of is None:
-            raise Refused("ApplyBudgetHold: nobody says here what should stand in it")
-        if budget is None or budget.deleting or budget.spec is None:
-            raise Refused(f"holding new pods of budget {action.budget}: it is gone, or cannot be read")
-        if await budget_holds.apply(self._kube, hold_name(action.budget), self._hold_of(world, budget)):
-            self._told("Held", budget)
-
-    async def _delete_hold(self, action: actions.DeleteBudgetHold, _resource: AnyResource) -> None:
-        await budget_holds.delete(self._kube, hold_name(action.budget))
-
+    @carries_out(actions.EmitEvent)
     async def _emit(self, action: actions.EmitEvent, resource: AnyResource) -> None:
         target = _ref(action.object)
         api_version, uid = self._identity(target, resource)

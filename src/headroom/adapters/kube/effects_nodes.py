@@ -11,10 +11,11 @@ from headroom.adapters.kube.telling import CHORES, View
 from headroom.adapters.kube.values import OURS
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
-from headroom.api.power import PowerPool, PowerPoolSpec
+from headroom.core import of_kind
 from headroom.model import actions, facts
 from headroom.model.decisions import Ref
 from headroom.model.errors import Refused
+from headroom.model.handlers import carries_out
 from headroom.model.ports import Clock
 from headroom.model.world import ref_of
 
@@ -38,6 +39,7 @@ class NodeEffects:
     def __init__(self, kube: Kube, clock: Clock, view: View) -> None:
         self._kube, self._clock, self._view = kube, clock, view
 
+    @carries_out(actions.CordonNode)
     async def cordon(self, action: actions.CordonNode, resource: AnyResource) -> None:
         """Let no new pod onto it."""
 
@@ -50,6 +52,7 @@ class NodeEffects:
         if outcome is Outcome.GONE:
             raise Refused(f"cordoning node {action.node}: it is gone")
 
+    @carries_out(actions.UncordonNode)
     async def uncordon(self, action: actions.UncordonNode, resource: AnyResource) -> None:
         """Let pods onto it again, if it was us who kept them away."""
 
@@ -64,16 +67,16 @@ class NodeEffects:
         await change(self._kube, paths.node(action.node), raw.Node, uncordoned)
 
     def _is_orphan(self, by: str, node: str) -> bool:
-        """Whether the pool that cordoned a node is gone, or no longer has that machine."""
-        kind, _, name = by.partition("/")
-        if kind != PowerPool.kind.name:
+        """Whether what cordoned a node is gone, or has nothing to do with that node any more."""
+        kind, *rest = by.split("/")
+        capability = of_kind(kind)
+        if capability is None or capability.owns_node is None or not 1 <= len(rest) <= 2:
             return False
-        pool = self._view.world(self._clock.now()).resources.get(Ref(kind, "", name))
-        if pool is None:
-            return True
-        # Of a pool that cannot be read nobody knows what it has.
-        return isinstance(pool.spec, PowerPoolSpec) and all(each.name != node for each in pool.spec.machines)
+        ref = Ref(kind, rest[0] if len(rest) == 2 else "", rest[-1])
+        owner = self._view.world(self._clock.now()).resources.get(ref)
+        return owner is None or not capability.owns_node(owner, node)
 
+    @carries_out(actions.TaintNode)
     async def taint(self, action: actions.TaintNode, _resource: AnyResource) -> None:
         """Set a taint; one of ours with another value is replaced."""
         taint = _taint_of(action.taint)
@@ -93,6 +96,7 @@ class NodeEffects:
         if outcome is Outcome.GONE:
             raise Refused(f"tainting node {action.node}: it is gone")
 
+    @carries_out(actions.UntaintNode)
     async def untaint(self, action: actions.UntaintNode, _resource: AnyResource) -> None:
         """Remove exactly this taint."""
         taint = _taint_of(action.taint)

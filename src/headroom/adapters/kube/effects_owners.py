@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from headroom.adapters.kube import paths, raw, values
 from headroom.adapters.kube.budget_check import check_unchanged
-from headroom.adapters.kube.changing import Outcome, Patch, change, labels, meta, notes, split
+from headroom.adapters.kube.changing import Outcome, Patch, change, labels, meta, notes, read, split
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.effects_pods import SYSTEM
 from headroom.adapters.kube.telling import CHORES, Telling, View
@@ -17,6 +19,7 @@ from headroom.api.releases import ReleaseRequest
 from headroom.core.usage import may_select
 from headroom.model import actions, times
 from headroom.model.errors import Refused
+from headroom.model.handlers import carries_out
 from headroom.model.ports import Clock
 from headroom.model.world import ref_of
 
@@ -52,6 +55,15 @@ class Owner(raw.Object):
 
     spec: _Switch | None = None
 
+    def makes(self, job: str) -> bool:
+        """Whether a JobSet makes a Job of this name."""
+        head, _, index = job.rpartition("-")
+        parts = (self.spec.replicated_jobs if self.spec else None) or ()
+        counts = (
+            1 if each.replicas is None else each.replicas for each in parts if head == f"{meta(self).name}-{each.name}"
+        )
+        return index.isascii() and index.isdigit() and any(int(index[:10]) < count for count in counts)
+
     @property
     def is_suspended(self) -> bool:
         """Whether it makes no pods now."""
@@ -64,9 +76,11 @@ class OwnerEffects:
     def __init__(self, kube: Kube, clock: Clock, view: View, telling: Telling) -> None:
         self._kube, self._clock, self._view, self._telling = kube, clock, view, telling
 
+    @carries_out(actions.SuspendOwner)
     async def suspend(self, action: actions.SuspendOwner, resource: AnyResource) -> None:
         """It takes its pods away. What somebody else has suspended stays as it is, and is theirs."""
         namespace, _ = split(action.object)
+        action = await self._resolved(action) if action.job else action
         doing = f"suspending {action.kind} {action.object}"
         if namespace == SYSTEM:
             raise Refused(f"{doing}: it belongs to the cluster itself")
@@ -89,6 +103,24 @@ class OwnerEffects:
             raise Refused(f"suspending {action.kind} {action.object}: it is gone")
         await self._tell(action, outcome, owner, "Suspended", resource)
 
+    async def _resolved(self, action: actions.SuspendOwner) -> actions.SuspendOwner:
+        """The JobSet by its uid, if the Job is one that it makes; else the Job itself.
+
+        Whoever makes a Job names it, and gives its pods any label: those of a JobSet that is not there would never stop.
+        """
+        namespace, name = split(action.object)
+        job = await read(self._kube, paths.owner("Job", namespace, action.job), Owner)
+        if job is None or meta(job).uid != action.job_uid:
+            raise Refused(f"suspending {action.kind} {action.object}: its Job {action.job} is gone")
+        group = f"{paths.OWNERS['JobSet'][0]}/"
+        of = next((each for each in meta(job).owner_references or () if each.controller), None)
+        if of is not None and (of.kind, of.name) == ("JobSet", name) and (of.api_version or "").startswith(group):
+            found = await read(self._kube, paths.owner("JobSet", namespace, name), Owner)
+            if found is not None and meta(found).uid == of.uid and found.makes(action.job):
+                return structs.replace(action, uid=of.uid or "")
+        return structs.replace(action, kind="Job", object=f"{namespace}/{action.job}", uid=action.job_uid)
+
+    @carries_out(actions.ResumeOwner)
     async def resume(self, action: actions.ResumeOwner, resource: AnyResource) -> None:
         """Let it make its pods again, if it was us who suspended it. What a budget lets go keeps a mark until chores take it away."""
 

@@ -19,6 +19,7 @@ from headroom.model import actions, times
 from headroom.model.errors import Refused
 from headroom.model.facts import Refusal
 from headroom.model.gangs import MIRROR, belongs_to_node
+from headroom.model.handlers import carries_out
 from headroom.model.ports import Clock
 from headroom.model.world import ref_of
 
@@ -35,6 +36,7 @@ class PodEffects:
     def __init__(self, kube: Kube, clock: Clock, view: View, telling: Telling, gangs: Gangs) -> None:
         self._kube, self._clock, self._view, self._telling, self._gangs = kube, clock, view, telling, gangs
 
+    @carries_out(actions.EvictPod)
     async def evict(self, action: actions.EvictPod, resource: AnyResource) -> None:
         """Through policy/v1 only: whoever must not be disturbed is not deleted instead, and no gang is torn apart."""
         pod = await self._target(action)
@@ -50,6 +52,7 @@ class PodEffects:
         self._gangs.begun(action, resource)
         await self._tell(pod, "Evicted", resource)
 
+    @carries_out(actions.DeletePod)
     async def delete(self, action: actions.DeletePod, resource: AnyResource) -> None:
         """What disruption budgets have kept for longer than its budget allows; if they let it go by now, it is evicted."""
         pod = await self._target(action)
@@ -102,6 +105,7 @@ class PodEffects:
     def _own_namespace(self) -> str:
         return self._view.world(self._clock.now()).own_namespace
 
+    @carries_out(actions.PausePod)
     async def pause(self, action: actions.PausePod, resource: AnyResource) -> None:
         """Only annotations, for a controller that cooperates."""
 
@@ -114,6 +118,7 @@ class PodEffects:
         if await self._change(action, paused, "Paused", resource) is Outcome.GONE:
             raise Refused(f"pausing pod {action.pod}: it is gone")
 
+    @carries_out(actions.ResumePod)
     async def resume(self, action: actions.ResumePod, resource: AnyResource) -> None:
         """Take the annotations away again."""
 
@@ -130,11 +135,13 @@ class PodEffects:
         if outcome is Outcome.CHANGED and before is not None and marks.PAUSED_BY in notes(before):
             await self._tell(before, "Resumed", resource)
 
+    @carries_out(actions.ReleasePod)
     async def release(self, action: actions.ReleasePod, resource: AnyResource) -> None:
         """Lift our gate and no other: whoever set those will lift them, and may do so from now on."""
         at = times.text(self._clock.now())
         await self._change(action, lambda pod: released(pod, at), "Released", resource)
 
+    @carries_out(actions.TouchPod)
     async def touch(self, action: actions.TouchPod, _resource: AnyResource) -> None:
         """Make kube-scheduler look at the pod again."""
         stamp = annotated({TOUCHED_AT: times.text(self._clock.now())})
@@ -175,7 +182,9 @@ def released(pod: raw.Pod, at: str) -> Patch | None:
     left = [{"name": gate.name} for gate in gates if gate.name != marks.GATE]
     if not gates or (len(left) == len(gates) and marks.RELEASED_AT in notes(pod)):
         return None
-    marked = annotated({marks.RELEASED_AT: at, marks.HELD_BY: None, marks.HELD_BECAUSE: None})
+    # Who made it stays: what was judged for its controller is used by this pod, even if somebody takes its owner away.
+    dropped = (marks.HELD_BY, marks.HELD_BECAUSE)
+    marked = annotated({marks.RELEASED_AT: at} | dict.fromkeys(dropped))
     return marked if len(left) == len(gates) else marked | {"spec": {"schedulingGates": left or None}}
 
 

@@ -23,7 +23,8 @@ from headroom.api.power import PowerPoolSpec
 from headroom.core.usage import gpus_in
 from headroom.model import actions
 from headroom.model.errors import HeadroomError, Refused, Unavailable
-from headroom.model.gangs import MIRROR
+from headroom.model.gangs import keeps_machine_on
+from headroom.model.handlers import carries_out
 from headroom.model.ports import Clock, Switches
 from headroom.model.world import World, ref_of
 
@@ -43,10 +44,12 @@ class PowerEffects:
     def __init__(self, kube: Kube, events: Events, clock: Clock, view: View, switches: Switches | None) -> None:
         self._kube, self._events, self._clock, self._view, self._switches = kube, events, clock, view, switches
 
+    @carries_out(actions.WakeMachine)
     async def wake(self, action: actions.WakeMachine, resource: AnyResource) -> None:
         """Switch it on."""
         await self._switch("Wake", action, resource)
 
+    @carries_out(actions.SleepMachine)
     async def sleep(self, action: actions.SleepMachine, resource: AnyResource) -> None:
         """Switch it off, if nothing runs there and nothing can come."""
         await self._switch("Sleep", action, resource)
@@ -92,11 +95,12 @@ class PowerEffects:
         if node is not None:
             _check_cordon(doing, node, pool)
         # Also where the node is not ready, or gone: its pods may run on behind a broken network.
-        left = [pod for pod in await self._pods(machine) if keeps_on(pod)]
+        left = [pod for pod in await self._pods(machine) if keeps_on(pod, pool.spec.gpu_resource_name)]
         if left:
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
             raise Refused(f"{doing}: pod {_key(left[0])} is there{more}")
 
+    @carries_out(actions.DrainNode)
     async def drain(self, action: actions.DrainNode, resource: AnyResource) -> None:
         """Evict what a controller makes anew elsewhere, all of it or none; disruption budgets have the last word on each pod."""
         doing = f"draining node {action.node}"
@@ -104,7 +108,8 @@ class PowerEffects:
         if node is None:
             raise Refused(f"{doing}: it is gone")
         _check_cordon(doing, node, resource)
-        pods = [pod for pod in await self._pods(action.node) if keeps_on(pod)]
+        gpus = resource.spec.gpu_resource_name
+        pods = [pod for pod in await self._pods(action.node) if keeps_on(pod, gpus)]
         for pod in pods:
             if why := self._stays(pod, resource):
                 raise Refused(f"{doing}: pod {_key(pod)} stays: {why}")
@@ -158,12 +163,11 @@ class PowerEffects:
         return self._view.world(self._clock.now())
 
 
-def keeps_on(pod: raw.Pod) -> bool:
-    """Whether a pod keeps its machine on: any but finished ones, and those that the node itself or a DaemonSet brings."""
+def keeps_on(pod: raw.Pod, gpus: str) -> bool:
+    """Whether a pod keeps its machine on, as the plan judges it."""
     if pod.status and pod.status.phase in ENDED:
         return False
-    owners = [each.kind for each in meta(pod).owner_references or () if each.controller]
-    return MIRROR not in notes(pod) and not {"DaemonSet", "Node"}.intersection(owners)
+    return keeps_machine_on(parse.pod_of(pod), gpus)
 
 
 def _check_cordon(doing: str, node: raw.Node, pool: AnyResource) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from headroom.adapters.kube import amounts, raw, values
 from headroom.model import facts
 
-KINDS: Final = {"NodePool": "nodepools", "NodeClaim": "nodeclaims"}
+GROUP: Final = "karpenter.sh"
 _META: Final = raw.ObjectMeta()
 
 

@@ -6,6 +6,7 @@ fails on an object, however odd: what cannot be understood is left out. Amounts 
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any, Final
 
@@ -57,6 +58,8 @@ def node(document: object) -> facts.Node:
 
 # --- pods ---------------------------------------------------------------------------------------------------------------------
 
+_OF_THE_POD: Final = re.compile(r"\bnodes are available: (?!\d)")
+"""kube-scheduler counts the nodes that each cause rules out, as in `3 Insufficient cpu`; one without a number is of the pod itself."""
 _NO_POD_SPEC: Final = raw.PodSpec()
 _NO_POD_STATUS: Final = raw.PodStatus()
 
@@ -100,6 +103,7 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
         nominated_since=since if status.nominated_node_name else None,
         unschedulable_since=since,
         unschedulable_message=message,
+        refused_itself=bool(message) and _OF_THE_POD.search(message) is not None,
     )
 
 

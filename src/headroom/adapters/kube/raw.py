@@ -195,6 +195,7 @@ class Job(Object):
 
 
 class ReplicatedJob(Part):
+    name: str | None = None
     replicas: int | None = None
     template: Job | None = None
 

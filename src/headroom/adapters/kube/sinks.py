@@ -8,8 +8,10 @@ cluster's restore from a backup all its versions are lower.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import structs
 
@@ -19,12 +21,13 @@ from headroom.adapters.kube.listwatch import Identity
 from headroom.adapters.kube.operator_kinds import Index
 from headroom.api.budget_index import INDEX_NAME
 from headroom.api.kinds import AnyResource
+from headroom.model.changes import Topic
 from headroom.model.decisions import Ref
-from headroom.model.device_facts import Claim, ClaimTemplate, DeviceClass, DeviceSlice
-from headroom.model.facts import Hold, Namespace, Node, NodeClaim, NodePool, Pod, Refusal, Workload
+from headroom.model.facts import Node, Pod, Refusal
 from headroom.model.ports import PodObserver
+from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable, PodTable
-from headroom.model.world import ref_of
+from headroom.model.world import FACTS, ref_of
 
 
 class Versioned(Protocol):
@@ -42,20 +45,7 @@ def is_older(found: Versioned, known: Versioned) -> bool:
     return found.uid == known.uid and new.isdecimal() and old.isdecimal() and int(new) < int(old)
 
 
-Named = TypeVar(
-    "Named",
-    Namespace,
-    Claim,
-    ClaimTemplate,
-    DeviceClass,
-    DeviceSlice,
-    Index,
-    Hold,
-    NodeClaim,
-    NodePool,
-    Workload,
-    Policy,
-)
+Named = TypeVar("Named", bound=Any)
 
 
 class PodSink:
@@ -119,7 +109,7 @@ class PodSink:
     def note_refusal(self, uid: str, refusal: Refusal | None) -> None:
         """An eviction was refused; None: the pod was deleted in its place."""
         self._table.note_refusal(uid, refusal, self._now() if self._now else 0)
-        self._changes.outside("refusals")
+        self._changes.fact(Topic.REFUSALS, uid)
 
     def with_finalizer(self, key: str) -> Pod | None:
         """The pod of that name, if it has a finalizer of ours."""
@@ -189,7 +179,7 @@ class NodeSink:
 class ResourceSink:
     """Keeps the resources of one kind, in a mapping that all kinds share."""
 
-    def __init__(self, kind: str, resources: dict[Ref, AnyResource], changes: Subscriptions) -> None:
+    def __init__(self, kind: str, resources: ResourceTable, changes: Subscriptions) -> None:
         self._kind, self._resources, self._changes = kind, resources, changes
         self._refs: dict[str, Ref] = {}
 
@@ -215,7 +205,7 @@ class ResourceSink:
                 return
             self._refs.pop(before.uid, None)
         self._refs[fact.uid] = ref
-        self._resources[ref] = fact
+        self._resources.put(ref, fact)
         if before is None or structs.replace(fact, resource_version=before.resource_version) != before:
             self._changes.resource(ref)
 
@@ -228,12 +218,21 @@ class ResourceSink:
         """The resource is gone."""
         ref = self._refs.pop(key, None)
         if ref is not None:
-            del self._resources[ref]
+            self._resources.remove(ref)
             self._changes.resource(ref)
 
     def listed(self) -> None:
         """All resources of the kind are known."""
         self._changes.listed(self._kind)
+
+
+Changed = Callable[[str, Named | None, Named | None], None]
+"""Told of a fact by its key, as it was and as it is."""
+
+
+def tell_of(changes: Subscriptions, topic: Topic, key: str, _before: object, _after: object) -> None:
+    """Tell the plans of one fact by its name."""
+    changes.fact(topic, key)
 
 
 class FactSink(Generic[Named]):
@@ -242,16 +241,16 @@ class FactSink(Generic[Named]):
     def __init__(
         self,
         name: Callable[[Named], str],
-        changed: Callable[[Named | None, Named | None], None],
+        changed: Changed[Named],
         keeps: Callable[[Named], bool] = lambda _: True,
         facts: dict[str, Named] | None = None,
     ) -> None:
-        """`changed` is given what was known before and what is known now; what `keeps` is false for counts as absent.
+        """`changed` is given the key, what was known before and what is known now; what `keeps` is false for counts as absent.
 
         Several sinks may keep their `facts` in one mapping, where their names differ.
         """
         self._name: Callable[[Named], str] = name
-        self._changed: Callable[[Named | None, Named | None], None] = changed
+        self._changed: Changed[Named] = changed
         self._keeps: Callable[[Named], bool] = keeps
         self._facts: dict[str, Named] = {} if facts is None else facts
         self._keys: set[str] = set()
@@ -282,7 +281,7 @@ class FactSink(Generic[Named]):
         self._facts[key] = fact
         self._keys.add(key)
         if before is None or structs.replace(fact, resource_version=before.resource_version) != before:
-            self._changed(before, fact)
+            self._changed(key, before, fact)
 
     def remove(self, key: str, _last: Named | None, _seen_until: int) -> None:
         """The object is gone."""
@@ -292,44 +291,26 @@ class FactSink(Generic[Named]):
         before = self._facts.pop(key, None)
         self._keys.discard(key)
         if before is not None:
-            self._changed(before, None)
+            self._changed(key, before, None)
 
     def listed(self) -> None:
         """All of them are known; each that is new was told of."""
 
 
-def namespaces(changes: Subscriptions) -> FactSink[Namespace]:
-    """Keeps the namespaces."""
-    return FactSink(lambda fact: fact.name, lambda _before, _after: changes.outside("namespaces"))
-
-
 def indexes(changes: Subscriptions) -> FactSink[Index]:
     """Keeps the one BudgetIndex that counts."""
     return FactSink(
-        lambda fact: fact.name, lambda _before, _after: changes.outside("index"), lambda fact: fact.name == INDEX_NAME
+        lambda fact: fact.name, partial(tell_of, changes, Topic.INDEX), lambda fact: fact.name == INDEX_NAME
     )
 
 
-def holds(changes: Subscriptions) -> FactSink[Hold]:
-    """Keeps the BudgetHolds."""
-    return FactSink(lambda fact: fact.name, lambda _before, _after: changes.outside("holds"))
-
-
-def workloads(changes: Subscriptions, facts: dict[str, Workload]) -> FactSink[Workload]:
-    """Keeps the owners of one kind among all `facts`."""
-    return FactSink(lambda fact: fact.key, lambda _before, _after: changes.outside("workloads"), facts=facts)
-
-
-def node_pools(changes: Subscriptions) -> FactSink[NodePool]:
-    """Keeps Karpenter's NodePools."""
-    return FactSink(lambda fact: fact.name, lambda _before, _after: changes.outside("karpenter"))
-
-
-def node_claims(changes: Subscriptions) -> FactSink[NodeClaim]:
-    """Keeps Karpenter's NodeClaims."""
-    return FactSink(lambda fact: fact.name, lambda _before, _after: changes.outside("karpenter"))
+def facts(changes: Subscriptions, field: str, every: dict[str, dict[str, Any]]) -> FactSink[Any]:
+    """Keeps facts of one field of the World among `every` that is known; several sinks may keep theirs in one field."""
+    declared = FACTS[field]
+    told = partial(tell_of, changes, declared.topic)
+    return FactSink(attrgetter(declared.key), told, facts=every.setdefault(field, {}))
 
 
 def policies(changes: Subscriptions) -> FactSink[Policy]:
     """Keeps the admission policies or bindings of one kind."""
-    return FactSink(lambda fact: fact.name, lambda _before, _after: changes.outside("policies"))
+    return FactSink(lambda fact: fact.name, partial(tell_of, changes, Topic.POLICIES))

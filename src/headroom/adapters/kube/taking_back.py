@@ -16,6 +16,7 @@ from headroom.model import facts
 NOTES: Final = (
     marks.HELD_BY,
     marks.HELD_BECAUSE,
+    marks.CONTROLLER_UID,
     marks.RELEASED_AT,
     marks.PAUSED_AT,
     marks.PAUSED_BY,

@@ -43,6 +43,8 @@ GRACE_SECONDS: Final = 3.0
 """A watch that is opened again so soon was never away; for longer nothing is decided on what it showed."""
 OLDEST_SECONDS: Final = 120.0
 """A watch that was silent for longer may hide anything; a bookmark comes about every minute."""
+ABSENT_SECONDS: Final = (20.0, 40.0)
+"""When a kind of others that the cluster does not have is looked for again: most clusters lack some, and never get them."""
 CONFIRMED: Final = 10
 """Of the objects that a list lacks so many are looked for by name; of our own kinds, all."""
 BREATH: Final = 256
@@ -362,6 +364,9 @@ class Reflector(Generic[Fact]):
         return is_proven and not set(self._sink.keys()) and (self._listed_before or not is_ours)
 
     async def _pause(self, problem: Exception | None) -> None:
+        if self.absent and not absence.is_ours(self._path):
+            await self._clock.sleep(self._rng.uniform(*ABSENT_SECONDS))  # nothing tells when somebody installs it
+            return
         asked_for = problem.retry_after if isinstance(problem, errors.ApiError) else None
         await self._clock.sleep(self._backoff.pause(is_seen=self.seen, asked_for=asked_for))
 

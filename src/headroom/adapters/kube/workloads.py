@@ -8,7 +8,7 @@ from msgspec import structs
 
 from headroom.adapters.kube import amounts, raw, values
 from headroom.api import durations, marks
-from headroom.model import facts
+from headroom.model import facts, times
 
 _ENDED: Final = {"Complete", "Completed", "Failed"}
 _STARTED: Final = {"Admitted", "QuotaReserved", "Finished"}
@@ -69,6 +69,7 @@ def _owner(kind: str, wire: raw.Object) -> facts.Workload:
         created=values.moment(meta.creation_timestamp) or 0,
         suspended_by=(meta.annotations or {}).get(marks.SUSPENDED_BY, ""),
         released_at=_released_at(meta),
+        generation=meta.generation or 0,
         is_as_released=(meta.annotations or {}).get(marks.RELEASED_GENERATION) == str(meta.generation),
     )
 
@@ -98,13 +99,15 @@ def _part(template: raw.PodTemplate | None, count: int) -> facts.Part:
     limit = values.length(spec.active_deadline_seconds)
     # A declared length becomes the limit of each pod when it is made.
     declared = durations.milliseconds((meta.annotations or {}).get(marks.EXPECTED_DURATION, ""))
+    ends = [each for each in (limit, declared) if each is not None]
+    overtime = times.overtime(values.grace(spec.termination_grace_period_seconds))
     return facts.Part(
         labels=values.pairs(meta.labels),
         requests=amounts.requested(spec),
         claims=values.names(dict.fromkeys(each.resource_claim_name for each in spec.resource_claims or ())),
         claim_templates=values.names(each.resource_claim_template_name for each in spec.resource_claims or ()),
         count=count,
-        deadline=min((each for each in (limit, declared) if each is not None), default=None),
+        deadline=min(ends) + overtime if ends else None,
     )
 
 

@@ -16,7 +16,7 @@ from headroom.api.power_status import MachineStatus, PowerPoolStatus
 from headroom.model.errors import Refused
 
 Command = Literal["Wake", "Sleep"]
-State = Literal["On", "Off", "Unknown"]
+State = Literal["On", "Off", "PoweringOff", "Unknown"]
 VERBS: Final = {"Wake": "wake", "Sleep": "sleep"}
 
 

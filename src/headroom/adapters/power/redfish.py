@@ -25,7 +25,7 @@ from headroom.model.errors import Refused
 ROOT: Final = "/redfish/v1"
 SETTING: Final = "--allow-insecure-secrets (HEADROOM_ALLOW_INSECURE_SECRETS)"
 _LINK: Final = re.compile(r"/redfish/v1(?:/[A-Za-z0-9_~:@!$&'()*+,;=-][A-Za-z0-9._~:@!$&'()*+,;=-]*)+/?", re.ASCII)
-_STATES: Final[Mapping[str, State]] = {"On": "On", "Off": "Off"}
+_STATES: Final[Mapping[str, State]] = {"On": "On", "Off": "Off", "PoweringOff": "PoweringOff"}
 _THERE: Final = {"Wake": ("On", "PoweringOn"), "Sleep": ("Off", "PoweringOff")}
 """What a command would change nothing of; many BMCs answer one with an error then."""
 

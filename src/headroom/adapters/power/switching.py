@@ -14,6 +14,7 @@ from headroom.adapters.power.orders import Command, Means, Order, Secrets, State
 from headroom.adapters.power.polling import STEP_SECONDS, Polling
 from headroom.api.kinds import AnyResource
 from headroom.model import times
+from headroom.model.changes import Topic
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.facts import Call, Machine
 from headroom.model.ports import Clock
@@ -30,8 +31,8 @@ class Surroundings(Protocol):
         """The view at this instant."""
         ...
 
-    def outside_changed(self, what: str) -> None:
-        """Tell the plans."""
+    def tell(self, topic: Topic, name: str = "") -> None:
+        """Some facts are new."""
         ...
 
 
@@ -124,4 +125,4 @@ class Power:
 
     def _changed(self) -> None:
         if self._port is not None:
-            self._port.outside_changed("machines")
+            self._port.tell(Topic.MACHINES)

@@ -9,6 +9,9 @@ from headroom.adapters.power.orders import State
 
 _ON: Final = frozenset({"on", "poweron", "poweredon", "running", "up", "active", "true", "1"})
 _OFF: Final = frozenset({"off", "poweroff", "poweredoff", "stopped", "down", "inactive", "shutoff", "false", "0"})
+_POWERING_OFF: Final = frozenset(
+    {"poweringoff", "poweringdown", "shuttingdown", "turningoff", "stopping", "suspending"}
+)
 _KEYS: Final = ("power", "powerstate", "state", "status")
 """The first of them that an answer has is the one that counts."""
 
@@ -32,6 +35,8 @@ def power_in(body: bytes) -> State:
 def _word(value: Any) -> State:
     # True is "true", 1 is "1"; lists and objects are no words.
     word = _folded(str(value)) if isinstance(value, str | bool | int) else ""
+    if word in _POWERING_OFF:
+        return "PoweringOff"
     return "On" if word in _ON else "Off" if word in _OFF else "Unknown"
 
 

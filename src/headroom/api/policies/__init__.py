@@ -11,8 +11,10 @@ from headroom.api.policies.guarding import GUARD, RELEASER_ROLE, guard
 from headroom.api.policies.holding import EVERY_HOLD, HELD, HOLD, LENGTH, held, hold, length
 from headroom.api.policies.marking import MARKS, owners_marked
 from headroom.api.policies.operating import ACCOUNT, OPERATOR, operator
+from headroom.api.policies.owning import OWNED, OWNERSHIP, owned, ownership
 from headroom.api.policies.requesting import REQUESTER, REQUESTS, requester, requests
 from headroom.api.policies.requiring import REQUIRE, require_budget
+from headroom.api.policies.resizing import RESIZE, resize
 from headroom.api.policies.usage import (
     INDEX_OR_NOTHING,
     USAGE,
@@ -34,10 +36,13 @@ __all__ = [
     "LENGTH",
     "MARKS",
     "OPERATOR",
+    "OWNED",
+    "OWNERSHIP",
     "RELEASER_ROLE",
     "REQUESTER",
     "REQUESTS",
     "REQUIRE",
+    "RESIZE",
     "USAGE",
     "USAGE_FINALIZER",
     "USAGE_KEPT",
@@ -63,8 +68,11 @@ def policies(account: str = ACCOUNT) -> list[dict[str, Json]]:
         *_bound(_MUTATING, HOLD, hold(), {"paramRef": EVERY_HOLD}),
         *_bound(_MUTATING, LENGTH, length(), {}),
         *_bound(_VALIDATING, HELD, held(), {"paramRef": EVERY_HOLD, **_DENY}),
+        *_bound(_VALIDATING, RESIZE, resize(), {"paramRef": EVERY_HOLD, **_DENY}),
         *_bound(_VALIDATING, GUARD, guard(), _DENY),
         *_bound(_VALIDATING, MARKS, owners_marked(), _DENY),
+        *_bound(_MUTATING, OWNED, owned(), {}),
+        *_bound(_VALIDATING, OWNERSHIP, ownership(), _DENY),
         *_bound(_MUTATING, REQUESTER, requester(), {}),
         *_bound(_VALIDATING, REQUESTS, requests(), _DENY),
         *_bound(_VALIDATING, REQUIRE, require_budget(), {"paramRef": INDEX_OR_NOTHING, **_DENY}),

@@ -10,7 +10,7 @@ from typing import Final
 from headroom.api.budget_hold import BudgetHold
 from headroom.api.durations import LONGEST, PATTERN
 from headroom.api.marks import EXPECTED_DURATION, GATE, HELD_BECAUSE, HELD_BY, PROTECTED, RELEASED_AT
-from headroom.api.policies import cel, kueue
+from headroom.api.policies import cel
 from headroom.api.resources import API_VERSION, GROUP
 from headroom.api.schema import Json
 
@@ -20,7 +20,7 @@ LENGTH: Final = "headroom-length"
 EVERY_HOLD: Final = {"selector": {}, "parameterNotFoundAction": "Allow"}
 
 _PARAMETERS: Final = {"apiVersion": API_VERSION, "kind": BudgetHold.kind.name}
-_BECAUSE: Final = "(has(params.spec.because) ? params.spec.because : '')"
+BECAUSE: Final = "(has(params.spec.because) ? params.spec.because : '')"
 
 # --- what is said --------------------------------------------------------------------------------------------------------------
 
@@ -33,8 +33,7 @@ NAMES_ITS_NODE: Final = (
 )
 NOT_GATED: Final = (
     f"pod {{pod}} must wait, since {_STANDS}, and it has no scheduling gate {GATE} to wait behind: another admission policy or "
-    f"webhook changed it after Headroom's policy, or it names a queue of Kueue and Kueue has not taken it; mend that, "
-    f"or have it created by {_EXEMPT}"
+    f"webhook changed it after Headroom's policy; mend that, or have it created by {_EXEMPT}"
 )
 RELABELLED: Final = (
     f"pod {{pod}} keeps its label {{keys}} as it is, since {_STANDS} and selects pods by it: wait until it has room, "
@@ -51,7 +50,7 @@ def _of_hold(expression: str) -> str:
 
 
 def _said(template: str, **values: str) -> str:
-    return cel.text(template, pod=cel.POD, budget="params.spec.budget", because=_BECAUSE, **values)
+    return cel.text(template, pod=cel.POD, budget="params.spec.budget", because=BECAUSE, **values)
 
 
 # --- the gate ------------------------------------------------------------------------------------------------------------------
@@ -60,13 +59,16 @@ def _said(template: str, **values: str) -> str:
 def hold() -> dict[str, Json]:
     """A new pod that a held budget covers gets the gate, also while no operator runs.
 
+    Whoever else decides when it starts, such as Kueue, decides before or after us: their marks on a pod or in its owner's template prove
+    nothing, since tenants write both, and Kueue admits what it queues sooner than an operator could stop it.
+
     Of several budgets the first by name is written onto the pod. As with the finalizer of exact accounting, the condition passes over
     labels that another policy or a webhook may still add, so that the server asks again after that.
     """
     by = f"{cel.annotations_of()}['{HELD_BY}']"
     unmarked = cel.either(f"!{cel.gated(GATE)}", f"!{cel.annotated(HELD_BY)}", f"b.budget < {by}")
     marks = (
-        f"Object{{metadata: Object.metadata{{annotations: {{'{HELD_BY}': params.spec.budget, '{HELD_BECAUSE}': {_BECAUSE}}}}}, "
+        f"Object{{metadata: Object.metadata{{annotations: {{'{HELD_BY}': params.spec.budget, '{HELD_BECAUSE}': {BECAUSE}}}}}, "
         f"spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: '{GATE}'}}]}}}}"
     )
     return {
@@ -86,7 +88,6 @@ def hold() -> dict[str, Json]:
                         unmarked,
                         cel.selected(unless_missing=True),
                         cel.counted(),
-                        f"!({kueue.governs(or_will=True)})",
                     )
                 ),
             }
@@ -122,7 +123,6 @@ _STARTS: Final = cel.both(
     f"!{cel.annotated(PROTECTED)}",
     f"{cel.BOUND} || !{cel.gated(GATE)}",
     _COVERED,
-    f"!({kueue.governs()})",
 )
 """A new pod that has to wait would not."""
 

@@ -161,7 +161,11 @@ def _of_others(kind: str, right: str) -> str:
 
 def _spec() -> str:
     is_metadata = "variables.what == 'events' && k == 'metadata'"
-    return _unchanged("variables.new", "variables.old", f"k in variables.mayChange || ({is_metadata})")
+    # Of a kind that is stored in another version the server fills in defaults of the new object only.
+    is_default = "variables.what == 'workloads' && !(k in variables.old) && variables.new[k] == ''"
+    return _unchanged(
+        "variables.new", "variables.old", f"k in variables.mayChange || ({is_metadata}) || ({is_default})"
+    )
 
 
 def _metadata() -> str:

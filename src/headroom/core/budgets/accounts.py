@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -10,6 +11,7 @@ from headroom.api import durations, marks
 from headroom.api.budgets import GPUWorkloadBudgetSpec, GPUWorkloadBudgetStatus
 from headroom.api.enforcement import HARMLESS, percent
 from headroom.api.kinds import AnyResource
+from headroom.api.quantities import Invalid, nano
 from headroom.core import usage
 from headroom.core.budgets.following import Followed, followed, is_elsewhere
 from headroom.core.budgets.units import Queued, note
@@ -98,6 +100,15 @@ class Account:
         return any(step.action in actions for step in self.spec.enforcement.ladder)
 
     @cached_property
+    def judged(self) -> Counter[str]:
+        """What was judged at releases, by uid of the owner: millionths of a GPU."""
+        found = Counter[str]()
+        for each in self.status.released:
+            gpus = nano(each.gpus)
+            found[each.uid] += 0 if isinstance(gpus, Invalid) else gpus // 1000
+        return found
+
+    @cached_property
     def followed(self) -> Followed | None:
         """The verdict of another cluster that it goes by; None if it is decided here."""
         return followed(self.world, self.budget)
@@ -174,13 +185,11 @@ def is_frozen(world: World, key: str) -> bool:
 def declared_length(world: World, pod: Pod) -> int | None:
     """For how long a pod runs at most, by its deadline or its own word; None if it does not say.
 
-    Its word counts where the API server makes a deadline of it. Elsewhere it could lie.
+    Its word counts where the API server makes a deadline of it. Elsewhere it could lie, and a long grace period makes any deadline one.
     """
-    if world.hold_problem:
-        return pod.deadline
-    told = durations.milliseconds(note(pod, marks.EXPECTED_DURATION))
+    told = None if world.hold_problem else durations.milliseconds(note(pod, marks.EXPECTED_DURATION))
     both = [each for each in (told, pod.deadline) if each is not None]
-    return min(both, default=None)
+    return min(both) + times.overtime(pod.grace_seconds) if both else None
 
 
 def end_of(world: World, pod: Pod, begun: int, as_of: int) -> int | None:

@@ -1,6 +1,6 @@
 """Allowances: what was judged when something was released. So much of it starts without waiting again, and no more.
 
-An owner that was released makes its pods only then, and makes a failed one anew; they find the gate of a hold that still stands.
+It is one rule whether it was its turn or somebody asked for it. An owner that was released makes its pods only then, and makes a failed one anew; they find the gate of a hold that still stands.
 What was judged is a rate for a time: pods of that owner go free while all of them together stay within the rate and, where lengths are
 declared, end within the time. A pod that has ended gives its part back; one that is on its way out does not, since it may run on for as
 long as it likes. All else is new demand and waits.
@@ -8,25 +8,36 @@ long as it likes. All else is new demand and waits.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field, structs
 
+from headroom.api import marks
 from headroom.api.enforcement import Released
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length
 from headroom.core.budgets.numbers import decimal
-from headroom.core.budgets.units import ENDED, SINGLE, Queued, of_namespaces, owner_of
-from headroom.core.budgets.waiting import RETURN_MS, Demand, Matcher, Waiting, demands_of, is_fresh
+from headroom.core.budgets.records import (
+    MICRO_DOLLAR,
+    asked_for,
+    being_released,
+    controller_of,
+    judged,
+    record,
+    records_of,
+)
+from headroom.core.budgets.units import ENDED, Queued, goes_on, is_protected, note, of_namespaces, owner_of
+from headroom.core.budgets.waiting import RETURN_MS, SKEW_MS, Matcher, Waiting, demands_of, is_fresh
 from headroom.core.budgets.wording import nano_of
 from headroom.model import times
-from headroom.model.facts import Owner, Pod
+from headroom.model.facts import Pod
 from headroom.model.world import World
 
 MOST: Final = 200
 """So many are remembered, the last ones; what is forgotten waits again."""
-_MICRO_DOLLAR: Final = 1_000_000
+MOST_GROWING: Final = 2000
+"""So many beside those whose claims may still be swapped for larger ones, which would then go unseen."""
 _INDIRECT: Final = ("JobSet", "Workload")
 """Owners that are not the controllers of their pods."""
 
@@ -63,44 +74,52 @@ class Allowances:
         self._waiting = {pod.uid for pod in waiting}
         self._grants: dict[str, dict[str, list[_Grant]]] = {}
         """By uid of the owner, then by budget."""
+        self._owners: dict[str, str] = {}
+        """Their names, by uid."""
+        asked, known = asked_for(world), being_released(world)
         for account in matcher.accounts:
-            for record in [*account.status.released, *self._resumed(account)]:
-                self._grant(account, record)
+            for each in [*records_of(account, asked), *self._resumed(account, known)]:
+                self._grant(account, each)
         self._used: dict[str, _Use] = {}
+        self._new: dict[str, tuple[tuple[str, Released], ...]] = {}
+        """What is judged now, by unit."""
         self._indirect: dict[str, dict[str, list[Pod]]] = {}
         """By namespace: the pods by those who may have made them, where no owner reference says so."""
+        self._made: dict[str, dict[str, list[str]]] = {}
+        """By namespace: the uids of pods by the controllers that made them."""
         self.free = frozenset(
             pod.uid for pod in sorted(waiting, key=lambda pod: (pod.created, pod.key)) if self._take(pod)
         )
         """The pods that go free now."""
 
-    def _grant(self, account: Account, record: Released) -> None:
-        at, until = times.moment(record.at), times.moment(record.until)
-        if at is None or until is None or self._world.now > until:
+    def _grant(self, account: Account, each: Released) -> None:
+        at, until = times.moment(each.at), times.moment(each.until)
+        if at is None or until is None:
             return
-        owner = self._world.workloads.get(record.owner)
-        if owner is not None and owner.uid == record.uid and owner.suspended and self._world.now - at >= RETURN_MS:
+        owner = self._world.workloads.get(each.owner)
+        if owner is not None and owner.uid == each.uid and owner.suspended and self._world.now - at >= RETURN_MS:
             return  # it was stopped since, and waits to be judged again
-        grant = _Grant(record, nano_of(record.gpus) // 1000, nano_of(record.usd_per_hour) // 1000, at, until)
-        self._grants.setdefault(record.uid, {}).setdefault(account.key, []).append(grant)
+        grant = _Grant(each, nano_of(each.gpus) // 1000, nano_of(each.usd_per_hour) // 1000, at, until)
+        self._grants.setdefault(each.uid, {}).setdefault(account.key, []).append(grant)
+        self._owners[each.uid] = each.owner
 
-    def _resumed(self, account: Account) -> Iterator[Released]:
+    def _resumed(self, account: Account, requested: frozenset[str]) -> Iterator[Released]:
         """Owners that somebody with the right to release has just let go by hand, as they were then."""
-        known = {each.uid for each in account.status.released}
+        known = {each.uid for each in account.status.released} | requested
         for each in self._world.workloads.values():
             if is_fresh(self._world, each, RETURN_MS) and each.is_as_released and each.uid not in known:
                 demand = next(
                     (one for one in demands_of(self._matcher, (), (each,)) if one.account == account.key), None
                 )
                 if demand is not None:
-                    yield _record(account, (each.key, each.uid), demand, each.released_at or 0)
+                    yield record(account, (each.key, each.uid), demand, each.released_at or 0)
 
     # --- whose pod it is --------------------------------------------------------------------------------------------------
 
     def _uids(self, pod: Pod) -> Iterator[str]:
         """Whose allowance a pod may use. Its labels give it none: the owner must have its uid, or Kueue must have a Workload for it."""
         yield pod.uid
-        if (owner := _controller(pod)) is not None:
+        if (owner := controller_of(pod)) is not None:
             yield owner.uid
             whole = self._world.workloads.get(owner_of(pod))
             if whole is not None and whole.kind == "JobSet":
@@ -110,15 +129,25 @@ class Allowances:
 
     def _members(self, uid: str) -> Iterable[Pod]:
         pods = self._world.pods
-        kind, namespace, _ = next(iter(self._grants[uid].values()))[0].record.owner.split("/", 2)
+        kind, namespace, _ = self._owners[uid].split("/", 2)
         if kind not in _INDIRECT:
-            return [pod for each in {uid, *pods.by_owner[uid]} if (pod := pods.get(each)) is not None]
+            named = {uid, *pods.by_owner[uid], *self._made_in(namespace).get(uid, ())}
+            return [pod for each in named if (pod := pods.get(each)) is not None]
         if namespace not in self._indirect:
             self._indirect[namespace] = found = dict[str, list[Pod]]()
             for pod in of_namespaces(self._world, {namespace}):
                 for each in self._uids(pod):
                     found.setdefault(each, []).append(pod)
         return self._indirect[namespace].get(uid, ())
+
+    def _made_in(self, namespace: str) -> dict[str, list[str]]:
+        """By controller: the pods that it made, whomever they name as their owner now. Anybody may take that reference away."""
+        if namespace not in self._made:
+            self._made[namespace] = found = dict[str, list[str]]()
+            for pod in of_namespaces(self._world, {namespace}):
+                if controller := note(pod, marks.CONTROLLER_UID):
+                    found.setdefault(controller, []).append(pod.uid)
+        return self._made[namespace]
 
     def _use(self, uid: str) -> _Use:
         if uid not in self._used:
@@ -138,10 +167,17 @@ class Allowances:
     def _take(self, pod: Pod) -> bool:
         """Whether a pod goes free; if so, its part is taken."""
         for uid in self._uids(pod) if self._grants else ():
-            if uid in self._grants and self._has_room(uid, pod):
+            if uid in self._grants and self._is_proven(uid, pod) and self._has_room(uid, pod):
                 self._add(self._use(uid), pod)
                 return True
         return False
+
+    def _is_proven(self, uid: str, pod: Pod) -> bool:
+        """Whether a pod is of whom it says, if not itself: its controller made it, or Kueue has a Workload for this very pod."""
+        if uid == pod.uid or pod.owner is None or note(pod, marks.CONTROLLER_UID) == pod.owner.uid:
+            return True
+        workload = self._queued.of(pod)
+        return workload is not None and workload.uid == uid and pod.uid in workload.owner_uids
 
     def _has_room(self, uid: str, pod: Pod) -> bool:
         use, grants = self._use(uid), self._grants[uid]
@@ -178,82 +214,105 @@ class Allowances:
         return not is_pod and not is_counted and self._world.now - grant.at < RETURN_MS
 
     def overgrown(self, account: Account) -> list[Pod]:
-        """Released pods that have not started and whose owner asks for more by now than was judged, the newest first.
+        """Released pods that go back, since their owner asks for more by now than was judged: what grew first, then the newest.
 
-        Claims can be swapped for larger ones until a pod is placed.
+        Claims can be swapped for larger ones until a pod is placed, and kube-scheduler is quick: one that runs goes back too if its
+        claim was made after its release.
         """
         found = []
         for uid, grants in self._grants.items():
-            most, used = (
-                sum(each.rate for each in grants.get(account.key, ())),
-                self._use(uid).rates.get(account.key, 0),
-            )
-            members = self._members(uid) if account.key in grants and used > most else ()
-            for pod in sorted(members, key=lambda pod: (-pod.created, pod.key)):
-                if used > most and pod.has_claims and _is_unplaced(pod) and pod.uid not in self._waiting:
+            if account.key not in grants:
+                continue
+            most = sum(each.rate for each in grants[account.key])
+            pods = [pod for pod in self._released(uid) if goes_on(pod, self._world.now)]
+            use = _Use()
+            for pod in pods if any(pod.has_claims for pod in pods) else ():
+                self._add(use, pod)
+            used = use.rates.get(account.key, 0)
+            if used <= most:
+                continue
+            for pod in sorted(pods, key=lambda pod: (not self._is_swapped(pod), -pod.created, pod.key)):
+                if used > most and self._may_go_back(pod):
                     found.append(pod)
                     used -= dict(self._matcher.of_pod(pod)).get(account, 0)
         return found
+
+    def _released(self, uid: str) -> Iterator[Pod]:
+        """The pods of an owner that Headroom let start and that have not ended; what started before any hold is not among them."""
+        for pod in self._members(uid):
+            if pod.phase not in ENDED and pod.uid not in self._waiting and note(pod, marks.RELEASED_AT):
+                yield pod
+
+    def _may_go_back(self, pod: Pod) -> bool:
+        is_free_to_go = pod.has_claims and pod.deleting is None and not is_protected(self._world, pod)
+        return is_free_to_go and (pod.started is None or self._is_swapped(pod))
+
+    def _is_swapped(self, pod: Pod) -> bool:
+        """Whether a claim of a pod was made after its release, as far as clocks tell."""
+        at = times.moment(note(pod, marks.RELEASED_AT)) or 0
+        claims = (self._world.claims.get(f"{pod.namespace}/{name}") for name in pod.claims)
+        return any(each is not None and each.created + SKEW_MS >= at for each in claims)
+
+    def _may_grow(self, uid: str) -> bool:
+        """Whether a pod of an owner may still be given larger claims."""
+        return uid not in self._owners or any(
+            pod.has_claims and pod.started is None and pod.phase not in ENDED for pod in self._members(uid)
+        )
 
     # --- what is remembered -----------------------------------------------------------------------------------------------
 
     def remembered(self, account: Account, released: Iterable[Waiting]) -> tuple[Released, ...]:
         """What stands in the status from now on, with what is released now."""
         released = tuple(released)
-        new = [each for waiting in released for each in self._judged(account, waiting)]
+        new = [each for waiting in released for key, each in self._judged(waiting) if key == account.key]
         again = {owner.uid for waiting in released for owner in waiting.owners}
         old = [
             structs.replace(each.record, used_gpus=decimal(self._use(uid).rates.get(account.key, 0), usage.MICRO))
             for uid, grants in self._grants.items()
             for each in grants.get(account.key, ())
-            if uid not in again
+            if uid not in again and (self._world.now <= each.until or self._may_grow(uid))
         ]
-        return tuple(sorted([*new, *old], key=lambda each: (each.at, each.owner), reverse=True)[:MOST])
+        every = sorted([*new, *old], key=_order, reverse=True)
+        if len(every) <= MOST:
+            return tuple(every)
+        growing = [each for each in every if self._may_grow(each.uid)][:MOST_GROWING]
+        kept = [*growing, *[each for each in every if each not in growing][:MOST]]
+        return tuple(sorted(kept, key=_order, reverse=True))
 
-    def _judged(self, account: Account, waiting: Waiting) -> Iterator[Released]:
-        if waiting.owners:
-            demand = next(each for each in waiting.demands if each.account == account.key)
-            yield from (_record(account, (each.key, each.uid), demand, self._world.now) for each in waiting.owners)
-            return
-        for whose, pods in _by_controller(waiting.pods).items():
-            for demand in demands_of(self._matcher, pods, ()):
-                if demand.account == account.key:
-                    yield _record(account, whose, demand, self._world.now)
+    def _judged(self, waiting: Waiting) -> tuple[tuple[str, Released], ...]:
+        if waiting.unit not in self._new:
+            self._new[waiting.unit] = tuple(judged(self._matcher, waiting))
+        return self._new[waiting.unit]
+
+    def settled(self, key: str, each: Released, *, is_owner: bool) -> Released | None:
+        """What a budget gives for a release that was asked for, beside what it gave before for the same; None if that is nothing.
+
+        Two may have asked for the same pods, or their turn came just then: what was released is given once.
+        """
+        account = next((account for account in self._matcher.accounts if account.key == key), None)
+        if account is None:
+            return each
+        self._owners.setdefault(each.uid, each.owner)
+        given = sum(grant.rate for grant in self._grants.get(each.uid, {}).get(key, ()))
+        rate = asked = nano_of(each.gpus) // 1000
+        if not is_owner:
+            use = _Use()
+            for pod in self._released(each.uid):
+                self._add(use, pod)
+            rate = min(asked, use.rates.get(key, 0) - given)
+        elif given:
+            rate = asked - given
+        if rate <= 0:
+            return None
+        price = nano_of(each.usd_per_hour) // 1000 * rate // asked
+        found = structs.replace(
+            each,
+            gpus=decimal(rate, usage.MICRO),
+            usd_per_hour=decimal(price, MICRO_DOLLAR) if each.usd_per_hour else "",
+        )
+        self._grant(account, found)
+        return found
 
 
-def _record(account: Account, whose: tuple[str, str], demand: Demand, at: int) -> Released:
-    name, uid = whose
-    return Released(
-        owner=name,
-        uid=uid,
-        at=times.text(at),
-        until=times.text(min(times.LAST, at + demand.length + RETURN_MS)),
-        declared=demand.is_declared,
-        gpus=decimal(demand.rate, usage.MICRO),
-        usd_per_hour=decimal(demand.price, _MICRO_DOLLAR) if account.quota.usd_ms is not None else "",
-        used_gpus="0",
-    )
-
-
-def _controller(pod: Pod) -> Owner | None:
-    """The controller that makes a pod anew together with the others of its gang."""
-    return pod.owner if pod.owner is not None and pod.owner.kind not in SINGLE else None
-
-
-def _is_unplaced(pod: Pod) -> bool:
-    return pod.started is None and not pod.node and pod.deleting is None and pod.phase not in ENDED
-
-
-def _by_controller(pods: Collection[Pod]) -> dict[tuple[str, str], tuple[Pod, ...]]:
-    """The pods of each owner by its name and uid. Of pods that stand alone only those matter whose claims may yet change."""
-    found: dict[tuple[str, str], tuple[Pod, ...]] = {}
-    for pod in pods:
-        owner = _controller(pod)
-        if owner is not None:
-            key = f"{owner.kind}/{pod.namespace}/{owner.name}", owner.uid
-        elif pod.has_claims:
-            key = f"Pod/{pod.key}", pod.uid
-        else:
-            continue
-        found[key] = (*found.get(key, ()), pod)
-    return found
+def _order(each: Released) -> tuple[str, str]:
+    return each.at, each.owner

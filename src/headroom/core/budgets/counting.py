@@ -18,6 +18,10 @@ from headroom.core.usage import DOLLAR, GPU_HOUR, Ledgered, Reckoning
 from headroom.model import conditions, times
 
 TOP: Final = 5
+DELETE_FORBIDDEN: Final = (
+    "A step says `afterDeadline: Delete`, and the operator may not delete pods: those whose eviction is refused stay. "
+    "Bind the ClusterRole headroom-pod-deleter to its account."
+)
 FRESH_MS: Final = 10_000
 """Who used most is worked out anew once the written answer is this old."""
 
@@ -135,13 +139,22 @@ def health(account: Account) -> Verdict:
     if found.stale and spec.home_cluster == world.cluster:
         says = f"Clusters not heard of lately: {', '.join(found.stale)}; the upper bound includes what they may use."
         return degraded("ClusterStale", says)
-    if world.hold_problem and account.has_step("Hold"):
-        return degraded("HoldUnavailable", f"New pods cannot be held. {world.hold_problem}")
-    if limits := unseen.limits(account.world):
-        return degraded("KindNotSeen", limits)
+    if hindered := _hindered(account):
+        return degraded(*hindered)
     if _is_incomplete(account):
         return Verdict("Degraded", False, "HistoryIncomplete", _incomplete(account))
     return Verdict("Degraded", False, "ReconcileSucceeded", "Everything that happened is counted.")
+
+
+def _hindered(account: Account) -> tuple[str, str] | None:
+    """What the budget asks for and cannot be done here."""
+    world = account.world
+    if world.hold_problem and account.has_step("Hold"):
+        return "HoldUnavailable", f"New pods cannot be held. {world.hold_problem}"
+    if not world.caps.deletes and any(step.after_deadline == "Delete" for step in account.spec.enforcement.ladder):
+        return "DeleteForbidden", DELETE_FORBIDDEN
+    limits = unseen.limits(world)
+    return ("KindNotSeen", limits) if limits else None
 
 
 def doubts(account: Account) -> Iterator[Verdict]:

@@ -21,6 +21,7 @@ from headroom.core.budgets.allowances import Allowances
 from headroom.core.budgets.following import STALE_MS
 from headroom.core.budgets.ladder import Standing
 from headroom.core.budgets.numbers import decimal
+from headroom.core.budgets.records import asked_for, records_of
 from headroom.core.budgets.releasing import Outcome
 from headroom.core.budgets.stopping import Past
 from headroom.core.budgets.units import evicts, note, units
@@ -75,11 +76,12 @@ class Round:
         self.results = {each.key: Enforced(steps=self._steps[each.key]) for each in self._accounts}
         self._can_act = world.ledger.trusted and world.complete and not world.stopped
         """Without a ledger that can be trusted everything stays as it is."""
+        asked = asked_for(world)
         for account in self._accounts:
             result = self.results[account.key]
             result.entered = ladder.entered(result.steps)
             result.victim, result.past = account.status.victim, Past(account.status.stopped, account.status.evictions)
-            result.held, result.released = account.status.held, account.status.released
+            result.held, result.released = account.status.held, tuple(records_of(account, asked))
             result.refused = account.status.refused
             result.turns += ladder.turns(account, result.steps)
         if self._can_act:
@@ -149,7 +151,9 @@ class Round:
         result.actions += holding.holds(account, wanted=wanted)
         result.holds = wanted and is_there
         if wanted and not self._world.hold_problem:
-            found = holding.sweep(account, self._matcher, is_there=is_there)
+            kept = [each.waiting for each in mine if each.state != "Releasing" and each.waiting.is_ready]
+            queue = [pod for each in kept for pod in each.pods]
+            found = holding.sweep(account, self._matcher, is_there=is_there, waits=queue)
             result.actions += found.actions
             result.bare = found.bare
             # What asks for more by now than was judged goes back behind the gate, if it has not started.

@@ -18,7 +18,7 @@ from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.ladder import exit_share
 from headroom.core.budgets.units import ENDED, Queued, is_alive, is_exempt, is_protected, note, owner_of, unit_of
-from headroom.core.budgets.waiting import Matcher, holds_over, is_kept
+from headroom.core.budgets.waiting import Matcher, holds_over, is_held
 from headroom.core.budgets.wording import amounts, counted_by, gpus, nano_of, share, spoken, used
 from headroom.model import times
 from headroom.model.decisions import Ref
@@ -109,8 +109,18 @@ def _asked(world: World, statuses: Mapping[Ref, GPUWorkloadBudgetStatus], what: 
     pods = tuple(sorted(pods, key=lambda pod: pod.key))
     accounts = tuple(Account(world, each) for each in budgets)
     asked = Asked(world, what, pods, (), accounts)
-    suspended = (each for key, each in sorted(world.workloads.items()) if key in asked.units or _is_of(asked, key))
+    mine = _kueues(asked)
+    suspended = (
+        each for key, each in sorted(world.workloads.items()) if key in asked.units or key in mine or _is_of(asked, key)
+    )
     return asked._replace(owners=tuple(each for each in suspended if each.suspended and each.suspended_by))
+
+
+def _kueues(asked: Asked) -> set[str]:
+    """Kueue's Workloads for what is asked about, which then wait in its place."""
+    queued = Queued(asked.world)
+    found = {each.key for pod in asked.pods if (each := queued.of(pod)) is not None}
+    return found | {key for key, each in asked.world.workloads.items() if each.owner and each.owner == str(asked.what)}
 
 
 def _is_of(asked: Asked, unit: str) -> bool:
@@ -129,7 +139,10 @@ def _suspended(asked: Asked) -> Explained | None:
     owner = asked.owners[0]
     by = owner.suspended_by.partition("/")[2]
     subject = f"{owner.kind} {owner.namespace}/{owner.name}"
-    of = f"{asked} is gone; by its name it is of {subject}, which" if asked.what.kind == "Pod" else subject
+    of = subject
+    if str(asked.what) != owner.key:
+        is_gone = asked.what.kind == "Pod" and not asked.pods
+        of = f"{asked} is gone; by its name it is of {subject}, which" if is_gone else f"{asked} is of {subject}, which"
     is_ = "is set inactive" if owner.kind == "Workload" else "is suspended"
     return _waiting(asked, f"{of} {is_} for", "Suspended", by)
 
@@ -137,9 +150,13 @@ def _suspended(asked: Asked) -> Explained | None:
 def _held(asked: Asked) -> Explained | None:
     matcher, queued = Matcher(asked.world, asked.accounts), Queued(asked.world)
     alive = [pod for pod in asked.pods if is_alive(pod)]
-    gated = [pod for pod in alive if marks.GATE in pod.gates or is_kept(matcher, queued, pod)]
+    gated = [pod for pod in alive if is_held(matcher, pod)]
     if not gated:
         return None
+    first = queued.of(gated[0])
+    if first is not None and queued.is_first(gated[0]):
+        named = f"Workload {first.namespace}/{first.name}"
+        return Explained(asked.what, "Held", f"{asked} is queued by Kueue: {named} is not admitted yet.")
     some = f" ({len(gated)} of its {len(asked.pods)} pods)" if asked.what.kind != "Pod" else ""
     held = (spec.budget for spec in holds_over(asked.world, gated[0]))
     by = note(gated[0], marks.HELD_BY) if marks.GATE in gated[0].gates else next(held, "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import structs
@@ -12,21 +12,34 @@ from headroom.api.budget_hold import BudgetHoldSpec, hold_name
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, is_acting
-from headroom.core.budgets.units import evicts, is_alive, is_exempt, is_protected, note, owner_of, suspends, units
+from headroom.core.budgets.units import (
+    SINGLE,
+    evicts,
+    is_alive,
+    is_exempt,
+    is_protected,
+    naming_job,
+    note,
+    owner_of,
+    suspends,
+    units,
+)
 from headroom.core.budgets.unseen import is_unclear, knows
 from headroom.core.budgets.waiting import SKEW_MS, Matcher
-from headroom.model import conditions, sight
+from headroom.model import sight
 from headroom.model.actions import Action, ApplyBudgetHold, DeleteBudgetHold, ResumeOwner, SuspendOwner
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pod
 from headroom.model.world import World
 
 _LONGEST: Final = 1000
+_NOT_SUSPENDED: Final = ("", "Pod")
+"""Owners of Workloads that Kueue stops by deleting their pods."""
 SHARED: Final = "New pods are queued until the budget has quota for them."
 
 
 def hold_of(world: World, budget: AnyResource) -> BudgetHoldSpec:
-    """What a hold of this budget says."""
+    """What a hold of this budget says, but for the reason."""
     scope = usage.scope_of(world, budget)
     return BudgetHoldSpec(
         budget=f"{budget.namespace}/{budget.name}",
@@ -35,26 +48,17 @@ def hold_of(world: World, budget: AnyResource) -> BudgetHoldSpec:
         match_expressions=scope.selector.match_expressions,
         resources=usage.counted_names(scope.weights, world.devices),
         uid=budget.uid,
-        because=_because(budget, scope),
-        kueue=_has_kueue(world, budget),
     )
 
 
-def _because(budget: AnyResource, scope: usage.Scope) -> str:
-    """Why new pods wait, as it is written onto them: what a budget over several tenants has used is not for each of them to read."""
-    exceeded = conditions.find(budget.status.conditions, "QuotaExceeded")
-    if exceeded is None:
-        return ""
-    is_shared = scope.namespace_selector is not None or bool(budget.spec.home_cluster)
-    return SHARED if is_shared else exceeded.message[:_LONGEST]
+def with_reason(account: Account, due: Iterable[Action], used: str) -> Iterator[Action]:
+    """The actions, of which a hold says why new pods wait, as it is written onto them.
 
-
-def _has_kueue(world: World, budget: AnyResource) -> bool:
-    """What a hold says of Kueue stays while Kueue is not seen."""
-    known = world.holds.get(hold_name(f"{budget.namespace}/{budget.name}"))
-    if known is not None and known.spec is not None and not knows(world, "Workload"):
-        return known.spec.kueue
-    return world.kueue
+    What a budget over several tenants has used is not for each of them to read.
+    """
+    is_shared = account.scope.namespace_selector is not None or bool(account.spec.home_cluster)
+    because = SHARED if is_shared else used[:_LONGEST]
+    return (structs.replace(each, because=because) if isinstance(each, ApplyBudgetHold) else each for each in due)
 
 
 def stands(account: Account) -> bool:
@@ -62,18 +66,12 @@ def stands(account: Account) -> bool:
     return hold_name(account.key) in account.world.holds
 
 
-def _is_current(account: Account) -> bool:
-    known = account.world.holds.get(hold_name(account.key))
-    if known is None or known.spec is None:
-        return False
-    wanted = hold_of(account.world, account.budget)
-    return structs.replace(wanted, because=known.spec.because) == known.spec
-
-
 def holds(account: Account, *, wanted: bool) -> Iterator[Action]:
-    """Begin or end the hold of a budget."""
-    if wanted and not _is_current(account) and not account.world.hold_problem:
-        yield ApplyBudgetHold(budget=account.key)
+    """Begin or end the hold of a budget; one that says everything but the newest hours stays."""
+    if wanted and not account.world.hold_problem:
+        spec, known = hold_of(account.world, account.budget), account.world.holds.get(hold_name(account.key))
+        if known is None or known.spec is None or structs.replace(known.spec, because="") != spec:
+            yield ApplyBudgetHold(budget=account.key, spec=spec)
     if not wanted and stands(account):
         yield DeleteBudgetHold(budget=account.key)
 
@@ -118,16 +116,18 @@ class Sweep(NamedTuple):
     """Pods that cannot be held without harm, so they are left alone: namespace/name."""
 
 
-def sweep(account: Account, matcher: Matcher, *, is_there: bool) -> Sweep:
+def sweep(account: Account, matcher: Matcher, *, is_there: bool, waits: Sequence[Pod] = ()) -> Sweep:
     """Owners none of whose pods started are suspended; other pods are evicted and come back gated. Nothing that ran is lost.
 
     Evictions wait until the hold is there: before that, what is evicted would come back without a gate. What has begun is left
     alone as a whole: a gang is worth nothing without its last rank, and a Job counts an evicted pod as a failed one.
+
+    `waits` are the pods behind gates that were judged and have to wait.
     """
     world, queued = account.world, account.queued
     chosen = [pod for pod in matcher.pending_of(account) if _is_early(account, pod)]
     every = units(world, (pod.uid for pod in chosen))
-    actions: dict[Action, None] = {}
+    actions: dict[Action, Action] = {}
     bare = []
     for pod in sorted(chosen, key=lambda pod: pod.key):
         unit = every[pod.uid]
@@ -142,32 +142,61 @@ def sweep(account: Account, matcher: Matcher, *, is_there: bool) -> Sweep:
             if any(is_protected(world, each) for each in unit.pods):
                 bare.append(pod.key)
             else:
-                actions[owner] = None
+                actions.setdefault(owner, naming_job(owner, pod))
         elif is_there and sight.sees(world, *sight.POLICIES):
-            actions[evicts(pod)] = None
-    actions |= dict.fromkeys(_queued(account, matcher))
-    return Sweep(tuple(actions), tuple(bare))
+            actions[evicts(pod)] = evicts(pod)
+    actions |= {each: each for each in _queued(account, matcher, waits)}
+    return Sweep(tuple(actions.values()), tuple(bare))
 
 
 def _is_early(account: Account, pod: Pod) -> bool:
-    """Whether it was made before the hold and is nobody else's to hold.
+    """Whether it was made before the hold, without a gate.
 
     Whoever set a gate, the API server lets nobody lift the last one while the hold stands: it waits there.
     """
-    is_queued = account.queued.of(pod, account.scope.selector) is not None
-    return not pod.gates and not _is_left_alone(account.world, pod) and not is_queued
+    return not pod.gates and not _is_left_alone(account.world, pod)
 
 
 def _is_left_alone(world: World, pod: Pod) -> bool:
     return is_protected(world, pod) or bool(note(pod, marks.RELEASED_AT)) or not is_alive(pod)
 
 
-def _queued(account: Account, matcher: Matcher) -> Iterator[Action]:
-    """Kueue's Workloads that it has not let start yet."""
+def _queued(account: Account, matcher: Matcher, waits: Sequence[Pod]) -> Iterator[Action]:
+    """Kueue's Workloads that have to wait, admitted or not: they do so as a whole, and take none of Kueue's quota meanwhile."""
     if not knows(account.world, "Workload"):
         return
+    idle = _idle(account, waits)
     for key, each in sorted(account.world.workloads.items()):
-        if each.kind == "Workload" and not (each.suspended or each.admitted or each.released_at is not None):
-            asked = [matcher.of_part(each.namespace, part) for part in each.parts]
-            if any(known is account for matched in asked for known, _ in matched):
-                yield SuspendOwner(kind=each.kind, object=key.partition("/")[2], uid=each.uid)
+        if each.kind != "Workload" or each.suspended or each.released_at is not None:
+            continue
+        if each.admitted and key not in idle:
+            continue
+        asked = [matcher.of_part(each.namespace, part) for part in each.parts]
+        if any(known is account for matched in asked for known, _ in matched):
+            yield SuspendOwner(kind=each.kind, object=key.partition("/")[2], uid=each.uid)
+
+
+def _idle(account: Account, waits: Sequence[Pod]) -> set[str]:
+    """Workloads that Kueue has admitted and none of whose pods may start.
+
+    Kueue deletes the pods of a Workload that is set inactive. So only those are meant whose owner Kueue suspends with it: others would
+    never make their pods again, or at once.
+    """
+    world, found = account.world, dict[str, list[Pod]]()
+    for pod in waits:
+        workload = account.queued.of(pod, account.scope.selector)
+        if workload is not None and workload.admitted and workload.owner.partition("/")[0] not in _NOT_SUSPENDED:
+            found.setdefault(workload.key, []).append(pod)
+    every = units(world, (pod.uid for pods in found.values() for pod in pods))
+    uids = {pod.uid for pod in waits}
+    members = {key: [each for pod in pods for each in every[pod.uid].pods] for key, pods in found.items()}
+    return {
+        key
+        for key, pods in members.items()
+        if all(each.uid in uids and _is_ranked(each) and not is_unclear(world, each) for each in pods)
+    }
+
+
+def _is_ranked(pod: Pod) -> bool:
+    """Whether an owner made it that starts and stops as a whole."""
+    return pod.owner is not None and pod.owner.kind not in SINGLE

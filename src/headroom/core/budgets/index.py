@@ -14,41 +14,35 @@ from headroom.model.world import World
 
 def index_of(world: World) -> tuple[IndexEntry, ...]:
     """Every budget with exact accounting; all of them where some namespace lets no GPU pod be without a budget."""
+    is_required = _is_required(world)
+    listed = (
+        each
+        for each in usage.budgets_of(world)
+        if not each.deleting and (is_required or each.spec.accounting == "Exact")
+    )
+    names = usage.gpu_names(world.devices) if is_required else ()
     return (
-        *_of_no_budget(world),
-        *(_entry(world, each) for each in usage.budgets_of(world) if _is_listed(world, each)),
+        # What is a GPU although its name does not say so, where no GPU pod may be without a budget.
+        *((IndexEntry(budget="", resources=names),) if names else ()),
+        *(_entry(world, each) for each in listed),
         *_unreadable(world),
     )
 
 
 def _unreadable(world: World) -> Iterator[IndexEntry]:
     """What stands there of budgets that cannot be read now: it stays."""
-    unread = {
-        f"{each.namespace}/{each.name}"
-        for _, each in world.of_kind(usage.KIND)
-        if each.spec is None and not each.deleting
-    }
+    unread = {_key(each) for _, each in world.of_kind(usage.KIND) if each.spec is None and not each.deleting}
     return (each for each in world.index or () if each.budget in unread)
-
-
-def _of_no_budget(world: World) -> tuple[IndexEntry, ...]:
-    """What is a GPU although its name does not say so, where no GPU pod may be without a budget."""
-    names = usage.gpu_names(world.devices) if _is_required(world) else ()
-    return (IndexEntry(budget="", resources=names),) if names else ()
 
 
 def _is_required(world: World) -> bool:
     return any(key == marks.REQUIRE_BUDGET for each in world.namespaces.values() for key, _ in each.labels)
 
 
-def _is_listed(world: World, budget: AnyResource) -> bool:
-    return not budget.deleting and (budget.spec.accounting == "Exact" or _is_required(world))
-
-
 def _entry(world: World, budget: AnyResource) -> IndexEntry:
     scope = usage.scope_of(world, budget)
     return IndexEntry(
-        budget=f"{budget.namespace}/{budget.name}",
+        budget=_key(budget),
         # A thousand budgets over hundreds of namespaces each would not fit into one object by their names.
         namespaces=tuple(sorted(scope.namespaces)) if scope.namespace_selector is None else (),
         namespace_selector=scope.namespace_selector,
@@ -59,21 +53,16 @@ def _entry(world: World, budget: AnyResource) -> IndexEntry:
     )
 
 
-def indexes(world: World, budget: AnyResource) -> Iterator[Action]:
-    """Have the index written if it does not know a budget as it is."""
-    if _is_listed(world, budget) and _entry(world, budget) not in (world.index or ()):
-        yield ApplyBudgetIndex(budget=f"{budget.namespace}/{budget.name}")
+def due(world: World) -> Iterator[Action]:
+    """Have the index written if it does not say what it should; a budget that is paused is no reason alone."""
+    wanted, known = index_of(world), {each.budget: each for each in world.index or ()}
+    paused = {_key(each) for each in usage.budgets_of(world) if each.spec.paused}
+    is_missing = world.index is None and _is_required(world)
+    new = [each.budget for each in wanted if known.get(each.budget) != each and each.budget not in paused]
+    new += sorted(known.keys() - {each.budget for each in wanted})
+    if new or is_missing:
+        yield ApplyBudgetIndex(budget=new[0] if new else "", budgets=wanted)
 
 
-def left_over(world: World) -> Iterator[Action]:
-    """Have the index written if it knows a budget that is not to be in it, or if there is none although one is needed."""
-    if world.index is None:
-        if _is_required(world) and not usage.budgets_of(world):
-            yield ApplyBudgetIndex(budget="")
-        return
-    if any(each not in world.index for each in _of_no_budget(world)):
-        yield ApplyBudgetIndex(budget="")
-    listed = {each.budget for each in index_of(world)}
-    for entry in world.index:
-        if entry.budget not in listed:
-            yield ApplyBudgetIndex(budget=entry.budget)
+def _key(budget: AnyResource) -> str:
+    return f"{budget.namespace}/{budget.name}"

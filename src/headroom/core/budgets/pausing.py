@@ -62,6 +62,8 @@ def unmarked(world: World, matcher: Matcher) -> Iterator[Action]:
         released = times.moment(note(pod, marks.RELEASED_AT)) if pod is not None else None
         if pod is None or released is None or not is_alive(pod) or note(pod, marks.PAUSED_BY):
             continue  # one that is paused is resumed first, by who paused it
+        if pod.has_claims and pod.started is None:
+            continue  # its claims may still grow beyond what was judged
         horizon = max((account.horizon for account, _ in matcher.of_pod(pod)), default=0)
         if world.now - released >= horizon:
             yield ResumePod(pod=pod.key, uid=pod.uid)

@@ -18,43 +18,34 @@ from headroom.core.budgets import counting, holding, index, ladder, pausing, tel
 from headroom.core.budgets.accounts import Account, is_acting
 from headroom.core.budgets.counting import Verdict, degraded
 from headroom.core.budgets.enforcing import Enforced, Round
+from headroom.core.budgets.records import REQUEST, asked_for, records_of
 from headroom.core.budgets.releasing import releases
 from headroom.core.budgets.stopping import Past
 from headroom.core.budgets.waiting import Matcher, waiting
 from headroom.core.usage import KIND, Reckoning
 from headroom.model import conditions, sight, times
 from headroom.model.actions import Action
+from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan, affected, judgement
-from headroom.model.world import Changes, World, ref_of
+from headroom.model.world import World, ref_of
 
 LOOK_AGAIN_MS: Final = 30_000
 TURN_MS: Final = 500
 _PASSING: Final = frozenset({"Holding", "EnforcementBlocked", "HistoryIncomplete", "ClockSuspect"})
 """Conditions that are there only where they have something to say."""
-_OTHER: Final = frozenset(
+_COUNTED: Final = frozenset(
     {
-        "usage",
-        "namespaces",
-        "claims",
-        "devices",
-        "prices",
-        "index",
-        "ledger",
-        "settings",
-        "holds",
-        "workloads",
-        "policies",
-        "refusals",
-        "sight",
+        *(Topic.USAGE, Topic.NAMESPACES, Topic.CLAIMS, Topic.DEVICES, Topic.PRICES, Topic.INDEX, Topic.LEDGER),
+        *(Topic.SETTINGS, Topic.HOLDS, Topic.WORKLOADS, Topic.POLICIES, Topic.REFUSALS, Topic.RIGHTS, Topic.SIGHT),
     }
 )
+"""Facts that concern every budget."""
 
 
 def decide(world: World, changes: Changes) -> Iterator[Decision]:
     """One decision for each budget that may need a new one; all of them when anything about usage changed."""
     chosen = _chosen(world, changes)
-    usage.arrange(world, (each for each in chosen.values() if each.spec is not None))
     letting_go = usage.removals(world)
     counts = world.complete and world.ledger.loaded
     counted = (ref for ref, each in sorted(chosen.items()) if counts and each.spec is not None)
@@ -70,7 +61,9 @@ def decide(world: World, changes: Changes) -> Iterator[Decision]:
 
 
 def _chosen(world: World, changes: Changes) -> dict[Ref, AnyResource]:
-    if changes.everything or _OTHER & changes.outside or not changes.pods.isdisjoint(world.usage.kept):
+    is_asked = any(ref.kind == REQUEST for ref in changes.resources)
+    is_for_all = is_asked or bool(changes.facts.keys() & _COUNTED)
+    if changes.everything or is_for_all or not changes.pods.isdisjoint(world.usage.kept):
         return dict(world.of_kind(KIND))
     chosen = dict(affected(world, KIND, changes))
     if changes.pods:
@@ -85,7 +78,7 @@ def _chosen(world: World, changes: Changes) -> dict[Ref, AnyResource]:
 def chores(world: World) -> Iterator[Action]:
     """What is due although no budget asks for it: what budgets that are gone, or that only alert now, have left behind."""
     yield from usage.removals(world).get(None, ())
-    yield from index.left_over(world)
+    yield from index.due(world)
     if not world.ledger.loaded:
         return
     yield from holding.left_over(world)
@@ -167,7 +160,8 @@ def _only_counted(account: Account) -> Enforced:
     # Steps come and go while it is paused too, or a grace of long ago would count when it acts again.
     entered = ladder.entered(steps)
     if account.spec.paused:
-        kept = Enforced(entered=entered, held=before.held, released=before.released, victim=before.victim, past=past)
+        released = tuple(records_of(account, asked_for(account.world)))
+        kept = Enforced(entered=entered, held=before.held, released=released, victim=before.victim, past=past)
         kept.refused = before.refused
         return kept
     return Enforced(steps=steps, entered=entered, past=past, turns=list(ladder.turns(account, steps)))
@@ -202,7 +196,7 @@ def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -
     next_turn = min(_turns(account.found, result, world.now), default=account.window)
     if not spec.paused and not world.stopped:
         told = () if account.followed is not None else telling.events(account, result, exceeded, status)
-        actions = (*ready.actions, *told, *result.actions, *index.indexes(world, budget), *letting_go)
+        actions = (*ready.actions, *told, *holding.with_reason(account, result.actions, exceeded.message), *letting_go)
     return Decision(
         resource=ref,
         status=status,
@@ -245,9 +239,11 @@ def _turns(found: Reckoning, result: Enforced, now: int) -> Iterator[int]:
 
 PLAN = Plan(
     name="budgets",
-    kind=KIND,
-    wakes_on=frozenset({KIND, "pods", "outside"}),
+    kinds=(KIND,),
+    hears_of=(REQUEST,),
+    wakes_on=frozenset({Topic.PODS, *_COUNTED}),
     at_most_every_ms=250,
+    prepare=usage.arrange,
     decide=decide,
     chores=chores,
 )

@@ -46,7 +46,7 @@ class Prospect(NamedTuple):
 
 def prospect(world: World, budget: AnyResource, more: More | None = None) -> Prospect:
     """What comes of a valid budget, with something more or without."""
-    usage.arrange(world, usage.budgets_of(world))
+    usage.arrange(world)
     account = Account(world, budget)
     sums = account.rows.forecasts(account.ends())
     quotas = (account.quota.gpu_ms, account.quota.usd_ms)

@@ -22,6 +22,8 @@ from headroom.model.facts import Pod
 MOST_KEPT: Final = 50
 """So many gangs or pods a status names; those that are refused longest stay."""
 SHOWN_PODS: Final = 8
+SHOWN_NAMES: Final = 8
+"""Of a thousand disruption budgets over one pod so many are named: a status that is too large could not be written at all."""
 
 
 def deletes_after(account: Account, steps: Iterable[Standing]) -> int | None:
@@ -46,7 +48,7 @@ def kept(account: Account, steps: Iterable[Standing], victim: Victim | None) -> 
     for uid in victim.uids if victim is not None and not victim.by and victim.action == "Evict" else ():
         refusal, pod = world.pods.refused.get(uid), world.pods.get(uid)
         if refusal is not None and pod is not None and uid not in named and goes_on(pod, world.now):
-            fresh.setdefault(refusal.by, []).append((refusal.at, pod))
+            fresh.setdefault(refusal.by[:SHOWN_NAMES], []).append((refusal.at, pod))
     for by, found in sorted(fresh.items()):
         pods = [pod for _, pod in found]
         known.append(
@@ -70,7 +72,7 @@ def _left(account: Account, each: RefusedEviction) -> RefusedEviction | None:
     if not pods:
         return None
     heard = [world.pods.refused[pod.uid] for pod in pods if pod.uid in world.pods.refused]
-    by = max(heard, key=lambda refusal: refusal.at).by if heard else each.by
+    by = max(heard, key=lambda refusal: refusal.at).by[:SHOWN_NAMES] if heard else each.by
     uids, names = tuple(pod.uid for pod in pods), tuple(pod.key for pod in pods[:SHOWN_PODS])
     return structs.replace(each, by=by, uids=uids, pods=names)
 

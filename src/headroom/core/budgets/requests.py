@@ -12,42 +12,47 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from headroom.api import marks
-from headroom.api.budget_hold import hold_name
 from headroom.api.kinds import AnyResource
-from headroom.api.releases import FINISHED, MOST_TARGETS, Phase, ReleaseRequest, ReleaseRequestSpec, Why
+from headroom.api.releases import (
+    FINISHED,
+    MOST_RECORDS,
+    MOST_TARGETS,
+    BudgetRelease,
+    Phase,
+    ReleaseRequestSpec,
+    Why,
+)
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account, is_acting
+from headroom.core.budgets.records import REQUEST, key_of
 from headroom.core.budgets.releasing import releases
-from headroom.core.budgets.units import owner_of
-from headroom.core.budgets.unseen import is_unclear, knows
-from headroom.core.budgets.waiting import Matcher, Waiting, waiting
+from headroom.core.budgets.requested import FORMING_MS, Named, Queue
+from headroom.core.budgets.waiting import Waiting
 from headroom.model import conditions, sight, times
 from headroom.model.actions import Action, DeleteReleaseRequest
+from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Decision, Ref
-from headroom.model.facts import Pod
 from headroom.model.plans import Plan, judgement
-from headroom.model.world import Changes, World
+from headroom.model.world import World
 
-KIND: Final = ReleaseRequest.kind.name
+KIND: Final = REQUEST
 KEPT_MS: Final = times.HOUR
 """A finished request stays for so long."""
-EXPIRES_MS: Final = times.HOUR
-"""One that cannot be carried out for so long is refused: nobody expects it to be any more."""
+EXPIRES_MS: Final = 10 * times.MINUTE
+"""One that cannot be carried out for so long is refused: nobody expects it any more, and who asked may have lost the right since."""
 LOOKING_MS: Final = 2_000
 """What it names may come into view a moment after the request."""
-FORMING_MS: Final = 30_000
-"""A gang that goes on growing is waited for no longer than this."""
+TAKEN_MS: Final = times.MINUTE
+"""By then what the budgets' statuses say of a request has long been written."""
 MOST_FINISHED: Final = 100
 """Finished requests that a namespace keeps."""
 MOST_OPEN: Final = 100
 """Requests of one namespace that are worked on at a time."""
-_KEEPING: Final = ("Hold", "Suspend")
 
 
 def decide(world: World, _changes: Changes) -> Iterator[Decision]:
     """One decision for each request: there are few, and each depends on all that is queued."""
     requests = world.of_kind(KIND)
-    queue = _Queue(world)
+    queue = Queue(world)
     too_many, surplus = _beyond(requests)
     for ref, request in requests:
         if request.spec is None:
@@ -76,9 +81,11 @@ def _beyond(requests: Sequence[tuple[Ref, AnyResource]]) -> tuple[set[Ref], set[
 
 
 def _kept(world: World, ref: Ref, request: AnyResource, *, is_surplus: bool) -> Decision:
-    """A finished request: nothing but its removal is due any more."""
-    status = request.status
-    left = (times.moment(status.finished_at) or 0) + KEPT_MS - world.now
+    """A finished request: nothing but its removal is due any more, once its budgets remember what was released."""
+    status, age = request.status, world.now - (times.moment(request.status.finished_at) or 0)
+    if age >= TAKEN_MS:
+        status = structs.replace(status, released=_untaken(world, request))
+    left = KEPT_MS - age
     goes = (is_surplus or left < 0) and not (request.deleting or world.stopped or not world.complete)
     removal = DeleteReleaseRequest(request=f"{ref.namespace}/{ref.name}", uid=request.uid)
     return Decision(
@@ -87,93 +94,19 @@ def _kept(world: World, ref: Ref, request: AnyResource, *, is_surplus: bool) -> 
         reason=status.reason,
         message=status.message,
         actions=(removal,) if goes else (),
-        look_again_ms=min(max(left + 1, 1_000), KEPT_MS),
+        look_again_ms=min(max(left + 1, 1_000), KEPT_MS if age >= TAKEN_MS else TAKEN_MS - age),
         next_turn_ms=left + 1 if left >= 0 else None,
     )
 
 
-# --- what is queued -------------------------------------------------------------------------------------------------------------
-
-
-class _Queue:
-    """All that is queued, by every name that a request may give it; looked at once for all requests."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._matcher: Matcher | None = None
-        self._named: dict[str, list[Waiting]] = {}
-
-    @property
-    def matcher(self) -> Matcher:
-        if self._matcher is None:
-            world = self._world
-            budgets = [each for each in usage.budgets_of(world) if is_acting(world, each) or _keeps(world, each)]
-            self._matcher = Matcher(world, [Account(world, each) for each in budgets])
-            for each in waiting(world, self._matcher, frozenset()):
-                for name in {each.unit, *(name for pod in each.pods for name in _names(pod))}:
-                    self._named.setdefault(name, []).append(each)
-        return self._matcher
-
-    def of(self, namespace: str, spec: ReleaseRequestSpec) -> list[Waiting]:
-        """What a request names, each without what is not named."""
-        assert self.matcher is not None
-        target = f"{spec.target.kind}/{namespace}/{spec.target.name}"
-        found = (_part(each, target, spec.target.uid) for each in self._named.get(target, ()))
-        return [each for each in found if each.pods or each.owners]
-
-    def budgets(self, each: Waiting) -> set[str]:
-        """The budgets that queue it now."""
-        matched = [self.matcher.of_pod(pod) for pod in each.pods]
-        matched += [self.matcher.of_part(owner.namespace, part) for owner in each.owners for part in owner.parts]
-        found = {account.key for every in matched for account, _ in every if _keeps(self._world, account.budget)}
-        return found | {owner.suspended_by.partition("/")[2] for owner in each.owners}
-
-    def is_known(self, each: Waiting) -> bool:
-        """Whether everything is there that says what it asks for."""
-        return all(self.matcher.is_known(pod) for pod in each.pods) and all(
-            self.matcher.is_known_part(owner.namespace, part) for owner in each.owners for part in owner.parts
-        )
-
-    def is_clear(self, each: Waiting) -> bool:
-        """Whether every kind is seen that says what must be done with it."""
-        seen = all(knows(self._world, owner.kind) for owner in each.owners)
-        return seen and not any(is_unclear(self._world, pod) for pod in each.pods)
-
-
-def _keeps(world: World, budget: AnyResource) -> bool:
-    """Whether a budget keeps pods from starting, be it paused or not."""
-    stands = hold_name(f"{budget.namespace}/{budget.name}") in world.holds
-    return stands or any(step.action in _KEEPING for step in budget.status.steps)
-
-
-def _names(pod: Pod) -> Iterator[str]:
-    yield f"Pod/{pod.key}"
-    if pod.owner is not None:
-        yield owner_of(pod)
-        yield f"{pod.owner.kind}/{pod.namespace}/{pod.owner.name}"
-
-
-def _part(each: Waiting, target: str, uid: str) -> Waiting:
-    """The part of a unit that a request names: all of it by the unit's own name, else the pods that are or belong to the target."""
-    pods, owners = each.pods, each.owners
-    if each.unit != target:
-        pods = tuple(pod for pod in pods if target in _names(pod))
-        owners = tuple(owner for owner in owners if owner.key == target)
-    if uid:
-        owners = tuple(owner for owner in owners if owner.uid == uid)
-        pods = tuple(pod for pod in pods if _uid(pod, target, uid))
-    return each._replace(pods=pods, owners=owners)
-
-
-def _uid(pod: Pod, target: str, uid: str) -> bool:
-    """Whether the target, the pod itself or its controller, is the one with this uid."""
-    if target == f"Pod/{pod.key}":
-        return pod.uid == uid
-    return (
-        pod.owner is not None
-        and f"{pod.owner.kind}/{pod.namespace}/{pod.owner.name}" == target
-        and pod.owner.uid == uid
-    )
+def _untaken(world: World, request: AnyResource) -> tuple[BudgetRelease, ...]:
+    """What was released and its budget's own status does not say yet."""
+    found = []
+    for each in request.status.released if request.status.phase == "Done" else ():
+        budget = world.resources.get(Ref(usage.KIND, *each.budget.split("/", 1)))
+        if budget is not None and key_of(each.release) not in map(key_of, budget.status.released):
+            found.append(each)
+    return tuple(found)
 
 
 # --- one request ----------------------------------------------------------------------------------------------------------------
@@ -191,7 +124,7 @@ class _Told(NamedTuple):
 class _Open:
     """A request that is not finished."""
 
-    def __init__(self, world: World, ref: Ref, request: AnyResource, queue: _Queue) -> None:
+    def __init__(self, world: World, ref: Ref, request: AnyResource, queue: Queue) -> None:
         self._world, self._ref, self._request, self._queue = world, ref, request, queue
         self._spec: ReleaseRequestSpec = request.spec
         self._what = f"{self._spec.target.kind} {ref.namespace}/{self._spec.target.name}"
@@ -229,7 +162,7 @@ class _Open:
         why = (
             f" {told.message}" if told else f" {left} of {len(self._request.status.targets)} are left." if left else ""
         )
-        return f"It could not be carried out within an hour.{why}"
+        return f"It could not be carried out within ten minutes.{why}"
 
     # Judging
 
@@ -238,14 +171,19 @@ class _Open:
         told = self._not_vouched_for()
         if told is not None:
             return self._said(told)
-        found = self._queue.of(self._ref.namespace, self._spec)
-        if not found:
+        named = self._queue.of(self._request)
+        if not named.units:
             if self._request.created and self._age < LOOKING_MS:
                 return self._said(_Told("Pending", "Looking", f"Looking for {self._what}.", LOOKING_MS))
-            return self._said(_Told("Refused", "NothingQueued", self._nothing()))
-        told = self._unready(found) or self._not_allowed(found)
+            return self._said(_Told("Refused", "NothingQueued", self._nothing(named)))
+        found = named.units
+        told = self._unready(found) or self._ambiguous(named) or self._not_allowed(found)
         if told is not None:
             return self._said(told)
+        released = self._queue.judged(found, self._request)
+        if len(released) > MOST_RECORDS and any(pod.has_claims for each in found for pod in each.pods):
+            says = f"{self._what} has pods of too many owners whose claims may still change: ask for its parts."
+            return self._said(_Told("Refused", "TooManyPods", says))
         actions = tuple(action for each in found for action in releases(each))
         judged_at, targets = (
             times.text(self._world.now),
@@ -256,6 +194,7 @@ class _Open:
             actions,
             judged_at=judged_at,
             targets=targets,
+            released=released[:MOST_RECORDS],
             budgets=tuple(sorted({key for each in found for key in self._queue.budgets(each)}))[:64],
         )
 
@@ -281,9 +220,15 @@ class _Open:
         because = f" ({self._spec.reason})" if self._spec.reason else ""
         return f"asked for by {self._spec.requested_by}{because}"
 
-    def _nothing(self) -> str:
+    def _nothing(self, named: Named) -> str:
         exactly = f" with uid {self._spec.target.uid}" if self._spec.target.uid else ""
-        return f"No budget queues {self._what}{exactly}: there is nothing to release."
+        return f"No budget queues {self._what}{exactly}: there is nothing to release.{named.left_out}"
+
+    def _ambiguous(self, named: Named) -> _Told | None:
+        if len(named.uids) < 2:
+            return None
+        says = f"{len(named.uids)} owners are called {self._what}: ask with the uid of the one that is meant."
+        return _Told("Refused", "SeveralOwners", says)
 
     def _unready(self, found: Sequence[Waiting]) -> _Told | None:
         """Why it cannot be settled yet."""
@@ -325,7 +270,7 @@ class _Open:
     def _left(self) -> list[Waiting]:
         """What of the settled is still queued."""
         chosen = frozenset(self._request.status.targets)
-        found = (_chosen(each, chosen) for each in self._queue.of(self._ref.namespace, self._spec))
+        found = (_chosen(each, chosen) for each in self._queue.of(self._request).units)
         return [each for each in found if each.pods or each.owners]
 
     def _carried_out(self) -> Decision:
@@ -339,7 +284,8 @@ class _Open:
         done = f"Released {count} of {len(pods)} queued pods of {self._what}" if pods else f"Resumed {self._what}"
         if len(pods) not in (0, len(targets)):
             done += " and resumed it"
-        return self._said(_Told("Done", "Released", f"{done}, {self._asked_for}."), pods_released=count)
+        told = _Told("Done", "Released", f"{done}, {self._asked_for}.")
+        return self._said(told, pods_released=count, released=self._queue.settled(self._request))
 
     def _said(self, told: _Told, actions: Sequence[Action] = (), **more: object) -> Decision:
         request, now = self._request, self._world.now
@@ -350,7 +296,7 @@ class _Open:
         released = conditions.judged(request, "Released", told.phase == "Done", told.reason, told.message, now)
         kept = tuple(each for each in decision.status.conditions if each.type != "Released")
         if is_over:
-            more = {"targets": (), "finished_at": times.text(now), **more}
+            more = {"targets": (), "released": (), "finished_at": times.text(now), **more}
         status = structs.replace(
             decision.status,
             conditions=(*kept, released),
@@ -383,8 +329,9 @@ def _chosen(each: Waiting, targets: frozenset[str]) -> Waiting:
 
 PLAN: Final = Plan(
     name="releases",
-    kind=KIND,
-    wakes_on=frozenset({KIND, "pods", "outside"}),
+    kinds=(KIND,),
+    reads=(usage.KIND,),
+    wakes_on=frozenset({Topic.PODS, Topic.WORKLOADS, Topic.HOLDS, Topic.LEDGER, Topic.SIGHT, Topic.NAMESPACES}),
     at_most_every_ms=250,
     decide=decide,
 )

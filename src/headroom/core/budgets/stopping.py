@@ -7,7 +7,8 @@ not needed are given back; where no set of them is enough, all go. One unit at a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -273,20 +274,39 @@ def _shielded(account: Account, unit: Unit) -> set[Action]:
 def _just_released(account: Account, unit: Unit, runs: Sequence[Running]) -> set[str]:
     """The pods of a unit that were let start within the horizon, which are not stopped again at once.
 
-    Those of one owner are left alone together, or not: most of them decide. What shares no more than a label is not left alone with them.
+    Those of one owner are left alone together, or not: most of them decide. What shares no more than a label is not left alone with them,
+    nor is an owner left alone that has more by now than was judged when it was released.
     """
-    now, rates = account.world.now, dict[str, int]()
+    now, rates = account.world.now, Counter[str]()
     for run in runs:
-        rates[run.uid] = rates.get(run.uid, 0) + run.rate
+        rates[run.uid] += run.rate
+    young = {pod.uid: pod for pod in unit.pods if _released_since(account, pod, now - account.horizon)}
+    grown = _grown(account, young.values(), rates)
     owners: dict[str, list[Pod]] = {}
     for pod in unit.pods:
         owners.setdefault(pod.owner.uid if pod.owner is not None else pod.uid, []).append(pod)
     found = set[str]()
     for pods in owners.values():
-        fresh = sum(rates.get(pod.uid, 0) for pod in pods if _released_since(account, pod, now - account.horizon))
-        if fresh and 2 * fresh >= sum(rates.get(pod.uid, 0) for pod in pods):
+        fresh = sum(rates[pod.uid] for pod in pods if pod.uid in young)
+        has_grown = any(uid in grown for pod in pods for uid in _whose(account, pod))
+        if fresh and 2 * fresh >= sum(rates[pod.uid] for pod in pods) and not has_grown:
             found |= {pod.uid for pod in pods}
     return found
+
+
+def _grown(account: Account, pods: Iterable[Pod], rates: Counter[str]) -> set[str]:
+    """Uids of owners that have more by now than was judged."""
+    used = Counter[str]()
+    for pod in pods:
+        used.update(dict.fromkeys(_whose(account, pod), rates[pod.uid]))
+    return {uid for uid, rate in account.judged.items() if used[uid] > rate}
+
+
+def _whose(account: Account, pod: Pod) -> set[str]:
+    """By whose release a pod may have started: its own, its owner's, that of its owner's JobSet or of Kueue's Workload."""
+    whole = account.world.workloads.get(owner_of(pod))
+    found = {pod.uid} if pod.owner is None else {pod.uid, pod.owner.uid}
+    return found | {each.uid for each in (whole, account.queued.of(pod)) if each is not None}
 
 
 def _released_since(account: Account, pod: Pod, since: int) -> bool:
@@ -297,6 +317,8 @@ def _released_since(account: Account, pod: Pod, since: int) -> bool:
         return True
     if owner is None or owner.released_at is None or not was_let_go(world, owner.key, account.horizon):
         return False
+    if not owner.is_as_released and owner.uid not in account.judged:
+        return False  # it was changed before anybody saw what it came to
     is_its_own = owner.kind == "JobSet" or (pod.owner is not None and pod.owner.uid == owner.uid)
     # Suspending an owner takes all its pods away.
     return is_its_own and pod.created + SKEW_MS >= owner.released_at
@@ -321,8 +343,7 @@ def is_looping(account: Account, pod: Pod, past: Past) -> bool:
     owner = owner_of(pod)
     if not owner or past.times(owner) < MOST_OF_OWNER:
         return False
-    is_held = account.has_step("Hold") and not account.world.hold_problem
-    return not is_held or account.queued.of(pod, account.scope.selector) is not None
+    return not account.has_step("Hold") or bool(account.world.hold_problem)
 
 
 def _order(account: Account, each: Candidate) -> tuple[Any, ...]:

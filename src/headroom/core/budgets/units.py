@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from headroom.api import marks
 from headroom.api.resources import LabelSelector
@@ -18,7 +19,7 @@ from headroom.model import times
 from headroom.model.actions import MOST_GRACE_SECONDS, DeletePod, EvictPod, SuspendOwner
 from headroom.model.facts import Pairs, Pod, Workload
 from headroom.model.gangs import JOBSET, SUSPENDABLE, belongs_to_node, gang_of
-from headroom.model.tables import PHASES
+from headroom.model.tables import ABSENT, PHASES
 from headroom.model.world import World
 
 SINGLE: Final = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Node")
@@ -53,11 +54,14 @@ def owner_of(pod: Pod) -> str:
 
 
 class Queued:
-    """Which pods Kueue decides on: those for which it has a Workload that names them or their owner. Labels alone prove nothing."""
+    """Which pods Kueue decides on: those for which it has a Workload that names them or their owner. Labels alone prove nothing.
+
+    A Workload is in the namespace of what it queues; one elsewhere that names it is somebody else's word.
+    """
 
     def __init__(self, world: World) -> None:
         every = [each for each in world.workloads.values() if each.kind == "Workload"]
-        self._of_uid = {uid: each for each in every for uid in each.owner_uids}
+        self._of_uid = {(each.namespace, uid): each for each in every for uid in each.owner_uids}
         self._of_set = {each.owner: each for each in every if each.owner.startswith("JobSet/")}
 
     def of(self, pod: Pod, selector: LabelSelector | None = None) -> Workload | None:
@@ -69,9 +73,15 @@ class Queued:
 
     def _of(self, pod: Pod) -> Workload | None:
         uids = (pod.uid,) if pod.owner is None else (pod.owner.uid, pod.uid)
-        found = next((self._of_uid[each] for each in uids if each in self._of_uid), None)
+        keys = [(pod.namespace, uid) for uid in uids]
+        found = next((self._of_uid[each] for each in keys if each in self._of_uid), None)
         # The pod of a JobSet names its Job only.
         return found or (self._of_set.get(owner_of(pod)) if self._of_set else None)
+
+    def is_first(self, pod: Pod) -> bool:
+        """Whether Kueue has still to start the Workload of a pod, which then waits as a whole, or is kept from it by us."""
+        found = self.of(pod)
+        return found is not None and (found.suspended or not (found.admitted or found.released_at is not None))
 
 
 def suspends(queued: Queued, pod: Pod, selector: LabelSelector) -> SuspendOwner | None:
@@ -87,6 +97,13 @@ def suspends(queued: Queued, pod: Pod, selector: LabelSelector) -> SuspendOwner 
     if pod.owner is None or kind not in SUSPENDABLE or SUSPENDABLE.get(pod.owner.kind) != pod.owner.group:
         return None
     return SuspendOwner(kind=kind, object=rest, uid=pod.owner.uid if pod.owner.kind == kind else "")
+
+
+def naming_job(owner: SuspendOwner, pod: Pod) -> SuspendOwner:
+    """The same, with the Job of a pod that is said to be the JobSet's: if it is not, that Job is suspended instead."""
+    if owner.kind != "JobSet" or pod.owner is None:
+        return owner
+    return structs.replace(owner, job=pod.owner.name, job_uid=pod.owner.uid)
 
 
 def is_exempt(world: World, namespace: str) -> bool:
@@ -140,8 +157,9 @@ def pending(world: World) -> Iterator[Pod]:
 
 def of_namespaces(world: World, names: set[str]) -> Iterator[Pod]:
     """All pods of these namespaces."""
-    numbers = [world.pods.names.number(each) for each in sorted(names)]
-    rows = np.flatnonzero(np.isin(world.pods.column("namespace"), numbers)).tolist() if names else []
+    # Rows that are free have no namespace, and neither has a name that no pod has.
+    numbers = {world.pods.names.number(each) for each in names} - {ABSENT}
+    rows = np.flatnonzero(np.isin(world.pods.column("namespace"), sorted(numbers))).tolist() if numbers else []
     return (world.pods.at(row) for row in rows)
 
 

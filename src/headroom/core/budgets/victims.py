@@ -9,7 +9,7 @@ from headroom.api.enforcement import Stopped, Victim
 from headroom.core.budgets.accounts import Account
 from headroom.core.budgets.ladder import Standing
 from headroom.core.budgets.stopping import Candidate
-from headroom.core.budgets.units import deletes, evicts, goes_on, is_protected, owner_of, suspends, units
+from headroom.core.budgets.units import deletes, evicts, goes_on, is_protected, naming_job, owner_of, suspends, units
 from headroom.model import times
 from headroom.model.actions import Action
 from headroom.model.facts import Pod
@@ -90,14 +90,14 @@ def stops(account: Account, victim: Victim, overdue: Collection[str] = ()) -> It
     """What is due for the one that is being stopped; `overdue` are pods that disruption budgets kept for too long."""
     if victim.by:
         return
-    owners: dict[Action, None] = {}
+    owners: dict[Action, Action] = {}
     for pod in alive(account, victim):
         owner = suspends(account.queued, pod, account.scope.selector)
         if victim.action == "Evict":
             yield deletes(pod) if pod.uid in overdue else evicts(pod)
         elif owner is not None:
-            owners[owner] = None
-    yield from owners
+            owners.setdefault(owner, naming_job(owner, pod))
+    yield from owners.values()
 
 
 def _at(text: str) -> int:

@@ -69,6 +69,7 @@ class Matcher:
         self._plain: dict[tuple[Amounts, str], Asked] = {}
         self._known: dict[tuple[str, Pairs, Asked], tuple[tuple[Account, int], ...]] = {}
         self._pending: dict[str, list[Pod]] | None = None
+        self._first: dict[tuple[str, str, tuple[tuple[Account, int], ...]], int] = {}
 
     @cached_property
     def barred(self) -> frozenset[str]:
@@ -121,6 +122,17 @@ class Matcher:
                     self._pending.setdefault(each.key, []).append(pod)
         return self._pending.get(account.key, ())
 
+    def first_rank(self, pod: Pod) -> int:
+        """When the first pod in view was made that has the same owner, and of the same budgets as much. All ranks are looked at once."""
+        assert pod.owner is not None
+        matched, pods = self.of_pod(pod), self.world.pods
+        key = (pod.namespace, pod.owner.uid, matched)
+        if key not in self._first:
+            ranks = (rank for uid in pods.by_owner[pod.owner.uid] if (rank := pods.get(uid)) is not None)
+            like = (each for each in ranks if each.namespace == pod.namespace and self.of_pod(each) == matched)
+            self._first[key] = min((each.created for each in like), default=pod.created)
+        return self._first[key]
+
     def is_known(self, pod: Pod) -> bool:
         """Whether everything is there that says what a pod asks for."""
         return self._asked(pod).is_known
@@ -131,13 +143,18 @@ class Matcher:
 
 
 def held_back(world: World, matcher: Matcher) -> list[Pod]:
-    """The pods that wait."""
+    """The pods that wait, each for itself or with its gang. What Kueue has not started waits as its Workload."""
     queued, found = Queued(world), []
     for uid in world.pods.gated:
         pod = world.pods.get(uid)
-        if pod is not None and is_alive(pod) and (marks.GATE in pod.gates or is_kept(matcher, queued, pod)):
+        if pod is not None and is_alive(pod) and not queued.is_first(pod) and is_held(matcher, pod):
             found.append(pod)
     return found
+
+
+def is_held(matcher: Matcher, pod: Pod) -> bool:
+    """Whether a pod is behind our gate, or kept behind somebody else's."""
+    return marks.GATE in pod.gates or is_kept(matcher, pod)
 
 
 def waiting(
@@ -165,17 +182,14 @@ def waiting(
     return sorted(found, key=lambda each: (each.since, each.unit, not each.is_free))
 
 
-def is_kept(matcher: Matcher, queued: Queued, pod: Pod) -> bool:
-    """Whether a hold keeps a pod behind the gate of somebody else, where it was before the hold or is for Kueue's sake.
+def is_kept(matcher: Matcher, pod: Pod) -> bool:
+    """Whether a hold keeps a pod behind the gate of somebody else, where it was before the hold.
 
     Nobody can set a gate later, and the API server refuses to lift its last one until it is released.
     """
     notes, is_ours = dict(pod.annotations), is_exempt(matcher.world, pod.namespace)
     if not pod.gates or not matcher.world.holds or is_ours or marks.PROTECTED in notes or marks.RELEASED_AT in notes:
         return False
-    workload = queued.of(pod)
-    if workload is not None and (workload.suspended or not (workload.admitted or workload.released_at is not None)):
-        return False  # then the Workload waits, with all its pods
     return any(True for _ in holds_over(matcher.world, pod))
 
 
@@ -233,7 +247,7 @@ def _unit(
     demands = demands_of(matcher, pods, owners)
     # Nothing starts here on a budget that another cluster decides on, before that one says so.
     kept = kept or any(each.account in matcher.barred for each in demands)
-    since = _since(world, pods, owner, gang=gang)
+    since = _since(matcher, pods, owner, gang=gang)
     return Waiting(
         unit,
         pods,
@@ -254,7 +268,7 @@ def _held_by(world: World, pod: Pod) -> Iterator[str]:
         yield from (spec.budget for spec in holds_over(world, pod))
 
 
-def _since(world: World, pods: tuple[Pod, ...], owner: Workload | None, *, gang: bool) -> int:
+def _since(matcher: Matcher, pods: tuple[Pod, ...], owner: Workload | None, *, gang: bool) -> int:
     """Since when a unit waits: since the last of its pods does, so that no label lets a new pod into an old place.
 
     A rank that failed and was made anew waits since its owner's first one that is in view, and an owner's pods since it does itself.
@@ -264,8 +278,9 @@ def _since(world: World, pods: tuple[Pod, ...], owner: Workload | None, *, gang:
         controller = pod.owner.uid if gang and pod.owner is not None else ""
         if owner is not None and controller == owner.uid:
             continue
-        ranks = (world.pods.get(uid) for uid in (world.pods.by_owner[controller] if controller else ()))
-        moments.append(min([pod.created, *(rank.created for rank in ranks if rank is not None)]))
+        # Anybody names any owner: only what its controller made is a rank.
+        is_rank = bool(controller) and note(pod, marks.CONTROLLER_UID) == controller
+        moments.append(min(pod.created, matcher.first_rank(pod)) if is_rank else pod.created)
     return max(moments)
 
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from headroom.core.demand.choosing import choose, impossible
+from headroom.core.demand.choosing import by_urgency, choose, expand, impossible
+from headroom.core.demand.claims import devices_on, with_devices
 from headroom.core.demand.digests import digest_of
 from headroom.core.demand.existing import reopened, returning, rooms, started
 from headroom.core.demand.fitting import why_not
@@ -24,7 +25,7 @@ from headroom.core.demand.units import (
     Verdict,
     Wanted,
 )
-from headroom.core.demand.waiting import gpu_resources, wanted
+from headroom.core.demand.waiting import wanted
 
 __all__ = [
     "OF_GANGS",
@@ -38,9 +39,11 @@ __all__ = [
     "Unit",
     "Verdict",
     "Wanted",
+    "by_urgency",
     "choose",
+    "devices_on",
     "digest_of",
-    "gpu_resources",
+    "expand",
     "impossible",
     "place",
     "reopened",
@@ -50,4 +53,5 @@ __all__ = [
     "started",
     "wanted",
     "why_not",
+    "with_devices",
 ]

@@ -1,13 +1,12 @@
-"""Which waiting pods belong to a budget that is used up."""
+"""Which pending pods belong to a budget that is over quota, or of which nobody knows yet since the ledger is being read."""
 
 from __future__ import annotations
 
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
-from headroom.core.usage import Asked, Ledgered, Scope
+from headroom.core.usage import Asked, Scope
 from headroom.model import conditions
 from headroom.model.facts import Pairs, Pod
-from headroom.model.times import HOUR
 from headroom.model.world import World
 
 
@@ -15,16 +14,23 @@ class Exhausted:
     """The budgets that are used up; like pods are judged once."""
 
     def __init__(self, world: World) -> None:
+        # An operator that has just started does not know what its statuses will say in a moment. One whose ledger cannot be read
+        # goes by them.
+        self.is_starting = not world.ledger.loaded and not world.ledger.problem
         self._scopes: list[tuple[str, Scope]] = [
             (f"{each.namespace}/{each.name}", usage.scope_of(world, each))
             for each in usage.budgets_of(world)
-            if _is_exhausted(world, each)
+            if _may_act(each) and (self.is_starting or conditions.holds(each.status.conditions, "QuotaExceeded"))
         ]
         self._view = usage.view_of(world)
         self._known: dict[tuple[str, Pairs, Asked], str] = {}
 
     def __bool__(self) -> bool:
         return bool(self._scopes)
+
+    def says(self, budget: str) -> str:
+        """Why pods of a budget need no machine, as a sentence."""
+        return f"Its budget {budget} {'is being counted' if self.is_starting else 'is over quota'}."
 
     def budget_of(self, pod: Pod) -> str:
         """The first by name of those that count a pod, as namespace/name; empty for none."""
@@ -38,14 +44,5 @@ def _counts(scope: Scope, namespace: str, labels: Pairs, asked: Asked) -> bool:
     return scope.covers(namespace, labels) and usage.asked_rate(asked, scope.weights) > 0
 
 
-def _is_exhausted(world: World, budget: AnyResource) -> bool:
-    if budget.spec.paused or budget.deleting:
-        return False
-    if budget.status.conditions:
-        return conditions.holds(budget.status.conditions, "QuotaExceeded")
-    if not world.ledger.loaded or not usage.is_read(world, budget):
-        return False
-    # Nobody has judged it yet: it is new, or it comes from a file.
-    usage.arrange(world, usage.budgets_of(world))
-    rows = Ledgered(world, usage.scope_of(world, budget), budget.spec.quota.window_hours * HOUR)
-    return bool(rows.reckoned(usage.quota_of(budget.spec)).exceeded)
+def _may_act(budget: AnyResource) -> bool:
+    return not budget.spec.paused and not budget.deleting

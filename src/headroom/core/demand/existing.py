@@ -12,7 +12,6 @@ from headroom.core.demand.stock import Units, asked, units_of
 from headroom.core.demand.units import VERDICT_MS, Room
 from headroom.core.demand.waiting import nominated_until
 from headroom.model.facts import Amounts, Node, Taint
-from headroom.model.gangs import SYSTEM_OWNERS
 from headroom.model.tables import PHASES, Ints
 from headroom.model.world import World
 
@@ -56,11 +55,12 @@ def reopened(world: World, nodes: list[Node]) -> list[Room]:
 
 
 def returning(world: World, node: Node) -> Room:
-    """A node that is not ready as it will be when it is back: without the taints that say so, and empty but for its DaemonSets' pods."""
+    """A node that is not ready as it will be when it is back: without the taints that say so, and with the pods that are bound to it."""
     held: dict[str, int] = {}
     for uid in world.pods.by_node[node.name]:
         pod = world.pods.get(uid)
-        if pod is not None and pod.phase not in _ENDED and pod.owner is not None and pod.owner.kind in SYSTEM_OWNERS:
+        # Its kubelet starts them again; those that are being deleted it only takes away.
+        if pod is not None and pod.phase not in _ENDED and pod.deleting is None:
             for name, amount in (*pod.shape.requests, (PODS, WHOLE)):
                 held[name] = held.get(name, 0) + amount
     free = tuple((name, max(0, amount - held.get(name, 0))) for name, amount in node.allocatable)

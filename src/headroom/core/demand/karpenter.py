@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from headroom.core.demand.waiting import gpu_resources
+from headroom.core.demand.waiting import USUAL_GPUS
 from headroom.core.demand.wishes import (
     HOSTNAME,
     REPELS,
@@ -38,7 +38,7 @@ _ANY_NODE: Final = ("cpu", "memory", "nodes")
 _WHOLE: Final = 1_000_000
 
 
-def served_by_karpenter(world: World, shape: Shape) -> str:
+def served_by_karpenter(world: World, shape: Shape, gpus: Collection[str] = ()) -> str:
     """The first NodePool by name from which Karpenter could bring nodes for such pods; empty for none.
 
     What cannot be judged could: a wait is cheaper than machines that nobody needs.
@@ -46,10 +46,10 @@ def served_by_karpenter(world: World, shape: Shape) -> str:
     wishes = wishes_of(shape)
     if wishes.problem:
         return ""
-    named = gpu_resources(world)
-    gpus = {name: amount for name, amount in shape.requests if name in named and amount > 0}
+    named = {*USUAL_GPUS, *gpus}
+    asked = {name: amount for name, amount in shape.requests if name in named and amount > 0}
     pools = (pool for _, pool in sorted(world.node_pools.items()))
-    return next((pool.name for pool in pools if _serves(pool, shape, wishes, gpus)), "")
+    return next((pool.name for pool in pools if _serves(pool, shape, wishes, asked)), "")
 
 
 def _serves(pool: NodePool, shape: Shape, wishes: Wishes, gpus: dict[str, int]) -> bool:

@@ -57,7 +57,7 @@ class _Judge:
         self._world, self._stock, self._patience = world, stock, patience
         self.verdicts: dict[str, Verdict] = {}
         self._open: dict[tuple[str, str], Bools] = {}
-        """By gang, empty for none, and shape."""
+        """By gang, empty for none, and part."""
         self._names = np.array([room.name for room in stock.rooms], np.object_)
         self._known = _known_since(stock)
         self._turns: list[int] = [each + VERDICT_MS for each in self._known.tolist() if each >= 0]
@@ -69,7 +69,7 @@ class _Judge:
             if unit.gang:
                 self._judge_gang(unit)
             else:
-                singles.setdefault(unit.parts[0].digest, []).append(unit.parts[0])
+                singles.setdefault(unit.parts[0].key, []).append(unit.parts[0])
         for alike in singles.values():
             self._judge_singles(alike)
         stock.free[:] = now_free
@@ -80,10 +80,11 @@ class _Judge:
             for moment, amounts in room.freed:
                 if not self._has_had_time(moment):
                     self._stock.free[:, number] -= self._stock.steps_of(amounts)
+                    self._stock.free[self._stock.group_rows, number] = 0  # it may have been of the group
 
     def open_to(self, unit: Unit, part: Part) -> Bools | None:
         """The rooms that kube-scheduler does not refuse to these pods; None for all."""
-        return self._open.get((unit.gang, part.digest))
+        return self._open.get((unit.gang, part.key))
 
     @property
     def turns_at(self) -> int | None:
@@ -95,7 +96,7 @@ class _Judge:
 
     def _judge_singles(self, alike: list[Part]) -> None:
         told = [pod for pod in self._pods(alike) if pod.unschedulable_since is not None]
-        if told and self._has_had_time(min(map(_since, told))):
+        if told and self._has_had_time(max(min(map(_since, told)), _changed(alike))):
             self._refuse("", alike[0], _longest_refused(told))
 
     def _judge_gang(self, unit: Unit) -> None:
@@ -103,7 +104,7 @@ class _Judge:
         pods = self._pods(unit.parts)
         if not pods or any(pod.unschedulable_since is None for pod in pods):
             return
-        if not self._has_had_time(max(map(_since, pods))):
+        if not self._has_had_time(max(*map(_since, pods), _changed(unit.parts))):
             return
         held = pack(self._stock, [Lot(part, part.count, self._old) for part in unit.parts], self._patience)
         if held is None:
@@ -122,7 +123,7 @@ class _Judge:
         if len(refused):
             open_ = np.ones(len(self._stock.rooms), np.bool_)
             open_[refused] = False
-            self._open[gang, part.digest] = open_
+            self._open[gang, part.key] = open_
             names = self._names[refused].tolist()
             self.verdicts[part.digest] = Verdict(
                 digest=part.digest,
@@ -139,6 +140,11 @@ def _known_since(stock: Stock) -> Ints:
         room.ready_since if room.source == "Node" and room.ready_since is not None else ABSENT for room in stock.rooms
     ]
     return np.array(moments, np.int64)
+
+
+def _changed(parts: Iterable[Part]) -> int:
+    """When a pod last started of a group that these pods keep apart from: that may have made room elsewhere."""
+    return max((each.changed for part in parts for each in part.apart), default=0)
 
 
 def _since(pod: Pod) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -18,13 +19,13 @@ _ENDED: Final = ("Succeeded", "Failed")
 class Schedulers:
     """Judges each scheduler once."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, known: Collection[str] = ()) -> None:
+        """Those that are `known` place pods here, since somebody said so."""
         self._world = world
-        pools = (each.spec for _, each in world.of_kind("PowerPool") if each.spec is not None)
-        self._known = dict.fromkeys({OURS, *(name for spec in pools for name in spec.policy.schedulers)}, True)
+        self._known = dict.fromkeys({OURS, *known}, True)
 
     def places(self, name: str) -> bool:
-        """Whether a scheduler is at work here: a pool names it, pods of its are on nodes, or it runs here itself."""
+        """Whether a scheduler is at work here: it is named, pods of its are on nodes, or it runs here itself."""
         known = self._known.get(name)
         if known is None:
             known = self._known[name] = self._has_placed(name) or self._runs(name)

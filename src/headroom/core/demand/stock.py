@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headroom.core.demand.fitting import ORDINARY, PODS, WHOLE, is_gpu
-from headroom.core.demand.units import Part, Room
+from headroom.core.demand.units import OF_GANGS, Apart, Part, Room
 from headroom.core.demand.wishes import refusal, wishes_of
 from headroom.model.facts import Amounts, Shape
 from headroom.model.tables import Ints
@@ -62,9 +62,14 @@ class Stock:
 
     def __init__(self, rooms: Iterable[Room], parts: Sequence[Part]) -> None:
         self.rooms = sorted(rooms, key=lambda room: room.name)
-        self.names = sorted({PODS} | {name for part in parts for name, amount in part.shape.requests if amount})
+        groups = {each.name for part in parts for each in part.apart}
+        self.names = sorted(
+            {PODS} | groups | {name for part in parts for name, amount in part.shape.requests if amount}
+        )
         self._row = {name: row for row, name in enumerate(self.names)}
         self.gpu_rows = [row for row, name in enumerate(self.names) if is_gpu(name)]
+        self.group_rows = [self._row[name] for name in sorted(groups)]
+        """Of groups that keep apart: how many more of their pods each room may have."""
         self.free, self._units = self._counted(sum(part.count for part in parts))
         # What is there at once is taken before what is only coming.
         self._later = np.array([room.source != "Node" for room in self.rooms], np.bool_)
@@ -73,6 +78,8 @@ class Stock:
         self._allowed: dict[str, Bools] = {}
         self._profiles: dict[tuple[frozenset[str], bool], tuple[Ints, list[int]]] = {}
         self._numbers: dict[str, Ints] = {}
+        for name in sorted(groups):
+            self._keep_apart(name, [part for part in parts if any(each.name == name for each in part.apart)])
 
     def _counted(self, pods: int) -> tuple[Ints, Units]:
         kinds: dict[tuple[Amounts, bool], int] = {}
@@ -84,7 +91,7 @@ class Stock:
                     most[name] = amount
         units = units_of(most, pods)
         table = np.zeros((len(self.names), len(kinds)), np.int64)
-        table[self._row[PODS]] = ENDLESS
+        table[[self._row[PODS], *self.group_rows]] = ENDLESS
         for number, (free, partly_known) in enumerate(kinds):
             if partly_known:
                 table[[name in ORDINARY for name in self.names], number] = ENDLESS
@@ -93,18 +100,60 @@ class Stock:
                     table[self._row[name], number] = max(0, amount) // units.steps[name]
         return np.ascontiguousarray(table[:, kind]), units
 
+    def _keep_apart(self, name: str, parts: Sequence[Part]) -> None:
+        """Say how many more pods of a group each room may have."""
+        group = next(each for each in parts[0].apart if each.name == name)
+        there = np.array(
+            [group.here.get(room.name, 0) + dict(room.apart).get(name, 0) for room in self.rooms], np.int64
+        )
+        if group.max_skew is None:
+            self.free[self._row[name]] = np.where(there, 0, 1)
+            return
+        every = np.arange(len(self.rooms))
+        holds = np.zeros(len(self.rooms), np.int64)
+        for part in parts:
+            np.maximum(holds, np.where(self.allowed(part), self.holds(part, every), 0), out=holds)
+        # The host with the fewest has more only once it is open; but a gang is for nothing unless all of it is.
+        is_sure = np.array([room.source == "Node" for room in self.rooms], np.bool_) | parts[0].digest.startswith(
+            OF_GANGS
+        )
+        level = self._level(group, there, holds, sum(part.count for part in parts), is_sure)
+        if level is not None:
+            self.free[self._row[name]] = np.maximum(0, level + group.max_skew - there)
+
+    def _level(self, group: Apart, there: Ints, holds: Ints, pods: int, is_sure: Bools) -> int | None:
+        """How many pods the host with the fewest will have: no more than it takes to place them all. None if nothing limits them."""
+        hosts, skew = group.hosts, group.max_skew or 1
+        if len(hosts) < group.min_domains:
+            return 0
+        here = {room.name: number for number, room in enumerate(self.rooms)}
+        sure = there + np.where(is_sure, holds, 0)
+        ends = [int(sure[here[name]]) if name in here else most for name, most in hosts.items()]
+        fewest = [int(there[here[name]]) if name in here else group.here.get(name, 0) for name in hosts]
+        if not hosts:
+            # What is opened first decides: one room that holds them all is no spread, else the largest that do together.
+            largest = sorted((holds + there)[holds > 0].tolist(), reverse=True)
+            many = next((many for many in range(1, len(largest)) if sum(largest[:many]) >= pods), len(largest))
+            if many <= 1:
+                return None
+            ends, fewest = largest[:many], [0]
+        level, highest = min(fewest), min(ends)
+        while level < highest and int(np.minimum(holds, np.maximum(0, level + skew - there)).sum()) < pods:
+            level += 1
+        return level
+
     # --- shapes -----------------------------------------------------------------------------------------------------------
 
     def ask(self, part: Part) -> Ints:
         """What one pod takes of each resource."""
-        known = self._asks.get(part.digest)
+        known = self._asks.get(part.key)
         if known is None:
-            known = self._asks[part.digest] = self.steps_of(part.shape.requests)
+            known = self._asks[part.key] = self.steps_of(part.shape.requests, part.apart)
         return known
 
-    def steps_of(self, requests: Amounts) -> Ints:
-        """What a pod with these requests takes of each resource."""
-        wanted, units = {**dict(requests), PODS: WHOLE}, self._units
+    def steps_of(self, requests: Amounts, groups: Iterable[Apart] = ()) -> Ints:
+        """What a pod with these requests, and of these groups, takes of each resource."""
+        wanted, units = {**dict(requests), PODS: WHOLE, **{each.name: 1 for each in groups}}, self._units
         return np.array([asked(wanted.get(name, 0), units.steps[name], units.most) for name in self.names], np.int64)
 
     def gpus(self, part: Part) -> int:
@@ -159,11 +208,11 @@ class Stock:
 
     def _asking(self, part: Part) -> list[tuple[int, int]]:
         """The rows of which a pod takes something, GPUs first: few rooms have some left."""
-        known = self._asked_rows.get(part.digest)
+        known = self._asked_rows.get(part.key)
         if known is None:
             asks = self.ask(part).tolist()
             rows = sorted((row for row, ask in enumerate(asks) if ask), key=lambda row: (row not in self.gpu_rows, row))
-            known = self._asked_rows[part.digest] = [(row, asks[row]) for row in rows]
+            known = self._asked_rows[part.key] = [(row, asks[row]) for row in rows]
         return known
 
     # --- taking -----------------------------------------------------------------------------------------------------------

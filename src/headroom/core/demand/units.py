@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, Literal
 
 from msgspec import Struct, structs
@@ -15,6 +16,23 @@ VERDICT_MS: Final = MINUTE
 """kube-scheduler tries again within seconds what it could not place; what it refuses for so long, it means."""
 
 
+class Apart(Struct, frozen=True, kw_only=True):
+    """A group whose pods keep apart by host, as far as it is known."""
+
+    name: str
+    """Of the resource that this is of a room: equal for all pods that keep apart from one another."""
+    here: dict[str, int] = {}
+    """How many pods of the group are on each node."""
+    changed: int = 0
+    """When one of them last started."""
+    max_skew: int | None = None
+    """None: one pod on each host. Else so many more than on the host with the fewest,"""
+    hosts: dict[str, int] = {}
+    """of these, each with how many it may come to have,"""
+    min_domains: int = 0
+    """unless they are fewer than this: then the fewest are none."""
+
+
 class Part(Struct, frozen=True, gc=False, kw_only=True):
     """Waiting pods that are alike."""
 
@@ -25,6 +43,18 @@ class Part(Struct, frozen=True, gc=False, kw_only=True):
     """Their uids, the oldest first, then by name."""
     names: tuple[str, ...]
     """Their names as namespace/name, in the same order."""
+    apart: tuple[Apart, ...] = ()
+    """Groups that they belong to and keep apart from."""
+    claimed: Amounts = ()
+    """What of their shape's requests they ask for by claims."""
+
+    @property
+    def key(self) -> str:
+        """Tells parts of one shape from another whose pods keep apart from others."""
+        if not self.apart and not self.claimed:
+            return self.digest
+        claimed = (f"{name}={amount}" for name, amount in self.claimed)
+        return " ".join((self.digest, *(each.name for each in self.apart), *claimed))
 
     @property
     def count(self) -> int:
@@ -48,6 +78,8 @@ class Unit(Struct, frozen=True, gc=False, kw_only=True):
     """One of them, the oldest, as namespace/name."""
     parts: tuple[Part, ...]
     """One for each shape; exactly one where it is no gang."""
+    due_at: int = 0
+    """When they are expected to start, where they are only announced; 0 if they are pending."""
 
     @property
     def count(self) -> int:
@@ -55,9 +87,9 @@ class Unit(Struct, frozen=True, gc=False, kw_only=True):
         return sum(part.count for part in self.parts)
 
     @property
-    def turn(self) -> tuple[int, int, str]:
-        """Whose turn it is: by priority, then age, then name."""
-        return -self.priority, self.oldest, self.first
+    def turn(self) -> tuple[int, int, int, str]:
+        """Whose turn it is: who is pending first, then by priority, age and name."""
+        return self.due_at, -self.priority, self.oldest, self.first
 
     def one(self) -> Unit:
         """The first pod of a unit that is no gang."""
@@ -69,12 +101,22 @@ class Unit(Struct, frozen=True, gc=False, kw_only=True):
         rest = self.parts[0].without(served)
         return structs.replace(self, parts=(rest,), first=rest.names[0])
 
+    def only(self, uids: Collection[str]) -> Unit | None:
+        """The part of a unit that these pods are; None if none of them is in it."""
+        parts = []
+        for part in self.parts:
+            kept = [place for place, uid in enumerate(part.pods) if uid in uids]
+            if kept:
+                pods, names = tuple(part.pods[each] for each in kept), tuple(part.names[each] for each in kept)
+                parts.append(structs.replace(part, pods=pods, names=names))
+        return structs.replace(self, parts=tuple(parts), first=parts[0].names[0]) if parts else None
+
 
 class LeftOut(Struct, frozen=True, gc=False, kw_only=True):
     """Why a pod that waits needs no machine."""
 
     reason: str
-    """One word: Gated, Nominated, OtherScheduler, BudgetExhausted, NoGpu, DaemonSet, NotYetSeen, GangIncomplete."""
+    """One word: Gated, Nominated, OtherScheduler, BudgetExhausted, NoGpu, DeviceClaims, DaemonSet, NotYetSeen, NoNodeHelps, GangIncomplete."""
     message: str
     """A sentence."""
 
@@ -86,10 +128,21 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """By priority, then age, then name."""
     exhausted: tuple[Unit, ...] = ()
     """Those whose budget is used up, in the same order. They take any place that is free, but nothing is opened for them."""
+    announced: tuple[Unit, ...] = ()
+    """Those that are queued and start soon."""
     left_out: dict[str, LeftOut] = {}
-    """By uid; pods of `exhausted` are here too."""
+    """By uid; pods of `exhausted` and `announced` are here too."""
+    apart: dict[str, tuple[str, ...]] = {}
+    """The groups from which pods keep apart, by uid; only of pods that do."""
+    claimed: dict[str, Amounts] = {}
+    """What pods ask for by claims, by uid; only of pods that do."""
     turns_at: int | None = None
     """When the clock alone makes a difference next; None if it does not."""
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """All kinds of pods among them."""
+        return (part for unit in (*self.units, *self.exhausted, *self.announced) for part in unit.parts)
 
 
 class Room(Struct, frozen=True, gc=False, kw_only=True):
@@ -106,6 +159,8 @@ class Room(Struct, frozen=True, gc=False, kw_only=True):
     """Of a machine that is off often nothing but its GPUs is known: CPU, memory, storage and pods are no limit unless named."""
     ready_since: int | None = None
     """Of a node that is there: since when kube-scheduler could have used it as it is."""
+    apart: tuple[tuple[str, int], ...] = ()
+    """How many pods of each group that keeps apart will be there beside those that are: who was placed in it."""
     freed: tuple[tuple[int, Amounts], ...] = ()
     """What of it became free in the last minute, and when, as far as that shows: kube-scheduler may not have tried it yet."""
 
@@ -141,15 +196,23 @@ class Candidate(Struct, frozen=True, gc=False, kw_only=True):
     """A room that could be opened, and what that costs."""
 
     room: Room
-    cost: tuple[int, ...]
+    cost: tuple[int, ...] = ()
     """Added up over all that are opened and compared from left to right, for example (GPUs,) or (watts, GPUs)."""
+    count: int = 1
+    """So many of them could be opened, one as good as the other."""
+    failed: bool = False
+    """It did not do what it was told last: asked after all others."""
+    opened_at: int = 0
+    """When it was last opened; 0 if never."""
+    assigned: Mapping[str, int] = {}
+    """Of a room that is coming: for how many pods of each shape, by digest, it was opened."""
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
     """What to open."""
 
     rooms: tuple[str, ...] = ()
-    """Names, sorted."""
+    """Names of candidates, sorted. The second of a candidate with a count is called `name#2`."""
     into: dict[str, tuple[str, ...]] = {}
-    """As in Placed."""
+    """As in Placed; rooms that were open before are here too."""
     rest: tuple[Unit, ...] = ()

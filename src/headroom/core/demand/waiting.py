@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
+from headroom.core.demand.announced import Announced
+from headroom.core.demand.apart import Apartness
+from headroom.core.demand.claims import ClaimedDevices
 from headroom.core.demand.digests import digest_of
 from headroom.core.demand.exhausted import Exhausted
 from headroom.core.demand.schedulers import OURS, Schedulers
 from headroom.core.demand.units import OF_GANGS, LeftOut, Part, Unit, Wanted
-from headroom.model.facts import Pod, Shape
+from headroom.model.facts import Amounts, Pod, Shape
 from headroom.model.gangs import GROUPS, SYSTEM_OWNERS, gang_of, size_of
 from headroom.model.times import MINUTE, SECOND
 from headroom.model.world import World
@@ -25,28 +29,35 @@ FORMING_MS: Final = 5 * SECOND
 FORMED_MS: Final = MINUTE
 """but not one that has waited for so long: a new pod of it stands for one that failed."""
 USUAL_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
-_UNHEARD: Final = ("Gated", "NotYetSeen", "OtherScheduler")
+_UNHEARD: Final = ("Gated", "NotYetSeen", "OtherScheduler", "NoNodeHelps")
 """Why a gang whose pod is left out cannot be judged as a whole yet."""
 
 
-def gpu_resources(world: World) -> frozenset[str]:
-    """The resources by which pods ask for GPUs: the usual ones, and those that pools name."""
-    named = {each.spec.gpu_resource_name for _, each in world.of_kind("PowerPool") if each.spec is not None}
-    return frozenset({*USUAL_GPUS, *named})
+def wanted(
+    world: World,
+    gpus: Collection[str] = (),
+    schedulers: Collection[str] = (),
+    ahead_ms: int | None = None,
+    device_classes: Mapping[str, str] | None = None,
+) -> Wanted:
+    """Everything that waits for a place, the most urgent first.
 
-
-def wanted(world: World) -> Wanted:
-    """Everything that waits for a place, the most urgent first."""
-    look, get = _Look(world), world.pods.get
+    Pods ask for GPUs by the usual resources, by `gpus`, or by claims to `device_classes`, each with the resource that it stands for;
+    of `schedulers` it is known that they place pods here. Queued pods are announced so long before they start; None for not at all.
+    """
+    look, get = _Look(world, gpus, schedulers, ahead_ms, device_classes or {}), world.pods.get
     for uid in world.pods.unbound:
         pod = get(uid)
         if pod is not None and pod.phase == "Pending" and pod.deleting is None:
             look.at(pod)
     look.judge_gangs()
     return Wanted(
-        units=_in_turn(look.counted),
-        exhausted=_in_turn(look.exhausted),
+        units=_in_turn(look.counted, look),
+        exhausted=_in_turn(look.exhausted, look),
+        announced=look.announced() if ahead_ms is not None else (),
         left_out=dict(sorted(look.left_out.items())),
+        apart=look.names,
+        claimed=look.claimed,
         turns_at=min(look.turns, default=None),
     )
 
@@ -63,17 +74,34 @@ class _Gang(NamedTuple):
 class _Look:
     """Looks at one pod after the other, then at the gangs."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(
+        self,
+        world: World,
+        gpus: Collection[str],
+        schedulers: Collection[str],
+        ahead_ms: int | None,
+        device_classes: Mapping[str, str],
+    ) -> None:
         self.world = world
+        self._ahead_ms = ahead_ms
+        self._budgets_queue = Announced(world)
+        self._queued: dict[str, list[Pod]] = {}
+        """By what is released as one."""
         self.counted: dict[object, list[Pod]] = {}
         """By gang, or by the shape's identity and the priority."""
         self.exhausted: dict[object, list[Pod]] = {}
         self.left_out: dict[str, LeftOut] = {}
         self.turns: list[int] = []
+        self.apart = Apartness(world)
+        self.names: dict[str, tuple[str, ...]] = {}
+        """Groups from which pods keep apart, by uid; only of those that do."""
+        self.claimed: dict[str, Amounts] = {}
+        """What pods ask for by claims, by uid; only of those that do."""
+        self._devices = ClaimedDevices(world, device_classes)
         self._gangs: dict[str, _Gang] = {}
         self._budgets = Exhausted(world)
-        self._schedulers = Schedulers(world)
-        self._gpus = gpu_resources(world)
+        self._schedulers = Schedulers(world, schedulers)
+        self._gpus = frozenset({*USUAL_GPUS, *gpus})
         self._no_gpu = LeftOut(reason="NoGpu", message=f"It asks for no GPU ({', '.join(sorted(self._gpus))}).")
         self._asking: dict[int, bool] = {}
         """Whether pods of a shape ask for GPUs, by the shape's identity."""
@@ -83,17 +111,45 @@ class _Look:
         why, gang = self._why_not(pod), gang_of(pod)
         if why is not None:
             self.left_out[pod.uid] = why
+            name = self._budgets_queue.unit_of(pod) if self._budgets_queue and why.reason == "Gated" else ""
+            if name:
+                self._queued.setdefault(name, []).append(pod)
             if gang and why.reason in _UNHEARD:
                 self._gang(gang).unheard.append((pod.key, why))
-        elif gang:
+            return
+        key = self._key(pod)
+        if gang:
             self._gang(gang).pods.append(pod)
+        elif self._budgets:
+            self._count([pod], key)
         else:
-            # The table has each shape once, so that equal shapes are one object; to hash one takes longer than all the rest.
-            key = id(pod.shape), pod.priority
-            if self._budgets:
-                self._count([pod], key)
-            else:
-                self.counted.setdefault(key, []).append(pod)
+            self.counted.setdefault(key, []).append(pod)
+
+    def _key(self, pod: Pod) -> tuple[int, int, tuple[str, ...], Amounts | None]:
+        """Pods with the same key are served as equals."""
+        names = tuple(rule.name for rule in self.apart.rules(pod))
+        if names:
+            self.names[pod.uid] = names
+        # The table has each shape once, so that equal shapes are one object; to hash one takes longer than all the rest.
+        return id(pod.shape), pod.priority, names, self.claimed.get(pod.uid)
+
+    def announced(self) -> tuple[Unit, ...]:
+        """Queued pods that start soon, those first that start first."""
+        found: list[Unit] = []
+        for name, pods in self._queued.items():
+            start, ahead = self._budgets_queue.start_of(name, len(pods)), self._ahead_ms or 0
+            if start is None or start + ahead < self.world.now:  # one that is long past was no good estimate
+                continue
+            if start - ahead > self.world.now:
+                self.turns.append(start - ahead)
+                continue
+            alike: dict[object, list[Pod]] = {}
+            for pod in pods:
+                if self._without_gpus(pod) is None and self._schedulers.places(pod.shape.scheduler):
+                    key = self._key(pod)
+                    alike.setdefault(gang_of(pod) or key, []).append(pod)
+            found += [structs.replace(unit, due_at=start) for unit in _in_turn(alike, self)]
+        return tuple(sorted(found, key=lambda unit: unit.turn))
 
     def _gang(self, name: str) -> _Gang:
         return self._gangs.setdefault(name, _Gang([], []))
@@ -102,7 +158,7 @@ class _Look:
         budget = min(filter(None, map(self._budgets.budget_of, pods)), default="") if self._budgets else ""
         (self.exhausted if budget else self.counted).setdefault(key, []).extend(pods)
         if budget:
-            why = LeftOut(reason="BudgetExhausted", message=f"Its budget {budget} is used up.")
+            why = LeftOut(reason="BudgetExhausted", message=self._budgets.says(budget))
             self.left_out |= {pod.uid: why for pod in pods}
 
     def judge_gangs(self) -> None:
@@ -147,9 +203,19 @@ class _Look:
             return LeftOut(
                 reason="DaemonSet", message=f"Its {pod.owner.kind} makes it for a node that is there already."
             )
-        if not self._asks(pod.shape):
-            return self._no_gpu
+        if (why := self._without_gpus(pod)) is not None:
+            return why
         return self._unheard(pod) or (self._nominated(pod) if pod.nominated_node else None)
+
+    def _without_gpus(self, pod: Pod) -> LeftOut | None:
+        """Why a pod asks for no GPUs that count, by requests or by claims."""
+        if self._asks(pod.shape):
+            return None
+        claimed = self._devices.asked(pod) if pod.has_claims else self._no_gpu
+        if isinstance(claimed, LeftOut):
+            return claimed
+        self.claimed[pod.uid] = claimed
+        return None
 
     def _unheard(self, pod: Pod) -> LeftOut | None:
         """Why nobody has really found that there is no place."""
@@ -159,6 +225,10 @@ class _Look:
                 return LeftOut(reason="NotYetSeen", message="kube-scheduler has not said yet that it finds no place.")
             says = f"Its scheduler, {name}, has not said that it finds no place."
             return LeftOut(reason="OtherScheduler", message=says)
+        if pod.refused_itself:
+            said = " ".join(pod.unschedulable_message.split())
+            says = f"{pod.shape.spoken_scheduler} refuses the pod itself, and no node could mend that: {said}"
+            return LeftOut(reason="NoNodeHelps", message=says)
         if self._schedulers.places(name):
             return None
         says = (
@@ -198,34 +268,38 @@ def nominated_until(world: World, pod: Pod) -> int | None:
 # --- units ----------------------------------------------------------------------------------------------------------------------
 
 
-def _in_turn(groups: dict[object, list[Pod]]) -> tuple[Unit, ...]:
-    units = [_unit(key if isinstance(key, str) else "", pods) for key, pods in groups.items()]
+def _in_turn(groups: dict[object, list[Pod]], look: _Look) -> tuple[Unit, ...]:
+    units = [_unit(key if isinstance(key, str) else "", pods, look) for key, pods in groups.items()]
     return tuple(sorted(units, key=lambda unit: unit.turn))
 
 
-def _unit(gang: str, pods: list[Pod]) -> Unit:
-    alike: dict[Shape, list[Pod]] = {}
+def _unit(gang: str, pods: list[Pod], look: _Look) -> Unit:
+    alike: dict[object, list[Pod]] = {}
     if gang:
         for pod in pods:
-            alike.setdefault(pod.shape, []).append(pod)
+            alike.setdefault((pod.shape, look.names.get(pod.uid), look.claimed.get(pod.uid)), []).append(pod)
     else:
-        alike[pods[0].shape] = pods
-    aged = {shape: sorted([(pod.created, pod.key, pod.uid) for pod in each]) for shape, each in alike.items()}
-    oldest, first, _ = min(each[0] for each in aged.values())
+        alike[0] = pods
+    parts = [_part(gang, each, look) for each in alike.values()]
+    oldest, first = min((pod.created, pod.key) for pod in pods)
     return Unit(
         gang=gang,
         priority=max([pod.priority for pod in pods]),
         oldest=oldest,
         first=first,
-        parts=tuple(sorted((_part(gang, shape, each) for shape, each in aged.items()), key=lambda part: part.digest)),
+        parts=tuple(sorted(parts, key=lambda part: part.key)),
     )
 
 
-def _part(gang: str, shape: Shape, aged: list[tuple[int, str, str]]) -> Part:
+def _part(gang: str, pods: list[Pod], look: _Look) -> Part:
+    aged, shape = sorted([(pod.created, pod.key, pod.uid) for pod in pods]), pods[0].shape
+    claimed = look.claimed.get(pods[0].uid, ())
     return Part(
-        shape=shape,
+        shape=structs.replace(shape, requests=tuple(sorted((*shape.requests, *claimed)))) if claimed else shape,
         # What one pod finds out says nothing of a gang, nor a gang of one pod.
         digest=f"{OF_GANGS}{digest_of(shape)}" if gang else digest_of(shape),
         pods=tuple([uid for _, _, uid in aged]),
         names=tuple([name for _, name, _ in aged]),
+        apart=look.apart.of(pods[0]),
+        claimed=claimed,
     )

@@ -1,6 +1,7 @@
 """Which nodes a pod may go to as far as labels and taints say, exactly as Kubernetes means it.
 
-Required pod affinity and topology spread are not judged here: what they forbid, kube-scheduler's own verdict tells.
+Required pod affinity and topology spread are not judged here: `apart` knows what keeps a group's pods on different hosts, and what
+else they forbid, kube-scheduler's own verdict tells.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import structs
 
-from headroom.api.power import Hardware, Machine
+from headroom.api.power import Hardware, Machine, PowerPoolSpec
 from headroom.api.quantities import Invalid, nano
 from headroom.core import demand
 from headroom.core.demand import Room
@@ -26,22 +26,31 @@ def room_of(world: World, pool: Pool, it: Member) -> Room:
     is_starting = it.state == "Booting" and it.is_up and it.gpus_shown < it.gpus
     if it.node is None or not it.gpus_shown or is_starting:
         return _promised(pool, it.spec)
-    return demand.returning(world, it.node)
+    return with_devices(world, pool, demand.returning(world, it.node))
+
+
+def with_devices(world: World, pool: Pool, room: Room) -> Room:
+    """A machine with the GPUs that are there for claims, if its pool has such."""
+    return demand.with_devices(world, room, (pool.spec.gpu_resource_name,)) if pool.spec.device_classes else room
 
 
 def emptied(pool: Pool, it: Member) -> Room:
     """What a machine offers with nothing at all on it."""
     if it.node is None or not it.gpus_shown:
         return _promised(pool, it.spec)
-    taints = demand.started(it.node.taints)
-    return Room(name=it.name, source="Machine", labels=it.node.labels, taints=taints, free=it.node.allocatable)
+    taints, free = demand.started(it.node.taints), dict(it.node.allocatable)
+    if pool.spec.device_classes:
+        free[pool.spec.gpu_resource_name] = it.gpus_shown * UNIT
+    return Room(name=it.name, source="Machine", labels=it.node.labels, taints=taints, free=tuple(sorted(free.items())))
 
 
 def arriving(pool: Pool, it: Member, room: Room) -> Room:
     """A machine that has come, as it will be once everything on it has started."""
     shown = dict(it.node.allocatable) if it.node is not None else {}
-    missing = {name: amount for name, amount in _amounts(pool, it.spec) if not shown.get(name)}
-    free = tuple(sorted((dict(room.free) | missing).items()))
+    there = dict(room.free)
+    claimed = there.keys() - shown.keys()  # what is there for claims is not on its way
+    missing = {name: amount for name, amount in _amounts(pool, it.spec) if not shown.get(name) and name not in claimed}
+    free = tuple(sorted((there | missing).items()))
     return structs.replace(room, taints=demand.started(room.taints), free=free)
 
 
@@ -82,8 +91,10 @@ def _read(gpu_resource: str, gpus: int, resources: tuple[tuple[str, str], ...]) 
     return tuple(sorted(found.items()))
 
 
-def gpus_shown(node: Node | None, resource: str) -> int:
-    """Whole GPUs that a node offers."""
+def gpus_shown(world: World, node: Node | None, spec: PowerPoolSpec) -> int:
+    """Whole GPUs that a node offers, for requests or for claims."""
     if node is None:
         return 0
-    return next((amount // UNIT for name, amount in node.allocatable if name == resource), 0)
+    resource = spec.gpu_resource_name
+    shown = next((amount // UNIT for name, amount in node.allocatable if name == resource), 0)
+    return shown or (demand.devices_on(world, node.name, resource) // UNIT if spec.device_classes else 0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.api.power import sleep_switch
-from headroom.core.power import idling, schedule, states
+from headroom.core.capacity import guarded
+from headroom.core.power import breaking, fruitless, idling, schedule, states
 from headroom.core.power.coming import gpus_shown
 from headroom.core.power.members import KIND, Member, Pool, cordon_of, remember
 from headroom.model.actions import Action, UncordonNode
@@ -18,15 +19,18 @@ from headroom.model.world import World
 PREFIX: Final = f"{KIND}/"
 
 
-def pools_of(world: World) -> list[Pool]:
-    """Every pool that can be read. A machine that two of them name belongs to the first."""
+def pools_of(world: World, without: Collection[Ref] = ()) -> list[Pool]:
+    """Every pool that can be read, but for some. A machine that two of them name belongs to the first."""
     readable = [(ref, each) for ref, each in world.of_kind(KIND) if each.spec is not None]
     owners: dict[str, str] = {}
-    pools = [
-        _pool(world, ref, each, owners)
-        for ref, each in sorted(readable, key=lambda pair: (pair[1].spec.order, pair[0].name))
-    ]
+    pools = []
+    for ref, each in sorted(readable, key=lambda pair: (pair[1].spec.order, pair[0].name)):
+        for machine in each.spec.machines:
+            owners.setdefault(machine.name, ref.name)
+        if ref not in without:
+            pools.append(guarded(ref, _pool, world, ref, each, owners))
     _mark_shared_switches(pools)
+    fruitless.observe(pools)
     return pools
 
 
@@ -49,7 +53,7 @@ def _pool(world: World, ref: Ref, resource: AnyResource, owners: dict[str, str])
     known = {each.name: each for each in resource.status.machines}
     seen: set[str] = set()
     for machine in spec.machines:
-        owner = owners.setdefault(machine.name, ref.name)
+        owner = owners[machine.name]
         if owner != ref.name:
             pool.elsewhere[machine.name] = owner
         elif machine.name not in seen:
@@ -63,12 +67,15 @@ def _pool(world: World, ref: Ref, resource: AnyResource, owners: dict[str, str])
                 power=world.machines.get(machine.name),
                 call=world.calls.get(machine.name),
                 cordon=cordon_of(node, ref),
-                gpus_shown=gpus_shown(node, spec.gpu_resource_name),
+                gpus_shown=gpus_shown(world, node, spec),
             )
             remember(member, now)
             states.observe(member, now, pool.boot_ms)
+            if not states.is_awaited(member, now, pool.boot_ms):
+                member.assigned = {}  # those it was for are bound, or have passed on
             idling.measure(world, pool, member)
             pool.members.append(member)
+    breaking.observe(pool)
     pool.floor, pool.floor_turns_at = schedule.floor_of(spec.policy, len(pool.members), now)
     return pool
 
@@ -79,11 +86,6 @@ def _halted(world: World, pool: Pool) -> str:
     if pool.spec.paused:
         return "Paused"
     return "Deleting" if pool.resource.deleting else ""
-
-
-def machines_of(pools: list[Pool]) -> dict[str, tuple[Pool, Member]]:
-    """Every machine under its name."""
-    return {each.name: (pool, each) for pool in pools for each in pool.members}
 
 
 def left_over(world: World) -> Iterator[Action]:
@@ -100,5 +102,9 @@ def _is_orphan(resources: Mapping[Ref, AnyResource], pool: str, machine: str) ->
     owner = resources.get(Ref(KIND, "", pool))
     if owner is None:
         return True
-    # Of a pool that cannot be read nobody knows what it has.
-    return owner.spec is not None and all(each.name != machine for each in owner.spec.machines)
+    return not owns_node(owner, machine)
+
+
+def owns_node(pool: AnyResource, node: str) -> bool:
+    """Whether a node is that of a machine of a pool; of one that cannot be read nobody knows what it has."""
+    return pool.spec is None or any(each.name == node for each in pool.spec.machines)

@@ -8,11 +8,10 @@ from headroom.api import marks
 from headroom.core.power.members import Member, Pool
 from headroom.model import times
 from headroom.model.facts import Node, Pod
+from headroom.model.gangs import keeps_machine_on
 from headroom.model.world import World
 
 ENDED: Final = ("Succeeded", "Failed")
-ITS_OWN: Final = ("DaemonSet", "Node")
-"""Owners of pods that run wherever a node is: those of DaemonSets, and mirrors of static pods."""
 SYSTEM: Final = "kube-system"
 CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 NOT_PROTECTED: Final = ("", "false", "no")
@@ -42,7 +41,7 @@ def look(world: World, pool: Pool, node: str) -> Lodging:
         if pod.phase in ENDED:
             if pod.ended is not None and (ended is None or pod.ended > ended):
                 ended = pod.ended
-        elif pod.owner is None or pod.owner.kind not in ITS_OWN:
+        elif keeps_machine_on(pod, pool.spec.gpu_resource_name):
             if not may_be_evicted(world, pool, pod):
                 return Lodging(busy=True)
             evictable.append(uid)
@@ -80,11 +79,19 @@ def measure(world: World, pool: Pool, it: Member) -> None:
     it.busy = False
     if it.state not in ("On", "Draining"):
         it.idle_since = None
+        it.bound = _bound(world, pool, it.name)
         return
     lodging = look(world, pool, it.name)
     it.busy = lodging.busy
     it.lodgers = lodging.evictable
     it.idle_since = None if lodging.busy else _idle_since(it, lodging, world.now)
+
+
+def _bound(world: World, pool: Pool, node: str) -> str:
+    """The first pod that is bound to a node and keeps it on, though the node is not ready; empty if there is none."""
+    pods = (pod for uid in world.pods.by_node[node] if (pod := world.pods.get(uid)) is not None)
+    there = (pod for pod in pods if pod.phase not in ENDED)
+    return min((pod.key for pod in there if keeps_machine_on(pod, pool.spec.gpu_resource_name)), default="")
 
 
 def _idle_since(it: Member, lodging: Lodging, now: int) -> int:

@@ -12,8 +12,18 @@ from msgspec import Struct, field
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.api.power import Machine, PowerPolicy, PowerPoolSpec
-from headroom.api.power_status import MachineStatus, PowerPoolStatus, State, Trial, Unserved
+from headroom.api.power_status import (
+    MOST_SHAPES,
+    Assigned,
+    Cause,
+    MachineStatus,
+    PowerPoolStatus,
+    State,
+    Unserved,
+)
 from headroom.core import demand
+from headroom.core.capacity import Trial
+from headroom.core.demand import Room
 from headroom.model import times
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref
@@ -48,6 +58,7 @@ class News(Struct, frozen=True):
 
     kind: Literal["Normal", "Warning"]
     reason: str
+    machine: str
     message: str
 
 
@@ -69,21 +80,37 @@ class Member(Struct, kw_only=True, eq=False):
     state: State = "Unknown"
     since: int = 0
     reason: str = ""
+    """For people; what is decided by it is the cause."""
+    cause: Cause = ""
     idle_since: int | None = None
     busy: bool = False
     """A pod keeps it on."""
     woken_at: int | None = None
+    woken_for: tuple[str, ...] = ()
+    """Namespaces of the pods it was woken for, until it was of use."""
+    resent_at: int | None = None
+    """When its wake was last sent again."""
+    is_untaken: bool = False
+    """Its wake demonstrably did not happen, and is due to be sent again."""
     slept_at: int | None = None
+    drained_at: int | None = None
+    """When it last began to drain."""
     failures: int = 0
     retry_after: int | None = None
     toggles: tuple[int, ...] = ()
     """When it was switched in the hour before it was last switched."""
+    assigned: dict[str, int] = field(default_factory=dict)
+    """Pods for which it boots or was kept on, by digest of their shape."""
     shares_switch: str = ""
     """Another machine that would go off with it, since both have the same switch."""
     held: str = ""
     """Why it stays on though it has been idle for long enough."""
     wanted_until: int = 0
     """Until when it stays on for pods that kube-scheduler refuses though they would fit on it."""
+    bound: str = ""
+    """A pod that is bound to its node, which is not ready, and that may still run there."""
+    leaves: bool = False
+    """It never joined, and is cordoned to be sent to sleep."""
     lodgers: tuple[str, ...] = ()
     """Pods on it that keep it on unless they are evicted, which its pool allows."""
     news: list[News] = field(default_factory=list)
@@ -117,7 +144,7 @@ class Member(Struct, kw_only=True, eq=False):
 
     @property
     def power_is(self) -> str:
-        """On or Off, where somebody knows; else empty."""
+        """On, Off or PoweringOff, where somebody knows; else empty."""
         return self.power.power if self.power is not None and self.power.power != "Unknown" else ""
 
     def failed_call(self, command: str, since: int | None) -> Call | None:
@@ -127,15 +154,15 @@ class Member(Struct, kw_only=True, eq=False):
             return None
         return call
 
-    def become(self, state: State, now: int, reason: str = "") -> None:
+    def become(self, state: State, now: int, reason: str = "", cause: Cause = "") -> None:
         """Turn, or stay as it is with another reason."""
         if state != self.state:
             self.state, self.since = state, now
-        self.reason = reason[:LONGEST_REASON]
+        self.reason, self.cause = reason[:LONGEST_REASON], cause
 
     def tell(self, reason: str, message: str, *, warns: bool = False) -> None:
         """An event about a turn; what is seen for the first time has not turned."""
-        self.news.append(News("Warning" if warns else "Normal", reason, f"{self.name} {message}"))
+        self.news.append(News("Warning" if warns else "Normal", reason, self.name, f"{self.name} {message}"))
 
     def lately(self, now: int) -> tuple[int, ...]:
         """When it was switched in the last hour."""
@@ -157,13 +184,20 @@ class Member(Struct, kw_only=True, eq=False):
             state=self.state,
             since=_text(self.since),
             reason=self.reason,
+            cause=self.cause,
             idle_since=told(self.idle_since),
             busy=True if self.busy else None,
             woken_at=told(self.woken_at),
+            woken_for=self.woken_for,
+            resent_at=told(self.resent_at),
             slept_at=told(self.slept_at),
+            drained_at=told(self.drained_at),
             failures=self.failures,
             retry_after=told(self.retry_after),
             toggles=tuple(map(_text, self.toggles)),
+            assigned=tuple(
+                Assigned(shape=shape, pods=many) for shape, many in sorted(self.assigned.items())[:MOST_SHAPES]
+            ),
         )
 
 
@@ -177,6 +211,8 @@ class Pool(Struct, kw_only=True, eq=False):
     members: list[Member] = field(default_factory=list)
     elsewhere: dict[str, str] = field(default_factory=dict)
     """Machines that it names and that belong to another pool, with that pool's name."""
+    closed: dict[str, Room] = field(default_factory=dict)
+    """Machines that may be woken, as they will be then, as far as anybody asked."""
     halted: str = ""
     """Why nothing may turn here, as one word; empty if it may."""
     floor: int = 0
@@ -190,8 +226,17 @@ class Pool(Struct, kw_only=True, eq=False):
     ahead: int = 0
     """So many of them are woken ahead."""
     braked: str = ""
-    """Why nothing goes to sleep, as a sentence."""
+    """Why no more machines begin to drain, as a sentence."""
     brake_ends_at: int | None = None
+    boots_failed: int = 0
+    """Boots in a row that brought no node."""
+    breaker_until: int | None = None
+    """Before when nothing is woken because of that."""
+    fruitless: dict[str, list[int]] = field(default_factory=dict)
+    """When machines went to sleep that were of no use, by the namespace they were woken for."""
+    rations: dict[str, int] = field(default_factory=dict)
+    """For so many pods of a namespace machines may wake now because of that; of any other namespace for all."""
+    ration_ends_at: int | None = None
     shared: set[str] = field(default_factory=set)
     """NodePools of Karpenter's that could serve pods which wait."""
     wants: bool = False
@@ -252,12 +297,16 @@ def remember(member: Member, now: int) -> None:
     if before is None:
         member.since = now
         return
-    member.state, member.reason, member.failures = before.state, before.reason, before.failures
+    member.state, member.failures = before.state, before.failures
+    member.reason, member.cause = before.reason, before.cause
     member.since = when(before.since, now) or 0
     member.idle_since = when(before.idle_since, now)
     member.woken_at, member.slept_at = when(before.woken_at, now), when(before.slept_at, now)
+    member.resent_at, member.drained_at = when(before.resent_at, now), when(before.drained_at, now)
     retry = _moment(before.retry_after) if before.retry_after else None
     member.retry_after = None if retry is None else min(retry, now + LONGEST_RETRY_MS)
+    member.woken_for = before.woken_for
+    member.assigned = {each.shape: each.pods for each in before.assigned}
     member.toggles = tuple(each for text in before.toggles if (each := when(text, now)) is not None)
 
 

@@ -7,24 +7,27 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from headroom.core import demand
+from headroom.core.capacity import Outcome, times_in_vain, trials_of_closed, without
 from headroom.core.demand import Unit
-from headroom.core.power import idling, states, trials
+from headroom.core.power import fruitless, idling, states
 from headroom.core.power.members import Cordon, Member, Pool, cordon_of, told
-from headroom.core.power.serving import Service, without
-from headroom.core.power.states import ABORT_MS, CORDONING, doubled
+from headroom.core.power.states import ABORT_MS, doubled
 from headroom.core.power.warmth import LONGEST_MS, Warm, least_on
 from headroom.core.power.wording import of_gpus, of_machines
 from headroom.model import times
 from headroom.model.actions import CordonNode, DrainNode, SleepMachine, UncordonNode
+from headroom.model.world import World
 
 SETTLE_MS: Final = 10 * times.SECOND
 """From the moment the cordon is seen: kube-scheduler may have decided on a pod just before it saw it."""
 ENOUGH_TRIED: Final = 3
 REFUSED_MS: Final = times.HOUR
 """For so long an idle machine is kept for pods that would fit on it and are refused."""
-NEWLY_IDLE_MS: Final = 60 * times.SECOND
-LEAST_BRAKED: Final = 3
-"""So many machines that turn idle together are no chance, if they are more than three in ten."""
+LEAST_DRAINS: Final = 3
+MOST_PERCENT: Final = 30
+"""So many machines of a pool, or this part of it if that is more, begin to drain within idleSeconds at most,"""
+SHORTEST_WINDOW_MS: Final = 60 * times.SECOND
+"""or within a minute, where idleSeconds are fewer."""
 
 
 class Awake(NamedTuple):
@@ -34,77 +37,72 @@ class Awake(NamedTuple):
     until: int | None = None
 
 
-def let_sleep(service: Service) -> None:
+class Drains(NamedTuple):
+    """The machines of a pool that began to drain lately."""
+
+    most: int
+    """How many may."""
+    window: int
+    """Within how long."""
+    begun: list[int]
+    """When they began, the latest first."""
+
+
+def let_sleep(pool: Pool, outcome: Outcome) -> None:
     """Take every machine that is not needed one step further on its way."""
-    nominated = _nominated(service)
-    _keep_for_refused(service)
-    for pool in service.pools:
-        if pool.halted:
-            continue
-        _brake(pool)
-        for it in pool.are("Draining"):
-            _drain(pool, it)
-        _cordon_more(service, pool, nominated)
-        for it in pool.members:
-            _open_up(it)
-        for name in pool.elsewhere:
-            _let_go(service, pool, name)
+    _keep_for_refused(pool, outcome)
+    if pool.halted:
+        return
+    for it in pool.are("Draining"):
+        _drain(pool, it)
+    _cordon_more(pool, outcome)
+    for it in pool.are("Failed"):
+        _put_back(pool, it)
+    for it in pool.members:
+        _open_up(it)
+    for name in pool.elsewhere:
+        _let_go(outcome.round.world, pool, name)
 
 
-def _nominated(service: Service) -> frozenset[str]:
-    """Nodes on which room is being made for somebody."""
-    found = set()
-    for uid, why in service.wanted.left_out.items():
-        pod = service.world.pods.get(uid) if why.reason == "Nominated" else None
-        if pod is not None:
-            found.add(pod.nominated_node)
-    return frozenset(found)
-
-
-def _keep_for_refused(service: Service) -> None:
+def _keep_for_refused(pool: Pool, outcome: Outcome) -> None:
     """Keep on what would hold pods that kube-scheduler refuses: it may be right only for now."""
-    waiting = (*service.wanted.units, *service.wanted.exhausted) if service.verdicts else ()
-    for unit in waiting:
-        since = _refused_since(service, unit)
+    found, verdicts = outcome.round, outcome.round.verdicts
+    members = {it.name: it for it in pool.members} if verdicts else {}
+    for unit in (*found.wanted.units, *found.wanted.exhausted) if verdicts else ():
+        since = _refused_since(found.world, unit)
         # By the time some were tried in vain, such pods have had an hour, however often they were made anew.
-        digests = {part.digest for part in unit.parts if trials.in_vain(service.tried, part) < ENOUGH_TRIED}
-        digests &= service.verdicts.keys()
-        names = {name for digest in digests for name in service.verdicts[digest].rooms} & service.machines.keys()
+        digests = {part.digest for part in unit.parts if times_in_vain(found.tried, part) < ENOUGH_TRIED}
+        names = {name for digest in digests & verdicts.keys() for name in verdicts[digest].rooms} & members.keys()
         # What was woken while they waited has its answer.
-        rooms = [service.rooms[name] for name in sorted(names) if (service.machines[name][1].woken_at or 0) < since]
+        rooms = [found.rooms[name] for name in sorted(names) if (members[name].woken_at or 0) < since]
         if rooms:
-            unjudged = [structs.replace(without(service, room), source="Machine", ready_since=None) for room in rooms]
-            for name in demand.place(service.world, [unit], unjudged).into:
-                it = service.machines[name][1]
+            unjudged = [structs.replace(without(found, room), source="Machine", ready_since=None) for room in rooms]
+            for name in demand.place(found.world, [unit], unjudged).into:
+                it = members[name]
                 it.wanted_until = max(it.wanted_until, max(since, it.idle_since or 0) + REFUSED_MS)
 
 
-def _refused_since(service: Service, unit: Unit) -> int:
+def _refused_since(world: World, unit: Unit) -> int:
     """Since when kube-scheduler has refused the first of a unit's pods."""
-    pods = (service.world.pods.get(uid) for part in unit.parts for uid in part.pods)
+    pods = (world.pods.get(uid) for part in unit.parts for uid in part.pods)
     return min((pod.unschedulable_since for pod in pods if pod and pod.unschedulable_since is not None), default=0)
 
 
-def _brake(pool: Pool) -> None:
-    """Too many machines that turn idle together may be a fault of the view."""
-    now = pool.now
-    new = [
-        it.idle_since
-        for it in pool.are("On", "Draining")
-        if it.idle_since is not None and it.idle_since > now - NEWLY_IDLE_MS and _was_busy(it)
-    ]
-    if len(new) >= LEAST_BRAKED and 10 * len(new) > 3 * len(pool.members):
-        pool.brake_ends_at = min(new) + NEWLY_IDLE_MS
-        pool.braked = (
-            f"{len(new)} of {len(pool.members)} machines turned idle within {NEWLY_IDLE_MS // times.SECOND} s, "
-            "which may be a fault of the view; none goes to sleep."
-        )
+def _drains(pool: Pool) -> Drains:
+    """How many machines may begin to drain now. Many that look idle together may be a fault of the view: a few go, not the fleet."""
+    most = max(LEAST_DRAINS, len(pool.members) * MOST_PERCENT // 100)
+    window = max(pool.policy.idle_seconds * times.SECOND, SHORTEST_WINDOW_MS)
+    began = (it.drained_at or 0 for it in pool.members)
+    return Drains(most, window, sorted((each for each in began if each > pool.now - window), reverse=True))
 
 
-def _was_busy(it: Member) -> bool:
-    """A machine that has just become ready was not."""
-    ready = it.node.ready_since if it.node is not None else None
-    return it.idle_since is not None and (ready is None or it.idle_since > ready)
+def _brake(pool: Pool, drains: Drains) -> None:
+    """No more for now."""
+    pool.brake_ends_at = drains.begun[drains.most - 1] + drains.window
+    pool.braked = (
+        f"{len(drains.begun)} of {of_machines(len(pool.members))} began to drain within {drains.window // times.SECOND} s, "
+        f"and no more do before {told(pool.brake_ends_at)}: so many that look idle may be a fault of the view."
+    )
 
 
 # --- on the way -----------------------------------------------------------------------------------------------------------------
@@ -120,7 +118,7 @@ def _drain(pool: Pool, it: Member) -> None:
         states.stay_on(it, now, f"it could not be emptied within {ABORT_MS // times.MINUTE} minutes")
     elif it.cordon is not Cordon.OURS:
         it.due.append(CordonNode(node=it.name))
-    elif now < it.since + SETTLE_MS or pool.braked:
+    elif now < it.since + SETTLE_MS:
         pass
     elif it.lodgers:
         it.due.append(DrainNode(node=it.name))
@@ -133,6 +131,28 @@ def _drain(pool: Pool, it: Member) -> None:
         it.idle_since = None
 
 
+def _put_back(pool: Pool, it: Member) -> None:
+    """Send a machine to sleep that was woken and never joined: it draws power, and nobody can use it."""
+    is_kept = it.bound or it.shares_switch or idling.is_protected(pool, it) or it.cordon is Cordon.FOREIGN
+    # One that is only late is not switched off a moment before it comes.
+    is_late = pool.now - (it.woken_at or 0) < max(2 * pool.boot_ms, pool.policy.min_on_seconds * times.SECOND)
+    if it.cause != "NeverJoined" or is_kept or is_late or it.power_is == "Off":
+        return
+    if (it.slept_at or 0) > (it.woken_at or 0) and (it.retry_after or 0) > pool.now:
+        return  # it was told so, and did not
+    if len(it.lately(pool.now)) >= pool.policy.toggles_per_hour:
+        return
+    if it.node is not None and it.cordon is not Cordon.OURS:
+        it.leaves = True
+        it.due.append(CordonNode(node=it.name))
+        return
+    it.switch(pool.now)
+    it.slept_at = pool.now
+    it.become("Sleeping", pool.now, "It never joined, so it is sent to sleep again.", "NeverJoined")
+    it.due.append(SleepMachine(pool=pool.ref.name, machine=it.name))
+    it.tell("SleepingMachine", f"({of_gpus(it.gpus)}) never joined and is sent to sleep again.")
+
+
 def _comes_back(pool: Pool, it: Member) -> str:
     """Why a machine does not go to sleep after all; pods that wait and fit on it have been asked before."""
     if it.idle_since is None:
@@ -142,28 +162,33 @@ def _comes_back(pool: Pool, it: Member) -> str:
     return "it is protected" if idling.is_protected(pool, it) else ""
 
 
-def _cordon_more(service: Service, pool: Pool, nominated: frozenset[str]) -> None:
+def _cordon_more(pool: Pool, outcome: Outcome) -> None:
     """Begin with the largest."""
-    if pool.braked:
-        return
     free = most_at_once(pool) - len(pool.are("Draining", "Sleeping"))
-    on_trial = {each.trial.machine for each in service.tried.values() if each.is_awaited}
     spare = len(pool.are("On")) - least_on(pool).machines
-    warm = Warm(pool)
+    warm, drains = Warm(pool), _drains(pool)
     for it in sorted(pool.are("On"), key=lambda each: (-each.gpus, each.name)):
         if free <= 0 or spare <= 0:
             return
-        if it.name in service.into or it.name in nominated or it.name in on_trial or awake(pool, it) is not None:
+        if it.name in outcome.needed or awake(pool, it) is not None:
             continue
         it.held = warm.holds(it)
         if it.held:
             continue
+        if len(drains.begun) >= drains.most:
+            _brake(pool, drains)
+            return
         warm.let_go()
         free, spare = free - 1, spare - 1
-        it.become("Draining", pool.now, CORDONING)
+        it.drained_at = pool.now
+        fruitless.note(pool, it)
+        drains.begun.insert(0, pool.now)
+        it.become("Draining", pool.now, "It is being cordoned.", "Cordoning")
         it.due.append(CordonNode(node=it.name))
         it.tell("DrainingMachine", f"({of_gpus(it.gpus)}) is idle since {told(it.idle_since)} and gets no new pods.")
-        trials.remember(pool, it, service.verdicts, service.tried)
+        known = {each.shape for each in pool.trials}
+        new = trials_of_closed(it.name, it.woken_at or it.since, pool.now, outcome.round.tried, outcome.round.verdicts)
+        pool.trials += [each for each in new if each.in_vain > 1 or each.shape not in known]
 
 
 def most_at_once(pool: Pool) -> int:
@@ -208,12 +233,16 @@ def _stays_until(pool: Pool, it: Member, idle_since: int) -> int:
 
 def _open_up(it: Member) -> None:
     """Lift a cordon of ours where it has no purpose any more. What is off may keep it until it wakes."""
-    is_open = it.state in ("On", "Booting", "Failed") or (it.state == "Unknown" and not it.is_up)
+    is_open = (
+        it.state in ("On", "Booting")
+        or (it.state == "Failed" and not it.leaves)
+        or (it.state == "Unknown" and not it.is_up)
+    )
     if is_open and it.cordon in (Cordon.OURS, Cordon.LIFTED):
         it.due.append(UncordonNode(node=it.name))
 
 
-def _let_go(service: Service, pool: Pool, name: str) -> None:
-    node = service.world.nodes.get(name)
+def _let_go(world: World, pool: Pool, name: str) -> None:
+    node = world.nodes.get(name)
     if cordon_of(node, pool.ref) in (Cordon.OURS, Cordon.LIFTED):
         pool.due.append(UncordonNode(node=name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headroom.api.power_status import Cause
 from headroom.core.power.members import Cordon, Member, told
 from headroom.model import times
 
@@ -16,10 +17,13 @@ LONGEST_CALL_PAUSE_MS: Final = times.HOUR
 LONGEST_BOOT_PAUSE_MS: Final = 24 * times.HOUR
 ABORT_MS: Final = 5 * times.MINUTE
 """A machine that is not empty so long after it was cordoned is let go again."""
+UNTAKEN_MS: Final = 60 * times.SECOND
+"""A machine whose power is still off so long after it was told to wake has not heard it; then twice as long, and so on."""
+UNSEEN: Final = 5
+UNSEEN_MS: Final = 5 * times.MINUTE
+"""So many times minOffSeconds, up to so long, a machine rests of which nobody can say whether it is off: shutting down takes minutes."""
 NEW_MS: Final = 60 * times.SECOND
 """For so long a machine that has come counts as coming, and one that was kept on as kept: those it is for are about to be bound to it."""
-CORDONING: Final = "It is being cordoned."
-_STAYS: Final = "It stays on"
 MOST_DOUBLINGS: Final = 20
 
 
@@ -32,10 +36,11 @@ def observe(it: Member, now: int, boot_ms: int) -> None:
     elif it.was == "Sleeping":
         _observe_going_down(it, now, boot_ms)
     elif it.was == "Failed":
-        if it.power_is == "Off" and (it.slept_at or 0) > (it.woken_at or 0):
-            _off(it, now)  # late, but it did what it was told
+        # Late, but it did what it was told; or it never came on, or somebody has switched it off.
+        if it.power_is == "Off" and ((it.slept_at or 0) > (it.woken_at or 0) or it.cause == "NeverJoined"):
+            _off(it, now)
     else:
-        _observe_down(it, now)
+        _observe_down(it, now, boot_ms)
 
 
 def doubled(first: int, times_failed: int, longest: int) -> int:
@@ -53,9 +58,42 @@ def boot_pause(failures: int, boot_ms: int) -> int:
     return 0 if failures <= 1 else doubled(boot_ms, failures - 2, LONGEST_BOOT_PAUSE_MS)
 
 
+def rests_until(it: Member, min_off_ms: int) -> int:
+    """Before when a machine that was sent to sleep is not woken: a wake would be lost on one that is still shutting down."""
+    if it.slept_at is None:
+        return 0
+    return it.slept_at + (min_off_ms if it.power_is else max(min_off_ms, min(UNSEEN * min_off_ms, UNSEEN_MS)))
+
+
+def resends_at(it: Member) -> int:
+    """When the wake of a machine that is still off is sent again: the pauses double."""
+    sent = it.woken_at if it.woken_at is not None else it.since
+    return sent + max(UNTAKEN_MS, 2 * ((it.resent_at or sent) - sent))
+
+
+def resend(it: Member, now: int) -> None:
+    """Its wake is sent again, with the same key."""
+    it.resent_at = now
+    it.tell("WakingMachine", "is woken again with the same key: its power is still off.", warns=True)
+
+
+def give_up(it: Member, now: int) -> None:
+    """It did not hear its wake, and nobody needs it any more."""
+    it.put_off(now, call_pause(it.failures + 1))
+    it.become("Off", now, f"It was told to wake at {told(it.woken_at)}, and its power stayed off.")
+    it.tell("MachineOff", "is still off, and others serve its pods.", warns=True)
+
+
 def is_joining(it: Member, now: int, boot_ms: int) -> bool:
     """Whether somebody switched it on and its node will most likely come."""
     return it.state == "Unknown" and not it.is_up and it.power_is == "On" and may_still_join_until(it, boot_ms) > now
+
+
+def is_awaited(it: Member, now: int, boot_ms: int) -> bool:
+    """Whether a machine is on its way, or those for whom it has just come or was kept are about to be bound to it."""
+    if it.state == "On":
+        return now - it.since < NEW_MS or now - (it.woken_at or 0) < boot_ms
+    return it.state == "Booting" or is_joining(it, now, boot_ms)
 
 
 def may_still_join_until(it: Member, boot_ms: int) -> int:
@@ -73,7 +111,8 @@ def may_still_join_until(it: Member, boot_ms: int) -> int:
 def _observe_up(it: Member, now: int, boot_ms: int) -> None:
     if _is_dark(it, now):
         if it.was != "Sleeping":
-            _unknown(it, now, "Its power is off, and its node has not noticed yet.")
+            is_off = "off" if it.power_is == "Off" else "going off"
+            _unknown(it, now, f"Its power is {is_off}, and its node has not noticed yet.")
     elif it.was == "Sleeping":
         _observe_still_up(it, now, boot_ms)
     elif it.was == "Draining":
@@ -87,7 +126,7 @@ def _observe_up(it: Member, now: int, boot_ms: int) -> None:
 
 def _is_dark(it: Member, now: int) -> bool:
     """Its power went off after its node became ready: only the heartbeat is late. A node that goes on for long is on."""
-    if it.power is None or it.power.power != "Off" or it.power.since is None or it.node is None:
+    if it.power is None or it.power.power not in ("Off", "PoweringOff") or it.power.since is None or it.node is None:
         return False
     # Within the second in which the node became ready, of which only the second is known, its power was still on its way.
     return it.power.since >= (it.node.ready_since or 0) + times.SECOND and now - it.power.since < HEARTBEAT_MS
@@ -115,13 +154,13 @@ def _observe_draining(it: Member, now: int) -> None:
         _stay_on(it, now, "somebody uncordoned its node")
     elif it.cordon is Cordon.FOREIGN:
         _stay_on(it, now, "somebody else cordoned its node")
-    elif it.cordon is Cordon.OURS and it.reason == CORDONING:
+    elif it.cordon is Cordon.OURS and it.cause == "Cordoning":
         # Settling begins only now that no new pod can come.
-        it.since, it.reason = now, ""
+        it.since, it.reason, it.cause = now, "", ""
 
 
 def _stay_on(it: Member, now: int, why: str, *, warns: bool = False) -> None:
-    it.become("On", now, f"{_STAYS}: {why}.")
+    it.become("On", now, f"It stays on: {why}.", "Kept")
     it.tell("MachineOn", f"stays on: {why}.", warns=warns)
 
 
@@ -132,7 +171,7 @@ def stay_on(it: Member, now: int, why: str) -> None:
 
 def was_kept(it: Member, now: int) -> bool:
     """Whether it was kept from going to sleep a moment ago."""
-    return it.state == it.was == "On" and it.reason.startswith(_STAYS) and now - it.since < NEW_MS
+    return it.state == it.was == "On" and it.cause == "Kept" and now - it.since < NEW_MS
 
 
 def _on(it: Member, now: int, boot_ms: int) -> None:
@@ -140,7 +179,8 @@ def _on(it: Member, now: int, boot_ms: int) -> None:
     if was == "On":
         # Why it did not go to sleep is worth knowing until it is tried again.
         is_tried_later = it.retry_after is not None and it.retry_after > now
-        it.reason = short or (it.reason if is_tried_later or was_kept(it, now) else "")
+        if short or not (is_tried_later or was_kept(it, now)):
+            it.reason, it.cause = short, ""
         return
     woken = it.woken_at
     it.become("On", now, short)
@@ -177,27 +217,37 @@ def _observe_booting(it: Member, now: int, boot_ms: int) -> None:
         _fail(it, now, f"It could not be woken: {call.message or 'the call failed'}")
     elif now - sent >= boot_ms:
         it.put_off(now, boot_pause(it.failures + 1, boot_ms))
-        _fail(it, now, f"It was told to wake at {told(sent)} and was not Ready {boot_ms // times.SECOND} s later.")
+        says = f"It was woken at {told(sent)} and was not Ready {boot_ms // times.SECOND} s later."
+        _fail(it, now, says, "NeverJoined")
+    elif it.power_is == "Off" and now >= resends_at(it):
+        it.is_untaken = True
+        if it.resent_at is not None:
+            it.failures = max(1, it.failures)  # whoever it was for may pass on
 
 
 def _observe_going_down(it: Member, now: int, boot_ms: int) -> None:
     sent = it.slept_at if it.slept_at is not None else it.since
     call = it.failed_call("Sleep", sent)
-    if it.power_is != "On":
+    if it.power_is not in ("On", "PoweringOff"):
         _off(it, now)
     elif call is not None:
         it.put_off(now, call_pause(it.failures + 1))
-        _fail(it, now, f"It could not be sent to sleep: {call.message or 'the call failed'}")
+        _fail(it, now, f"It could not be sent to sleep: {call.message or 'the call failed'}", it.cause)
     elif now - sent >= boot_ms:
         it.put_off(now, boot_pause(it.failures + 1, boot_ms))
-        _fail(it, now, f"It was told to sleep at {told(sent)} and its power is still on.")
+        _fail(it, now, f"It was told to sleep at {told(sent)} and its power is still on.", it.cause)
 
 
-def _observe_down(it: Member, now: int) -> None:
+def _observe_down(it: Member, now: int, boot_ms: int) -> None:
     if it.power_is == "Off":
         _off(it, now)
     elif it.power_is == "On":
         _unknown(it, now, "It is on, and its node is not Ready.")
+    elif it.power_is == "PoweringOff":
+        if it.slept_at is not None and now - it.slept_at < boot_ms:
+            it.become("Sleeping", now, "It is shutting down.")
+        else:
+            _unknown(it, now, "It is shutting down.")
     elif it.node is None or it.was == "Off":
         _off(it, now)
     else:
@@ -205,12 +255,12 @@ def _observe_down(it: Member, now: int) -> None:
 
 
 def _off(it: Member, now: int) -> None:
-    was = it.was
-    it.become("Off", now)
+    was, has_joined = it.was, it.cause != "NeverJoined"
+    it.become("Off", now, "" if has_joined else f"It was woken at {told(it.woken_at)} and never joined.")
     if was is None:
         it.since = _went_off(it, now)
     elif was in ("Sleeping", "Failed"):
-        if it.node is None or not _short(it):
+        if has_joined and (it.node is None or not _short(it)):
             # What it was last told it did; only one that came up short would do so again.
             it.failures, it.retry_after = 0, None
         it.tell("MachineOff", "is off.")
@@ -233,6 +283,6 @@ def _unknown(it: Member, now: int, reason: str) -> None:
         it.tell("MachineUnknown", f"does not answer: {reason[0].lower()}{reason[1:]}", warns=True)
 
 
-def _fail(it: Member, now: int, reason: str) -> None:
-    it.become("Failed", now, reason)
+def _fail(it: Member, now: int, reason: str, cause: Cause = "") -> None:
+    it.become("Failed", now, reason, cause)
     it.tell("MachineFailed", f"failed: {reason[0].lower()}{reason[1:]}", warns=True)

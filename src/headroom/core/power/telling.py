@@ -7,17 +7,16 @@ from typing import Final, NamedTuple
 
 from headroom.api.power_status import Unserved
 from headroom.api.resources import Condition
-from headroom.core.power import energy
+from headroom.core.capacity import Outcome
+from headroom.core.power import breaking, energy
 from headroom.core.power.members import Cordon, Member, Pool, told
-from headroom.core.power.serving import Service
 from headroom.core.power.sleeping import awake, most_at_once
-from headroom.core.power.unserved import HALTED, WAKE_LIMIT
+from headroom.core.power.unserved import HALTED, WAKE_LIMIT, fruitless_words
 from headroom.core.power.warmth import least_on
 from headroom.core.power.wording import few, for_pods, how_many, machines, of_machines, of_pods, quoted, small
 from headroom.model import conditions
 from headroom.model.actions import Action, EmitEvent
 
-ON_TRIAL: Final = "on trial"
 TURNS: Final = ("Waking", "Draining", "Sleeping")
 """What is said with how many machines are on."""
 
@@ -27,6 +26,8 @@ class Said(NamedTuple):
 
     reason: str
     message: str
+    on_trial: bool = False
+    """A machine is woken on trial, and the message quotes why."""
 
 
 class Verdict(NamedTuple):
@@ -41,29 +42,30 @@ class Verdict(NamedTuple):
 # --- sentences ------------------------------------------------------------------------------------------------------------------
 
 
-def sentence(service: Service, pool: Pool) -> Said:
+def sentence(outcome: Outcome, pool: Pool) -> Said:
     """What happens in a pool and why: the most important first with how many machines are on, and one thing more if there is one."""
     if pool.halted:
         return Said(pool.halted, f"{_state(pool)}. {HALTED[pool.halted]}")
-    found = list(_sentences(service, pool))
+    found = list(_sentences(outcome, pool))
     if not found:
-        return _steady(service, pool)
+        return _steady(outcome, pool)
     first = found[0]
     # Where a machine is woken on trial, kube-scheduler was quoted already: those who wait for the outcome have nothing to add.
-    said = (first.reason, "Unmodelled") if ON_TRIAL in first.message else (first.reason,)
+    said = (first.reason, "Unmodelled") if first.on_trial else (first.reason,)
     more = next((f" {each.message}" for each in found[1:] if each.reason not in said), "")
     if first.reason in TURNS:
         return Said(first.reason, f"{first.message.removesuffix('.')}; {how_many(pool)}.{more}")
     return Said(first.reason, f"{first.message}{more}")
 
 
-def _sentences(service: Service, pool: Pool) -> Iterator[Said]:
+def _sentences(outcome: Outcome, pool: Pool) -> Iterator[Said]:
     woken = [it for it in pool.are("Booting") if it.woken_at == pool.now]
     booting = [it for it in pool.are("Booting") if it.woken_at != pool.now]
     if woken:
-        yield Said("Waking", f"Waking {_purposes(service, pool, woken)}.")
+        on_trial = any(it.name in _tried_now(pool) for it in woken)
+        yield Said("Waking", f"Waking {_purposes(outcome, pool, woken)}.", on_trial)
     if booting:
-        yield Said("Waking", f"{_booting(service, pool, booting)}.")
+        yield Said("Waking", f"{_booting(outcome, pool, booting)}.")
     if pool.unserved:
         yield _unserved(pool, pool.unserved[0])
     if pool.braked:
@@ -77,36 +79,44 @@ def _sentences(service: Service, pool: Pool) -> Iterator[Said]:
         yield Said("Sleeping", f"{machines(sleeping)} {_is(sleeping)} going to sleep.")
 
 
-def _purposes(service: Service, pool: Pool, woken: list[Member]) -> str:
+def _purposes(outcome: Outcome, pool: Pool, woken: list[Member]) -> str:
     """Whom machines are woken for: those on trial apart from the others, and only the first of them with the reason."""
-    # A machine may also stand for a trial of the past, and wake for others now.
-    shapes = {trial.machine: trial.shape for trial in pool.trials if trial.at == told(pool.now)}
+    shapes = _tried_now(pool)
     plain = [it for it in woken if it.name not in shapes]
     tried = [it for it in woken if it.name in shapes]
-    says = [f"{machines(plain)} {_purpose(service, pool, plain)}"] if plain else []
+    says = [f"{machines(plain)} {_purpose(outcome, pool, plain)}"] if plain else []
     if tried:
         first = tried[0]
-        verdict = service.verdicts.get(shapes[first.name])
+        verdict = outcome.round.verdicts.get(shapes[first.name])
         why = ""
         if verdict is not None:
             refused = f"{verdict.scheduler} does not place {verdict.pod} on {few(verdict.rooms)}, where it would fit"
             why = f": {refused} ({quoted(verdict.message).removesuffix('.')})"
-        says.append(f"{machines([first])} {ON_TRIAL} {_purpose(service, pool, [first])}{why}")
+        says.append(f"{machines([first])} on trial {_purpose(outcome, pool, [first])}{why}")
     if len(tried) > 1:
-        says.append(f"{machines(tried[1:])} {ON_TRIAL} for others")
+        says.append(f"{machines(tried[1:])} on trial for others")
     return ", and ".join(says)
 
 
-def _purpose(service: Service, pool: Pool, woken: list[Member]) -> str:
-    uids = [uid for it in woken for uid in service.into.get(it.name, ())]
-    whom = for_pods(service.asks(pool.spec.gpu_resource_name), uids)
+def _tried_now(pool: Pool) -> dict[str, str]:
+    """The machines that are woken on trial now, each with the shape; one may also stand for a trial of the past."""
+    return {trial.room: trial.shape for trial in pool.trials if trial.at == pool.now}
+
+
+def _purpose(outcome: Outcome, pool: Pool, woken: list[Member]) -> str:
+    uids = [uid for it in woken for uid in outcome.into.get(it.name, ())]
+    whom = for_pods(outcome.round.asks(pool.spec.gpu_resource_name), uids, outcome.round.announced)
     return whom if uids else f"since {least_on(pool).why}"
 
 
-def _booting(service: Service, pool: Pool, booting: list[Member]) -> str:
-    uids = [uid for it in booting for uid in service.into.get(it.name, ())]
+def _booting(outcome: Outcome, pool: Pool, booting: list[Member]) -> str:
+    uids = [uid for it in booting for uid in outcome.into.get(it.name, ())]
     since = told(min(it.woken_at or it.since for it in booting))
-    purpose = for_pods(service.asks(pool.spec.gpu_resource_name), uids) if uids else "and no pod waits for it now"
+    purpose = (
+        for_pods(outcome.round.asks(pool.spec.gpu_resource_name), uids, outcome.round.announced)
+        if uids
+        else "and no pod waits for it now"
+    )
     return f"{machines(booting)} {'boots' if len(booting) == 1 else 'boot'} since {since} {purpose}"
 
 
@@ -123,10 +133,10 @@ def _unserved(pool: Pool, first: Unserved) -> Said:
     return Said(first.reason, f"{who} {how}: {small(first.message)}{more}")
 
 
-def _steady(service: Service, pool: Pool) -> Said:
-    waiting = [uid for it in pool.members for uid in service.into.get(it.name, ())]
+def _steady(outcome: Outcome, pool: Pool) -> Said:
+    waiting = [uid for it in pool.members for uid in outcome.into.get(it.name, ())]
     if waiting:
-        names = [it.name for it in pool.members if it.name in service.into]
+        names = [it.name for it in pool.members if it.name in outcome.into]
         fits = f"{of_pods(len(waiting))} that {'waits fits' if len(waiting) == 1 else 'wait fit'} on {few(names)}"
         return Said("Steady", f"{_state(pool)}; {fits}.")
     idle = sorted((it for it in pool.are("On") if it.idle_since is not None), key=lambda it: it.name)
@@ -215,6 +225,8 @@ def verdicts(pool: Pool) -> Iterator[Verdict]:
         "ManyTurnedIdle" if pool.braked else "NotBraked",
         _capital(pool.braked) or "Machines may sleep.",
     )
+    yield _boots(pool)
+    yield _fruitless(pool)
     clash = [f"{name} belongs to PowerPool/{other}" for name, other in sorted(pool.elsewhere.items())]
     yield Verdict(
         "Conflict",
@@ -224,6 +236,21 @@ def verdicts(pool: Pool) -> Iterator[Verdict]:
         if clash
         else "No other pool names its machines.",
     )
+
+
+def _boots(pool: Pool) -> Verdict:
+    if pool.boots_failed < breaking.IN_A_ROW:
+        return Verdict("BootsFailing", False, "MachinesJoin", "Machines that are woken join.")
+    tries = f"none is woken before {told(pool.breaker_until)}" if breaking.is_open(pool) else "one is woken at a time"
+    says = f"The last {pool.boots_failed} machines that were woken did not join, so {tries}."
+    return Verdict("BootsFailing", True, "NoneJoined", says)
+
+
+def _fruitless(pool: Pool) -> Verdict:
+    barred = sorted(name for name, many in pool.rations.items() if not many)
+    if not barred:
+        return Verdict("FruitlessWakes", False, "WakesAreOfUse", "Machines that are woken are used.")
+    return Verdict("FruitlessWakes", True, "NamespacesBarred", fruitless_words(pool, barred))
 
 
 def judged(pool: Pool, ready: Condition) -> tuple[Condition, ...]:
@@ -242,7 +269,13 @@ def events(pool: Pool) -> Iterator[Action]:
     """One for each machine that turned, and one if what was counted is lost."""
     for it in pool.members:
         for news in it.news:
-            yield EmitEvent(object=str(pool.ref), event_type=news.kind, reason=news.reason, message=news.message)
+            yield EmitEvent(
+                object=str(pool.ref),
+                event_type=news.kind,
+                reason=news.reason,
+                message=news.message,
+                machine=news.machine,
+            )
     lost = energy.lost(pool.before.energy)
     if lost:
         yield EmitEvent(object=str(pool.ref), event_type="Warning", reason="EnergyLost", message=lost)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from headroom.api.power_status import Unserved
 from headroom.core import demand
+from headroom.core.capacity import Outcome, Standing, Why, next_trial_at
 from headroom.core.demand import Room, Unit
-from headroom.core.power import coming, trials
+from headroom.core.power import breaking, coming, fruitless
 from headroom.core.power.members import Cordon, Member, Pool, told
-from headroom.core.power.serving import Service, is_judged
-from headroom.core.power.trials import Standing
-from headroom.core.power.waking import Bar, bars, declined, node_pool_for
+from headroom.core.power.waking import Bar, bars
 from headroom.core.power.wording import few, of_machines, of_pods, quoted, small
 from headroom.model.facts import Shape
+from headroom.model.world import World
 
 MOST: Final = 10
 LONGEST: Final = 2048
@@ -40,79 +40,88 @@ class Fleet(NamedTuple):
     """What each of them is doing, as people say it."""
 
 
-class Why(NamedTuple):
-    """Why nothing is woken, as a word and as a sentence."""
-
-    reason: str
-    message: str
-
-
-def tell(service: Service) -> None:
-    """Write into each pool what it does not serve."""
-    for pool in service.pools:
-        late = service.held_back.get(pool.ref.name, [])
-        reasons = [(unit, declined(service, pool, unit)) for unit in service.left]
-        concerned = [unit for unit, reason in reasons if reason not in SILENT]
-        pool.unserved_pods = sum(unit.count for unit in (*late, *concerned))
-        pool.wants = pool.wants or bool(pool.unserved_pods)
-        told = [(unit, wake_limit(pool)) for unit in late[:MOST]]
-        fleet = fleet_of(service, pool) if concerned else Fleet([], {}, {})
-        told += [(unit, why(service, pool, unit, fleet)) for unit in concerned[:MOST]]
-        told.sort(key=lambda pair: pair[0].turn)
-        pool.unserved = [
-            Unserved(pod=unit.first, pods=unit.count, reason=found.reason, message=found.message[:LONGEST])
-            for unit, found in told[:MOST]
-        ]
-        pool.shared = {node_pool_for(service, unit) for unit, reason in reasons if reason == "SharedWithKarpenter"}
+def tell(pool: Pool, outcome: Outcome) -> None:
+    """Write into a pool what it does not serve."""
+    late, node_pool_for = outcome.waiting, outcome.round.node_pool_for
+    concerned = [(unit, reason) for unit, reason in outcome.unserved if reason not in SILENT]
+    pool.unserved_pods = sum(unit.count for unit in (*late, *(unit for unit, _ in concerned)))
+    pool.wants = pool.wants or bool(pool.unserved_pods)
+    told = [(unit, wake_limit(pool)) for unit in late[:MOST]]
+    fleet = fleet_of(pool) if concerned else Fleet([], {}, {})
+    told += [(unit, why(pool, outcome, unit, reason, fleet)) for unit, reason in concerned[:MOST]]
+    told.sort(key=lambda pair: pair[0].turn)
+    pool.unserved = [
+        Unserved(pod=unit.first, pods=unit.count, reason=found.reason, message=found.message[:LONGEST])
+        for unit, found in told[:MOST]
+    ]
+    pool.shared = {node_pool_for(unit) for unit, reason in concerned if reason == "SharedWithKarpenter"}
 
 
-def why(service: Service, pool: Pool, unit: Unit, fleet: Fleet) -> Why:
-    """Why a pool wakes nothing for a unit that is left."""
-    reason = declined(service, pool, unit)
+def why(pool: Pool, outcome: Outcome, unit: Unit, reason: str, fleet: Fleet) -> Why:
+    """Why a pool wakes nothing for a unit, the round's reason as a sentence."""
     if reason == "BelowPriorityFloor":
         return Why(reason, f"Its priority {unit.priority} is below the pool's floor of {pool.policy.priority_floor}.")
     if reason == "SharedWithKarpenter":
-        name = node_pool_for(service, unit)
+        name = outcome.round.node_pool_for(unit)
         says = f"Karpenter's NodePool {name} could serve it, and the pool does not share with it (shareWithKarpenter)."
         return Why(reason, says)
     if reason == "BudgetExhausted":
         return Why(reason, "Its budget is used up, and the pool does not wake for such pods (wakeForExhaustedBudgets).")
-    if pool.halted:
-        return Why(pool.halted, HALTED[pool.halted])
-    if is_judged(service, unit):
-        return _unmodelled(service, unit)
+    if reason == "FruitlessWakes":
+        return Why(
+            reason, f"{fruitless_words(pool, {name.partition('/')[0] for part in unit.parts for name in part.names})}"
+        )
+    if reason in HALTED:
+        return Why(reason, HALTED[reason])
+    if reason == "Unmodelled":
+        return _unmodelled(outcome, unit)
     return _too_few(unit, fleet) if pool.members else _named_elsewhere(pool)
+
+
+def fruitless_words(pool: Pool, namespaces: Collection[str]) -> str:
+    """Why machines wake for few pods of some namespaces, or none, as a sentence."""
+    named = sorted(pool.rations.keys() & set(namespaces))
+    ends = f" before {told(pool.ration_ends_at)}" if pool.ration_ends_at is not None else ""
+    spaces = f"namespace{'' if len(named) == 1 else 's'} {few(named)}"
+    return (
+        f"Machines that were woken for pods of {spaces} went to sleep again without any pod, "
+        f"so at most {fruitless.AN_HOUR} are in an hour, and no more{ends}."
+    )
 
 
 def wake_limit(pool: Pool) -> Why:
     """Why a machine that could be woken is not yet."""
     booting = len(pool.are("Booting"))
+    why = "maxConcurrentWakes"
+    if breaking.at_once(pool) is not None:
+        why = f"the last {pool.boots_failed} that were woken did not join"
     return Why(
         WAKE_LIMIT,
-        f"{of_machines(booting)} {'boots' if booting == 1 else 'boot'} already, and no more may at a time (maxConcurrentWakes).",
+        f"{of_machines(booting)} {'boots' if booting == 1 else 'boot'} already, and no more may at a time ({why}).",
     )
 
 
-def _unmodelled(service: Service, unit: Unit) -> Why:
-    verdict = next((service.verdicts[part.digest] for part in unit.parts if part.digest in service.verdicts), None)
-    tried = next((service.tried[part.digest] for part in unit.parts if part.digest in service.tried), None)
+def _unmodelled(outcome: Outcome, unit: Unit) -> Why:
+    verdicts, standing = outcome.round.verdicts, outcome.round.tried
+    verdict = next((verdicts[part.digest] for part in unit.parts if part.digest in verdicts), None)
+    tried = next((standing[part.digest] for part in unit.parts if part.digest in standing), None)
     says = []
     if verdict is not None:
         where = f"{verdict.scheduler} does not place it on {few(verdict.rooms)}, where it would fit"
         says.append(f"{where}: {quoted(verdict.message)}")
     if tried is not None:
-        says.append(_tried(service, unit, tried))
+        says.append(_tried(outcome.round.world, unit, tried))
     else:
         says.append("No machine can be woken on trial now.")
     return Why("Unmodelled", " ".join(says))
 
 
-def _tried(service: Service, unit: Unit, tried: Standing) -> str:
-    machine = tried.trial.machine
+def _tried(world: World, unit: Unit, tried: Standing) -> str:
+    machine = tried.trial.room
     if tried.runs:
         return f"{machine} is on trial, and no more are woken until such a pod is bound."
-    until = trials.until_for(service.world, unit.parts[0], tried)
-    if until > service.world.now:
+    until = next_trial_at(world, unit.parts[0], tried)
+    if until > world.now:
         return f"{machine} was no help to such pods, so none is tried for them before {told(until)}."
     return f"{machine} was no help to such pods, and no machine can be woken on trial now."
 
@@ -144,14 +153,14 @@ def _too_few(unit: Unit, fleet: Fleet) -> Why:
     return Why("NotEnoughMachines", f"Of {of_machines(len(able))} that could hold it, {doing}.")
 
 
-def fleet_of(service: Service, pool: Pool) -> Fleet:
+def fleet_of(pool: Pool) -> Fleet:
     """The machines of a pool."""
     found: dict[object, tuple[Room, list[str]]] = {}
+    barred = bars(pool)
     for it in sorted(pool.members, key=lambda each: (-each.gpus, each.name)):
-        room = service.closed.get(it.name) or coming.emptied(pool, it)
+        room = pool.closed.get(it.name) or coming.emptied(pool, it)
         labels = tuple(pair for pair in room.labels if pair[0] != coming.HOSTNAME)
         found.setdefault((labels, room.taints, room.free, room.partly_known), (room, []))[1].append(it.name)
-    barred = bars(pool)
     return Fleet(list(found.values()), barred, {it.name: _spoken(it, it.name in barred) for it in pool.members})
 
 

@@ -33,6 +33,7 @@ from headroom.core.usage.devices import (
 from headroom.core.usage.finalizers import removals
 from headroom.core.usage.forecasts import Forecast, Run
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
+from headroom.core.usage.names import DRIVERS
 from headroom.core.usage.observing import NAMESPACE_NAME, Look, amounts_of
 from headroom.core.usage.prices import plain_amounts
 from headroom.core.usage.reckoning import (
@@ -49,6 +50,7 @@ from headroom.core.usage.summary import gpus_in, gpus_of, gpus_on, reckonings, u
 
 __all__ = [
     "DOLLAR",
+    "DRIVERS",
     "GPU_HOUR",
     "KIND",
     "MICRO",

@@ -313,9 +313,9 @@ def is_read(world: World, budget: AnyResource) -> bool:
     return world.ledger.keys is None or label_keys([budget]) <= world.ledger.keys
 
 
-def arrange(world: World, budgets: Iterable[AnyResource]) -> None:
-    """Let the tables tell labels apart by all keys that some budget looks at."""
-    keys = label_keys(budgets)
+def arrange(world: World, beside: Iterable[AnyResource] = ()) -> None:
+    """Let the tables tell labels apart by all keys that some budget looks at, and those `beside` what the world has."""
+    keys = label_keys([*budgets_of(world), *beside])
     world.usage.group_by(keys)
     world.pods.count_by(frozenset(key for key in keys if not key.startswith(OF_NAMESPACE)))
 

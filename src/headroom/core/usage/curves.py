@@ -49,7 +49,7 @@ class Drawing(NamedTuple):
 
 def drawing(world: World, budget: AnyResource) -> Drawing:
     """What the window of a valid budget held over its own length, and what it comes to."""
-    coverage.arrange(world, coverage.budgets_of(world))
+    coverage.arrange(world)
     length = budget.spec.quota.window_hours * HOUR
     rows = Ledgered(world, coverage.scope_of(world, budget), length)
     quota = quota_of(budget.spec)

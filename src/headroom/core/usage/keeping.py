@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from headroom.core.usage import devices, finalizers, finding, observing, prices
-from headroom.core.usage.coverage import budgets_of, told_apart, weights_of
+from headroom.core.usage.coverage import arrange, budgets_of, told_apart, weights_of
 from headroom.core.usage.devices import DeviceView
 from headroom.core.usage.finding import Found
 from headroom.core.usage.observing import Held, Look
@@ -296,6 +296,7 @@ def table_of(world: World, rows: Iterable[Row]) -> UsageTable:
         keeper.table.put(_fitted(row, world, beside))
     for pod in sorted(world.pods, key=lambda each: each.uid):
         keeper.see(pod, beside, look)
+    arrange(structs.replace(world, usage=keeper.table))
     return keeper.table
 
 

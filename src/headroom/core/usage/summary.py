@@ -49,7 +49,7 @@ def reckonings(world: World) -> list[tuple[AnyResource, Reckoning]]:
     budgets = [each for each in coverage.budgets_of(world) if coverage.is_read(world, each)]
     if not world.ledger.loaded:
         return []
-    coverage.arrange(world, budgets)
+    coverage.arrange(world)
     return [(each, _reckoned(world, each)) for each in budgets]
 
 
@@ -61,7 +61,7 @@ def _reckoned(world: World, budget: AnyResource) -> Reckoning:
 def uncovered(world: World, window_hours: int = 24) -> Uncovered:
     """GPU time of pods that no budget counts, each resource with its usual weight."""
     table, budgets = world.usage, coverage.budgets_of(world)
-    coverage.arrange(world, budgets)
+    coverage.arrange(world)
     found = [coverage.counted(table, coverage.scope_of(world, each)) for each in budgets]
     covered = {number for each in found for number in (*each.rates, *each.possible)}
     rates = {

@@ -37,6 +37,8 @@ class Gatekeeper:
         if spec is None:
             return pod
         told = dict(pod.annotations) | {marks.HELD_BY: spec.budget, marks.HELD_BECAUSE: spec.because}
+        if pod.owner is not None:
+            told[marks.CONTROLLER_UID] = pod.owner.uid  # in a replay nobody but its controller makes a pod
         return structs.replace(pod, gates=(marks.GATE,), annotations=tuple(sorted(told.items())))
 
 

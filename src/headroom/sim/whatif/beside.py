@@ -7,13 +7,15 @@ from typing import Final
 
 from msgspec import structs
 
+from headroom.adapters import outside
+from headroom.adapters.documents import Documents
+from headroom.adapters.kube.sources import SOURCES
 from headroom.core import usage
 from headroom.model.facts import Pod, Shape
 from headroom.model.tables import NodeTable
 from headroom.model.usage import Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
-from headroom.sim.documents import Documents
 from headroom.sim.whatif.placing import Placer
 from headroom.sim.whatif.work import GPU, Case, namespace_of
 
@@ -25,10 +27,10 @@ def put_over(case: Case, found: Documents) -> Case:
     if found.nodes:
         named = {node.name: node for node in (*case.nodes, *found.nodes)}
         case = structs.replace(case, nodes=list(named.values()))
-    if found.machines:
-        case = structs.replace(case, machines=dict(case.machines) | {each.name: each for each in found.machines})
-    if found.namespaces:
-        new = {each.name: namespace_of(each.name, each.labels) for each in found.namespaces}
+    if found.of("machines"):
+        case = structs.replace(case, machines=dict(case.machines) | {each.name: each for each in found.of("machines")})
+    if found.of("namespaces"):
+        new = {each.name: namespace_of(each.name, each.labels) for each in found.of("namespaces")}
         case = structs.replace(case, namespaces=dict(case.namespaces) | new)
     if found.prices:
         # What a new price book says counts for all, also for what had a price in the record.
@@ -42,15 +44,10 @@ def passed_over(found: Documents) -> dict[str, int]:
     """What a replay makes no use of, by kind: work comes from the record, and nothing outside the cluster is played."""
     counts = {
         "Pod": len(found.pods),
-        "ResourceClaim": len(found.claims),
-        "ResourceClaimTemplate": len(found.claim_templates),
-        "DeviceClass": len(found.device_classes),
-        "ResourceSlice": len(found.device_slices),
-        "suspended owner": len(found.workloads),
-        "Offer": len(found.offers),
-        "Instance": len(found.instances),
+        "suspended owner": len(found.of("workloads")),
+        **{kind: len(found.of(name)) for kind, name in outside.FIELDS.items() if kind != "Machine"},
+        **{each.kind: len(found.of(each.field)) for each in SOURCES if each.field not in ("namespaces", "workloads")},
         "Usage": len(found.usage),
-        "BudgetHold": len(found.holds),
         "BudgetIndex": int(found.index is not None),
         "stop of the whole cluster": int(found.stopped),
     }

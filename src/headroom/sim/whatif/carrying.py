@@ -11,10 +11,10 @@ from msgspec import structs
 from headroom.api import marks
 from headroom.api.budget_hold import hold_name
 from headroom.api.kinds import AnyResource
-from headroom.core.budgets import hold_of, index_of
 from headroom.model import actions, times
 from headroom.model.actions import Action
 from headroom.model.facts import Hold, Part, Pod, Workload
+from headroom.model.handlers import carries_out, handlers_of
 from headroom.model.world import ref_of
 from headroom.sim.whatif.cluster import BUDGET, Cluster, note
 from headroom.sim.whatif.lives import EVICTED, SUSPENDED
@@ -30,23 +30,7 @@ class Hands:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         switching = Switching(cluster)
-        self._do: dict[type[Action], Callable[[Any, AnyResource | None], bool]] = {
-            actions.ApplyBudgetHold: self._hold,
-            actions.DeleteBudgetHold: self._unhold,
-            actions.ApplyBudgetIndex: self._write_index,
-            actions.ReleasePod: self._release,
-            actions.PausePod: self._pause,
-            actions.ResumePod: self._resume,
-            actions.SuspendOwner: self._suspend,
-            actions.ResumeOwner: self._let_go,
-            actions.EvictPod: self._evict,
-            actions.DeletePod: self._evict,
-            actions.WakeMachine: switching.wake,
-            actions.SleepMachine: switching.sleep,
-            actions.CordonNode: switching.cordon,
-            actions.UncordonNode: switching.uncordon,
-            actions.DrainNode: switching.drain,
-        }
+        self._do: dict[type[Action], Callable[[Any, AnyResource | None], bool]] = handlers_of(self, switching)
 
     def carry_out(self, due: Iterable[Action], by: AnyResource | None) -> None:
         """Do what is due; `by` is the resource that asks for it, None for chores."""
@@ -61,22 +45,25 @@ class Hands:
 
     # --- holds ------------------------------------------------------------------------------------------------------------
 
-    def _hold(self, action: actions.ApplyBudgetHold, by: AnyResource | None) -> bool:
-        assert by is not None
+    @carries_out(actions.ApplyBudgetHold)
+    def _hold(self, action: actions.ApplyBudgetHold, _by: AnyResource | None) -> bool:
         cluster, name = self._cluster, hold_name(action.budget)
-        spec = hold_of(cluster.world(), cluster.resources[ref_of(by)])
+        spec = structs.replace(action.spec, because=action.because)
         cluster.holds[name] = Hold(name=name, created=cluster.now, spec=spec)
         return self._acted()
 
+    @carries_out(actions.DeleteBudgetHold)
     def _unhold(self, action: actions.DeleteBudgetHold, _by: AnyResource | None) -> bool:
         return self._cluster.holds.pop(hold_name(action.budget), None) is not None and self._acted()
 
-    def _write_index(self, _action: actions.ApplyBudgetIndex, _by: AnyResource | None) -> bool:
-        self._cluster.index = index_of(self._cluster.world())
+    @carries_out(actions.ApplyBudgetIndex)
+    def _write_index(self, action: actions.ApplyBudgetIndex, _by: AnyResource | None) -> bool:
+        self._cluster.index = action.budgets
         return True
 
     # --- pods -------------------------------------------------------------------------------------------------------------
 
+    @carries_out(actions.ReleasePod)
     def _release(self, action: actions.ReleasePod, _by: AnyResource | None) -> bool:
         pod = self._cluster.pods.get(action.uid)
         if pod is None or marks.GATE not in pod.gates:
@@ -87,6 +74,7 @@ class Hands:
         self._cluster.lift(action.uid)
         return self._acted()
 
+    @carries_out(actions.PausePod)
     def _pause(self, action: actions.PausePod, by: AnyResource | None) -> bool:
         pod = self._cluster.pods.get(action.uid)
         if pod is None or by is None or note(pod, marks.PAUSED_AT):
@@ -94,6 +82,7 @@ class Hands:
         marked = {marks.PAUSED_AT: times.text(self._cluster.now), marks.PAUSED_BY: str(ref_of(by))}
         return self._cluster.pods.put(_annotated(pod, marked))
 
+    @carries_out(actions.ResumePod)
     def _resume(self, action: actions.ResumePod, by: AnyResource | None) -> bool:
         pod = self._cluster.pods.get(action.uid)
         if pod is None:
@@ -103,6 +92,7 @@ class Hands:
         self._cluster.pods.put(_annotated(pod, marked))
         return is_paused
 
+    @carries_out(actions.EvictPod, actions.DeletePod)
     def _evict(self, action: actions.EvictPod | actions.DeletePod, _by: AnyResource | None) -> bool:
         pod, life = self._cluster.pods.get(action.uid), self._cluster.living.get(action.uid)
         if pod is None or life is None or pod.deleting is not None:
@@ -114,6 +104,7 @@ class Hands:
 
     # --- owners -----------------------------------------------------------------------------------------------------------
 
+    @carries_out(actions.SuspendOwner)
     def _suspend(self, action: actions.SuspendOwner, by: AnyResource | None) -> bool:
         cluster, key = self._cluster, f"{action.kind}/{action.object}"
         works, known = cluster.of_owner.get(key), cluster.workloads.get(key)
@@ -139,6 +130,7 @@ class Hands:
             cluster.stop(uid, SUSPENDED)
         return self._acted()
 
+    @carries_out(actions.ResumeOwner)
     def _let_go(self, action: actions.ResumeOwner, by: AnyResource | None) -> bool:
         cluster, key = self._cluster, f"{action.kind}/{action.object}"
         owner = cluster.workloads.get(key)

@@ -18,6 +18,7 @@ from headroom.core import usage
 from headroom.model import times
 from headroom.model.decisions import Ref
 from headroom.model.facts import Amounts, Call, Hold, Node, Pairs, Pod, Shape, Workload
+from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage import Evidence, Row
 from headroom.model.usage_table import UsageTable
@@ -42,7 +43,7 @@ class Cluster:
     """The state of one replay."""
 
     def __init__(self, case: Case, resources: Mapping[Ref, AnyResource], later: Later) -> None:
-        self.case, self.resources = case, dict(resources)
+        self.case, self.resources = case, ResourceTable(resources)
         self.now = case.begin
         self.log = Log()
         self.pods, self.usage = PodTable(), UsageTable(case.cluster)

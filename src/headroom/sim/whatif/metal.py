@@ -7,10 +7,11 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
+from headroom.adapters.kube.manifests import node_in
 from headroom.api.kinds import AnyResource
 from headroom.api.marks import CORDONED_BY
 from headroom.model.facts import Machine, Node
-from headroom.sim import hardware, seen
+from headroom.sim import hardware
 from headroom.sim.whatif.work import Case
 
 _OF_ITS_STATE: Final = "node.kubernetes.io/"
@@ -35,10 +36,10 @@ def stage(case: Case, resources: Iterable[AnyResource]) -> Stage:
     to_come, machines = [], {}
     for name, (pool, machine) in owned.items():
         told, there = case.machines.get(name), nodes.get(name)
-        is_on = told.power == "On" if told and told.power != "Unknown" else bool(there and there.ready)
+        is_on = told.power != "Off" if told and told.power != "Unknown" else bool(there and there.ready)
         since = told.since if told and told.since is not None and told.since <= case.begin else case.begin
         machines[name] = Machine(name=name, power="On" if is_on else "Off", since=since)
-        node = there or seen.node_in(hardware.node(pool.spec, machine))
+        node = there or node_in(hardware.node(pool.spec, machine))
         if there or is_on:
             nodes[name] = turned(node, ready=is_on, at=_since(node, since, ready=is_on))
         else:

@@ -13,6 +13,7 @@ from headroom.core import usage
 from headroom.model import times
 from headroom.model.decisions import Ref
 from headroom.model.facts import Amounts, Pairs
+from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable
 from headroom.model.usage import Row
 from headroom.model.world import World
@@ -249,7 +250,7 @@ class _Measured:
             now=case.end,
             cluster=case.cluster,
             own_namespace=case.own_namespace,
-            resources=dict(resources),
+            resources=ResourceTable(resources),
             nodes=NodeTable(),
             namespaces=case.namespaces,
         )

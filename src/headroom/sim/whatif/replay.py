@@ -17,9 +17,9 @@ from headroom.api.kinds import KINDS, AnyResource
 from headroom.core import PLANS
 from headroom.model import times
 from headroom.model.actions import Action
+from headroom.model.changes import EVERYTHING
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan
-from headroom.model.world import EVERYTHING
 from headroom.sim.whatif.carrying import Hands
 from headroom.sim.whatif.cluster import Cluster
 from headroom.sim.whatif.lives import Log
@@ -80,7 +80,7 @@ class _Replay:
         self._turns = [
             _Turn(plan=plan, asked_at=case.begin - every, turns_at=case.begin, tidied_at=case.begin)
             for plan in PLANS
-            if plan.kind in kinds
+            if not kinds.isdisjoint(plan.kinds)
         ]
         self._pruned_at = case.begin
         windows = [each.spec.quota.window_hours for each in resources.values() if each.kind == "GPUWorkloadBudget"]
@@ -104,9 +104,8 @@ class _Replay:
             while self._events and self._events[0][0] <= cluster.now:
                 heapq.heappop(self._events)[2]()
             cluster.place()
-            due = [turn for turn in self._turns if self._due_at(turn) <= cluster.now]
-            if due:
-                self._ask(due)
+            if any(self._due_at(turn) <= cluster.now for turn in self._turns):
+                self._ask()
                 cluster.place()
             self._progress((cluster.now - case.begin) / max(1, case.end - case.begin))
         cluster.now = case.end
@@ -117,23 +116,31 @@ class _Replay:
 
     def _due_at(self, turn: _Turn) -> int:
         """When a plan is asked next."""
-        kind, cluster = turn.plan.kind, self.cluster
+        cluster = self.cluster
         soon = turn.asked_at + SOON_MS
-        if kind in cluster.urgent:
+        if not cluster.urgent.isdisjoint(turn.plan.kinds):
             return soon
         # A long queue makes every look dear, and the moment of one arrival matter less: it waits for hours anyway.
         longer = self._every * (1 + len(cluster.pods.gated) // LONG_QUEUE)
-        gathered = turn.asked_at + max(self._every, min(longer, LONGEST_MS)) if kind in cluster.changed else NEVER
+        gathered = turn.asked_at + max(self._every, min(longer, LONGEST_MS)) if self._has_news(turn) else NEVER
         return min(gathered, max(soon, turn.turns_at))
 
-    def _ask(self, turns: list[_Turn]) -> None:
+    def _has_news(self, turn: _Turn) -> bool:
+        return not (self.cluster.changed | self.cluster.urgent).isdisjoint(turn.plan.kinds)
+
+    def _ask(self) -> None:
+        """Ask the plans that are due, and before each of them those with news that it must not miss."""
         cluster = self.cluster
         cluster.log.passes += 1
-        for turn in turns:
-            cluster.changed.discard(turn.plan.kind)
-            cluster.urgent.discard(turn.plan.kind)
+        due = [self._due_at(turn) <= cluster.now for turn in self._turns]
+        for place, turn in enumerate(self._turns):
+            if not due[place] and not (self._has_news(turn) and any(due[place:])):
+                continue
+            cluster.changed.difference_update(turn.plan.kinds)
+            cluster.urgent.difference_update(turn.plan.kinds)
             turn.asked_at, turn.turns_at = cluster.now, NEVER
             world = cluster.world()
+            turn.plan.prepare(world)
             decisions = list(turn.plan.decide(world, EVERYTHING))
             chores: list[Action] = []
             if cluster.now - turn.tidied_at >= CHORES_MS:
@@ -148,12 +155,16 @@ class _Replay:
 
     def _take(self, turn: _Turn, decision: Decision) -> None:
         cluster = self.cluster
-        resource = cluster.resources[decision.resource]
-        cluster.resources[decision.resource] = resource = structs.replace(resource, status=decision.status)
         after = decision.next_turn_ms
         if after is None:
             # It does not say more than that it wants to be looked at now and then.
             after = max(decision.look_again_ms, self._every, turn.plan.at_most_every_ms)
         turn.turns_at = min(turn.turns_at, cluster.now + after)
+        resource = cluster.resources.get(decision.resource)
+        if resource is None:  # it does not exist yet, so it has no status
+            self._hands.carry_out(decision.actions, None)
+            return
+        resource = structs.replace(resource, status=decision.status)
+        cluster.resources.put(decision.resource, resource)
         if resource.spec is not None and not resource.spec.paused:
             self._hands.carry_out(decision.actions, resource)

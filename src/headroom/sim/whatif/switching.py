@@ -11,14 +11,13 @@ from headroom.api.marks import CORDONED_BY
 from headroom.core import usage
 from headroom.model import actions
 from headroom.model.facts import Call, Machine, Node, Pod
+from headroom.model.gangs import keeps_machine_on
+from headroom.model.handlers import carries_out
 from headroom.model.world import ref_of
 from headroom.sim.hardware import POOL
 from headroom.sim.whatif.cluster import Cluster
 from headroom.sim.whatif.lives import EVICTED, Shift
 from headroom.sim.whatif.metal import turned
-
-_STAYS = ("DaemonSet", "Node")
-"""Whose pods run wherever a node is, and keep none on."""
 
 
 class Switching:
@@ -41,6 +40,7 @@ class Switching:
 
     # --- machines ---------------------------------------------------------------------------------------------------------
 
+    @carries_out(actions.WakeMachine)
     def wake(self, action: actions.WakeMachine, _by: AnyResource | None) -> bool:
         """Switch a machine on; its node is ready once it has booted."""
         cluster, name = self._cluster, action.machine
@@ -59,13 +59,14 @@ class Switching:
         if node is not None and turn == self._turn[name]:
             self._show(turned(node, ready=True, at=self._cluster.now))
 
+    @carries_out(actions.SleepMachine)
     def sleep(self, action: actions.SleepMachine, by: AnyResource | None) -> bool:
         """Switch a machine off, unless somebody is there after all or its node is not kept free."""
         cluster, name = self._cluster, action.machine
         if name not in cluster.machines:
             return False
         node = cluster.node(name)
-        if node is not None and node.ready and (self._by(node) != _author(by) or self._pods(name)):
+        if node is not None and node.ready and (self._by(node) != _author(by) or self._pods(name, _gpus(by))):
             self._called(name, actions.SleepMachine, "its node is not empty and kept so")
             return False
         self._called(name, actions.SleepMachine)
@@ -99,6 +100,7 @@ class Switching:
 
     # --- nodes ------------------------------------------------------------------------------------------------------------
 
+    @carries_out(actions.CordonNode)
     def cordon(self, action: actions.CordonNode, by: AnyResource | None) -> bool:
         """Let no new pod onto a node."""
         node = self._cluster.node(action.node)
@@ -107,6 +109,7 @@ class Switching:
         marked = dict(node.annotations) | {CORDONED_BY: _author(by)}
         return self._show(structs.replace(node, unschedulable=True, annotations=tuple(sorted(marked.items()))))
 
+    @carries_out(actions.UncordonNode)
     def uncordon(self, action: actions.UncordonNode, _by: AnyResource | None) -> bool:
         """Let pods onto a node again that a pool had cordoned."""
         node = self._cluster.node(action.node)
@@ -115,12 +118,13 @@ class Switching:
         kept = tuple(pair for pair in node.annotations if pair[0] != CORDONED_BY)
         return self._show(structs.replace(node, unschedulable=False, annotations=kept))
 
+    @carries_out(actions.DrainNode)
     def drain(self, action: actions.DrainNode, by: AnyResource | None) -> bool:
         """Evict the pods of a cordoned node, unless one of them has GPUs."""
         cluster, node = self._cluster, self._cluster.node(action.node)
         if node is None or self._by(node) != _author(by):
             return False
-        going = [pod for pod in self._pods(action.node) if pod.deleting is None]
+        going = [pod for pod in self._pods(action.node, _gpus(by)) if pod.deleting is None]
         if not going or any(usage.gpus_in(pod.shape.requests) for pod in going):
             return False
         for pod in going:
@@ -130,9 +134,9 @@ class Switching:
         cluster.urgent.add(POOL)
         return True
 
-    def _pods(self, node: str) -> list[Pod]:
+    def _pods(self, node: str, gpus: str) -> list[Pod]:
         found = (self._cluster.pods.get(uid) for uid in sorted(self._cluster.pods.by_node[node]))
-        return [pod for pod in found if pod and not (pod.owner and pod.owner.kind in _STAYS)]
+        return [pod for pod in found if pod and keeps_machine_on(pod, gpus)]
 
     def _show(self, node: Node) -> bool:
         self._cluster.show(node)
@@ -140,6 +144,10 @@ class Switching:
 
     def _by(self, node: Node) -> str:
         return dict(node.annotations).get(CORDONED_BY, "")
+
+
+def _gpus(by: AnyResource | None) -> str:
+    return by.spec.gpu_resource_name if by is not None else ""
 
 
 def _author(by: AnyResource | None) -> str:

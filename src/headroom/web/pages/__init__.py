@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from headroom.core.usage import KIND
 from headroom.model.decisions import Ref
@@ -15,8 +15,10 @@ from headroom.web.pages.parts import Model, frame, framed
 from headroom.web.scope import Scope
 from headroom.web.view import View
 
-__all__ = ["Model", "Page", "Pages", "Search", "decisions", "frame", "framed", "nodes", "search"]
+__all__ = ["ROUTES", "Model", "Page", "Pages", "Search", "decisions", "frame", "framed", "nodes", "search"]
 
+ROUTES: Final = ("overview", "nodes", "decisions", "power", "budgets/{namespace}/{name}", "power/{name}")
+"""Where there is a page: its kind, then the names of what it is about."""
 Page = Callable[[View, Scope], Model | None]
 """Makes a page without its frame, the same for all who may see the same; None if there is no such page for them."""
 
@@ -29,6 +31,12 @@ class Pages:
         self.nodes: Page = nodes.model
         self.power: Page = power.model
         self._budget = BudgetPage()
+        self._plain = {"nodes": self.nodes, "power": self.power}
+        self._of_names: dict[str, Callable[..., Page]] = {
+            "decisions": self.decisions,
+            "budgets": self.budget,
+            "power": self.pool,
+        }
 
     def budget(self, namespace: str, name: str) -> Page:
         """The page of one budget."""
@@ -45,10 +53,5 @@ class Pages:
     def of(self, address: tuple[Any, ...]) -> Page:
         """The page at an address: its kind, then the names of what it is about, or what is looked for."""
         what, *names = address
-        if what == "decisions":
-            return self.decisions(*names)
-        if what == "budgets":
-            return self.budget(*names)
-        if what == "power" and names:
-            return self.pool(*names)
-        return {"nodes": self.nodes, "power": self.power}.get(what, self.overview)
+        made = self._of_names.get(what) if names else None
+        return made(*names) if made else self._plain.get(what, self.overview)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from headroom.api import marks
 from headroom.api.budgets import GPUWorkloadBudgetSpec
 from headroom.api.enforcement import EnteredStep, percent
 from headroom.api.kinds import AnyResource
@@ -35,7 +34,6 @@ class BudgetPage:
 
     def __init__(self) -> None:
         self._curves: dict[Ref, Paced[Model]] = {}
-        self._released = Released()
 
     def model(self, view: View, scope: Scope, ref: Ref) -> Model | None:
         """The page without its frame; None if there is no such budget, or none that may be seen."""
@@ -53,9 +51,12 @@ class BudgetPage:
             "heldUnits": held.get("units", 0),
             "heldPods": held.get("pods", 0),
             "stopped": list(reversed(status.get("stopped", []))),
-            "released": self._released.of(world, ref),
+            "released": status.get("released", [])[:MOST_RELEASED],
+            "refused": [_without_uids(each) for each in status.get("refused", [])],
             "history": parts.entries(_history(view, world.now, ref)),
         }
+        if "following" in status:
+            model["following"] = status["following"]
         if "victim" in status:
             model["victim"] = {name: status["victim"].get(name, "") for name in ("unit", "action", "at")}
         if resource.spec is not None and world.ledger.loaded and usage.is_read(world, resource):
@@ -68,6 +69,10 @@ class BudgetPage:
         while len(self._curves) > MOST_CURVES:
             del self._curves[next(iter(self._curves))]
         return found
+
+
+def _without_uids(refused: dict[str, Any]) -> Model:
+    return {name: value for name, value in refused.items() if name != "uids"}
 
 
 def _details(resource: AnyResource, status: dict[str, Any]) -> Model:
@@ -117,28 +122,6 @@ def _selector(selector: LabelSelector) -> str:
         spoken |= {"Exists": each.key, "DoesNotExist": f"!{each.key}"}
         words.append(spoken[each.operator])
     return ", ".join(words)
-
-
-class Released:
-    """Pods in view that waited for a budget and were let go, by budget; worked out once for all pages."""
-
-    def __init__(self) -> None:
-        self._seen: tuple[object, int] = (None, -1)
-        self._of: dict[str, list[Model]] = {}
-
-    def of(self, world: World, ref: Ref) -> list[Model]:
-        """Those of one budget, the newest first."""
-        seen = (world.pods, world.pods.generation)
-        if seen != self._seen:
-            self._seen, self._of = seen, {}
-            for uid in world.pods.annotated:
-                pod = world.pods.get(uid)
-                said = dict(pod.annotations) if pod else {}
-                if pod and said.get(marks.RELEASED_AT):
-                    one = {"pod": pod.key, "at": said[marks.RELEASED_AT]}
-                    self._of.setdefault(said.get(marks.HELD_BY, ""), []).append(one)
-        found = self._of.get(f"{ref.namespace}/{ref.name}", [])
-        return sorted(found, key=lambda each: (each["at"], each["pod"]), reverse=True)[:MOST_RELEASED]
 
 
 def _history(view: View, now: int, ref: Ref) -> list[Noted]:

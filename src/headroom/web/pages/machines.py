@@ -32,7 +32,7 @@ _TURNS: Final[Mapping[str, State]] = {
     "MachineFailed": "Failed",
     "MachineUnknown": "Unknown",
 }
-"""What a machine is doing after each event of its pool; the event's sentence begins with its name."""
+"""What a machine is doing after each event about it."""
 
 Turns = list[tuple[int, State]]
 """Since when a machine was in which state, the oldest first."""
@@ -136,10 +136,10 @@ def pasts(entries: Iterable[Noted], status: PowerPoolStatus, now: int) -> dict[s
     """The last hours of every machine, by what the journal says of its pool and by what is known now."""
     found: dict[str, Turns] = {}
     for entry in sorted(entries):
-        for reason, sentence in entry.news:
-            state = _TURNS.get(reason)
-            if state is not None:
-                found.setdefault(sentence.partition(" ")[0].rstrip(":,."), []).append((entry.at, state))
+        for news in entry.news:
+            state = _TURNS.get(news.reason)
+            if state is not None and news.machine:
+                found.setdefault(news.machine, []).append((entry.at, state))
     return {each.name: _past(found.get(each.name, []), each, now) for each in status.machines}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -144,12 +144,12 @@ class Fleet:
 def fleet_of(world: World) -> dict[str, Any]:
     """The fleet in a few numbers."""
     phases = world.pods.column("phase")
-    offered = sum(usage.gpus_on(world, node) for node in world.nodes)
-    held = _held(world)
+    gpus = {node.name: usage.gpus_on(world, node) for node in world.nodes}
+    usable = {node.name for node in world.nodes if node.ready and not node.unschedulable}
     return {
-        "gpus": parts.decimal(offered),
-        "held": parts.decimal(held),
-        "free": parts.decimal(max(offered - held, 0)),
+        "gpus": parts.decimal(sum(gpus.values())),
+        "held": parts.decimal(_held(world, gpus.keys())),
+        "free": parts.decimal(max(sum(gpus[name] for name in usable) - _held(world, usable), 0)),
         "nodes": len(world.nodes),
         "nodesReady": sum(node.ready for node in world.nodes),
         "running": int(np.count_nonzero(phases == PHASES.index("Running"))),
@@ -186,12 +186,11 @@ def _asking(pods: PodTable, which: Bools) -> list[tuple[int, int]]:
     return list(zip(found, counts.tolist(), strict=True))
 
 
-def _held(world: World) -> int:
-    """Millionths of GPUs that pods on nodes hold, those of their claims included."""
-    pods, names = world.pods, [world.pods.names.number(node.name) for node in world.nodes]
+def _held(world: World, there: Set[str]) -> int:
+    """Millionths of GPUs that pods on these nodes hold, those of their claims included."""
+    pods, names = world.pods, [world.pods.names.number(name) for name in there]
     on_nodes = np.isin(pods.column("node"), names) & _live(pods)
     held = sum(gpus * count for gpus, count in _asking(pods, on_nodes))
-    there = {node.name for node in world.nodes}
     for uid in {uid for claim in world.claims.values() for uid in claim.reserved_for}:
         pod = pods.get(uid)
         if pod is not None and pod.node in there and pod.phase not in ("Succeeded", "Failed"):

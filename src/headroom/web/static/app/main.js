@@ -116,7 +116,7 @@ function frame(model) {
     product = model.title;
   }
   text(at("product"), product);
-  text(at("speed"), model.speed ? `simulated, ${format.number(model.speed)} times as fast as life` : "");
+  text(at("speed"), model.speed ? `simulated, ${format.number(model.speed)}× real time` : "");
   fill(at("clock"), h("time", { datetime: model.at, "data-form": "clock" }));
   const viewer = model.viewer?.name ? `Seen as ${model.viewer.name}${model.viewer.everything ? "" : `: ${format.listed(model.viewer.namespaces ?? [])}`}` : "";
   text(at("about"), [model.cluster && `Cluster ${model.cluster}`, model.version && `Headroom ${model.version}`, viewer].filter(Boolean).join(" · "));

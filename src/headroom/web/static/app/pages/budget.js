@@ -29,15 +29,17 @@ export function mount(main, route) {
   const heading = h("h1", { tabindex: "-1", text: `${namespace}/${name}` });
   const lead = h("p", { class: "lead" });
   const still = h("p", { class: "quiet", id: "still", hidden: true });
+  const verdict = h("p", { class: "quiet", id: "verdict", hidden: true });
   const problems = h("ul", { class: "notice bad", hidden: true });
   const tiles = h("dl", { class: "tiles" });
   const hours = new CurveCard("GPU-hours used in the window", "curve", "The sum over the rolling window at each moment: hours leave it as they grow older than the window.");
   const money = new CurveCard("Dollars spent in the window", "usd-curve", "The same sum in dollars, at the price of each hour.");
   const steps = h("ol", { class: "ladder" });
-  const ladder = card("What happens at which share", { id: "ladder", note: "The steps of this budget; those it has reached are marked. A step ends only some points below where it begins, so that it does not come and go." }, steps);
+  const ladder = card("Enforcement steps", { id: "ladder", note: "The steps of this budget; those it has reached are marked. A step ends only some points below where it begins, so that it does not come and go." }, steps);
   const top = tableCard("Who uses it", "top", "The pods that used most in the window.", ["Pod", { title: "GPU-hours", figure: true }, { title: "Dollars", figure: true }], "No pod used anything in the window.");
   const held = tableCard("Who waits", "waiting", "Held until the window frees enough hours; the first in line starts first.", ["Held", { title: "GPUs", figure: true }, "Since", "Starts"], "Nobody waits for this budget.");
-  const released = tableCard("Let go", "released", "Pods that waited and then were let start.", ["Pod", "When"], "");
+  const released = tableCard("Released", "released", "What was queued and then released: its pods start again without waiting, up to these GPUs.", ["Owner", { title: "GPUs", figure: true }, { title: "In use", figure: true }, "Released", "Until"], "");
+  const refused = tableCard("Evictions refused", "refused", "PodDisruptionBudgets that keep pods of this budget from being evicted.", ["What", "By", "Since", "Then"], "");
   const stopped = tableCard("Stopped", "stopped", "What this budget stopped, newest first.", ["What", "How", "When", "Outcome"], "");
   const history = new Entries({ empty: "Nothing was decided about this budget in the last 7 days.", named: false });
   const log = h("a", { href: `#/decisions?${new URLSearchParams({ q: `${namespace}/${name}`, since: "168h" })}`, text: "All of them" });
@@ -47,10 +49,11 @@ export function mount(main, route) {
     h("div", { class: "title-row" }, heading, state),
     lead,
     still,
+    verdict,
     problems,
     tiles,
     h("div", { class: "pair even" }, hours.node, money.node),
-    h("div", { class: "pair" }, h("div", { class: "stack" }, ladder, held.node, stopped.node, released.node), h("div", { class: "stack" }, top.node)),
+    h("div", { class: "pair" }, h("div", { class: "stack" }, ladder, held.node, refused.node, stopped.node, released.node), h("div", { class: "stack" }, top.node)),
     card("History", { id: "history", note: "Every change of mind about this budget, newest first, and why.", aside: log }, history.node),
     card("Settings and conditions", { id: "facts" }, facts),
   );
@@ -74,7 +77,10 @@ export function mount(main, route) {
       show(ladder, budget.ladder?.length);
       top.draw(topRows(model.topPods ?? []));
       held.draw((model.held ?? []).map(heldRow), more(model));
-      released.draw((model.released ?? []).map((pod) => [pod.pod, time(pod.at)]));
+      released.draw((model.released ?? []).map((each) => [each.owner, figure(each.gpus), figure(each.usedGpus ?? "0"), time(each.at), time(each.until, "ahead")]));
+      refused.draw((model.refused ?? []).map(refusedRow));
+      fill(verdict, followed(model.following));
+      show(verdict, model.following);
       stopped.draw(stoppedRows(model));
       history.draw(model.history, MOST_HISTORY);
       fill(facts, factsOf(budget));
@@ -186,6 +192,19 @@ function topRows(pods) {
 function more(model) {
   const hidden = (model.heldUnits ?? 0) - (model.held?.length ?? 0);
   return hidden > 0 ? `and ${hidden} more` : "";
+}
+
+function refusedRow(each) {
+  const then = each.deletedAt ? [h("span", { text: "deleted " }), time(each.deletedAt, "ahead")] : "others are tried";
+  return [each.unit, (each.by ?? []).join(", ") || "not known", time(each.since), then];
+}
+
+/** Whose verdict a budget follows that spans clusters, as a sentence. */
+function followed(following) {
+  if (!following) return [];
+  const holds = following.holding ? [" holds (since ", time(following.since), ")."] : [" does not hold."];
+  const late = following.stale ? " It has not been heard of for two minutes, so what is queued stays queued." : "";
+  return [h("span", {}, `Cluster ${following.cluster} decides on this budget: it`, ...holds, late)];
 }
 
 function stoppedRows(model) {

@@ -33,7 +33,7 @@ export function mount(main, route) {
   const tools = h("div", { class: "tools" }, search, kind, status);
   const waiting = new Waiting();
   const legend = h("ul", { class: "holders", "aria-label": "GPUs held, by budget" });
-  const key = h("p", { class: "quiet", text: "Each box is one pod and as wide as the GPUs it holds; boxes of one budget have one colour. Hatched is free." });
+  const key = h("p", { class: "quiet", text: "Each box is one pod and as wide as the GPUs it holds; boxes of one budget have one colour. Hatched GPUs belong to no pod." });
   const all = card("GPUs by node", { id: "nodes" }, key, legend, tools, list, empty, none);
   main.append(h("h1", { tabindex: "-1", text: "Nodes" }), lead, waiting.node, all);
   let shown = {};
@@ -137,7 +137,7 @@ function updateNode(item, { name, node }) {
   text(facts, [node.type, node.zone, Number(node.gpus) ? `${format.number(node.held)} of ${format.count(node.gpus, "GPU")} held` : "no GPUs"].filter(Boolean).join(" · "));
   show(strip, Number(node.gpus));
   const holding = (node.pods ?? []).filter((pod) => Number(pod.gpus) > 0);
-  fill(strip, holding.map(box), Number(node.free) > 0 ? sized(h("span", { class: "box free", text: "free", title: `${format.count(node.free, "GPU")} free` }), node.free) : null);
+  fill(strip, holding.map(box), Number(node.free) > 0 ? sized(h("span", { class: "box free", text: sick || "free", title: `${format.count(node.free, "GPU")} ${sick || "free"}` }), node.free) : null);
   const pods = node.pods ?? [];
   show(toggle, pods.length);
   text(toggle, format.count(pods.length, "pod"));

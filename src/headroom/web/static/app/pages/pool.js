@@ -96,7 +96,7 @@ function tilesOf(pool) {
   if (pool.savedKwh !== undefined) {
     found.push(
       tile("Saved", `${format.number(pool.savedKwh)} kWh`, "while machines were off"),
-      tile("Used", `${format.number(pool.usedKwh)} kWh`, "by the watts that are given"),
+      tile("Used", `${format.number(pool.usedKwh)} kWh`, "estimated from the configured wattage"),
     );
   }
   if (pool.unservedPods) found.push(tile("Pods without a machine", format.number(pool.unservedPods), "the reasons stand below"));

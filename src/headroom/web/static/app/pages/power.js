@@ -64,7 +64,7 @@ function tilesOf(rows) {
   const saved = sum(rows, "savedKwh");
   if (saved !== undefined) found.push(tile("Saved", `${format.number(saved)} kWh`, `${format.number(sum(rows, "usedKwh"))} kWh used`));
   const vain = sum(rows, "unservedPods") ?? 0;
-  found.push(tile("Pods without a machine", format.number(vain), vain ? "wait in vain" : "nobody waits in vain"));
+  found.push(tile("Pods without a machine", format.number(vain), vain ? "unserved" : "every pod is served"));
   if (all.Failed) found.push(tile("Machines failed", format.number(all.Failed), "did not do what they were told"));
   return found;
 }

@@ -1,6 +1,6 @@
 // All that Headroom looks after beside budgets: kinds, whether they are ready, and why not.
 
-import { fill, h, text } from "../dom.js";
+import { fill, h, prose, text } from "../dom.js";
 import { badge, card, poolAddress, setBadge, withIds } from "../parts.js";
 import { Table } from "../table.js";
 
@@ -17,7 +17,7 @@ export function mount(main, route) {
       { key: "name", title: "Name", lead: true, sort: (row) => row.id, update: nameCell },
       { key: "kind", title: "Kind", sort: (row) => row.kind, update: (cell, row) => text(cell, row.kind) },
       { key: "ready", title: "Ready", sort: (row) => row.ready, update: readyCell },
-      { key: "message", title: "What that means", update: (cell, row) => text(cell, row.message ?? row.reason) },
+      { key: "message", title: "What that means", update: (cell, row) => prose(cell, row.message ?? row.reason) },
     ],
     words: (row) => `${row.id} ${row.reason ?? ""} ${row.message ?? ""}`,
     sort: "name",

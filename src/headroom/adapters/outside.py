@@ -9,13 +9,14 @@ from msgspec import Struct
 
 from headroom.api.quantities import Invalid, nano
 from headroom.model import times
-from headroom.model.facts import Instance, Machine, Offer, Usage
+from headroom.model.facts import Usage
 from headroom.model.verdicts import HomeVerdict
+from headroom.model.world import FACTS
 
+FIELDS: Final = {each.type.__name__: name for name, each in FACTS.items() if each.manifest}
+"""The kinds of documents that are facts, and the field of the World that each belongs to."""
 KINDS: Final[dict[str, type[Struct]]] = {
-    "Instance": Instance,
-    "Offer": Offer,
-    "Machine": Machine,
+    **{kind: FACTS[name].type for kind, name in FIELDS.items()},
     "Usage": Usage,
     "HomeVerdict": HomeVerdict,
 }
@@ -24,7 +25,7 @@ _MICRO: Final = 1000
 _MOMENTS: Final = ("launchedAt", "at", "since", "start", "end")
 _AMOUNTS: Final = ("gpus", "pricePerHour")
 _MAPPINGS: Final = ("tags", "labels")
-_POWER: Final = ("On", "Off", "Unknown")
+_POWER: Final = ("On", "Off", "PoweringOff", "Unknown")
 
 Problems = list[tuple[str, str]]
 

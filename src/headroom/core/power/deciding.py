@@ -1,4 +1,4 @@
-"""The plan: one round over all pools together, since they share the pods that wait, and one decision for each."""
+"""The decision on one pool: its status, what is due, and when to look again."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 
 from msgspec import structs
 
+from headroom.api import power_status
 from headroom.api.kinds import AnyResource
-from headroom.core.power import energy, serving, sleeping, states, telling, unserved, waking, warmth
-from headroom.core.power.gathering import left_over, pools_of
-from headroom.core.power.members import CHANGING, KIND, Member, Pool
-from headroom.core.power.serving import Service
+from headroom.core.capacity import Outcome, Trial, newest_trials
+from headroom.core.power import breaking, energy, fruitless, sleeping, states, telling, waking, warmth
+from headroom.core.power.members import CHANGING, Member, Pool, told
 from headroom.core.power.states import ABORT_MS
 from headroom.model import conditions, sight, times
 from headroom.model.actions import Action, CordonNode, DrainNode, SleepMachine, UncordonNode, WakeMachine
 from headroom.model.decisions import Decision, Ref
-from headroom.model.plans import Plan, judgement
-from headroom.model.world import Changes, World
+from headroom.model.plans import judgement
+from headroom.model.world import World
 
 LOOK_AGAIN_MS: Final = 30 * times.SECOND
 """While anything is on or changing: pods may end without anybody telling."""
@@ -27,32 +27,8 @@ _ORDER: Final = (WakeMachine, UncordonNode, CordonNode, DrainNode, SleepMachine)
 """Who waits is served first."""
 
 
-def decide(world: World, _changes: Changes) -> Iterator[Decision]:
-    """One decision for each pool, whatever changed: what one pool does, the others must know."""
-    service = round_of(world) if world.complete else None
-    pools = {pool.ref: pool for pool in service.pools} if service else {}
-    for ref, resource in world.of_kind(KIND):
-        if service is not None and ref in pools:
-            yield _decided(service, pools[ref])
-        else:
-            yield _undecided(world, ref, resource)
-
-
-def round_of(world: World) -> Service:
-    """Who waits, where they go, and what becomes of every machine."""
-    service = serving.begin(world, pools_of(world))
-    waking.serve(service)
-    unserved.tell(service)
-    sleeping.let_sleep(service)
-    return service
-
-
-def chores(world: World) -> Iterator[Action]:
-    """What pools that are gone have left behind."""
-    return left_over(world)
-
-
-def _undecided(world: World, ref: Ref, resource: AnyResource) -> Decision:
+def undecided(world: World, ref: Ref, resource: AnyResource) -> Decision:
+    """What is said of a pool that cannot be read, or while the view is not complete."""
     if resource.problems:
         listed = "; ".join(f"{each.field} {each.message}" for each in resource.problems)
         return judgement(world, ref, resource, (False, "InvalidSpec", listed))
@@ -69,9 +45,10 @@ def _undecided(world: World, ref: Ref, resource: AnyResource) -> Decision:
     )
 
 
-def _decided(service: Service, pool: Pool) -> Decision:
-    said = telling.sentence(service, pool)
-    ready = judgement(service.world, pool.ref, pool.resource, (True, pool.halted or "Reconciled", said.message))
+def decided(pool: Pool, outcome: Outcome) -> Decision:
+    """What a round means for a pool."""
+    said = telling.sentence(outcome, pool)
+    ready = judgement(outcome.round.world, pool.ref, pool.resource, (True, pool.halted or "Reconciled", said.message))
     status = structs.replace(
         pool.before,
         observed_generation=pool.resource.generation,
@@ -83,9 +60,11 @@ def _decided(service: Service, pool: Pool) -> Decision:
         failed=len(pool.are("Failed")),
         energy=energy.counted(pool),
         unserved=tuple(pool.unserved),
-        trials=tuple(pool.trials),
+        trials=tuple(map(_remembered, newest_trials(pool.trials))),
+        breaker=breaking.status(pool),
+        fruitless=fruitless.status(pool),
     )
-    next_turn = max(0, min(_turns(service, pool), default=pool.now + LATEST_MS) - pool.now)
+    next_turn = max(0, min(_turns(pool, outcome), default=pool.now + LATEST_MS) - pool.now)
     rests = all(it.state not in ("On", *CHANGING) for it in pool.members) and not pool.wants
     return Decision(
         resource=pool.ref,
@@ -98,6 +77,18 @@ def _decided(service: Service, pool: Pool) -> Decision:
     )
 
 
+def _remembered(trial: Trial) -> power_status.Trial:
+    return power_status.Trial(
+        shape=trial.shape,
+        machine=trial.room,
+        at=told(trial.at),
+        in_vain=trial.in_vain,
+        refused_at=told(trial.refused_at or None),
+        until=told(trial.until or None),
+        placed=True if trial.placed else None,
+    )
+
+
 def _due(pool: Pool) -> list[Action]:
     """All that is due, by kind: alike actions are carried out side by side."""
     return sorted(pool.actions(), key=lambda action: _ORDER.index(type(action)))
@@ -106,10 +97,10 @@ def _due(pool: Pool) -> list[Action]:
 # --- when the clock alone changes something -------------------------------------------------------------------------------------
 
 
-def _turns(service: Service, pool: Pool) -> Iterator[int]:
-    known = [pool.floor_turns_at, pool.brake_ends_at, service.turns_at]
+def _turns(pool: Pool, outcome: Outcome) -> Iterator[int]:
+    known = [pool.floor_turns_at, pool.brake_ends_at, pool.breaker_until, pool.ration_ends_at, outcome.recheck_at]
     known += [each for it in pool.members for each in _turns_of(pool, it)]
-    known += [it.since + states.NEW_MS for it in pool.are("On") if it.name in service.into]
+    known += [it.since + states.NEW_MS for it in pool.are("On") if it.name in outcome.into]
     if pool.wants:
         known += [bar.until for bar in waking.bars(pool).values()]
     return (each for each in known if each is not None and each > pool.now)
@@ -118,6 +109,9 @@ def _turns(service: Service, pool: Pool) -> Iterator[int]:
 def _turns_of(pool: Pool, it: Member) -> Iterator[int | None]:
     if it.state == "Booting":
         yield (it.woken_at or it.since) + pool.boot_ms
+        yield states.resends_at(it) if it.power_is == "Off" else None
+    elif it.state == "Failed":
+        yield (it.woken_at or it.since) + max(2 * pool.boot_ms, pool.policy.min_on_seconds * times.SECOND)
     elif it.state == "Sleeping":
         yield (it.slept_at or it.since) + pool.boot_ms
     elif it.state == "Draining":
@@ -129,13 +123,3 @@ def _turns_of(pool: Pool, it: Member) -> Iterator[int | None]:
             yield from warmth.turns(pool, it)
     elif states.is_joining(it, pool.now, pool.boot_ms):
         yield states.may_still_join_until(it, pool.boot_ms)
-
-
-PLAN: Final = Plan(
-    name="power",
-    kind=KIND,
-    wakes_on=frozenset({KIND, "unbound", "nodes", "outside"}),
-    at_most_every_ms=1000,
-    decide=decide,
-    chores=chores,
-)

@@ -7,36 +7,20 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field, structs
 
-from headroom.adapters import prices
-from headroom.adapters.kube import devices, karpenter, operator_kinds, parse, paths, raw, values, workloads
+from headroom.adapters import outside, prices
+from headroom.adapters.kube import manifests, operator_kinds, parse, raw, sources
 from headroom.adapters.kube.config_maps import PRICES, SETTINGS, is_stopped
 from headroom.adapters.kube.operator_kinds import Index
-from headroom.api import marks
+from headroom.adapters.texts import Repeated, objects
 from headroom.api.kinds import KINDS, OPERATOR_KINDS, AnyResource
 from headroom.api.resources import API_VERSION, GROUP
 from headroom.core.usage import row_of, table_of
 from headroom.model.decisions import Ref
-from headroom.model.device_facts import Claim, ClaimTemplate, DeviceClass, DeviceSlice
 from headroom.model.devices import DeviceTable
-from headroom.model.facts import (
-    Hold,
-    Instance,
-    Machine,
-    Namespace,
-    Node,
-    NodeClaim,
-    NodePool,
-    Offer,
-    Pod,
-    Price,
-    Usage,
-    Workload,
-)
+from headroom.model.facts import Node, Pod, Price, Usage
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.verdicts import HomeVerdict
-from headroom.model.world import LedgerState, World, by_ref
-from headroom.sim import outside, seen
-from headroom.sim.texts import Repeated, objects
+from headroom.model.world import FACTS, LedgerState, World, by_ref
 
 SIM_GROUP: Final = "sim.headroom.dev/v1"
 SCENARIO: Final = "Scenario"
@@ -69,20 +53,10 @@ class Documents(Struct, kw_only=True):
     resources: list[AnyResource] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
-    instances: list[Instance] = field(default_factory=list)
-    offers: list[Offer] = field(default_factory=list)
-    machines: list[Machine] = field(default_factory=list)
-    namespaces: list[Namespace] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
-    claim_templates: list[ClaimTemplate] = field(default_factory=list)
-    device_classes: list[DeviceClass] = field(default_factory=list)
-    device_slices: list[DeviceSlice] = field(default_factory=list)
-    node_pools: list[NodePool] = field(default_factory=list)
-    node_claims: list[NodeClaim] = field(default_factory=list)
+    facts: dict[str, list[Any]] = field(default_factory=dict)
+    """Facts from outside and of others' kinds, by the field of the World, or of its devices, that they belong to."""
     prices: list[Price] = field(default_factory=list)
     index: Index | None = None
-    holds: list[Hold] = field(default_factory=list)
-    workloads: list[Workload] = field(default_factory=list)
     stopped: bool = False
     usage: list[Usage] = field(default_factory=list)
     verdicts: list[HomeVerdict] = field(default_factory=list)
@@ -98,6 +72,10 @@ class Documents(Struct, kw_only=True):
     ignored: dict[str, int] = field(default_factory=dict)
     """Kinds that mean nothing here, and how many of each there were."""
 
+    def of(self, name: str) -> list[Any]:
+        """The facts of one field."""
+        return self.facts.get(name, [])
+
     def world(self, now: int, cluster: str = "default") -> World:
         """The World that these documents are the complete view of."""
         pods, nodes = PodTable(), NodeTable()
@@ -105,6 +83,7 @@ class Documents(Struct, kw_only=True):
             pods.put(_seen_by_scheduler(pod, now))
         for node in self.nodes:
             nodes.put(node)
+        named: dict[str, Any] = {name: each.named(self.of(name)) for name, each in FACTS.items()}
         world = World(
             now=now,
             cluster=cluster,
@@ -112,20 +91,12 @@ class Documents(Struct, kw_only=True):
             resources=by_ref(self.resources),
             pods=pods,
             nodes=nodes,
-            instances={each.name: each for each in self.instances},
-            offers={each.name: each for each in self.offers},
-            machines={each.name: each for each in self.machines},
-            node_pools={each.name: each for each in self.node_pools},
-            node_claims={each.name: each for each in self.node_claims},
-            namespaces={each.name: each for each in self.namespaces},
-            claims={each.key: each for each in self.claims},
-            devices=DeviceTable(self.device_classes, self.claim_templates, self.device_slices),
+            devices=DeviceTable(*(self.of(each) for each in ("device_classes", "claim_templates", "device_slices"))),
             prices=tuple(self.prices),
             index=self.index.budgets if self.index else None,
-            holds={each.name: each for each in self.holds},
-            workloads={each.key: each for each in self.workloads},
-            kueue=any(each.kind == "Workload" for each in self.workloads),
+            kueue=any(each.kind == "Workload" for each in self.of("workloads")),
             ledger=LedgerState(verdicts=tuple(self.verdicts)),
+            **named,
         )
         rows = [row for each in self.usage if (row := row_of(each, cluster)) is not None]
         return structs.replace(world, usage=table_of(world, rows))
@@ -193,80 +164,33 @@ def _take_operators(out: Documents, value: dict[str, Any], place: Place) -> None
         out.index = operator_kinds.index_of(value)
         name, readable = out.index.name, out.index.budgets is not None
     else:
-        out.holds.append(operator_kinds.hold_of(value))
-        name, readable = out.holds[-1].name, out.holds[-1].spec is not None
+        hold = operator_kinds.hold_of(value)
+        out.facts.setdefault("holds", []).append(hold)
+        name, readable = hold.name, hold.spec is not None
     named = _note(out, Ref(value["kind"], "", name), place, ours=True)
     if not readable:
         out.problems.append(Wrong(named, "spec", "must be what the operator writes", place))
-
-
-def _take_owner(out: Documents, value: dict[str, Any], place: Place) -> bool:
-    """Add an owner of pods: any Workload of Kueue, and what Headroom has suspended; others say nothing that pods do not."""
-    kind = str(value.get("kind"))
-    group, version, _ = paths.OWNERS.get(kind, ("", "", ""))
-    if value.get("apiVersion") != f"{group}/{version}":
-        return False
-    if kind == "Workload":
-        owner = workloads.workload_of(raw.fitted(value, raw.Workload))
-    elif marks.SUSPENDED not in _labels(value):
-        return False
-    elif kind == "Job":
-        owner = workloads.job_of(raw.fitted(value, raw.Job))
-    else:
-        owner = workloads.job_set_of(raw.fitted(value, raw.JobSet))
-    out.workloads.append(owner)
-    _note(out, Ref(owner.kind, owner.namespace, owner.name), place)
-    return True
-
-
-def _labels(value: dict[str, Any]) -> dict[str, str]:
-    meta = raw.fitted(value, raw.Object).metadata
-    return dict(values.pairs(meta.labels)) if meta else {}
 
 
 def _take_known(out: Documents, value: dict[str, Any], place: Place) -> bool:
     """Add an object of Kubernetes itself, if it is of a kind that means something here."""
     match value.get("apiVersion"), value.get("kind"):
         case "v1", "Pod":
-            out.pods.append(seen.pod_in(value))
+            out.pods.append(manifests.pod_in(value))
             _note_pod(out, out.pods[-1], place)
         case "v1", "Node":
-            out.nodes.append(seen.node_in(value))
+            out.nodes.append(manifests.node_in(value))
             _note(out, Ref("Node", "", out.nodes[-1].name), place)
-        case "v1", "Namespace":
-            out.namespaces.append(parse.namespace_of(raw.fitted(value, raw.Object)))
-            _note(out, Ref("Namespace", "", out.namespaces[-1].name), place)
-        case "resource.k8s.io/v1", kind if kind in devices.KINDS:
-            _take_device(out, value, place)
-        case "karpenter.sh/v1", "NodePool":
-            out.node_pools.append(karpenter.node_pool_of(raw.fitted(value, karpenter.NodePoolWire)))
-            _note(out, Ref("NodePool", "", out.node_pools[-1].name), place)
-        case "karpenter.sh/v1", "NodeClaim":
-            out.node_claims.append(karpenter.node_claim_of(raw.fitted(value, karpenter.NodeClaimWire)))
-            _note(out, Ref("NodeClaim", "", out.node_claims[-1].name), place)
         case "v1", "ConfigMap":
             return _take_settings(out, parse.settings_of(raw.fitted(value, raw.ConfigMap)), place)
-        case _:
-            return _take_owner(out, value, place)
+        case version, kind:
+            source = sources.BY_KIND.get((str(version), str(kind)))
+            found = source.read(value) if source else None
+            if source is None or found is None:
+                return False  # an owner that nobody suspended says nothing that its pods do not
+            out.facts.setdefault(source.field, []).append(found)
+            _note(out, Ref(source.kind, getattr(found, "namespace", ""), found.name), place)
     return True
-
-
-def _take_device(out: Documents, value: dict[str, Any], place: Place) -> None:
-    """Add a claim, a template of claims, a device class or a slice of devices."""
-    match value["kind"]:
-        case "ResourceClaim":
-            out.claims.append(claim := devices.claim_of(raw.fitted(value, devices.ClaimWire)))
-            ref = Ref("ResourceClaim", claim.namespace, claim.name)
-        case "ResourceClaimTemplate":
-            out.claim_templates.append(template := devices.template_of(raw.fitted(value, devices.TemplateWire)))
-            ref = Ref("ResourceClaimTemplate", template.namespace, template.name)
-        case "DeviceClass":
-            out.device_classes.append(devices.class_of(raw.fitted(value, devices.ClassWire)))
-            ref = Ref("DeviceClass", "", out.device_classes[-1].name)
-        case _:
-            out.device_slices.append(devices.slice_of(raw.fitted(value, devices.SliceWire)))
-            ref = Ref("ResourceSlice", "", out.device_slices[-1].name)
-    _note(out, ref, place)
 
 
 def _take_settings(out: Documents, found: parse.Settings, place: Place) -> bool:
@@ -292,7 +216,8 @@ def _take_fact(out: Documents, value: dict[str, Any], place: Place) -> None:
         _complain(out, value, place, ("apiVersion", f"must be {SIM_GROUP}, not {version!r}"))
     else:
         fact, problems = outside.fact(kind, value)
-        _place(out, kind, fact)
+        own: dict[str, list[Any]] = {"Usage": out.usage, "HomeVerdict": out.verdicts}
+        (own[kind] if kind in own else out.facts.setdefault(outside.FIELDS[kind], [])).append(fact)
         named = _note(out, Ref(kind, "", fact.name), place, ours=True)
         out.problems += [Wrong(named, where, message, place) for where, message in problems]
 
@@ -323,17 +248,6 @@ def _complain(out: Documents, value: dict[str, Any], place: Place, problem: tupl
     parts = (value.get("kind"), words.get("namespace"), words.get("name"))
     named = out.ours[place] = _named(*(str(part or "") for part in parts))
     out.problems.append(Wrong(named, *problem, place))
-
-
-def _place(out: Documents, kind: str, fact: Any) -> None:
-    places: dict[str, list[Any]] = {
-        "Instance": out.instances,
-        "Offer": out.offers,
-        "Machine": out.machines,
-        "Usage": out.usage,
-        "HomeVerdict": out.verdicts,
-    }
-    places[kind].append(fact)
 
 
 def _named(kind: str, namespace: str, name: str) -> dict[str, str]:

@@ -1,0 +1,331 @@
+"""One round: which pods are pending, and what holds them: ready rooms first, then those that can be kept from closing.
+
+Those who are left are served by what is coming, and by what supplies could open (`assigning`, `opening`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, ParamSpec, TypeVar
+
+from msgspec import Struct, field, structs
+
+from headroom.core import demand
+from headroom.core.capacity import trials
+from headroom.core.capacity.supplies import Opened, Stage, Supply, SupplyFailed
+from headroom.core.capacity.trials import Tried
+from headroom.core.demand import Candidate, Placed, Room, Unit, Verdict, Wanted
+from headroom.model.decisions import Decision, Ref
+from headroom.model.world import World
+
+P = ParamSpec("P")
+T = TypeVar("T")
+WHOLE: Final = 1_000_000
+"""Amounts are told in millionths."""
+
+
+class Round(Struct, kw_only=True, eq=False):
+    """Who is pending, and where each of them goes."""
+
+    world: World
+    supplies: list[Supply]
+    """In the order in which they are asked."""
+    wanted: Wanted
+    owners: dict[str, Supply] = field(default_factory=dict)
+    """Of rooms that supplies have, as far as anybody asked."""
+    ready: dict[str, Room] = field(default_factory=dict)
+    """Rooms that pods can use."""
+    rooms: dict[str, Room] = field(default_factory=dict)
+    """Those and what is coming, with what was free in them before anybody was placed."""
+    coming: dict[str, Candidate] = field(default_factory=dict)
+    """What is coming, or has just come."""
+    leaving: dict[str, Candidate] = field(default_factory=dict)
+    """What is about to close and could be kept."""
+    closed: dict[Ref, dict[str, Candidate]] = field(default_factory=dict)
+    """What could be opened, by supply, as far as anybody asked."""
+    into: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Room to the uids of pending pods that it will hold."""
+    opened: dict[str, Opened] = field(default_factory=dict)
+    kept: dict[str, Opened] = field(default_factory=dict)
+    left: list[Unit] = field(default_factory=list)
+    """Those for whom nothing is opened so far, in the order of their turns."""
+    waiting: dict[Ref, list[Unit]] = field(default_factory=dict)
+    """Those whose room waits for its turn to be opened, by supply."""
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    """Shapes, by digest, that kube-scheduler judges differently."""
+    tried: Tried = field(default_factory=dict)
+    """Shapes for which a room was opened on trial,"""
+    seated: dict[str, frozenset[str]] = field(default_factory=dict)
+    """and those of them, by digest, of which one has its place there: in which rooms."""
+    over_quota: frozenset[str] = frozenset()
+    """Uids of pods whose budget is over quota, and that are not announced."""
+    beyond: dict[Ref, frozenset[str]] = field(default_factory=dict)
+    """Uids of pods that are beyond what a supply serves of their namespace, by supply."""
+    recheck_at: int | None = None
+    """When the clock alone makes a difference to who is pending, or to where they go."""
+    decisions: dict[Ref, Decision] = field(default_factory=dict)
+    """Once all supplies have settled."""
+    _digests: dict[str, str] = field(default_factory=dict)
+    _karpenter: dict[str, str] = field(default_factory=dict)
+    """Shapes, by digest, that Karpenter could serve, each with its NodePool; empty text where it could not."""
+    _amounts: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def asks(self, resource: str) -> Mapping[str, int]:
+        """How much of a resource each pending pod asks for, by uid."""
+        if resource not in self._amounts:
+            self._amounts[resource] = found = {}
+            for part in self.wanted.parts:
+                amount = next((each for name, each in part.shape.requests if name == resource), 0)
+                found.update(dict.fromkeys(part.pods, amount))
+        return self._amounts[resource]
+
+    def counts(self, room: str) -> dict[str, int]:
+        """How many pods of each shape are placed in a room, by digest."""
+        if not self._digests:
+            self._digests = {uid: part.digest for part in self.wanted.parts for uid in part.pods}
+        return dict(Counter(self._digests[uid] for uid in self.into.get(room, ())))
+
+    @property
+    def announced(self) -> frozenset[str]:
+        """Uids of queued pods that start soon."""
+        return frozenset(uid for unit in self.wanted.announced for part in unit.parts for uid in part.pods)
+
+    def hold(self, into: Mapping[str, tuple[str, ...]]) -> None:
+        """Note who goes where."""
+        for room, uids in into.items():
+            self.into[room] = (*self.into.get(room, ()), *uids)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Keep rooms from closing that pods are placed in."""
+        for name in sorted(set(names) & self.leaving.keys()):
+            each = self.leaving.pop(name)
+            self.rooms[name] = each.room
+            if name not in self.ready:
+                self.kept[name] = Opened(each, self.into[name], self.counts(name))
+
+    def of(self, supply: Supply, rooms: Mapping[str, Opened]) -> tuple[Opened, ...]:
+        """Those of some rooms that a supply has."""
+        return tuple(each for name, each in rooms.items() if self.owners[name] is supply)
+
+    def node_pool_for(self, unit: Unit) -> str:
+        """A NodePool of Karpenter's that could serve all pods of a unit; empty if there is none."""
+        if not self.world.node_pools:
+            return ""
+        gpus = {each.terms.gpu_resource for each in self.supplies}
+        for part in unit.parts:
+            if part.digest not in self._karpenter:
+                self._karpenter[part.digest] = demand.served_by_karpenter(self.world, part.shape, gpus)
+        names = [self._karpenter[part.digest] for part in unit.parts]
+        return names[0] if all(names) else ""
+
+
+def begin(world: World, supplies: Sequence[Supply]) -> Round:
+    """Place what is pending in rooms that are ready, or can be kept from closing."""
+    every = [each.terms for each in supplies]
+    wanted = demand.wanted(
+        world,
+        {each.gpu_resource for each in every},
+        {name for each in every for name in each.schedulers},
+        max((each.lead_ms for each in every), default=None),
+        {name: each.gpu_resource for each in reversed(every) for name in each.device_classes},
+    )
+    found = Round(
+        world=world,
+        supplies=list(supplies),
+        wanted=wanted,
+        over_quota=frozenset(uid for unit in wanted.exhausted for part in unit.parts for uid in part.pods),
+        recheck_at=wanted.turns_at,
+    )
+    remembered = ((each.ref, trial) for each in supplies for trial in each.terms.trials)
+    found.tried = trials.standing(world, remembered, wanted)
+    pending = sorted((*wanted.units, *wanted.exhausted, *wanted.announced), key=lambda unit: unit.turn)
+    found.beyond = {each.ref: _beyond(each, pending) for each in supplies if each.terms.rations}
+    units = [
+        part for unit in pending for half in trials.apart(world, unit, found.tried) for part in _apart(found, half)
+    ]
+    if not units:
+        return found
+    found.ready = {room.name: room for room in _ready(found)}
+    leaving = ask(found, Stage.LEAVING)
+    # Those that were kept a moment ago are ready again already; they hold whom they held then.
+    found.leaving = dict(leaving)
+    found.coming = {name: each for name, each in ask(found, Stage.COMING).items() if name not in leaving}
+    found.rooms = found.ready | {name: each.room for name, each in found.coming.items()}
+    old = [room for name, room in found.ready.items() if name not in found.coming and name not in leaving]
+    placed = demand.place(world, units, old)
+    found.hold(placed.into)
+    found.verdicts = placed.verdicts
+    trials.conclude(world.now, found.tried, found.verdicts)
+    pauses = [each.until_for(refused=which) for each in found.tried.values() for which in (True, False)]
+    turns = (wanted.turns_at, placed.turns_at, *(each for each in pauses if each > world.now))
+    found.recheck_at = min((each for each in turns if each is not None), default=None)
+    found.left = _regain(found, placed)
+    return found
+
+
+def ask(round_: Round, stage: Stage, supply: Supply | None = None) -> dict[str, Candidate]:
+    """What supplies have at a stage, by name: one of them, or all."""
+    found: dict[str, Candidate] = {}
+    for each in round_.supplies if supply is None else (supply,):
+        mine = guarded(each.ref, _listed, each, stage, round_.ready)
+        if stage is Stage.CLOSED:
+            mine = demand.expand(mine, sum(unit.count for unit in round_.left))
+        for candidate in mine:
+            name = candidate.room.name
+            if round_.owners.setdefault(name, each) is each:
+                found[name] = candidate
+    return found
+
+
+def _listed(supply: Supply, stage: Stage, ready: Mapping[str, Room]) -> list[Candidate]:
+    return list(supply.rooms(stage, ready))
+
+
+def guarded(ref: Ref, asked: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a supply answers; if it raises, whose fault that is."""
+    try:
+        return asked(*args, **kwargs)
+    except Exception as error:
+        raise SupplyFailed(ref, error) from error
+
+
+def _apart(round_: Round, unit: Unit) -> Iterator[Unit]:
+    """The pods of a unit that a supply serves only in some namespaces apart from the others."""
+    limits = [each.terms.namespaces for each in round_.supplies if each.terms.namespaces is not None]
+    beyond = list(round_.beyond.values())
+    if not (limits or any(beyond)) or unit.gang:
+        yield unit
+        return
+    [part] = unit.parts
+    sorts: dict[tuple[bool, ...], set[str]] = {}
+    for uid, name in zip(part.pods, part.names, strict=True):
+        sort = (*(_namespace(name) in each for each in limits), *(uid in each for each in beyond))
+        sorts.setdefault(sort, set()).add(uid)
+    yield from (each for pods in sorts.values() if (each := unit.only(pods)) is not None)
+
+
+def _beyond(supply: Supply, pending: Iterable[Unit]) -> frozenset[str]:
+    """The pods that a supply does not serve, since it serves only so many of their namespace."""
+    rations, left, found = supply.terms.rations, dict(supply.terms.rations), set[str]()
+    for unit in pending:
+        pods = [(uid, name) for part in unit.parts for uid, name in zip(part.pods, part.names, strict=True)]
+        spaces = {_namespace(name) for _, name in pods} & rations.keys()
+        if unit.gang and any(left[each] < max(1, rations[each]) for each in spaces):
+            found |= {uid for uid, _ in pods}
+            continue
+        for uid, name in pods:
+            space = _namespace(name)
+            if space in left and left[space] <= 0 and not unit.gang:
+                found.add(uid)
+            elif space in left:
+                left[space] -= 1
+    return frozenset(found)
+
+
+def _namespace(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _ready(round_: Round) -> Iterable[Room]:
+    owned: dict[str, int | None] = {}
+    for each in round_.supplies:
+        mine = guarded(each.ref, each.nodes)
+        owned |= mine
+        round_.owners |= dict.fromkeys(mine, each)
+    claimed = {each.terms.gpu_resource for each in round_.supplies if each.terms.device_classes}
+    for bare in demand.rooms(round_.world, lambda node: owned.get(node.name, 0) is not None):
+        room = demand.with_devices(round_.world, bare, claimed) if claimed else bare
+        since = owned.get(room.name) or 0
+        if room.ready_since is not None and room.ready_since < since:
+            # It has been ready for longer, but its GPUs, the end of our cordon or of its last pod came only then.
+            yield structs.replace(room, ready_since=since)
+        else:
+            yield room
+    yield from (each.room for each in ask(round_, Stage.READY).values())
+
+
+def _regain(round_: Round, placed: Placed) -> list[Unit]:
+    """Keep rooms that were about to close and can hold what is pending; those that were kept a moment ago hold it as they did then."""
+    # A room that kube-scheduler passes over is no help, however often it is kept.
+    judged = [unit for unit in placed.rest if is_judged(round_, unit)]
+    plain = [unit for unit in placed.rest if not is_judged(round_, unit)]
+    if not plain or not round_.leaving:
+        return list(placed.rest)
+    regained = demand.place(round_.world, plain, [each.room for each in round_.leaving.values()])
+    round_.hold(regained.into)
+    round_.keep(regained.into)
+    return sorted((*regained.rest, *judged), key=lambda unit: unit.turn)
+
+
+# --- who serves whom ------------------------------------------------------------------------------------------------------------
+
+
+def is_judged(round_: Round, unit: Unit) -> bool:
+    """Whether kube-scheduler does not place such pods where we would, or did not when it was last tried."""
+    if not round_.verdicts and not round_.tried:
+        return False
+    return any(trials.judges(round_.world, part, round_.tried, round_.verdicts) for part in unit.parts)
+
+
+def declined(round_: Round, supply: Supply, unit: Unit) -> str:
+    """Why a supply does not serve a unit whatever it has, as one word; empty if it may."""
+    terms = supply.terms
+    if not all(any(name == terms.gpu_resource for name, _ in part.shape.requests) for part in unit.parts):
+        return "OtherGpus"
+    if terms.namespaces is not None and not all(
+        _namespace(name) in terms.namespaces for part in unit.parts for name in part.names
+    ):
+        return "OtherNamespace"
+    beyond = round_.beyond.get(supply.ref)
+    if beyond and any(uid in beyond for part in unit.parts for uid in part.pods):
+        return "FruitlessWakes"
+    if unit.parts[0].pods[0] in round_.over_quota and not terms.over_quota:
+        return "BudgetExhausted"
+    if unit.due_at - terms.lead_ms > round_.world.now:
+        return "NotDueYet"
+    if unit.priority < terms.priority_floor:
+        return "BelowPriorityFloor"
+    if not terms.beside_karpenter and round_.node_pool_for(unit):
+        return "SharedWithKarpenter"
+    return ""
+
+
+def reason(round_: Round, supply: Supply, unit: Unit) -> str:
+    """Why a supply opens nothing for a unit, as one word; empty if only for want of room."""
+    return declined(round_, supply, unit) or supply.terms.halted or ("Unmodelled" if is_judged(round_, unit) else "")
+
+
+def parted(round_: Round, supply: Supply) -> tuple[list[Unit], list[Unit]]:
+    """Of those who are left: for whom a supply would open something, and the others."""
+    mine: list[Unit] = []
+    others: list[Unit] = []
+    for unit in round_.left:
+        is_mine = not is_judged(round_, unit) and not declined(round_, supply, unit)
+        (mine if is_mine else others).append(unit)
+    return mine, others
+
+
+# --- what is left of rooms ------------------------------------------------------------------------------------------------------
+
+
+def without(round_: Round, room: Room) -> Room:
+    """What is left of a room once those are there that are placed in it."""
+    uids = round_.into.get(room.name, ())
+    if not uids:
+        return room
+    free, apart = dict(room.free), Counter(dict(room.apart))
+    for uid in uids:
+        apart.update(round_.wanted.apart.get(uid, ()))
+        pod = round_.world.pods.get(uid)
+        claimed = round_.wanted.claimed.get(uid, ())
+        for name, amount in (*(pod.shape.requests if pod else ()), *claimed, ("pods", WHOLE)):
+            if name in free:
+                free[name] = max(0, free[name] - amount)
+    return structs.replace(room, free=tuple(sorted(free.items())), apart=tuple(sorted(apart.items())))
+
+
+def free_rooms(round_: Round, hidden: Iterable[str]) -> list[Room]:
+    """What is left of rooms that are ready, coming, or could be kept, but for some."""
+    rooms = round_.rooms | {name: each.room for name, each in round_.leaving.items()}
+    return [without(round_, rooms[name]) for name in rooms if name not in hidden]

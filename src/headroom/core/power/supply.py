@@ -1,0 +1,146 @@
+"""A pool as a supply of machines: its terms, its machines as rooms, and what it makes of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
+
+from headroom.api import power_status
+from headroom.core import demand
+from headroom.core.capacity import Outcome, Source, Stage, Terms, Trial, Why
+from headroom.core.demand import Candidate, Room, Unit
+from headroom.core.power import coming, deciding, sleeping, states, unserved, waking
+from headroom.core.power.gathering import left_over, pools_of
+from headroom.core.power.members import KIND, Cordon, Member, Pool, moment_of, told
+from headroom.core.power.states import ABORT_MS
+from headroom.model.decisions import Decision, Ref
+from headroom.model.world import World
+
+
+class PowerSupply:
+    """One pool in a round."""
+
+    def __init__(self, world: World, pool: Pool) -> None:
+        self.world, self.pool, self.ref = world, pool, pool.ref
+        self.outcome: Outcome | None = None
+        """Once it has settled."""
+
+    @cached_property
+    def terms(self) -> Terms:
+        """As its spec says."""
+        pool = self.pool
+        return Terms(
+            order=pool.spec.order,
+            gpu_resource=pool.spec.gpu_resource_name,
+            schedulers=pool.policy.schedulers,
+            lead_ms=pool.boot_ms,
+            halted=pool.halted,
+            priority_floor=pool.policy.priority_floor,
+            over_quota=pool.policy.wake_for_exhausted_budgets,
+            beside_karpenter=pool.policy.share_with_karpenter,
+            device_classes=pool.spec.device_classes,
+            rations=pool.rations,
+            floor_gap=max(0, pool.floor - len(pool.are("On", "Booting"))),
+            at_once=waking.slots(pool),
+            trials=tuple(_known(pool, each) for each in pool.before.trials),
+        )
+
+    def nodes(self) -> Mapping[str, int | None]:
+        """Only what is on can be used, and only since its last turn."""
+        return {it.name: max(it.since, it.idle_since or 0) if it.state == "On" else None for it in self.pool.members}
+
+    def rooms(self, stage: Stage, ready: Mapping[str, Room]) -> Iterable[Candidate]:
+        """Its machines at a stage."""
+        match stage:
+            case Stage.READY:
+                nodes = [it.node for it in self.pool.members if it.node is not None and self._opens(it)]
+                rooms = demand.reopened(self.world, nodes)
+                return [Candidate(room=coming.with_devices(self.world, self.pool, room)) for room in rooms]
+            case Stage.LEAVING:
+                return self._leaving(ready)
+            case Stage.COMING:
+                return self._coming(ready)
+            case Stage.CLOSED:
+                return waking.candidates(self.world, self.pool)
+
+    def _opens(self, it: Member) -> bool:
+        """Whether a machine that stays on is about to lose our cordon; one that keeps it for long is no room."""
+        return it.state == "On" and it.is_up and it.cordon is Cordon.OURS and self.world.now - it.since < ABORT_MS
+
+    def _leaving(self, ready: Mapping[str, Room]) -> Iterator[Candidate]:
+        pool = self.pool
+        for it in pool.members:
+            if it.name in ready and states.was_kept(it, pool.now):
+                yield Candidate(room=ready[it.name])
+        draining = [it.node for it in pool.are("Draining") if it.node is not None and not pool.halted]
+        for room in demand.reopened(self.world, sorted(draining, key=lambda node: node.name)):
+            yield Candidate(room=coming.with_devices(self.world, pool, room))
+
+    def _coming(self, ready: Mapping[str, Room]) -> Iterator[Candidate]:
+        pool, now = self.pool, self.pool.now
+        for it in pool.members:
+            if it.state == "Booting" or states.is_joining(it, now, pool.boot_ms):
+                yield _candidate(it, coming.room_of(self.world, pool, it))
+            elif it.state == "On" and it.before is not None and it.name in ready:
+                is_new = now - it.since < states.NEW_MS
+                if not is_new and now - (it.woken_at or 0) >= pool.boot_ms:
+                    continue
+                room = coming.arriving(pool, it, ready[it.name])
+                # It is ready; but what runs on every node may not have started there yet.
+                if is_new or room != ready[it.name]:
+                    yield _candidate(it, room)
+
+    def settle(self, outcome: Outcome) -> Decision:
+        """Wake, keep, fill up and let sleep."""
+        pool, self.outcome = self.pool, outcome
+        pool.trials = [*outcome.trials]
+        waking.wake(self.world, pool, outcome)
+        unserved.tell(pool, outcome)
+        sleeping.let_sleep(pool, outcome)
+        return deciding.decided(pool, outcome)
+
+    def why(self, unit: Unit, reason: str) -> Why:
+        """Why it wakes nothing for a unit."""
+        assert self.outcome is not None, "it has settled"
+        return unserved.why(self.pool, self.outcome, unit, reason, unserved.fleet_of(self.pool))
+
+
+def _candidate(it: Member, room: Room) -> Candidate:
+    return Candidate(room=room, failed=bool(it.failures), assigned=it.assigned)
+
+
+def _known(pool: Pool, trial: power_status.Trial) -> Trial:
+    """What is remembered of a trial, with what its machines are doing now."""
+    woken = [it for it in pool.members if told(it.woken_at) == trial.at]
+    machine = next((it for it in woken if it.name == trial.machine), None)
+    rooms = frozenset[str]()
+    if machine is not None and not trial.until and _is_open(machine):
+        of_gang = trial.shape.startswith(demand.OF_GANGS)
+        rooms = (
+            frozenset(it.name for it in woken if trial.shape in it.assigned) if of_gang else frozenset({machine.name})
+        )
+    return Trial(
+        shape=trial.shape,
+        room=trial.machine,
+        at=moment_of(trial.at) or 0,
+        in_vain=trial.in_vain,
+        refused_at=moment_of(trial.refused_at) or 0,
+        until=moment_of(trial.until) or 0,
+        placed=bool(trial.placed),
+        rooms=rooms,
+        here_since=machine.since if machine is not None and machine.state == "On" else None,
+        is_full=machine is not None and machine.busy,
+    )
+
+
+def _is_open(it: Member) -> bool:
+    """Whether pods can go to a machine, or will be able to."""
+    return it.state == "Booting" or (it.state == "On" and it.cordon in (Cordon.NOBODY, Cordon.LIFTED, Cordon.OURS))
+
+
+def supplies(world: World, without: Collection[Ref] = ()) -> Iterator[PowerSupply]:
+    """One for each pool that can be read."""
+    return (PowerSupply(world, pool) for pool in pools_of(world, without))
+
+
+SOURCE = Source(kind=KIND, supplies=supplies, undecided=deciding.undecided, chores=left_over)

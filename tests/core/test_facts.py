@@ -1,0 +1,46 @@
+"""A fact is declared at its field of the World, and everything that treats facts alike reads it there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from headroom.model import device_facts, facts
+from headroom.model.changes import Topic
+from headroom.model.world import FACTS, World, load, save
+
+GIVEN: dict[type, dict[str, Any]] = {
+    facts.Call: {"machine": "n1", "command": "Wake", "at": 1, "outcome": "Accepted"},
+    facts.NodeClaim: {"name": "n1", "uid": "u"},
+    facts.NodePool: {"name": "n1", "uid": "u"},
+    facts.Workload: {"kind": "Job", "uid": "u", "namespace": "lab", "name": "n1"},
+    device_facts.Claim: {"namespace": "lab", "name": "n1", "uid": "u"},
+}
+KEYS = {"workloads": "Job/lab/n1", "claims": "lab/n1"}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_every_declared_fact_comes_back_from_json(name: str) -> None:
+    declared = FACTS[name]
+    fact = declared.type(**GIVEN.get(declared.type, {"name": "n1"}))
+    found: Any = declared.named([fact])
+    assert found == {KEYS.get(name, "n1"): fact}
+    world = World(**{"now": 1_000, name: found})
+    assert getattr(load(save(world)), name) == found
+
+
+def test_an_older_snapshot_that_lacks_a_fact_is_read_without_it() -> None:
+    world = World(now=1_000)
+    for name in FACTS:
+        text = save(world).replace(f' "{name}": [],\n'.encode(), b"").replace(f',\n "{name}": []'.encode(), b"")
+        assert f'"{name}"'.encode() not in text
+        assert save(load(text)) == save(world)
+
+
+def test_every_mapping_of_facts_in_the_world_is_declared() -> None:
+    """One that is not would be lost in a snapshot."""
+    mappings = {each.name for each in structs.fields(World) if each.default_factory is dict}
+    assert mappings == {*FACTS, "unseen"}
+    assert {each.topic for each in FACTS.values()} <= set(Topic)
