@@ -57,7 +57,7 @@ class HttpTransport:
             response = await self._send(
                 method, path, params=query or {}, data=body or None, headers=headers, timeout=limits
             )
-            async with response:
+            async with _cut_if_left(response):
                 content = await response.read()
         return Reply(response.status, content, _headers(response))
 
@@ -70,7 +70,7 @@ class HttpTransport:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle)
         with self._explained(f"watching {paths.spoken(path)}", f"nothing heard for {idle:g} s"):
             response = await self._send("GET", path, params=query, headers=headers, timeout=limits)
-            async with response:
+            async with _cut_if_left(response):
                 if response.status != 200:
                     raise StreamRefused(Reply(response.status, await response.read(), _headers(response)))
                 if opened:
@@ -219,6 +219,20 @@ def _socket(address: Any) -> socket.socket:
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made
+
+
+@contextlib.asynccontextmanager
+async def _cut_if_left(response: aiohttp.ClientResponse) -> AsyncIterator[None]:
+    """Gives the connection back once all was read, and cuts it otherwise: one under TLS that is closed politely waits for the goodbye of
+    a server that may be slow or gone, and outlives the session.
+    """
+    transport = response.connection.transport if response.connection else None
+    try:
+        async with response:
+            yield
+    finally:
+        if transport is not None and not response.content.is_eof():
+            transport.abort()
 
 
 async def _never_write_twice(
