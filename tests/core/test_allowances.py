@@ -150,6 +150,34 @@ def test_a_pod_that_is_parted_from_its_owner_gives_nothing_back() -> None:
     assert stage.status().released[0].used_gpus == "10"
 
 
+OF_JOBSET = (*TEAM, (JOBSET, "fit"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"owner": None},
+        {"owner": None, "labels": TEAM},
+        {"owner": Owner("Job", "mine", "uid-mine", "batch")},
+        {"labels": TEAM},
+        {"owner": Owner("Job", "renamed", "uid-fit-w", "batch"), "labels": TEAM},
+    ],
+    ids=["owner gone", "owner and label gone", "another owner", "label gone", "owner renamed"],
+)
+def test_a_pod_of_a_jobset_that_no_longer_says_so_gives_nothing_back(change: dict[str, Any]) -> None:
+    stage = let_go("JobSet")
+    stage.workloads["JobSet/team-a/fit"] = owner("JobSet", suspended=False, suspended_by="", released_at=stage.now)
+
+    def of_set(name: str) -> Pod:
+        return made(name, stage, owner=of_job("fit-w"), labels=OF_JOBSET)
+
+    assert come(stage, of_set("fit-w-0"), of_set("fit-w-1")) == ["fit-w-0", "fit-w-1"]
+    for name in ("fit-w-0", "fit-w-1"):
+        end(stage, name, **change)
+    assert come(stage, of_set("fit-w-2")) == []
+    assert stage.status().released[0].used_gpus == "10"
+
+
 def test_a_namespace_without_pods_has_none_of_those_that_are_gone() -> None:
     """An owner that was released may have no pod in view, and rows of pods that are gone are free."""
     world = a_used_world(pods=[gated("gone"), gated("here")])

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from headroom.api import marks
 from headroom.api.budget_hold import BudgetHoldSpec
 
 Pairs = tuple[tuple[str, str], ...]
@@ -103,6 +104,11 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     def key(self) -> str:
         """How people name it."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def maker(self) -> str:
+        """The uid of the controller that made it, as the API server wrote it; empty if it was never queued, or nobody's."""
+        return next((value for key, value in self.annotations if key == marks.CONTROLLER_UID), "")
 
     @property
     def claim_keys(self) -> frozenset[str]:

@@ -149,7 +149,9 @@ class PodTable:
         self.by_node = Index()
         """Bound pods under their node; unbound ones under the empty name."""
         self.by_owner = Index()
-        """Pods under the uid of their controller."""
+        """Pods under the uid of the controller that they name."""
+        self.by_maker = Index()
+        """Queued and released pods under the uid of the controller that made them, whomever they name."""
         self.gated: set[str] = set()
         """Uids of pods with a scheduling gate."""
         self.nominated: set[str] = set()
@@ -299,6 +301,8 @@ class PodTable:
             self.by_node.add(pod.node, pod.uid)
         if pod.owner:
             self.by_owner.add(pod.owner.uid, pod.uid)
+        if pod.maker:
+            self.by_maker.add(pod.maker, pod.uid)
         if pod.gates:
             self.gated.add(pod.uid)
         if pod.nominated_node:
@@ -323,6 +327,7 @@ class PodTable:
         self.by_node.remove(pod.node, pod.uid)
         if pod.owner:
             self.by_owner.remove(pod.owner.uid, pod.uid)
+        self.by_maker.remove(pod.maker, pod.uid)
         self.gated.discard(pod.uid)
         self.nominated.discard(pod.uid)
         self.annotated.discard(pod.uid)
@@ -367,10 +372,9 @@ class NodeTable:
         before = self._nodes.get(node.name)
         self._nodes[node.name] = node
         self.lost.pop(node.name, None)
-        if before is not None and _same(before, node):
-            return False
-        self.generation += 1
-        return True
+        is_news = before is None or not _same(before, node)
+        self.generation += is_news
+        return is_news
 
     def lose(self, name: str, seen_until: int, now: int) -> bool:
         """Forget a node that was deleted, and remember that; up to `seen_until` it surely existed. False if it was not there."""

@@ -40,6 +40,8 @@ MOST_GROWING: Final = 2000
 """So many beside those whose claims may still be swapped for larger ones, which would then go unseen."""
 _INDIRECT: Final = ("JobSet", "Workload")
 """Owners that are not the controllers of their pods."""
+_PARTED: Final = ""
+"""In the place of an owner: pods that no longer name the controller that made them."""
 
 
 class _Grant(NamedTuple):
@@ -83,10 +85,8 @@ class Allowances:
         self._used: dict[str, _Use] = {}
         self._new: dict[str, tuple[tuple[str, Released], ...]] = {}
         """What is judged now, by unit."""
-        self._indirect: dict[str, dict[str, list[Pod]]] = {}
-        """By namespace: the pods by those who may have made them, where no owner reference says so."""
-        self._made: dict[str, dict[str, list[str]]] = {}
-        """By namespace: the uids of pods by the controllers that made them."""
+        self._indirect: dict[str, dict[str, list[str]]] = {}
+        """By namespace."""
         self.free = frozenset(
             pod.uid for pod in sorted(waiting, key=lambda pod: (pod.created, pod.key)) if self._take(pod)
         )
@@ -128,26 +128,27 @@ class Allowances:
             yield workload.uid
 
     def _members(self, uid: str) -> Iterable[Pod]:
+        """The pods that were made for an owner, whomever they name now: anybody may take that reference away, or a label."""
         pods = self._world.pods
         kind, namespace, _ = self._owners[uid].split("/", 2)
-        if kind not in _INDIRECT:
-            named = {uid, *pods.by_owner[uid], *self._made_in(namespace).get(uid, ())}
-            return [pod for each in named if (pod := pods.get(each)) is not None]
-        if namespace not in self._indirect:
-            self._indirect[namespace] = found = dict[str, list[Pod]]()
-            for pod in of_namespaces(self._world, {namespace}):
-                for each in self._uids(pod):
-                    found.setdefault(each, []).append(pod)
-        return self._indirect[namespace].get(uid, ())
+        members = {uid, *pods.by_owner[uid], *pods.by_maker[uid]}
+        if kind in _INDIRECT:
+            own = self._indirect_in(namespace)
+            # Of a pod that is parted from its maker nobody can say whose it was: it counts for each that it may be of.
+            members |= {*own.get(uid, ()), *own.get(_PARTED, ())}
+            makers = {pod.maker for each in own.get(uid, ()) if (pod := pods.get(each)) is not None and pod.maker}
+            members |= {each for maker in makers for each in pods.by_maker[maker]}
+        return [pod for each in members if (pod := pods.get(each)) is not None]
 
-    def _made_in(self, namespace: str) -> dict[str, list[str]]:
-        """By controller: the pods that it made, whomever they name as their owner now. Anybody may take that reference away."""
-        if namespace not in self._made:
-            self._made[namespace] = found = dict[str, list[str]]()
+    def _indirect_in(self, namespace: str) -> dict[str, list[str]]:
+        """The pods of a namespace by those who may have made them, where no owner reference says so; and those without their maker."""
+        if namespace not in self._indirect:
+            self._indirect[namespace] = found = dict[str, list[str]]()
             for pod in of_namespaces(self._world, {namespace}):
-                if controller := note(pod, marks.CONTROLLER_UID):
-                    found.setdefault(controller, []).append(pod.uid)
-        return self._made[namespace]
+                parted = (_PARTED,) if pod.maker and (pod.owner is None or pod.owner.uid != pod.maker) else ()
+                for each in (*self._uids(pod), *parted):
+                    found.setdefault(each, []).append(pod.uid)
+        return self._indirect[namespace]
 
     def _use(self, uid: str) -> _Use:
         if uid not in self._used:
@@ -174,7 +175,7 @@ class Allowances:
 
     def _is_proven(self, uid: str, pod: Pod) -> bool:
         """Whether a pod is of whom it says, if not itself: its controller made it, or Kueue has a Workload for this very pod."""
-        if uid == pod.uid or pod.owner is None or note(pod, marks.CONTROLLER_UID) == pod.owner.uid:
+        if uid == pod.uid or pod.owner is None or pod.maker == pod.owner.uid:
             return True
         workload = self._queued.of(pod)
         return workload is not None and workload.uid == uid and pod.uid in workload.owner_uids

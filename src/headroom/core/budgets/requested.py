@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from headroom.api import marks
 from headroom.api.budget_hold import hold_name
 from headroom.api.kinds import AnyResource
 from headroom.api.releases import BudgetRelease
@@ -19,7 +18,7 @@ from headroom.core import usage
 from headroom.core.budgets.accounts import Account, is_acting
 from headroom.core.budgets.allowances import Allowances
 from headroom.core.budgets.records import judged
-from headroom.core.budgets.units import note, owner_of
+from headroom.core.budgets.units import owner_of
 from headroom.core.budgets.unseen import is_unclear, knows
 from headroom.core.budgets.waiting import Matcher, Waiting, held_back, waiting
 from headroom.model.facts import Pod, Workload
@@ -179,7 +178,7 @@ def _uid(pod: Pod, target: str, uid: str) -> bool:
 
 def _is_of(pod: Pod, target: str) -> bool:
     """Whether a pod is the target itself, or one that the target's controller made; or whether labels alone make up that gang."""
-    is_made = pod.owner is not None and note(pod, marks.CONTROLLER_UID) == pod.owner.uid
+    is_made = pod.owner is not None and pod.maker == pod.owner.uid
     if target.startswith("JobSet/"):
         return is_made and owner_of(pod) == target
     return is_made or target in (f"Pod/{pod.key}", gang_of(pod))

@@ -279,7 +279,7 @@ def _since(matcher: Matcher, pods: tuple[Pod, ...], owner: Workload | None, *, g
         if owner is not None and controller == owner.uid:
             continue
         # Anybody names any owner: only what its controller made is a rank.
-        is_rank = bool(controller) and note(pod, marks.CONTROLLER_UID) == controller
+        is_rank = bool(controller) and pod.maker == controller
         moments.append(min(pod.created, matcher.first_rank(pod)) if is_rank else pod.created)
     return max(moments)
 
