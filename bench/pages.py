@@ -16,6 +16,7 @@ from msgspec import structs
 
 from bench import results
 from bench.results import ROOT, Row
+from headroom.cli import capabilities
 from headroom.model.times import HOUR
 from headroom.web.link import Answer, Answering, Beat, Begin, Question, Remote
 from headroom.web.live import Streams
@@ -66,7 +67,7 @@ def a_fleet() -> Made:
 async def hurry(end: socket.socket) -> None:
     """Ask for pages without a pause, each tenant for its own."""
     link: Link[Begin | Beat | Answer] = await Link.over(end, Begin | Beat | Answer)
-    remote = Remote(link)
+    remote = Remote(link, capabilities.pages())
     streams = Streams(remote)
 
     async def tenant(number: int) -> None:

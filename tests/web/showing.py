@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 from msgspec import structs
 
+from headroom.cli import capabilities
 from headroom.core import PLANS
 from headroom.model.changes import EVERYTHING
 from headroom.model.decisions import Decision, Ref
@@ -18,6 +19,7 @@ from headroom.runtime.loop import Bell
 from headroom.runtime.metrics import Metrics
 from headroom.sim.ledger import MemoryLedger
 from headroom.web.listening import Servers
+from headroom.web.pages import Maker, Pages
 from headroom.web.scope import Scope
 from headroom.web.view import Showing, View
 
@@ -62,7 +64,12 @@ class Made:
         return View(port=self, loop=self, gate=self, clock=self, journal=self.journal, **more)
 
     def showing(self, **more: Any) -> Showing:
-        return Showing(view=self.view(**more), metrics=Metrics())
+        return Showing(view=self.view(**more), metrics=Metrics(), pages=capabilities.pages())
+
+
+def page_at(*address: Any) -> Maker:
+    """The page at an address."""
+    return Pages(capabilities.pages()).of(address)
 
 
 class Team:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec import structs
 
+from headroom.cli import capabilities
 from headroom.model.errors import Unavailable
 from headroom.model.times import MINUTE
 from headroom.web import link as links
@@ -45,7 +46,7 @@ async def linked(local: Local, failures: list[Exception] | None = None) -> Async
     ours, theirs = socket.socketpair()
     here: Link[Question] = await Link.over(ours, Question)
     there: Link[Begin | Beat | Answer] = await Link.over(theirs, Begin | Beat | Answer)
-    remote = Remote(there)
+    remote = Remote(there, capabilities.pages())
     answering = Answering(local, (failures if failures is not None else []).append)
     tasks = [asyncio.create_task(answering.serve(here)), asyncio.create_task(remote.run())]
     try:
@@ -127,7 +128,7 @@ async def test_a_page_with_a_bug_takes_only_itself_away() -> None:
 async def test_an_operator_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "ANSWER_SECONDS", 0.01)
     ours, theirs = socket.socketpair()
-    remote = Remote(await Link.over(theirs, Begin | Beat | Answer))
+    remote = Remote(await Link.over(theirs, Begin | Beat | Answer), ())
     with ours, pytest.raises(Unavailable, match="no answer in time"):
         await remote.make(("overview",), EVERYTHING)
     assert not remote._asked

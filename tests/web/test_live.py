@@ -20,6 +20,7 @@ from headroom.model.errors import Unavailable
 from headroom.model.times import HOUR, MINUTE
 from headroom.web import live
 from headroom.web.live import Streams
+from headroom.web.page import Page
 from headroom.web.pages import Model, overview
 from headroom.web.patching import patch
 from headroom.web.scope import ACCESS, EVERYTHING, Scope
@@ -28,7 +29,7 @@ from headroom.web.source import Address, Local, Sheet
 from headroom.web.view import Showing, View
 from tests.builders import NOON, a_used_world
 from tests.core.stage import a_budget, running
-from tests.web.showing import Made, Team, served
+from tests.web.showing import Made, Team, page_at, served
 
 values = st.recursive(
     st.integers() | st.text(max_size=3) | st.booleans() | st.lists(st.integers(), max_size=2),
@@ -179,15 +180,14 @@ async def test_a_stream_ends_when_nobody_can_say_what_may_be_seen() -> None:
 
 def counting(made: Made) -> tuple[web.Application, list[Scope]]:
     """An app, and for whom its first page was made so far."""
-    source, counted = Local(made.showing()), list[Scope]()
-    app, page = main_app(source, None), source.pages.overview
+    counted, showing, page = list[Scope](), made.showing(), page_at("overview")
 
-    def overview(view: View, scope: Scope) -> Model | None:
+    def first(view: View, scope: Scope) -> Model | None:
         counted.append(scope)
         return page(view, scope)
 
-    source.pages.overview = overview
-    return app, counted
+    showing.pages = (Page("overview", "overview", lambda: first),)
+    return main_app(Local(showing), None), counted
 
 
 async def test_a_page_is_made_once_for_all_who_look_at_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,13 @@ from headroom.model.facts import UNREADABLE, Shape
 from headroom.model.resource_table import ResourceTable
 from headroom.model.times import HOUR, MINUTE, SECOND
 from headroom.model.world import World, ref_of
-from headroom.web.pages import Model, Page, Pages, frame, framed, nodes, search
+from headroom.web.pages import Maker, Model, frame, framed, nodes, search
 from headroom.web.pages.budget import BudgetPage
 from headroom.web.scope import EVERYTHING, Scope
 from headroom.web.view import View
 from tests.builders import NOON, a_claim, a_node, a_pod, a_resource, a_used_world
 from tests.core.stage import a_budget, gated, running
-from tests.web.showing import Made
+from tests.web.showing import Made, page_at
 
 LAB = Scope(namespaces=frozenset({"team-a"}), nodes=True)
 OTHERS = Scope(namespaces=frozenset({"elsewhere"}))
@@ -46,7 +46,7 @@ def a_fleet(**more: Any) -> World:
     return a_used_world(*budgets, pool, pods=pods, nodes=nodes, **more)
 
 
-def whole(page: Page, view: View, scope: Scope, name: str = "") -> Model:
+def whole(page: Maker, view: View, scope: Scope, name: str = "") -> Model:
     """A page with its frame, as it is sent."""
     body = page(view, scope)
     assert body is not None
@@ -59,7 +59,7 @@ def made() -> Made:
 
 
 def test_the_overview_counts_what_is_held_and_free(made: Made) -> None:
-    page = whole(Pages().overview, made.view(), EVERYTHING)
+    page = whole(page_at("overview"), made.view(), EVERYTHING)
     assert page["fleet"] == {
         "gpus": "16",
         "held": "7",
@@ -80,10 +80,10 @@ def test_devices_of_claims_are_held_too() -> None:
     claim = a_claim("four", devices=4, reserved_for=("uid-dra",))
     pod = running("dra", HOUR, gpus=0, claims=("four",))
     made = Made(a_used_world(a_budget(), pods=[pod], nodes=[a_node("n")], claims={claim.key: claim}))
-    page = whole(Pages().overview, made.view(), EVERYTHING)
+    page = whole(page_at("overview"), made.view(), EVERYTHING)
     assert (page["fleet"]["held"], page["fleet"]["free"]) == ("4", "4")
     assert page["gpus"]["held"][-1] == 4
-    node = whole(Pages().nodes, made.view(), EVERYTHING)["nodes"]["n"]
+    node = whole(page_at("nodes"), made.view(), EVERYTHING)["nodes"]["n"]
     assert (node["held"], node["pods"][0]["pod"], node["pods"][0]["budgets"]) == ("4", "team-a/dra", ["team-a/one"])
 
 
@@ -97,8 +97,8 @@ def test_only_pods_that_ask_for_gpus_wait_and_only_budgets_hold() -> None:
         a_pod("over", gpus=2, node="n", phase="Failed"),
     ]
     made = Made(a_used_world(pods=pods, nodes=[a_node("n")]))
-    fleet = whole(Pages().overview, made.view(), EVERYTHING)["fleet"]
-    page = whole(Pages().nodes, made.view(), EVERYTHING)
+    fleet = whole(page_at("overview"), made.view(), EVERYTHING)["fleet"]
+    page = whole(page_at("nodes"), made.view(), EVERYTHING)
     assert (fleet["waiting"], fleet["heldPods"]) == (2, 1)
     assert page["waitingCount"] == 2
     assert (fleet["held"], fleet["free"]) == (page["nodes"]["n"]["held"], page["nodes"]["n"]["free"]) == ("2", "6")
@@ -109,9 +109,9 @@ def test_an_amount_beyond_all_reason_spoils_no_page(amount: int) -> None:
     shape = Shape(requests=(("nvidia.com/gpu", amount), ("nvidia.com/mig-1g.5gb", amount)))
     odd = structs.replace(running("odd", HOUR), shape=shape)
     made = Made(a_used_world(a_budget(), pods=[odd, running("p", HOUR)], nodes=[a_node("n")]))
-    assert whole(Pages().overview, made.view(), EVERYTHING)["fleet"]["held"] == "1"
-    assert whole(Pages().nodes, made.view(), EVERYTHING)["nodes"]["n"]["held"] == "1"
-    assert whole(Pages().budget("team-a", "one"), made.view(), EVERYTHING)["curve"]["used"]
+    assert whole(page_at("overview"), made.view(), EVERYTHING)["fleet"]["held"] == "1"
+    assert whole(page_at("nodes"), made.view(), EVERYTHING)["nodes"]["n"]["held"] == "1"
+    assert whole(page_at("budgets", "team-a", "one"), made.view(), EVERYTHING)["curve"]["used"]
 
 
 def test_a_status_that_somebody_else_wrote_spoils_no_page() -> None:
@@ -119,16 +119,16 @@ def test_a_status_that_somebody_else_wrote_spoils_no_page() -> None:
     odd = structs.replace(budget, status=structs.replace(budget.status, as_of="x", consumed_usd="abc"))
     made = Made(a_used_world(odd))
     made.decisions.clear()
-    assert whole(Pages().overview, made.view(), EVERYTHING)["budgets"]["team-a/one"]["percent"] == 0
+    assert whole(page_at("overview"), made.view(), EVERYTHING)["budgets"]["team-a/one"]["percent"] == 0
 
 
 def test_almost_all_is_not_all() -> None:
     made = Made(a_used_world(a_budget(hours="10"), pods=[running("p", 10 * HOUR - SECOND)]))
-    assert whole(Pages().overview, made.view(), EVERYTHING)["budgets"]["team-a/one"]["percent"] == 99.9
+    assert whole(page_at("overview"), made.view(), EVERYTHING)["budgets"]["team-a/one"]["percent"] == 99.9
 
 
 def test_a_budget_is_told_in_numbers_and_in_words(made: Made) -> None:
-    row = whole(Pages().overview, made.view(), EVERYTHING)["budgets"]["team-a/one"]
+    row = whole(page_at("overview"), made.view(), EVERYTHING)["budgets"]["team-a/one"]
     assert row["consumedGpuHours"] == "12"
     assert row["quotaGpuHours"] == "10"
     assert row["percent"] == 120.0
@@ -142,7 +142,7 @@ def test_news_is_shown_at_once_and_moving_numbers_at_a_readable_pace(monkeypatch
     moment = [100.0]
     monkeypatch.setattr("headroom.web.pages.overview.time.monotonic", lambda: moment[0])
     world = a_used_world(a_budget(hours="10"), pods=[running("p", HOUR)])
-    made, page = Made(world), Pages().overview
+    made, page = Made(world), page_at("overview")
 
     def row(at: float) -> tuple[str, str]:
         moment[0] = at
@@ -160,7 +160,7 @@ def test_news_is_shown_at_once_and_moving_numbers_at_a_readable_pace(monkeypatch
 
 
 def test_other_kinds_are_listed_with_their_verdict(made: Made) -> None:
-    other = whole(Pages().overview, made.view(), EVERYTHING)["others"]["PowerPool/basement"]
+    other = whole(page_at("overview"), made.view(), EVERYTHING)["others"]["PowerPool/basement"]
     assert (other["kind"], other["name"], other["ready"]) == ("PowerPool", "basement", "True")
     assert other["message"]
 
@@ -183,57 +183,60 @@ def test_the_state_is_one_word(enforce: Any, paused: bool, hours: str, state: st
     known = made.world(NOON)
     kept = {ref: structs.replace(each, status=made.decisions[ref].status) for ref, each in known.resources.items()}
     made.become(structs.replace(known, resources=ResourceTable(kept)))
-    row = whole(Pages().overview, made.view(), EVERYTHING)["budgets"]["team-a/one"]
+    row = whole(page_at("overview"), made.view(), EVERYTHING)["budgets"]["team-a/one"]
     assert (row["state"], row["tone"]) == (state, tone)
 
 
 def test_an_invalid_budget_says_what_is_wrong_with_it() -> None:
     made = Made(a_used_world(a_resource(quota={"gpuHours": "-1", "windowHours": 24})))
-    row = whole(Pages().overview, made.view(), EVERYTHING)["budgets"]["team-a/one"]
+    row = whole(page_at("overview"), made.view(), EVERYTHING)["budgets"]["team-a/one"]
     assert row["state"] == "Invalid"
     assert "spec.quota.gpuHours" in row["message"]
-    page = whole(Pages().budget("team-a", "one"), made.view(), EVERYTHING)
+    page = whole(page_at("budgets", "team-a", "one"), made.view(), EVERYTHING)
     assert page["budget"]["problems"]
     assert "curve" not in page
 
 
 def test_an_empty_cluster_has_a_page() -> None:
     made = Made(a_used_world())
-    page = whole(Pages().overview, made.view(), EVERYTHING)
+    page = whole(page_at("overview"), made.view(), EVERYTHING)
     assert (page["budgets"], page["others"], page["decidedInHour"]) == ({}, {}, 0)
     assert page["fleet"]["gpus"] == "0"
-    assert whole(Pages().nodes, made.view(), EVERYTHING)["nodes"] == {}
+    assert whole(page_at("nodes"), made.view(), EVERYTHING)["nodes"] == {}
 
 
 def test_a_team_sees_its_own_and_nothing_else(made: Made) -> None:
     made.why = ["watching /api/v1/namespaces/elsewhere/pods: refused"]
-    pages, view = Pages(), made.view()
+    view = made.view()
     for model in (
-        whole(pages.overview, view, LAB, "alice"),
-        whole(pages.nodes, view, LAB, "alice"),
-        whole(pages.budget("team-a", "one"), view, LAB, "alice"),
-        whole(pages.decisions(search({})), view, LAB, "alice"),
+        whole(page_at("overview"), view, LAB, "alice"),
+        whole(page_at("nodes"), view, LAB, "alice"),
+        whole(page_at("budgets", "team-a", "one"), view, LAB, "alice"),
+        whole(page_at("decisions", search({})), view, LAB, "alice"),
     ):
         text = json.dumps(model)
         assert "elsewhere" not in text
         assert "secret" not in text
         assert model["viewer"] == {"everything": False, "name": "alice", "namespaces": ["team-a"]}
         assert "basement" not in text, "what is in no namespace is for those who see everything"
-    first = whole(pages.overview, view, LAB, "alice")
+    first = whole(page_at("overview"), view, LAB, "alice")
     assert list(first["budgets"]) == ["team-a/one"]
     assert not {"fleet", "uncovered", "gpus"} & first.keys()
     assert first["decidedInHour"] == 1
-    assert pages.budget("elsewhere", "two")(view, LAB) is None
-    assert pages.budget("team-a", "none")(view, EVERYTHING) is None
+    assert page_at("budgets", "elsewhere", "two")(view, LAB) is None
+    assert page_at("budgets", "team-a", "none")(view, EVERYTHING) is None
 
 
 def test_nodes_are_a_right_of_their_own(made: Made) -> None:
-    page = whole(Pages().nodes, made.view(), OTHERS, "bob")
+    page = whole(page_at("nodes"), made.view(), OTHERS, "bob")
     assert (page["nodes"], page["mayList"], page["waiting"]) == ({}, False, [])
 
 
 def test_nodes_say_who_holds_their_gpus(made: Made) -> None:
-    everything, lab = whole(Pages().nodes, made.view(), EVERYTHING), whole(Pages().nodes, made.view(), LAB, "alice")
+    everything, lab = (
+        whole(page_at("nodes"), made.view(), EVERYTHING),
+        whole(page_at("nodes"), made.view(), LAB, "alice"),
+    )
     node = everything["nodes"]["n"]
     assert (node["gpus"], node["held"], node["free"], node["ready"]) == ("8", "7", "1", True)
     assert [(each["pod"], each["gpus"], each["budgets"]) for each in node["pods"]] == [
@@ -254,7 +257,7 @@ def test_namespaces_of_gpu_pods_are_something_to_see() -> None:
 
 
 def test_waiting_pods_say_why(made: Made) -> None:
-    page = whole(Pages().nodes, made.view(), EVERYTHING)
+    page = whole(page_at("nodes"), made.view(), EVERYTHING)
     assert page["waitingCount"] == 2
     assert {each["pod"]: each["why"] for each in page["waiting"]} == {
         "team-a/waits": "held by budget team-a/one",
@@ -263,7 +266,7 @@ def test_waiting_pods_say_why(made: Made) -> None:
 
 
 def test_the_page_of_a_budget_has_its_curve_and_its_ladder(made: Made) -> None:
-    page = whole(Pages().budget("team-a", "one"), made.view(), EVERYTHING)
+    page = whole(page_at("budgets", "team-a", "one"), made.view(), EVERYTHING)
     curve = page["curve"]
     assert (curve["unit"], curve["quota"]) == ("GPU-hours", 10)
     assert curve["used"][-1] == curve["ahead"]["used"][0] == 12
@@ -280,7 +283,7 @@ def test_the_page_of_a_budget_has_its_curve_and_its_ladder(made: Made) -> None:
 
 def test_the_forecast_is_marked() -> None:
     made = Made(a_used_world(a_budget(hours="10"), pods=[running("p", HOUR, gpus=4)]))
-    page = whole(Pages().budget("team-a", "one"), made.view(), EVERYTHING)
+    page = whole(page_at("budgets", "team-a", "one"), made.view(), EVERYTHING)
     mark = page["curve"]["marks"][1]
     assert (mark["kind"], mark["t"]) == ("exhausted", (NOON + 90 * MINUTE) // SECOND)
     assert page["budget"]["exhaustedAt"].startswith(mark["text"].rpartition(" ")[2][:16])
@@ -294,7 +297,7 @@ def test_what_was_released_what_is_refused_and_whose_verdict_it_is_are_told() ->
     decision, following = view.loop.decisions[ref], Following(cluster="home", holding=True, since="d")
     status = structs.replace(decision.status, released=(released,), refused=(refused,), following=following)
     view.loop.decisions[ref] = structs.replace(decision, status=status)
-    page = BudgetPage().model(view, EVERYTHING, ref) or {}
+    page = BudgetPage().model(view, EVERYTHING, ref.namespace, ref.name) or {}
     (told,) = page["released"]
     assert (told["owner"], told["gpus"], told["usedGpus"], told["until"]) == ("Job/team-a/fit", "8", "4", "b")
     (told,) = page["refused"]
@@ -306,7 +309,7 @@ def test_decisions_are_searched_by_every_word(made: Made) -> None:
     view = made.view()
 
     def found(**query: str) -> list[str]:
-        entries = whole(Pages().decisions(search(query)), view, EVERYTHING)
+        entries = whole(page_at("decisions", search(query)), view, EVERYTHING)
         return [each["resource"] for each in entries["entries"].values()]
 
     assert len(found()) == 3
@@ -320,7 +323,7 @@ def test_decisions_are_searched_by_every_word(made: Made) -> None:
 
 def test_ids_of_entries_sort_by_time(made: Made) -> None:
     made.become(structs.replace(made.world(NOON), now=NOON + HOUR))
-    page = whole(Pages().decisions(search({})), made.view(), EVERYTHING)
+    page = whole(page_at("decisions", search({})), made.view(), EVERYTHING)
     newest_first = [each["at"] for _, each in sorted(page["entries"].items(), reverse=True)]
     assert newest_first == sorted(newest_first, reverse=True)
     assert page["more"] is False
@@ -329,7 +332,7 @@ def test_ids_of_entries_sort_by_time(made: Made) -> None:
 def test_actions_are_told_in_words() -> None:
     budget = a_budget(hours="10", enforce="Evict")
     made = Made(a_used_world(budget, pods=[running("p", 3 * HOUR, gpus=4)]))
-    page = whole(Pages().decisions(search({"q": "Evict"})), made.view(), EVERYTHING)
+    page = whole(page_at("decisions", search({"q": "Evict"})), made.view(), EVERYTHING)
     [entry] = page["entries"].values()
     assert entry["actions"] == [] or entry["actions"][0].startswith("EvictPod team-a/p")
     assert not any(each.startswith("EmitEvent") for each in entry["actions"])
@@ -343,12 +346,12 @@ def test_no_page_holds_a_null(made: Made) -> None:
             return any(nulls(each) for each in value.values())
         return any(nulls(each) for each in value) if isinstance(value, list) else value is None
 
-    pages, view = Pages(), made.view(speed=lambda: 60.0)
+    view = made.view(speed=lambda: 60.0)
     for model in (
-        whole(pages.overview, view, EVERYTHING),
-        whole(pages.nodes, view, EVERYTHING),
-        whole(pages.budget("team-a", "one"), view, EVERYTHING),
-        whole(pages.decisions(search({})), view, EVERYTHING),
+        whole(page_at("overview"), view, EVERYTHING),
+        whole(page_at("nodes"), view, EVERYTHING),
+        whole(page_at("budgets", "team-a", "one"), view, EVERYTHING),
+        whole(page_at("decisions", search({})), view, EVERYTHING),
     ):
         assert not nulls(model)
         json.dumps(model)

@@ -16,7 +16,7 @@ from headroom.model.times import HOUR, MINUTE, SECOND, text
 from headroom.model.world import World
 from headroom.runtime.journal import Journal
 from headroom.sim.ledger import MemoryLedger
-from headroom.web.pages import Model, Page, Pages, frame, framed, search
+from headroom.web.pages import Maker, Model, frame, framed, search
 from headroom.web.pages.machines import last_told
 from headroom.web.pages.power import EXAMPLE
 from headroom.web.scope import EVERYTHING, Scope
@@ -24,7 +24,7 @@ from headroom.web.view import View
 from tests.builders import NOON, a_node, a_resource, a_used_world
 from tests.core.stage import running
 from tests.web import pools
-from tests.web.showing import Made
+from tests.web.showing import Made, page_at
 
 BASEMENT = Ref("PowerPool", "", "basement")
 LAB = Scope(namespaces=frozenset({"team-a"}), nodes=True)
@@ -41,14 +41,14 @@ def made_of(*left: pools.Left, **more: Any) -> Made:
     return made
 
 
-def shown(page: Page, view: View, scope: Scope = EVERYTHING) -> Model:
+def shown(page: Maker, view: View, scope: Scope = EVERYTHING) -> Model:
     body = page(view, scope)
     assert body is not None
     return framed(frame(view), scope, "") | body
 
 
 def basement(made: Made) -> Model:
-    return shown(Pages().pool("basement"), made.view())
+    return shown(page_at("power", "basement"), made.view())
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def made() -> Made:
 
 
 def test_a_pool_is_told_in_numbers_and_in_words(made: Made) -> None:
-    row = shown(Pages().power, made.view())["pools"]["basement"]
+    row = shown(page_at("power"), made.view())["pools"]["basement"]
     assert row == {
         "name": "basement",
         "state": "MachinesFailed",
@@ -92,7 +92,7 @@ def test_the_state_is_one_word(status: dict[str, Any], spec: dict[str, Any], sta
     pool = structs.replace(a_resource("PowerPool", "basement", **spec), status=PowerPoolStatus(**status))
     made = Made(a_used_world(pool))
     made.decisions.clear()
-    row = shown(Pages().power, made.view())["pools"]["basement"]
+    row = shown(page_at("power"), made.view())["pools"]["basement"]
     assert (row["state"], row["tone"], row["reason"]) == (state, tone, "Waiting")
 
 
@@ -100,20 +100,20 @@ def test_a_pool_without_watts_says_nothing_of_energy() -> None:
     left = pools.a_pool()
     bare = structs.replace(left.decision, status=structs.replace(left.decision.status, energy=None))
     made = made_of(left._replace(decision=bare))
-    row = shown(Pages().power, made.view())["pools"]["basement"]
+    row = shown(page_at("power"), made.view())["pools"]["basement"]
     assert not {"usedKwh", "savedKwh"} & row.keys()
 
 
 def test_an_invalid_pool_says_what_is_wrong_with_it() -> None:
     made = Made(a_used_world(a_resource("PowerPool", "basement", machines=[])))
-    assert shown(Pages().power, made.view())["pools"]["basement"]["state"] == "Invalid"
+    assert shown(page_at("power"), made.view())["pools"]["basement"]["state"] == "Invalid"
     page = basement(made)
     assert page["machines"] == {}
     assert "spec.machines" in page["pool"]["problems"][0]
 
 
 def test_without_a_pool_there_is_one_to_begin_with() -> None:
-    page = shown(Pages().power, Made(a_used_world()).view())
+    page = shown(page_at("power"), Made(a_used_world()).view())
     assert (page["pools"], page["example"]) == ({}, EXAMPLE)
     assert problems(yaml.safe_load(EXAMPLE)) == []
 
@@ -228,19 +228,19 @@ def test_turns_of_other_pools_are_not_mixed_in() -> None:
 
 
 def test_pools_are_for_those_who_see_everything(made: Made) -> None:
-    pages, view = Pages(), made.view()
-    page = shown(pages.power, view, LAB)
+    view = made.view()
+    page = shown(page_at("power"), view, LAB)
     assert (page["maySee"], page["pools"]) == (False, {})
     assert "example" not in page
-    assert pages.pool("basement")(view, LAB) is None
-    assert pages.pool("none")(view, EVERYTHING) is None
-    for text_ in (json.dumps(page), json.dumps(shown(pages.decisions(search({})), view, LAB))):
+    assert page_at("power", "basement")(view, LAB) is None
+    assert page_at("power", "none")(view, EVERYTHING) is None
+    for text_ in (json.dumps(page), json.dumps(shown(page_at("decisions", search({})), view, LAB))):
         assert "basement" not in text_
         assert "l4-" not in text_
 
 
 def test_who_may_not_list_nodes_gets_no_way_there(made: Made) -> None:
-    page = shown(Pages().pool("basement"), made.view(), Scope(everything=True))
+    page = shown(page_at("power", "basement"), made.view(), Scope(everything=True))
     assert not page["mayListNodes"]
 
 
@@ -251,19 +251,19 @@ def test_no_page_holds_a_null(made: Made) -> None:
         return any(nulls(each) for each in value) if isinstance(value, list) else value is None
 
     assert not nulls(basement(made))
-    assert not nulls(shown(Pages().power, made.view()))
+    assert not nulls(shown(page_at("power"), made.view()))
 
 
 # --- on the other pages -------------------------------------------------------------------------------------------------------
 
 
 def test_a_node_that_sleeps_is_not_sick(made: Made) -> None:
-    nodes = shown(Pages().nodes, made.view())["nodes"]
+    nodes = shown(page_at("nodes"), made.view())["nodes"]
     assert {name: each["power"] for name, each in nodes.items() if "power" in each} == {
         "l4-2": "Booting",
         "l4-5": "Off",
     }
-    fleet = shown(Pages().overview, made.view())["fleet"]
+    fleet = shown(page_at("overview"), made.view())["fleet"]
     assert (fleet["nodes"], fleet["nodesReady"], fleet["nodesAsleep"]) == (7, 4, 2)
     usable = sum(int(each["free"]) for each in nodes.values() if each["ready"] and not each["cordoned"])
     idle = sum(int(each["free"]) for each in nodes.values())

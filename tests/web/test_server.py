@@ -14,6 +14,7 @@ import pytest
 from msgspec import structs
 
 from headroom.adapters.kube import parse
+from headroom.cli import capabilities
 from headroom.model.errors import Misconfigured
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import World, by_ref
@@ -21,6 +22,9 @@ from headroom.runtime.metrics import Metrics
 from headroom.web import certificate
 from headroom.web.health import STILL_SECONDS, Heart, health_app
 from headroom.web.listening import Servers, free_port, split
+from headroom.web.page import Page
+from headroom.web.pages import Model
+from headroom.web.scope import Scope
 from headroom.web.server import main_app
 from headroom.web.source import Local
 from headroom.web.view import Showing, View
@@ -81,7 +85,7 @@ def view(cluster: Cluster) -> View:
 
 
 def shown(view: View) -> Local:
-    return Local(Showing(view=view, metrics=Metrics()))
+    return Local(Showing(view=view, metrics=Metrics(), pages=capabilities.pages()))
 
 
 Serve = Callable[..., AbstractAsyncContextManager[aiohttp.ClientSession]]
@@ -129,6 +133,30 @@ async def test_every_file_that_the_document_names_is_there(view: View, serve: Se
         assert named
         for each in named:
             assert (await text(client, f"/{each}"))[0] == 200, each
+
+
+async def test_a_page_is_one_record(view: View, serve: Serve) -> None:
+    def model(_view: View, _scope: Scope, name: str) -> Model | None:
+        return {"told": name} if name == "north" else None
+
+    more = (Page("spots", "power", link="Spots & more"), Page("spots/{name}", "pool", lambda: model, kind="SpotPool"))
+    showing = Showing(view=view, metrics=Metrics(), pages=(*capabilities.pages(), *more))
+    async with serve(main_app(Local(showing), None)) as client:
+        _, document = await text(client, "/")
+        assert '<a href="#/spots" data-page="spots">Spots &amp; more</a>' in document
+        assert '<a href="#/" data-page="overview">Overview</a>' in document
+        _, listing = await text(client, "/static/app/pages.js")
+        assert '{"path":"spots/{name}","script":"pool","kind":"SpotPool","noun":""}' in listing
+        status, body = await text(client, "/api/spots/north")
+        assert (status, json.loads(body)["told"]) == (200, "north")
+        assert (await text(client, "/api/spots/south"))[0] == 404
+        assert (await text(client, "/api/spots"))[0] == 404, "it has no data of its own"
+
+
+async def test_every_page_has_a_script(view: View, serve: Serve) -> None:
+    async with serve(main_app(shown(view), None)) as client:
+        for each in capabilities.pages():
+            assert (await text(client, f"/static/app/pages/{each.script}.js"))[0] == 200, each
 
 
 async def test_every_answer_has_the_headers(view: View, serve: Serve) -> None:

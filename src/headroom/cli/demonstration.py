@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from headroom.adapters.kube.transport import Transport
-from headroom.cli import output, private
+from headroom.cli import capabilities, output, private
 from headroom.cli.storyteller import Teller
 from headroom.model import times
 from headroom.model.decisions import Decision
@@ -134,7 +134,7 @@ class Stage:
             speed=lambda: self._managed,
         )
         if self._showing is None:
-            self._showing = Showing(view=view, metrics=made.around.metrics)
+            self._showing = Showing(view=view, metrics=made.around.metrics, pages=capabilities.pages())
             self._begun.set()
         else:
             self._showing.view, self._showing.metrics = view, made.around.metrics

@@ -15,7 +15,7 @@ from typing import Final
 
 from headroom.adapters.kube.client_authority import ClientAuthority
 from headroom.adapters.kube.reviews import Reviews
-from headroom.cli import live
+from headroom.cli import capabilities, live
 from headroom.model.errors import HeadroomError
 from headroom.runtime import logs
 from headroom.runtime.settings import Settings
@@ -35,7 +35,7 @@ async def serve(end: socket.socket, listening: Sequence[socket.socket]) -> None:
     begin = await link.heard()
     if not isinstance(begin, Begin):
         return
-    remote, servers = Remote(link), Servers()
+    remote, servers = Remote(link, capabilities.pages()), Servers()
     log = logs.make(begin.settings.log_level, begin.settings.log_format)
     try:
         async with _dashboard(begin.settings, log, remote, servers, listening):

@@ -24,7 +24,7 @@ from headroom.adapters.kube.looking import RightToDelete
 from headroom.adapters.kube.secrets import Secrets
 from headroom.adapters.kube.store import KubePort
 from headroom.adapters.power import Power
-from headroom.cli import ledgers, live, output, planning, preflight, price_book
+from headroom.cli import capabilities, ledgers, live, output, planning, preflight, price_book
 from headroom.cli.fronts import Fronts
 from headroom.cli.options import Form
 from headroom.core import PLANS
@@ -238,7 +238,7 @@ class Process:
             clock=self._around.clock,
             journal=self._recorder.journal,
         )
-        return Showing(view=view, metrics=self._around.metrics)
+        return Showing(view=view, metrics=self._around.metrics, pages=capabilities.pages())
 
     def _candidate(self) -> LeaderThread:
         loop = asyncio.get_running_loop()

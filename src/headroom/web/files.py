@@ -25,16 +25,23 @@ class File(NamedTuple):
 
 
 class Files:
-    """All files of some folders, under the paths at which they are asked for."""
+    """All files of some folders, and a few that are made, under the paths at which they are asked for."""
 
-    def __init__(self, folders: dict[str, Path]) -> None:
+    def __init__(self, folders: dict[str, Path], made: dict[str, str]) -> None:
         """The folders by their paths; one that is not there has no files."""
-        self._files = {
-            prefix + path.relative_to(folder).as_posix(): _file(path)
+        read = {
+            prefix + path.relative_to(folder).as_posix(): path.read_bytes()
             for prefix, folder in folders.items()
             for path in sorted(folder.rglob("*"))
             if path.is_file()
         }
+        contents = read | {name: text.encode() for name, text in made.items()}
+        self._files = {name: _file(name, contents[name]) for name in sorted(contents)}
+
+    @property
+    def names(self) -> list[str]:
+        """Their paths, in order."""
+        return list(self._files)
 
     async def send(self, request: web.Request) -> web.Response:
         """The file at the path of the request."""
@@ -51,10 +58,9 @@ class Files:
         return web.Response(body=found.packed if is_packed else found.plain, headers=headers)
 
 
-def _file(path: Path) -> File:
-    plain = path.read_bytes()
+def _file(name: str, plain: bytes) -> File:
     packed = gzip.compress(plain, mtime=0) if len(plain) >= WORTH_PACKING else b""
-    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     if kind.startswith("text/"):
         kind += "; charset=utf-8"
     tag = f'"{hashlib.sha256(plain).hexdigest()[:20]}"'

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct, structs
@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 from headroom.model.errors import Unavailable
 from headroom.runtime.journal import Noted, Remembered
 from headroom.runtime.settings import Settings
+from headroom.web.page import Page
 from headroom.web.pages import decisions
 from headroom.web.scope import Scope
 from headroom.web.source import REST, Address, Local, Pulse, Sheet
@@ -126,8 +127,8 @@ class Answering:
 class Remote:
     """The operator in another process: a `Source`."""
 
-    def __init__(self, link: Link[Begin | Beat | Answer]) -> None:
-        self._link = link
+    def __init__(self, link: Link[Begin | Beat | Answer], pages: Sequence[Page]) -> None:
+        self._link, self.pages = link, pages
         self._pulse = Pulse()
         self._namespaces: set[str] = set()
         self._news = asyncio.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +18,10 @@ from headroom.web.files import Files
 from headroom.web.guard import Judge, guard
 from headroom.web.headers import ON_THE_WAY, with_headers
 from headroom.web.live import GONE, Streams
-from headroom.web.pages import ROUTES, search
+from headroom.web.page import Page
 from headroom.web.rates import SEARCH_COST, Allowance
 from headroom.web.scope import ACCESS, Anybody
+from headroom.web.shell import document, listing
 from headroom.web.source import Address, Source
 
 METRICS_COST: Final = 5.0
@@ -38,10 +40,15 @@ def main_app(source: Source, judge: Judge | None) -> web.Application:
     app = web.Application(middlewares=[in_door, with_headers, guarded])
     app[SOURCE], app[STREAMS], app[ALLOWANCE] = source, Streams(source), Allowance()
     app.on_shutdown.append(app[STREAMS].close)
-    app.add_routes([web.get("/", _shell), web.get("/metrics", _metrics)])
-    for path in ROUTES:
-        app.add_routes([web.get(f"/api/{path}", _once), web.get(f"/api/live/{path}", _live, allow_head=False)])
-    app.add_routes([web.get("/static/{path:.+}", Files({"": HERE / "static", "charts/": CHARTS}).send)])
+    files = Files({"": HERE / "static", "charts/": CHARTS}, {"app/pages.js": listing(source.pages)})
+    shell = document(source.pages, [each for each in files.names if each.startswith("app/")])
+    app.add_routes([web.get("/", partial(_shell, shell)), web.get("/metrics", _metrics)])
+    for page in source.pages:
+        if page.maker is not None:
+            once, live = partial(_once, page), partial(_live, page)
+            app.add_routes([web.get(f"/api/{page.path}", once)])
+            app.add_routes([web.get(f"/api/live/{page.path}", live, allow_head=False)])
+    app.add_routes([web.get("/static/{path:.+}", files.send)])
     return app
 
 
@@ -69,13 +76,13 @@ async def _metrics(request: web.Request) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
-async def _shell(_: web.Request) -> web.FileResponse:
+async def _shell(shell: str, _: web.Request) -> web.Response:
     """The one document: it holds no data, scripts ask for that."""
-    return web.FileResponse(HERE / "templates" / "shell.html", headers={"Content-Type": "text/html; charset=utf-8"})
+    return web.Response(text=shell, content_type="text/html")
 
 
-async def _once(request: web.Request) -> web.Response:
-    address = _allowed(request)
+async def _once(page: Page, request: web.Request) -> web.Response:
+    address = _allowed(page, request)
     if isinstance(address, web.Response):
         return address
     access, streams = request[ACCESS], request.app[STREAMS]
@@ -89,20 +96,20 @@ async def _once(request: web.Request) -> web.Response:
     return web.Response(body=_ENCODER.encode(streams.whole(made, scope, access)), content_type="application/json")
 
 
-async def _live(request: web.Request) -> web.StreamResponse:
-    address = _allowed(request)
+async def _live(page: Page, request: web.Request) -> web.StreamResponse:
+    address = _allowed(page, request)
     if isinstance(address, web.Response):
         return address
     return await request.app[STREAMS].stream(request, address, request[ON_THE_WAY])
 
 
-def _allowed(request: web.Request) -> Address | web.Response:
+def _allowed(page: Page, request: web.Request) -> Address | web.Response:
     """Which page is asked for; or the answer, if the question cannot be read or was asked too often."""
     try:
-        address = _address(request)
+        address = _address(page, request)
     except Misconfigured as error:
         return web.json_response({"problem": str(error)}, status=400)
-    cost = SEARCH_COST if address[0] == "decisions" else 1.0
+    cost = SEARCH_COST if page.reads else 1.0
     wait = request.app[ALLOWANCE].take(request[ACCESS].tenant, cost)
     return _too_often(wait) if wait > 0 else address
 
@@ -112,9 +119,7 @@ def _too_often(wait: float) -> web.Response:
     return web.json_response(problem, status=429, headers={"Retry-After": str(math.ceil(wait))})
 
 
-def _address(request: web.Request) -> Address:
-    what = request.path.rpartition("/api/")[2].removeprefix("live/").partition("/")[0]
-    if what == "decisions":
-        return what, search(request.query)
-    named = request.match_info
-    return (what, *(named[each] for each in ("namespace", "name") if each in named))
+def _address(page: Page, request: web.Request) -> Address:
+    what, *names = page.path.split("/")
+    given = [request.match_info[each.strip("{}")] for each in names]
+    return (what, *given, page.reads(request.query)) if page.reads else (what, *given)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from headroom.model.world import World
 from headroom.runtime.journal import Noted
+from headroom.web.page import Page
 from headroom.web.pages import Model, Pages, frame, nodes
 from headroom.web.scope import Scope
 from headroom.web.view import Showing, View
@@ -57,6 +59,9 @@ class Sheet(Struct, frozen=True, kw_only=True):
 class Source(Protocol):
     """Makes pages."""
 
+    pages: Sequence[Page]
+    """All that there are."""
+
     def pulse(self) -> Pulse:
         """What the operator said last."""
         ...
@@ -90,8 +95,8 @@ class Local:
     """The operator in this process: what it makes takes time from its loop."""
 
     def __init__(self, showing: Showing) -> None:
-        self._showing = showing
-        self.pages = Pages()
+        self._showing, self.pages = showing, showing.pages
+        self._makers = Pages(showing.pages)
         self._shown: View = showing.view
         self._epoch = 0
 
@@ -130,7 +135,7 @@ class Local:
         view, began = self._view(), time.monotonic()
         bell = view.loop.bell
         rings, told_at = bell.rings, bell.rung_at
-        body = self.pages.of(address)(view, scope)
+        body = self._makers.of(address)(view, scope)
         took = time.monotonic() - began
         return Sheet(body=body, rings=rings, told_at=told_at, epoch=self._epoch, took=took, rest=took * REST)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from headroom.model.world import World
 from headroom.runtime.journal import Journal
 from headroom.runtime.loop import Bell
 from headroom.runtime.metrics import Metrics
+from headroom.web.page import Page
 
 
 class Observed(Protocol):
@@ -90,3 +91,4 @@ class Showing(Struct):
 
     view: View
     metrics: Metrics
+    pages: Sequence[Page]

@@ -35,9 +35,9 @@ class BudgetPage:
     def __init__(self) -> None:
         self._curves: dict[Ref, Paced[Model]] = {}
 
-    def model(self, view: View, scope: Scope, ref: Ref) -> Model | None:
+    def model(self, view: View, scope: Scope, namespace: str, name: str) -> Model | None:
         """The page without its frame; None if there is no such budget, or none that may be seen."""
-        world = view.world()
+        world, ref = view.world(), Ref(usage.KIND, namespace, name)
         resource = world.resources.get(ref)
         if resource is None or not scope.sees(ref.namespace):
             return None

@@ -4,17 +4,12 @@ import * as clock from "./clock.js";
 import { announce, attribute, fill, h, show, text } from "./dom.js";
 import * as format from "./format.js";
 import { Live } from "./store.js";
-import * as budget from "./pages/budget.js";
-import * as decisions from "./pages/decisions.js";
-import * as nodes from "./pages/nodes.js";
+import { PAGES } from "./pages.js";
 import * as nowhere from "./pages/nowhere.js";
-import * as overview from "./pages/overview.js";
-import * as pool from "./pages/pool.js";
-import * as power from "./pages/power.js";
-import * as resources from "./pages/resources.js";
 
 const BANNER_MS = 1500; // A stream that comes back at once is no news.
-const PAGES = { "": overview, nodes, power, decisions, resources };
+// All at once and early: changing the page then waits for nothing.
+const SCRIPTS = new Map(await Promise.all(PAGES.map(async ({ script }) => [script, await import(`./pages/${script}.js`)])));
 const at = (id) => document.getElementById(id);
 
 let current = null;
@@ -34,10 +29,26 @@ function parse(hash) {
     }
   });
   const route = { hash, query: new URLSearchParams(asked), nav: first };
-  if (first === "budgets" && rest.length === 2) return { ...route, page: budget, nav: "", namespace: rest[0], name: rest[1] };
-  if (first === "power" && rest.length === 1 && rest[0]) return { ...route, page: pool, name: rest[0] };
-  return { ...route, page: rest.length || !Object.hasOwn(PAGES, first) ? nowhere : PAGES[first] };
+  const parts = [first || PAGES[0].path, ...rest];
+  for (const { path, script, kind, noun } of PAGES) {
+    const names = matched(path.split("/"), parts);
+    if (names) return { ...route, ...names, kind, noun, page: SCRIPTS.get(script), nav: linked(parts[0]) ? parts[0] : PAGES[0].path };
+  }
+  return { ...route, page: nowhere };
 }
+
+/** The names in an address that a page's path asks for; nothing if it is not of that path. */
+function matched(path, parts) {
+  if (path.length !== parts.length) return undefined;
+  const names = {};
+  for (const [number, each] of path.entries()) {
+    if (each.startsWith("{") && parts[number]) names[each.slice(1, -1)] = parts[number];
+    else if (each !== parts[number]) return undefined;
+  }
+  return names;
+}
+
+const linked = (page) => [...document.querySelectorAll("nav a")].some((link) => link.dataset.page === page);
 
 /** Puts what the reader typed or chose into the address, so that it can be kept, sent and come back to. */
 function keep(route, values, { follow = false } = {}) {

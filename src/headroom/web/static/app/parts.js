@@ -2,6 +2,7 @@
 
 import { announce, attribute, fill, h, keyed, prose, show, text, time } from "./dom.js";
 import * as format from "./format.js";
+import { PAGES } from "./pages.js";
 
 /** What a budget's state means, in a word and in a sentence. */
 export const STATES = {
@@ -90,13 +91,14 @@ export function withIds(rows) {
   });
 }
 
-export function budgetAddress(namespace, name) {
-  return `#/budgets/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+/** Where one resource is shown; nothing for a kind without such a page. */
+export function address(resource) {
+  const page = PAGES.find((each) => each.kind && each.kind === resource.kind);
+  return page && `#/${page.path.replace(/{(\w+)}/g, (_, field) => encodeURIComponent(resource[field]))}`;
 }
 
-export function poolAddress(name) {
-  return `#/power/${encodeURIComponent(name)}`;
-}
+export const budgetAddress = (namespace, name) => address({ kind: "GPUWorkloadBudget", namespace, name });
+export const poolAddress = (name) => address({ kind: "PowerPool", name });
 
 /** "3 on, 1 booting, 4 off". */
 export function statesWords(states) {
@@ -161,9 +163,9 @@ export function reasonWords(reason) {
 
 export function resourceLink(entry) {
   const label = entry.namespace ? `${entry.namespace}/${entry.name}` : entry.name;
-  if (entry.kind === "GPUWorkloadBudget") return h("a", { href: budgetAddress(entry.namespace, entry.name), text: label });
-  if (entry.kind === "PowerPool") return h("a", { href: poolAddress(entry.name), text: `PowerPool ${label}` });
-  return h("span", { text: `${entry.kind} ${label}` });
+  const words = entry.kind === "GPUWorkloadBudget" ? label : `${entry.kind} ${label}`;
+  const href = address(entry);
+  return href ? h("a", { href, text: words }) : h("span", { text: words });
 }
 
 const ANNOUNCE_MS = 10_000;

@@ -1,7 +1,7 @@
 // An address that shows nothing: says what is not there, and leads to what is. Its frame is that of the overview, so it is live.
 
 import { fill, h, show } from "../dom.js";
-import { budgetAddress, poolAddress } from "../parts.js";
+import { address } from "../parts.js";
 
 const MOST_NEAR = 3;
 
@@ -9,7 +9,7 @@ export const path = () => "overview";
 export const title = () => "Not found";
 
 export function mount(main, route) {
-  const { wanted, what, address, names: namesIn } = sought(route);
+  const { wanted, what, link, names: namesIn } = sought(route);
   const heading = wanted ? `There is no ${what} ${wanted}, or you may not see it` : "There is no such page";
   const near = h("p", { hidden: true });
   main.append(h("h1", { tabindex: "-1", text: heading }), h("p", {}, "Go to the ", h("a", { href: "#/", text: "overview" }), "."), near);
@@ -21,22 +21,24 @@ export function mount(main, route) {
       if (lacked && names.includes(wanted)) return route.again(); // it was made while somebody looked
       lacked = !names.includes(wanted);
       const found = wanted ? nearest(wanted, names) : [];
-      fill(near, found.length ? ["Perhaps you look for ", ...found.flatMap((name, number) => [number ? ", " : "", h("a", { href: address(name), text: name })]), "?"] : []);
+      fill(near, found.length ? ["Perhaps you look for ", ...found.flatMap((name, number) => [number ? ", " : "", h("a", { href: link(name), text: name })]), "?"] : []);
       show(near, found.length);
     },
     close() {},
   };
 }
 
-/** What the address names: a budget, a power pool, or nothing that could be there. */
-function sought({ namespace, name }) {
+/** What the address names: a resource of some kind, or nothing that could be there. */
+function sought({ kind, noun, namespace, name }) {
   if (!name) return { wanted: "", names: () => [] };
-  if (namespace) {
-    const address = (key) => budgetAddress(...key.split("/"));
-    return { wanted: `${namespace}/${name}`, what: "budget", address, names: (model) => Object.keys(model.budgets ?? {}) };
-  }
-  const pools = (model) => Object.values(model.others ?? {}).filter((each) => each.kind === "PowerPool");
-  return { wanted: name, what: "power pool", address: poolAddress, names: (model) => pools(model).map((each) => each.name) };
+  const key = (each) => (each.namespace ? `${each.namespace}/${each.name}` : each.name);
+  const link = (wanted) => {
+    const [own, ...space] = wanted.split("/").reverse();
+    return address({ kind, namespace: space[0], name: own });
+  };
+  // The overview has budgets apart, and tells no kind of them.
+  const all = (model) => Object.values(kind === "GPUWorkloadBudget" ? (model.budgets ?? {}) : (model.others ?? {}));
+  return { wanted: key({ namespace, name }), what: noun, link, names: (model) => all(model).filter((each) => (each.kind ?? kind) === kind).map(key) };
 }
 
 /** The names that a reader may have meant: few changes away, or with the same last part. */

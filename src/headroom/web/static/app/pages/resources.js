@@ -1,7 +1,7 @@
 // All that Headroom looks after beside budgets: kinds, whether they are ready, and why not.
 
 import { fill, h, prose, text } from "../dom.js";
-import { badge, card, poolAddress, setBadge, withIds } from "../parts.js";
+import { address, badge, card, setBadge, withIds } from "../parts.js";
 import { Table } from "../table.js";
 
 export const path = () => "overview";
@@ -40,7 +40,8 @@ export function mount(main, route) {
 
 function nameCell(cell, row) {
   const name = row.namespace ? `${row.namespace}/${row.name}` : row.name;
-  fill(cell, row.kind === "PowerPool" ? h("a", { href: poolAddress(row.name), text: name }) : name);
+  const href = address(row);
+  fill(cell, href ? h("a", { href, text: name }) : name);
 }
 
 function readyCell(cell, row) {
