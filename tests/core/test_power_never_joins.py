@@ -7,17 +7,17 @@ from typing import Any
 
 from msgspec import structs
 
-from headroom.api.power_status import Breaker, Energy
+from headroom.api.power_status import Breaker, Energy, PowerPoolStatus
 from headroom.core.power import energy
 from headroom.core.power.members import Pool
 from headroom.model import actions, times
 from headroom.model.actions import Action
 from headroom.model.conditions import find
 from headroom.model.decisions import Ref
-from headroom.model.facts import Machine, Owner
+from headroom.model.facts import Call, Machine, Owner
 from headroom.model.times import HOUR, MINUTE, SECOND
 from tests.builders import NOON
-from tests.core.power_stage import Stage, a_pool, off, remembered, running, waiting, was
+from tests.core.power_stage import Stage, a_pool, off, on, remembered, running, waiting, was
 
 NAMES = ("w1", "w2", "w3", "w4")
 
@@ -193,3 +193,84 @@ def test_a_breaker_of_another_time_makes_nobody_wait_for_ever() -> None:
     stage.dead.clear()
     stage.pass_time(25 * HOUR, every=5 * MINUTE)
     assert wakes(stage)
+
+
+# --- whatever became of the call ------------------------------------------------------------------------------------------------
+
+
+class Lost(Silent):
+    """The answers of wakes are lost, so that each counts as failed."""
+
+    def _do(self, action: Action) -> None:
+        super()._do(action)
+        if isinstance(action, actions.WakeMachine):
+            self.calls[action.machine] = Call(
+                machine=action.machine, command="Wake", at=self.now, outcome="Failed", message="no answer"
+            )
+
+
+def only(stage: Stage) -> PowerPoolStatus:
+    """The status of the one pool."""
+    [pool] = stage.pools.values()
+    found: PowerPoolStatus = pool.status
+    return found
+
+
+def lost(*names: str, **spec: Any) -> Lost:
+    stage = Lost(a_pool(machines=dict.fromkeys(names, 8), **spec), nodes=list(map(off, names)), pods=[waiting("p", 8)])
+    stage.dead |= set(names)
+    stage.powers = {name: Machine(name=name, power="Off", since=NOON - HOUR) for name in names}
+    return stage
+
+
+def test_one_whose_wake_was_done_though_its_answer_was_lost_sleeps_again() -> None:
+    stage = lost("w1", "w2", template={"idleWatts": 100})
+    stage.pass_time(20 * MINUTE, every=30 * SECOND)
+    assert on_at_last(stage)
+    stage.pods.clear()
+    stage.pass_time(3 * HOUR, every=MINUTE)
+    assert on_at_last(stage) == []
+    assert float((only(stage).energy or Energy()).used_kwh) > 0.03
+
+
+def test_such_boots_open_the_breaker_too() -> None:
+    stage = lost(*NAMES, bootTimeoutSeconds=300)
+    stage.pass_time(6 * HOUR, every=30 * SECOND)
+    breaker = only(stage).breaker
+    assert breaker is not None
+    assert breaker.failed >= 3
+
+
+def test_one_that_somebody_switches_on_long_after_its_wake_failed_is_left_alone() -> None:
+    stage = lost("w1")
+    stage.powers["w1"] = Machine(name="w1", power="Off", since=NOON - HOUR)
+    stage.pass_time(MINUTE, every=30 * SECOND)
+    stage.powers["w1"] = Machine(name="w1", power="Off", since=stage.now)
+    stage.pods.clear()
+    stage.pass_time(6 * HOUR, every=MINUTE)
+    stage.powers["w1"] = Machine(name="w1", power="On", since=stage.now)
+    stage.pass_time(24 * HOUR, every=MINUTE)
+    assert on_at_last(stage) == ["w1"]
+
+
+def test_one_that_did_not_go_off_is_told_again_ever_more_rarely_and_its_energy_counts() -> None:
+    stage = Stage(a_pool(machines={"w1": 8}, template={"idleWatts": 100}), nodes=[on("w1")])
+    stage.powers = {"w1": Machine(name="w1", power="On", since=NOON - HOUR)}
+    stage.pass_time(48 * HOUR, every=MINUTE)
+    sleeps = [at for at, words in stage.commands() if words == "sleep w1"]
+    assert 3 <= len(sleeps) <= 16
+    pauses = [later - earlier for earlier, later in pairwise(sleeps)]
+    assert pauses[-1] > pauses[0]
+    assert float((only(stage).energy or Energy()).used_kwh) > 4.7
+
+
+def test_machines_that_come_without_their_gpus_are_not_woken_in_turn_for_ever() -> None:
+    stage = Stage(
+        a_pool(machines=dict.fromkeys(NAMES, 8)), nodes=[off(name, 0) for name in NAMES], pods=[waiting("p", 8)]
+    )
+    stage.pass_time(24 * HOUR, every=MINUTE)
+    assert len(wakes(stage)) <= 12
+    assert not only(stage).fruitless, "the namespace has done nothing"
+    stage.pods.clear()
+    stage.pass_time(3 * HOUR, every=MINUTE)
+    assert {stage.state(name) for name in NAMES} == {"Off"}

@@ -13,7 +13,7 @@ State = Literal["Off", "Booting", "On", "Draining", "Sleeping", "Unknown", "Fail
 STATES: Final[tuple[State, ...]] = ("Off", "Booting", "On", "Draining", "Sleeping", "Unknown", "Failed")
 
 
-Cause = Literal["", "Cordoning", "Kept", "NeverJoined"]
+Cause = Literal["", "Cordoning", "Kept", "NeverJoined", "StillOn"]
 MOST_SHAPES: Final = 64
 MOST_NAMESPACES: Final = 64
 

@@ -1,4 +1,4 @@
-"""The breaker: after three boots in a row that brought no node, a pool wakes one machine at a time, and ever more rarely.
+"""The breaker: after three boots in a row that brought no node, or one without its GPUs, a pool wakes one machine at a time, and ever more rarely.
 
 Whatever keeps machines from joining, a broken image or a network, is then the same for all of them: to wake one after the other only
 costs energy. A node that comes closes it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from headroom.api.power_status import Breaker
-from headroom.core.power.members import Pool, moment_of, told
+from headroom.core.power.members import Member, Pool, moment_of, told
 from headroom.core.power.states import doubled
 from headroom.model import times
 
@@ -25,7 +25,7 @@ def observe(pool: Pool) -> None:
     if any(it.state == "On" and not it.failures and it.was in ("Booting", "Failed", "Unknown") for it in pool.members):
         failed, until = 0, None  # one has come, be it late
     else:
-        new = sum(it.was == "Booting" and it.cause == "NeverJoined" for it in pool.members)
+        new = sum(map(_has_failed, pool.members))
         if new:
             failed += new
             until = (
@@ -34,6 +34,16 @@ def observe(pool: Pool) -> None:
     # A clock that was turned back must not make anybody wait longer than the longest pause.
     pool.boots_failed = failed
     pool.breaker_until = None if until is None else min(until, pool.now + LONGEST_PAUSE_MS)
+
+
+def _has_failed(it: Member) -> bool:
+    """Whether its boot has just ended without a node, or with one that lacks its GPUs."""
+    before = it.before
+    if before is None:
+        return False
+    is_short = it.state == "On" and it.failures > before.failures
+    never = it.cause == "NeverJoined" != before.cause
+    return (before.state == "Booting" and (never or is_short)) or (before.state == "Failed" and never)
 
 
 def is_open(pool: Pool) -> bool:

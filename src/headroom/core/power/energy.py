@@ -63,8 +63,9 @@ def _share(machine: MachineStatus, idle: int | None, busy: int | None) -> tuple[
         return 0, idle or 0
     if machine.state == "On" and not machine.idle_since:
         return busy or 0, 0
-    # One that was woken and never joined draws power all the same.
-    draws = machine.state in ("On", *_RUNNING) or (machine.state == "Failed" and machine.cause == "NeverJoined")
+    # One that was woken and never joined, or did not go off, draws power all the same.
+    is_useless = machine.state == "Failed" and machine.cause in ("NeverJoined", "StillOn")
+    draws = machine.state in ("On", *_RUNNING) or is_useless
     return (idle or 0, 0) if draws else (0, 0)
 
 

@@ -63,8 +63,8 @@ def _was_used(it: Member) -> bool:
 
 
 def note(pool: Pool, it: Member) -> None:
-    """A machine goes to sleep, be it for nothing or not."""
-    for name in it.woken_for:
+    """A machine goes to sleep, be it for nothing or not. That one came without its GPUs is nobody's fault but its own."""
+    for name in it.woken_for if not it.failures else ():
         pool.fruitless[name] = [*pool.fruitless.get(name, ()), pool.now][-MOST_MOMENTS:]
     it.woken_for = ()
 

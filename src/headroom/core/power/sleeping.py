@@ -132,11 +132,11 @@ def _drain(pool: Pool, it: Member) -> None:
 
 
 def _put_back(pool: Pool, it: Member) -> None:
-    """Send a machine to sleep that was woken and never joined: it draws power, and nobody can use it."""
+    """Send a machine to sleep that was woken and never joined, or did not go off: it draws power, and nobody can use it."""
     is_kept = it.bound or it.shares_switch or idling.is_protected(pool, it) or it.cordon is Cordon.FOREIGN
     # One that is only late is not switched off a moment before it comes.
     is_late = pool.now - (it.woken_at or 0) < max(2 * pool.boot_ms, pool.policy.min_on_seconds * times.SECOND)
-    if it.cause != "NeverJoined" or is_kept or is_late or it.power_is == "Off":
+    if it.cause not in ("NeverJoined", "StillOn") or is_kept or is_late or it.power_is == "Off":
         return
     if (it.slept_at or 0) > (it.woken_at or 0) and (it.retry_after or 0) > pool.now:
         return  # it was told so, and did not
@@ -148,9 +148,10 @@ def _put_back(pool: Pool, it: Member) -> None:
         return
     it.switch(pool.now)
     it.slept_at = pool.now
-    it.become("Sleeping", pool.now, "It never joined, so it is sent to sleep again.", "NeverJoined")
+    why = "never joined" if it.cause == "NeverJoined" else "did not go off"
+    it.become("Sleeping", pool.now, f"It {why}, so it is sent to sleep again.", it.cause)
     it.due.append(SleepMachine(pool=pool.ref.name, machine=it.name))
-    it.tell("SleepingMachine", f"({of_gpus(it.gpus)}) never joined and is sent to sleep again.")
+    it.tell("SleepingMachine", f"({of_gpus(it.gpus)}) {why} and is sent to sleep again.")
 
 
 def _comes_back(pool: Pool, it: Member) -> str:
@@ -220,10 +221,12 @@ def _stays_until(pool: Pool, it: Member, idle_since: int) -> int:
     came = max(it.woken_at or 0, (it.node.ready_since or 0) if it.node is not None else 0)
     # The last switch of an hour is kept for waking it: a machine that sleeps must not be out of reach.
     most = max(1, policy.toggles_per_hour - 1)
+    # One that came without its GPUs is not woken again so soon, which is no reason to keep it on.
+    came_short = it.failures and (it.woken_at or 0) > (it.drained_at or 0)
     return max(
         idle_since + policy.idle_seconds * times.SECOND,
         came + policy.min_on_seconds * times.SECOND,
-        it.retry_after or 0,
+        0 if came_short else it.retry_after or 0,
         lately[-most] + times.HOUR if len(lately) >= most else 0,
     )
 

@@ -36,9 +36,7 @@ def observe(it: Member, now: int, boot_ms: int) -> None:
     elif it.was == "Sleeping":
         _observe_going_down(it, now, boot_ms)
     elif it.was == "Failed":
-        # Late, but it did what it was told; or it never came on, or somebody has switched it off.
-        if it.power_is == "Off" and ((it.slept_at or 0) > (it.woken_at or 0) or it.cause == "NeverJoined"):
-            _off(it, now)
+        _observe_failed(it, now, boot_ms)
     else:
         _observe_down(it, now, boot_ms)
 
@@ -236,6 +234,16 @@ def _observe_going_down(it: Member, now: int, boot_ms: int) -> None:
     elif now - sent >= boot_ms:
         it.put_off(now, boot_pause(it.failures + 1, boot_ms))
         _fail(it, now, f"It was told to sleep at {told(sent)} and its power is still on.", it.cause)
+
+
+def _observe_failed(it: Member, now: int, boot_ms: int) -> None:
+    is_to_sleep = (it.slept_at or 0) > (it.woken_at or 0)
+    if it.power_is == "Off" and (is_to_sleep or it.cause == "NeverJoined"):
+        # Late, but it did what it was told; or it never came on, or somebody has switched it off.
+        _off(it, now)
+    elif it.power_is == "On" and not it.cause and (is_to_sleep or now - (it.woken_at or 0) < 2 * boot_ms):
+        # Whatever became of the call: it draws power, and nobody can use it. One that comes on much later somebody else has switched on.
+        it.cause = "StillOn" if is_to_sleep else "NeverJoined"
 
 
 def _observe_down(it: Member, now: int, boot_ms: int) -> None:
