@@ -13,12 +13,12 @@ import os
 import random
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 
 from bench import results
 from bench.results import Row
 from headroom.adapters import documents
+from headroom.model.pace import Pace
 from headroom.model.world import by_ref
 from headroom.sim.whatif import policy, traces
 from headroom.sim.whatif.outcome import Outcome, outcome
@@ -144,7 +144,7 @@ def measure_slice() -> list[Row]:
     jobs, policies = parity.MIXED, [parity.VISION, parity.ALL]
     say("the same slice by the full simulator and by the replay")
     cpu = time.process_time()
-    parity.full(jobs, policies, "2h", nullcontext)
+    parity.full(jobs, policies, "2h", Pace())
     at_its_pace = 2 * 3600 / (time.process_time() - cpu)
     cpu = time.process_time()
     wanted, _ = parity.full(jobs, policies, "36h")

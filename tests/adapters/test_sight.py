@@ -4,7 +4,8 @@ import pytest
 
 from headroom.adapters.kube.absence import PROOF_SECONDS
 from headroom.adapters.kube.transport import Reply
-from headroom.adapters.kube.watch import ABSENT_SECONDS, GRACE_SECONDS, LIST_SECONDS
+from headroom.adapters.kube.watch import GRACE_SECONDS, LIST_SECONDS
+from headroom.model.pace import Pace
 from tests.adapters.played import (
     BROKEN,
     DEFAULT_BACKEND,
@@ -123,14 +124,14 @@ async def test_a_kind_that_is_installed_later_is_noticed() -> None:
     assert (played.reflector.absent, played.reflector.is_served, played.sink.held) == (False, True, {"a": "1"})
 
 
-@pytest.mark.parametrize(("path", "least"), [(THEIRS, 18 * ABSENT_SECONDS[0]), (OURS, 0.0)])
+@pytest.mark.parametrize(("path", "least"), [(THEIRS, 18 * Pace().absent_seconds[0]), (OURS, 0.0)])
 async def test_what_others_did_not_install_is_looked_for_now_and_then(path: str, least: float) -> None:
     """Most clusters lack a kind or two for ever; one of ours is waited for."""
     played = Played(*[UNSERVED] * 20, path=path, optional=True)
     played.script.discovery = groups() | UNDEFINED
     await played()
-    assert least <= played.passed <= 20 * ABSENT_SECONDS[1]
-    assert path == THEIRS or played.passed < 18 * ABSENT_SECONDS[0]
+    assert least <= played.passed <= 20 * Pace().absent_seconds[1]
+    assert path == THEIRS or played.passed < 18 * Pace().absent_seconds[0]
 
 
 # --- lists that lack what is there ---------------------------------------------------------------------------------------------
@@ -262,7 +263,7 @@ async def test_a_stream_that_opens_only_to_break_is_not_seen() -> None:
 
 async def test_a_stream_that_was_opened_just_now_proves_nothing_yet() -> None:
     """A proxy that takes every watch and cuts it at once never lets an event through."""
-    played = Played([*ONE, BROKEN], idle=1e6)
+    played = Played([*ONE, BROKEN], pace=Pace(silent_seconds=1e6))
     seen: list[bool] = []
     played.script.answers += [[lambda: seen.append(played.reflector.seen), BROKEN] for _ in range(30)]
     await played()

@@ -6,6 +6,7 @@ import pytest
 
 from headroom.adapters.kube.backoff import LONGEST_PAUSE
 from headroom.adapters.kube.transport import Reply
+from headroom.model.pace import Pace
 from tests.adapters.played import BROKEN, SILENCE, Played, Step, added, bookmark, deleted, error, page, play, refusal
 
 
@@ -104,7 +105,9 @@ async def test_a_broken_stream_goes_on_where_it_was() -> None:
 
 async def test_pauses_grow_up_to_a_limit_and_are_reset_by_success() -> None:
     rounds = 400
-    played = await Played([bookmark(1, end=True)], *[BROKEN] * rounds, [bookmark(2), BROKEN], idle=1e6)()
+    played = await Played(
+        [bookmark(1, end=True)], *[BROKEN] * rounds, [bookmark(2), BROKEN], pace=Pace(silent_seconds=1e6)
+    )()
     *growing, last = played.clock.sleeps
     assert len(growing) == rounds
     assert growing[0] <= 0.5
@@ -115,19 +118,19 @@ async def test_pauses_grow_up_to_a_limit_and_are_reset_by_success() -> None:
 
 
 async def test_a_server_that_only_ends_streams_is_not_asked_in_a_hot_loop() -> None:
-    played = await Played([bookmark(1, end=True)], *[[]] * 20, idle=1e6)()
+    played = await Played([bookmark(1, end=True)], *[[]] * 20, pace=Pace(silent_seconds=1e6))()
     assert len(played.clock.sleeps) >= 19
 
 
 async def test_nor_one_that_says_a_word_each_time_before_it_ends_them() -> None:
     words: list[list[Step]] = [[bookmark(each)] for each in range(2, 22)]
-    played = await Played([bookmark(1, end=True)], *words, idle=1e6)()
+    played = await Played([bookmark(1, end=True)], *words, pace=Pace(silent_seconds=1e6))()
     assert len(played.clock.sleeps) >= 19
 
 
 async def test_a_refused_watch_is_opened_again_quickly_for_as_long_as_it_counts_as_seen() -> None:
     refusals = [refusal(500, "InternalError")] * 200
-    played = Played([bookmark(1, end=True), BROKEN], *refusals, idle=1e6)
+    played = Played([bookmark(1, end=True), BROKEN], *refusals, pace=Pace(silent_seconds=1e6))
     seen: list[bool] = []
     played.script.before_opening = [lambda: seen.append(played.reflector.seen)] * 200
     await played()

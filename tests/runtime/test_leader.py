@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headroom.model.errors import Unavailable
+from headroom.model.pace import Pace
 from headroom.model.ports import Lease, LeaseTaken
-from headroom.runtime.leader import DURATION_SECONDS, MARGIN_SECONDS, Leader
+from headroom.runtime.leader import MARGIN_SECONDS, Leader
 from tests.runtime.fakes import HandClock
+
+LEASE_SECONDS = Pace().lease_seconds
 
 
 class OneLease:
@@ -66,7 +69,7 @@ async def test_the_right_to_act_ends_before_the_lease_does(clock: HandClock) -> 
     lease = OneLease()
     first, _ = candidates(clock, lease)
     await first.attempt()
-    clock.seconds += DURATION_SECONDS - MARGIN_SECONDS
+    clock.seconds += LEASE_SECONDS - MARGIN_SECONDS
 
     assert not first.may_act()
 
@@ -83,7 +86,7 @@ async def test_a_killed_leader_is_followed_after_the_duration_and_not_before(clo
         await second.attempt()
 
     assert not first.may_act()
-    assert DURATION_SECONDS <= waited <= DURATION_SECONDS + 1
+    assert LEASE_SECONDS <= waited <= LEASE_SECONDS + 1
 
 
 async def test_a_released_lease_is_taken_at_once(clock: HandClock) -> None:
@@ -123,7 +126,7 @@ async def test_a_leader_whose_lease_was_taken_stops_at_once(clock: HandClock) ->
     lease = OneLease()
     first, _ = candidates(clock, lease)
     await first.attempt()
-    await lease.write("thief", DURATION_SECONDS, lease.lease)
+    await lease.write("thief", LEASE_SECONDS, lease.lease)
     with pytest.raises(LeaseTaken):
         await first.attempt()
 
@@ -144,7 +147,7 @@ async def test_a_renewal_counts_from_before_it_was_sent(clock: HandClock) -> Non
 
     slow = Leader(Slow(), clock, "slow", random.Random(0))
     await slow.attempt()
-    clock.seconds += DURATION_SECONDS - MARGIN_SECONDS - 3
+    clock.seconds += LEASE_SECONDS - MARGIN_SECONDS - 3
 
     assert not slow.may_act()
 

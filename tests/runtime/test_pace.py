@@ -11,6 +11,7 @@ from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.model.changes import Changes
 from headroom.model.decisions import Decision
+from headroom.model.pace import Pace
 from headroom.model.plans import Plan
 from headroom.model.world import World, ref_of
 from headroom.runtime.leader import Always
@@ -30,7 +31,7 @@ class Port:
         self.clock = clock
         self.known = {each.name: each for each in (a_resource(name=f"b{number}") for number in range(budgets))}
         self.writes: list[tuple[int, str]] = []
-        self.refused = 0
+        self.refused = self.asked = 0
         self.pods = False
         self.news = asyncio.Event()
 
@@ -67,14 +68,17 @@ class Port:
         self.news.set()
 
 
-def played(budgets: int, seconds: int, events_every: float = 0.0) -> Port:
-    """A plan whose numbers move with time, and whose tracked pods move with what happens."""
+def played(
+    budgets: int, seconds: int, events_every: float = 0.0, *, pace: Pace | None = None, turn: int | None = None
+) -> Port:
+    """A plan whose numbers move with time, and whose tracked pods move with what happens; its next turn comes after `turn`."""
 
     async def script() -> Port:
         clock = SimClock(NOON)
         port, happened = Port(clock, budgets), [0]
 
         def decide(world: World, changes: Changes) -> list[Decision]:
+            port.asked += 1
             chosen = (
                 world.of_kind(KIND)
                 if changes.everything
@@ -82,13 +86,21 @@ def played(budgets: int, seconds: int, events_every: float = 0.0) -> Port:
             )
             status = GPUWorkloadBudgetStatus(tracked_pods=happened[0], consumed_gpu_hours=str(world.now))
             return [
-                Decision(resource=ref_of(each), status=status, reason="x", message="", look_again_ms=30_000)
+                Decision(
+                    resource=ref_of(each),
+                    status=status,
+                    reason="x",
+                    message="",
+                    look_again_ms=30_000,
+                    next_turn_ms=turn,
+                )
                 for _, each in chosen
             ]
 
         plan = Plan(name="test", kinds=(KIND,), at_most_every_ms=250, decide=decide)
         port_: Any = port
-        running = Operator(port_, Always(), Settings(identity="one"), Surroundings(clock=clock), [plan])
+        around = Surroundings(clock=clock, pace=pace or Pace())
+        running = Operator(port_, Always(), Settings(identity="one"), around, [plan])
         port.happen()
         task = asyncio.create_task(running.run())
         for _ in range(round(seconds / events_every) if events_every else 1):
@@ -115,3 +127,18 @@ def test_what_happens_again_and_again_is_written_soon_and_never_refused() -> Non
     assert len(last) == 20
     assert min(last.values()) > 29_000
     assert port.refused == 0
+
+
+SLOW = Pace(numbers_seconds=(1800.0, 1800.0), idle_seconds=30.0, full_pass_seconds=1800.0, turn_ms={KIND: 900_000})
+
+
+def test_at_a_slower_pace_less_is_done_without_need_and_what_happens_is_answered_as_soon() -> None:
+    assert len(played(1, 60, pace=SLOW).writes) == 1
+    port = played(1, 30, events_every=5, pace=SLOW)
+    assert [at // 5000 for at, _ in port.writes] == list(range(6))
+    assert max(at % 5000 for at, _ in port.writes) < 1000
+
+
+def test_at_a_slower_pace_a_turn_is_not_missed_and_little_is_asked_before_it() -> None:
+    often, seldom = played(1, 600, turn=120_000), played(1, 600, turn=120_000, pace=SLOW)
+    assert (often.asked > 20, seldom.asked) == (True, 5)

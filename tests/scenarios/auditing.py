@@ -54,6 +54,10 @@ class Judge:
         self._auditor, self._caps, self._patience, self._unseen = auditor, caps, patience, unseen
         self._budgets = {each.name: each for each in budgets}
         self._stops = auditor.stops()
+        self._first_start: dict[str, int] = {}
+        for life in auditor.lives.values():
+            if life.started is not None:
+                self._first_start[life.unit] = min(life.started, self._first_start.get(life.unit, life.started))
 
     def problems(self) -> list[str]:
         """All that is wrong, in words."""
@@ -270,9 +274,7 @@ class Judge:
     def _since(self, lives: list[Life]) -> int:
         """Since when a unit waits: what was suspended before it could start keeps its place, what has run begins anew."""
         unit, created = lives[0].unit, min(life.created for life in lives)
-        has_run = any(
-            each.unit == unit and (each.started or created) < created for each in self._auditor.lives.values()
-        )
+        has_run = self._first_start.get(unit, created) < created
         return created if has_run else min(created, self._auditor.made.get(unit, created))
 
     def _had_room(self, lives: list[Life], at: int) -> bool:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
-from unittest import mock
+
+from msgspec import structs
 
 from headroom.adapters.kube.transport import Transport
 from headroom.api.policies import policies
+from headroom.model.pace import Pace
 from headroom.model.ports import Clock
 from headroom.model.usage import Evidence, Row
 from headroom.model.world import Caps
 from headroom.sim.catalog import bare_definition
 from headroom.sim.clock import run_virtual
 from headroom.sim.operators import SimulatedProcess, ledger_of
-from headroom.sim.scenario import MakeOperator, Report, Scenario, Simulation
+from headroom.sim.scenario import Report, Scenario, Simulation
 from tests.scenarios.auditor import Auditor, Life
 
 Document = dict[str, Any]
@@ -114,40 +115,46 @@ def stage(*budgets: Document, nodes: int = 4) -> list[Document]:
 # --- the operator ---------------------------------------------------------------------------------------------------------------
 
 
-UNHURRIED = {
-    "headroom.adapters.kube.watch.ABSENT_SECONDS": (600.0, 600.0),
-    "headroom.adapters.kube.watch.WATCH_SECONDS": (30_000, 60_000),
-    "headroom.core.budgets.plan.LOOK_AGAIN_MS": 900_000,
-    "headroom.runtime.leader.DURATION_SECONDS": 600,
-    "headroom.runtime.leader.RENEW_EVERY_SECONDS": 200.0,
-    "headroom.runtime.loop.FULL_PASS_SECONDS": 1800.0,
-    "headroom.runtime.loop.IDLE_SECONDS": 30.0,
-    "headroom.runtime.recording.WRITE_SECONDS": 20.0,
-    "headroom.runtime.writes.NUMBERS_SECONDS": (1800.0, 1800.0),
-    # With the first bookmark before a watch is taken to be dead, kinds of which there is no news are not listed anew.
-    "headroom.sim.watches.BOOKMARK_SECONDS": 30.0,
-}
-"""What the operator does with no need it does at a slower pace; it answers to what happens as fast as ever."""
+UNHURRIED = Pace(
+    lease_seconds=600,
+    renew_seconds=200.0,
+    idle_seconds=30.0,
+    full_pass_seconds=1800.0,
+    turn_ms={"GPUWorkloadBudget": 900_000},
+    numbers_seconds=(1800.0, 1800.0),
+    record_seconds=20.0,
+    watch_seconds=(30_000, 60_000),
+    absent_seconds=(600.0, 600.0),
+)
+"""What the operator does with no need it does seldom; it answers to what happens as fast as ever."""
+FOR_WEEKS = structs.replace(UNHURRIED, record_seconds=60.0, silent_seconds=5400.0, oldest_seconds=7200.0)
+"""Where no watch goes wrong, so that a week takes less than half a minute."""
+AS_EVER = Pace()
+UNHURRIED_BUT_LEASES = structs.replace(
+    UNHURRIED, lease_seconds=AS_EVER.lease_seconds, renew_seconds=AS_EVER.renew_seconds
+)
+"""Leases run out as soon as ever: for operators that die."""
 
 
-@contextmanager
-def unhurried(*, but_leases: bool = False) -> Iterator[None]:
-    """So that a week takes less than a minute; `but_leases` that run out as soon as ever, where operators die."""
-    with ExitStack() as patches:
-        for name, value in UNHURRIED.items():
-            if not (but_leases and name.startswith("headroom.runtime.leader.")):
-                patches.enter_context(mock.patch(name, value))
-        yield
+def bookmarked(simulation: Simulation, pace: Pace) -> Simulation:
+    """With the first bookmark before a watch is taken to be dead, so that kinds of which there is no news are not listed anew."""
+    if pace is not AS_EVER:
+        simulation.server.bookmark_seconds = pace.silent_seconds / 3
+    return simulation
 
 
-def an_operator(transport: Transport, clock: Clock, rng: random.Random, identity: str) -> SimulatedProcess:
+def an_operator(
+    transport: Transport, clock: Clock, rng: random.Random, identity: str, *, pace: Pace = AS_EVER
+) -> SimulatedProcess:
     """The production operator with low caps."""
-    return SimulatedProcess(transport, clock, rng, identity, caps=CAPS)
+    return SimulatedProcess(transport, clock, rng, identity, caps=CAPS, pace=pace)
 
 
-def a_leader(transport: Transport, clock: Clock, rng: random.Random, identity: str) -> SimulatedProcess:
+def a_leader(
+    transport: Transport, clock: Clock, rng: random.Random, identity: str, *, pace: Pace = AS_EVER
+) -> SimulatedProcess:
     """The same, and it leads whoever else does."""
-    return SimulatedProcess(transport, clock, rng, identity, caps=CAPS, lease=f"lease-of-{identity}")
+    return SimulatedProcess(transport, clock, rng, identity, caps=CAPS, lease=f"lease-of-{identity}", pace=pace)
 
 
 class Run:
@@ -211,7 +218,8 @@ def play(
     *,
     duration: str,
     past: Sequence[Life] = (),
-    make_operator: MakeOperator = an_operator,
+    make_operator: Callable[..., SimulatedProcess] = an_operator,
+    pace: Pace = AS_EVER,
     acts: Sequence[tuple[float, Act]] = (),
     **spec: Any,
 ) -> Run:
@@ -223,7 +231,8 @@ def play(
     scenario = {"apiVersion": "sim.headroom.dev/v1", "kind": "Scenario", "spec": told}
 
     async def run() -> Run:
-        simulation = Simulation(Scenario.of([scenario, *documents]), make_operator)
+        make = partial(make_operator, pace=pace)
+        simulation = bookmarked(Simulation(Scenario.of([scenario, *documents]), make), pace)
         auditor = Auditor(simulation.server)
         auditor.lives |= {each.uid: each for each in past}
         cluster = (simulation.server.object("Namespace", "", "kube-system") or {})["metadata"]["uid"]

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from headroom.model.pace import Pace
 from headroom.sim.clock import run_virtual
 from headroom.sim.operators import SimulatedProcess, production
 from headroom.sim.power import Told
-from headroom.sim.scenario import MakeOperator, Report, Scenario, Simulation
-from tests.scenarios.ladder import unhurried
+from headroom.sim.scenario import Report, Scenario, Simulation
+from tests.scenarios.ladder import UNHURRIED_BUT_LEASES, bookmarked
 from tests.scenarios.power_auditor import PowerAuditor
 
 Document = dict[str, Any]
@@ -156,9 +157,9 @@ def is_ready(node: Document) -> bool:
     return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
 
 
-def leading(*given: Any) -> SimulatedProcess:
+def leading(*given: Any, pace: Pace) -> SimulatedProcess:
     """An operator that leads whoever else does."""
-    return SimulatedProcess(*given, lease=f"lease-of-{given[3]}")
+    return SimulatedProcess(*given, lease=f"lease-of-{given[3]}", pace=pace)
 
 
 def play(
@@ -166,21 +167,22 @@ def play(
     timeline: Sequence[Document] = (),
     *,
     duration: str,
-    make_operator: MakeOperator = production,
+    make_operator: Callable[..., SimulatedProcess] = production,
     acts: Sequence[tuple[float, Act]] = (),
     patience: int = 30_000,
-    hurried: bool = False,
+    pace: Pace = UNHURRIED_BUT_LEASES,
     **spec: Any,
 ) -> PowerRun:
     """Play it all, with an auditor that sees every command and every write; `acts` are what somebody does after so many seconds.
 
-    What the operator does with no need it does seldom, unless it is `hurried` as in a cluster.
+    What the operator does with no need it does seldom, unless another pace is asked for.
     """
     told = {"duration": duration, "seed": 5, "timeline": list(timeline)} | spec
     scenario = {"apiVersion": "sim.headroom.dev/v1", "kind": "Scenario", "spec": told}
 
     async def run() -> PowerRun:
-        simulation = Simulation(Scenario.of([scenario, *documents]), make_operator)
+        make = partial(make_operator, pace=pace)
+        simulation = bookmarked(Simulation(Scenario.of([scenario, *documents]), make), pace)
         auditor = PowerAuditor(simulation, patience)
         for seconds, act in acts:
             simulation.clock.call_later(seconds, partial(act, simulation))
@@ -188,7 +190,4 @@ def play(
         auditor.close()
         return PowerRun(simulation, auditor, report)
 
-    if hurried:
-        return run_virtual(run)
-    with unhurried(but_leases=True):
-        return run_virtual(run)
+    return run_virtual(run)

@@ -13,7 +13,7 @@ import pytest
 
 from headroom.adapters.kube import paths
 from tests.scenarios import ladder
-from tests.scenarios.ladder import unhurried
+from tests.scenarios.ladder import UNHURRIED
 from tests.scenarios.power_stage import PowerRun, a_node, a_pool, at, machines, nodes, play
 from tests.scenarios.power_stage import a_pod as a_machine_pod
 from tests.tiers import DEEP
@@ -77,8 +77,7 @@ def story(*faults: dict[str, Any]) -> PowerRun:
     queued = [ladder.a_pod(f"queued-{each}", ladder.a_template({"team": "holds"}, 1, "10h")) for each in range(2)]
     timeline += [at("2m", each) for each in queued]
     timeline.append(at("2m15s", a_machine_pod("needs-a-machine", 8, "10h")))
-    with unhurried():
-        return play(base, timeline, duration="11m")
+    return play(base, timeline, duration="11m", pace=UNHURRIED)
 
 
 def effects(run: PowerRun) -> Counter[str]:

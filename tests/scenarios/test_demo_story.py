@@ -21,7 +21,7 @@ from headroom.sim.operators import SimulatedProcess
 from headroom.sim.pacing import PacedClock, run_paced
 from headroom.sim.scenario import Scenario, Simulation
 from tests.scenarios.auditor import Auditor, Life
-from tests.scenarios.ladder import unhurried
+from tests.scenarios.ladder import UNHURRIED, bookmarked
 from tests.tiers import DEEP
 
 HOURS = 5
@@ -67,7 +67,7 @@ def told(seed: int) -> Story:
         stories: list[Story] = []
 
         def make(*given: Any) -> SimulatedProcess:
-            process = SimulatedProcess(*given)
+            process = SimulatedProcess(*given, pace=UNHURRIED)
             story = Story(simulation, auditor, process)
             stories.append(story)
             noted = process.operator.loop.noted
@@ -92,7 +92,7 @@ def told(seed: int) -> Story:
                 story.running.append(phases["Running"])
             story.lines += teller.news(loop.decisions, story.process.port.world(now).resources, now)
 
-        simulation = Simulation(scenario, make, PacedClock(scenario.start, 1e9))
+        simulation = bookmarked(Simulation(scenario, make, PacedClock(scenario.start, 1e9)), UNHURRIED)
         auditor, teller = Auditor(simulation.server), Teller()
         for minute in range(1, HOURS * 60):
             simulation.clock.call_later(minute * 60, look)
@@ -100,8 +100,7 @@ def told(seed: int) -> Story:
         assert report.passed, report.failures
         return stories[0]
 
-    with unhurried():
-        return run_paced(play)
+    return run_paced(play)
 
 
 def exceeds(decision: Decision) -> bool:

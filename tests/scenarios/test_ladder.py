@@ -10,6 +10,7 @@ from headroom.sim.faults import split
 from tests.scenarios.auditing import Judge, ledger_of
 from tests.scenarios.ladder import (
     CAPS,
+    FOR_WEEKS,
     Run,
     a_budget,
     a_gang,
@@ -20,7 +21,6 @@ from tests.scenarios.ladder import (
     a_template,
     play,
     stage,
-    unhurried,
 )
 
 HOUR = 3_600_000
@@ -101,8 +101,7 @@ def _asked(number: int, rng: random.Random) -> list[dict[str, Any]]:
 @cache
 def week() -> Run:
     """Seven days; the last wave is over after five."""
-    with unhurried():
-        return play(stage(*BUDGETS), load(3), duration="168h")
+    return play(stage(*BUDGETS), load(3), duration="168h", pace=FOR_WEEKS)
 
 
 def judged(run: Run) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.scenarios.dense import MINUTE, MINUTES, dense, problems
-from tests.scenarios.ladder import Run, a_leader, unhurried
+from tests.scenarios.ladder import UNHURRIED_BUT_LEASES, Run, a_leader
 
 VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete", "PUT": "update"}
 SLOW: dict[str, Any] = {"patience": 90_000, "unseen": 0.1}
@@ -25,8 +25,7 @@ def calm() -> Run:
 
 def struck(*faults: dict[str, Any], **options: Any) -> Run:
     """The story with faults, at a pace that answers as fast as ever and does the rest seldom: there are many such runs."""
-    with unhurried(but_leases=True):
-        return dense(*faults, **options)
+    return dense(*faults, pace=UNHURRIED_BUT_LEASES, **options)
 
 
 def effects(run: Run) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ import pytest
 
 from headroom.api.policies import policies
 from headroom.model.times import moment
-from tests.scenarios.ladder import a_budget, unhurried
+from tests.scenarios.ladder import UNHURRIED, a_budget
 from tests.scenarios.power_stage import (
     HOUR,
     LABEL,
@@ -187,8 +187,7 @@ def test_load_that_comes_and_goes_does_not_make_machines_flap(period: int) -> No
         at(f"{number * period + 1}m", a_job(f"wave-{number}", 8, f"{period * 30}s", pods=2))
         for number in range(240 // period)
     ]
-    with unhurried():
-        run = play([pool, *machines(pool, "Off")], pods, duration="4h30m")
+    run = play([pool, *machines(pool, "Off")], pods, duration="4h30m", pace=UNHURRIED)
 
     assert run.problems() == []
     assert "Failed" not in run.states().values()

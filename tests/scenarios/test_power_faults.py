@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
-from unittest import mock
 
 import pytest
+from msgspec import structs
 
-from tests.scenarios.ladder import unhurried
+from tests.scenarios.ladder import AS_EVER, UNHURRIED
 from tests.scenarios.power_stage import (
     MINUTE,
     SECOND,
@@ -40,7 +40,7 @@ def story(*faults: dict[str, Any], duration: str = "35m", **more: Any) -> PowerR
 @cache
 def calm() -> PowerRun:
     """The story without any fault."""
-    return story(hurried=True)
+    return story(pace=AS_EVER)
 
 
 def over(run: PowerRun) -> list[str]:
@@ -111,7 +111,7 @@ def test_every_effect_struck_once(kind: str) -> None:
     ids=["late", "pods late", "nodes late", "pools late", "stale", "lost", "broken"],
 )
 def test_a_bad_view_or_lost_replies_harm_nobody(faults: list[dict[str, Any]]) -> None:
-    run = story(*faults, duration="60m", hurried=True)
+    run = story(*faults, duration="60m", pace=AS_EVER)
     assert run.problems() == []
     assert over(run) == []
 
@@ -120,7 +120,7 @@ def test_a_bad_view_or_lost_replies_harm_nobody(faults: list[dict[str, Any]]) ->
 def test_two_leaders_switch_nothing_twice(late: int) -> None:
     """Both lead at once, each by a lease of its own; one may see everything later than the other."""
     delay = [{"type": "WatchDelay", "actor": "operator-2", "ms": late}] if late else []
-    run = story(*delay, operators=2, make_operator=leading, duration="50m", hurried=True)
+    run = story(*delay, operators=2, make_operator=leading, duration="50m", pace=AS_EVER)
     assert run.problems() == []
     assert over(run) == []
     assert sorted(run.commands()) == sorted(calm().commands())
@@ -337,7 +337,7 @@ MIX: list[dict[str, Any]] = [
     {"type": "DroppedStream", "probability": 0.002},
 ]
 """Three times what is usual, so that some hours are enough."""
-SOON_LED: dict[str, Any] = {"DURATION_SECONDS": 60, "RENEW_EVERY_SECONDS": 20.0}
+SOON_LED = structs.replace(UNHURRIED, lease_seconds=60, renew_seconds=20.0)
 """A lease of ten minutes is looked at six hundred times before it is taken over, and every look may be the end of whoever looks."""
 
 
@@ -351,8 +351,8 @@ def test_hours_of_everything_that_goes_wrong(seed: int) -> None:
             f"job-{number}", (1, 8, 4, 2)[(number + seed) % 4], lengths[(number * 3 + seed) % 4], 1 + number % 3
         )
         timeline.append(at(f"{number * 5 + 1}m", job))
-    with unhurried(), mock.patch.multiple("headroom.runtime.leader", **SOON_LED):
-        run = play([pool, *machines(pool, "Off")], timeline, duration="8h", seed=seed, patience=5 * MINUTE)
+    base = [pool, *machines(pool, "Off")]
+    run = play(base, timeline, duration="8h", seed=seed, patience=5 * MINUTE, pace=SOON_LED)
     assert run.problems() == []
     assert [name for name, phase in run.phases().items() if phase not in ("Succeeded", "Failed")] == []
     jobs = run.simulation.server.objects("Job")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,13 +10,14 @@ from msgspec import structs
 
 from headroom.adapters import documents
 from headroom.model.facts import Namespace, Shape
+from headroom.model.pace import Pace
 from headroom.model.times import MINUTE, SECOND, duration, moment
 from headroom.model.world import by_ref
 from headroom.sim.whatif.lives import EVICTED, SUSPENDED
 from headroom.sim.whatif.outcome import Outcome, outcome
 from headroom.sim.whatif.replay import replay
 from headroom.sim.whatif.work import Case, Work, owner_of
-from tests.scenarios.ladder import CAPS, Run, a_budget, a_job, a_template, play, stage, unhurried
+from tests.scenarios.ladder import CAPS, FOR_WEEKS, Run, a_budget, a_job, a_template, play, stage
 
 BEGIN = moment("2026-01-01T00:00:00Z") or 0
 EVERY = 5 * SECOND
@@ -61,14 +61,13 @@ def full(
     jobs: Sequence[Job],
     budgets: Sequence[Any],
     length: str,
-    pace: Callable[[], AbstractContextManager[None]] = unhurried,
+    pace: Pace = FOR_WEEKS,
 ) -> tuple[Course, Run]:
     timeline = []
     for job in jobs:
         template = a_template(job.labels, job.gpus, f"{job.minutes}m", job.declared)
         timeline.append({"at": f"{job.at}m", "apply": a_job(job.name, template, job.pods)})
-    with pace():
-        run = play(stage(*budgets), timeline, duration=length)
+    run = play(stage(*budgets), timeline, duration=length, pace=pace)
     assert run.report.passed, run.report.failures
     lives = [life for life in run.auditor.lives.values() if life.started is not None]
     starts: dict[str, list[int]] = {job.name: [] for job in jobs}

@@ -26,7 +26,7 @@ from headroom.sim.whatif.work import Case, Work, owner_of
 from tests.builders import NOON, a_node, a_resource, a_used_world
 from tests.core.stage import a_budget
 from tests.scenarios import power_stage as full
-from tests.scenarios.ladder import unhurried
+from tests.scenarios.ladder import UNHURRIED
 from tests.sim.test_whatif import a_case, a_work
 
 GPU = "nvidia.com/gpu"
@@ -312,8 +312,8 @@ JOBS = [(f"job-{number}", 1 + number * 23, (8, 4, 2)[number % 3], 12 + 17 * (num
 def test_a_replay_switches_as_the_full_simulator_does() -> None:
     pool = full.a_pool(gpus=[4, 8, 8], idleSeconds=600, asked=True)
     timeline = [full.at(f"{at}m", full.a_job(name, gpus, f"{minutes}m")) for name, at, gpus, minutes in JOBS]
-    with unhurried():
-        run = full.play([pool, *full.machines(pool, "On"), *full.nodes(pool)], timeline, duration="10h")
+    base = [pool, *full.machines(pool, "On"), *full.nodes(pool)]
+    run = full.play(base, timeline, duration="10h", pace=UNHURRIED)
     assert run.problems() == []
 
     case = Case(title="test", begin=BEGIN, end=BEGIN + 10 * HOUR)

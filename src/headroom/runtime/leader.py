@@ -13,13 +13,13 @@ import random
 from typing import Final
 
 from headroom.model.errors import HeadroomError
+from headroom.model.pace import Pace
 from headroom.model.ports import Clock, Lease, Leases, LeaseTaken
 
-DURATION_SECONDS: Final = 15
-RENEW_EVERY_SECONDS: Final = 2.0
 LOOK_EVERY_SECONDS: Final = 1.0
 REQUEST_SECONDS: Final = 4.0
 MARGIN_SECONDS: Final = 5.0
+_PACE: Final = Pace()
 
 
 class Always:
@@ -41,11 +41,11 @@ class Never:
 class Leader:
     """One candidate for one lease."""
 
-    def __init__(self, leases: Leases, clock: Clock, identity: str, rng: random.Random) -> None:
+    def __init__(self, leases: Leases, clock: Clock, identity: str, rng: random.Random, pace: Pace = _PACE) -> None:
         self.identity = identity
         self.problem = ""
         """Why the last attempt failed; empty after one that did not."""
-        self._leases, self._clock, self._rng = leases, clock, rng
+        self._leases, self._clock, self._rng, self._pace = leases, clock, rng, pace
         self._act_until = 0.0
         self._lease: Lease | None = None
         self._changed_at = 0.0
@@ -65,7 +65,7 @@ class Leader:
                 self.problem = ""
             except (HeadroomError, LeaseTaken, TimeoutError) as error:
                 self.problem = f"holding the lease: {_why(error)}"
-            pause = RENEW_EVERY_SECONDS if self.may_act() else LOOK_EVERY_SECONDS
+            pause = self._pace.renew_seconds if self.may_act() else LOOK_EVERY_SECONDS
             await self._clock.sleep(pause * self._rng.uniform(0.8, 1.0))
 
     async def attempt(self) -> None:
@@ -85,7 +85,7 @@ class Leader:
         try:
             # A time limit of its own: behind a slow server nobody would lead if both had to be done in the same four seconds.
             async with asyncio.timeout(REQUEST_SECONDS):
-                written = await self._leases.write(self.identity, DURATION_SECONDS, self._lease)
+                written = await self._leases.write(self.identity, self._pace.lease_seconds, self._lease)
             if written.holder != self.identity:
                 raise LeaseTaken(f"the server answered that {written.holder or 'nobody'} holds it")
         except LeaseTaken:
@@ -93,7 +93,7 @@ class Leader:
             self._lease, self._act_until, self._changed_at = None, 0.0, began
             raise
         self._lease = written
-        self._act_until = began + DURATION_SECONDS - MARGIN_SECONDS
+        self._act_until = began + self._pace.lease_seconds - MARGIN_SECONDS
 
     def _observe(self, lease: Lease | None) -> None:
         before = self._lease

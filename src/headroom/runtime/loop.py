@@ -31,9 +31,6 @@ from headroom.runtime.writes import Gate, Writer
 
 GATHER_SECONDS: Final = 0.05
 """A burst of events is one reason to tick, not many."""
-IDLE_SECONDS: Final = 1.0
-"""With nothing to decide, it is looked for retries and at the right to act so often."""
-FULL_PASS_SECONDS: Final = 60.0
 BLIND_SECONDS: Final = 60.0
 
 
@@ -41,6 +38,7 @@ class PlanState(Struct):
     """Where one plan stands."""
 
     plan: Plan
+    full_pass_seconds: float
     pending: Changes = field(default_factory=lambda: Changes(everything=True))
     asked_at: float = -1e9
     full_at: float = -1e9
@@ -54,7 +52,7 @@ class PlanState(Struct):
         if self.pending:
             return ready
         soonest = min(self.look_at.values(), default=float("inf"))
-        return max(ready, min(soonest, self.full_at + FULL_PASS_SECONDS))
+        return max(ready, min(soonest, self.full_at + self.full_pass_seconds))
 
 
 class Bell:
@@ -102,7 +100,8 @@ class Loop:
         self._port, self._gate = port, gate
         self._writer, self._finalizing = writers
         self._clock, self._metrics, self._log = around.clock, around.metrics, around.log
-        self._states = [PlanState(plan) for plan in plans]
+        self._pace = around.pace
+        self._states = [PlanState(plan, around.pace.full_pass_seconds) for plan in plans]
         self._bugs: dict[str, str] = {}
         self._sight = SightLog(around.clock, around.log)
         self._stopping = False
@@ -120,7 +119,7 @@ class Loop:
         self._stopping = True
 
     async def _wait(self, due: float) -> None:
-        pause = min(IDLE_SECONDS, due - self._clock.monotonic())
+        pause = min(self._pace.idle_seconds, due - self._clock.monotonic())
         if pause > GATHER_SECONDS:
             news = asyncio.ensure_future(self._port.changed())
             rest = asyncio.ensure_future(self._clock.sleep(pause))
@@ -182,10 +181,14 @@ class Loop:
         self._do_chores(state.plan, tick.seen_by(state.plan))
         if changes.everything:
             state.full_at = now
-        elif now - state.full_at >= FULL_PASS_SECONDS:
+        elif now - state.full_at >= state.full_pass_seconds:
             state.full_at = now
             turned |= self._compare(state, tick)
         return turned
+
+    def _look_again_ms(self, decision: Decision) -> int:
+        longest, turn = self._pace.turn_ms.get(decision.resource.kind, 0), decision.next_turn_ms
+        return decision.look_again_ms if turn is None else max(decision.look_again_ms, min(turn, longest))
 
     def _pass(self, plan: Plan, tick: Tick, changes: Changes) -> list[Decision]:
         """Ask one plan; one that raises is asked again for each resource alone."""
@@ -252,7 +255,7 @@ class Loop:
             if before is None or substance(before) != substance(decision):
                 turned.add(ref)
             # Counted from the moment that was looked at: deciding takes time, and a turn that is due must not wait for it.
-            state.look_at[ref] = self._looked_at + decision.look_again_ms / 1000
+            state.look_at[ref] = self._looked_at + self._look_again_ms(decision) / 1000
             try:
                 self._hand_over(decision, resource, world)
             except Exception as error:  # noqa: BLE001 - one bad decision must not stop the others

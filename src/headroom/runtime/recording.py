@@ -41,7 +41,6 @@ PARTS: Final = frozenset(
     {KIND, Topic.NODES, Topic.NAMESPACES, Topic.CLAIMS, Topic.DEVICES, Topic.DEVICE_CLASSES, Topic.PRICES, Topic.OFFERS}
 )
 """What the price, the share and the counted resources of a pod depend on."""
-WRITE_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 5.0
 REFRESH_SECONDS: Final = 2.0
 PRUNE_SECONDS: Final = 3600.0
@@ -186,7 +185,7 @@ class Recorder:
             await self._clock.sleep(self._trying.pause())
         self._trying.failures = 0
         while not self._stopping:
-            await self._clock.sleep(WRITE_SECONDS)
+            await self._clock.sleep(self._around.pace.record_seconds)
             if self._due.is_time("reading", self._trying.pause()):
                 self._due.did("reading")
                 if await self._trying.tried(self._read):
@@ -196,7 +195,7 @@ class Recorder:
         """What is seen is kept even while the ledger cannot be read: it may have a queue."""
         began = self._clock.monotonic()
         while not self._stopping:
-            await self._clock.sleep(WRITE_SECONDS)
+            await self._clock.sleep(self._around.pace.record_seconds)
             assert self._port is not None
             if self._custodian.look(self._port):
                 self._tell(Topic.LEDGER)

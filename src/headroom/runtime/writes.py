@@ -29,7 +29,6 @@ from headroom.runtime.attempts import (
 )
 from headroom.runtime.surroundings import Surroundings
 
-NUMBERS_SECONDS: Final = (5.0, 60.0)
 NUMBERS_SECONDS_EACH: Final = 1.5
 """What moves with the clock alone is written at a pace that people can read, and the slower the more resources there are."""
 FACTS_EVERY_SECONDS: Final = 0.4
@@ -119,6 +118,7 @@ class Writer:
         """No action begins while this is set: the kill switch is thrown, or the view is not complete."""
         self._port, self._gate, self._budget = port, gate, budget
         self._clock, self._metrics, self._log = around.clock, around.metrics, around.log
+        self._numbers_seconds = around.pace.numbers_seconds
         self._attempts = Attempts(around.clock, around.rng, repeat)
         self._waiting: dict[Ref, Work] = {}
         self._busy: dict[Ref, asyncio.Task[None]] = {}
@@ -323,7 +323,8 @@ class Writer:
         return False
 
     def _pace(self) -> float:
-        return min(max(NUMBERS_SECONDS[0], NUMBERS_SECONDS_EACH * len(self._written_at)), NUMBERS_SECONDS[1])
+        least, most = self._numbers_seconds
+        return min(max(least, NUMBERS_SECONDS_EACH * len(self._written_at)), most)
 
     def _with_failures(self, ref: Ref, resource: AnyResource, status: Status) -> Status:
         """The status with a condition for what could not be done, so that the owner sees it where they look."""

@@ -39,7 +39,7 @@ from headroom.sim.rights import (
     unauthorized,
 )
 from headroom.sim.trace import Trace
-from headroom.sim.watches import Watch
+from headroom.sim.watches import BOOKMARK_SECONDS, Watch
 from headroom.sim.writes import Outcome, Writer
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class ApiServer:
         self.trace = Trace()
         self.writer = Writer(self.store, clock, rng, Policies(self.store, self.users))
         self._deleter = Deleter(self.writer, clock)
+        self.bookmark_seconds = BOOKMARK_SECONDS
+        """How often a watch without news is told so."""
         self.machines: Machines | None = None
         """What stands beside the cluster and can be switched; None where nothing does."""
         self._controllers = Controllers(self.store, self.catalog, self.writer, self._deleter)
@@ -125,7 +127,7 @@ class ApiServer:
         """Open a watch. Raises ApiError where the server does not answer 200."""
         target = self.catalog.target(path)
         self._authorize(actor, "watch", target)
-        return Watch(self.store, target, query, self.clock)
+        return Watch(self.store, target, query, self.clock, self.bookmark_seconds)
 
     def compact(self) -> None:
         """Forget all history: every older version is expired from now on."""

@@ -15,6 +15,7 @@ from headroom.adapters.kube.store import KubePort
 from headroom.adapters.kube.transport import Transport
 from headroom.core import PLANS
 from headroom.model.changes import Topic
+from headroom.model.pace import Pace
 from headroom.model.plans import Plan
 from headroom.model.ports import Clock
 from headroom.model.world import Caps
@@ -29,6 +30,7 @@ from headroom.sim.power import switches_of
 __all__ = ["SimulatedProcess", "ledger_of", "production"]
 
 _CAPS: Final = Caps()
+_PACE: Final = Pace()
 
 
 class SimulatedProcess:
@@ -44,13 +46,14 @@ class SimulatedProcess:
         *,
         caps: Caps = _CAPS,
         lease: str = "headroom",
+        pace: Pace = _PACE,
     ) -> None:
         """One with a `lease` of its own leads whoever else does."""
         settings = Settings(identity=identity, lease_name=lease)
-        self.around = around = Surroundings(clock=clock, rng=rng)
+        self.around = around = Surroundings(clock=clock, rng=rng, pace=pace)
         kube = Kube(transport, clock, rng)
         leases = KubeLeases(kube, settings.namespace, settings.lease_name)
-        self.leader = Leader(leases, clock, identity, rng)
+        self.leader = Leader(leases, clock, identity, rng, pace)
         self.recorder = Recorder(ledger_of(transport), around, may_lead=self.leader.may_act)
         self.switches = switches_of(transport, clock)
         self.port = KubePort(
@@ -61,6 +64,7 @@ class SimulatedProcess:
             namespace=settings.namespace,
             recording=self.recorder,
             caps=caps,
+            pace=pace,
             switches=self.switches,
         )
         if self.switches is not None:
@@ -88,6 +92,8 @@ class SimulatedProcess:
         await self.port.stop()
 
 
-def production(transport: Transport, clock: Clock, rng: random.Random, identity: str) -> SimulatedProcess:
+def production(
+    transport: Transport, clock: Clock, rng: random.Random, identity: str, *, pace: Pace = _PACE
+) -> SimulatedProcess:
     """The production operator; a `scenario.MakeOperator`."""
-    return SimulatedProcess(transport, clock, rng, identity)
+    return SimulatedProcess(transport, clock, rng, identity, pace=pace)

@@ -40,8 +40,11 @@ class Line(Struct, frozen=True):
 class Watch:
     """One open watch. `line` gives its lines one after the other."""
 
-    def __init__(self, store: Store, target: Target, query: Mapping[str, str], clock: SimClock) -> None:
-        self._store, self._clock = store, clock
+    def __init__(
+        self, store: Store, target: Target, query: Mapping[str, str], clock: SimClock, every: float = BOOKMARK_SECONDS
+    ) -> None:
+        """With a bookmark `every` so many seconds."""
+        self._store, self._clock, self._every = store, clock, every
         self._type, self._namespace = target.type, target.namespace
         self._match: Match | None = matching(target.type, query)
         self._lines: deque[Line] = deque()
@@ -52,7 +55,7 @@ class Watch:
         seconds = float(query.get("timeoutSeconds") or 0) or LONGEST_SECONDS
         self._deadline = clock.monotonic() + seconds
         # A real server with nothing to say of a kind sends its first bookmark after two minutes.
-        self._next_bookmark = self._bookmark_after(clock.monotonic(), 2 * BOOKMARK_SECONDS)
+        self._next_bookmark = self._bookmark_after(clock.monotonic(), 2 * every)
         self._start(query)
 
     def _start(self, query: Mapping[str, str]) -> None:
@@ -88,8 +91,8 @@ class Watch:
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             )
 
-    def _bookmark_after(self, now: float, pause: float = BOOKMARK_SECONDS) -> float:
-        """When the next bookmark is due: about every minute, and shortly before the end."""
+    def _bookmark_after(self, now: float, pause: float) -> float:
+        """When the next bookmark is due: about every minute unless told otherwise, and shortly before the end."""
         last = self._deadline - LAST_BOOKMARK_SECONDS
         return min(now + pause, last) if now < last else math.inf
 
@@ -128,7 +131,7 @@ class Watch:
                 self.close()
                 return None
             if self.bookmarks and now >= self._next_bookmark:
-                self._next_bookmark = self._bookmark_after(now)
+                self._next_bookmark = self._bookmark_after(now, self._every)
                 self._add("BOOKMARK", self.bookmark_object(self._store.version), self._store.version)
                 break
             if now >= limit:

@@ -20,14 +20,11 @@ from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.listwatch import Decoder, Event, Sink
 from headroom.model import sight
 from headroom.model.errors import HeadroomError, Unavailable
+from headroom.model.pace import Pace
 from headroom.model.ports import Clock
 
 Fact = TypeVar("Fact")
 
-IDLE_SECONDS: Final = 90.0
-"""Silence after which a stream counts as dead; the server sends a bookmark about once a minute."""
-WATCH_SECONDS: Final = (300, 600)
-"""For how long a stream is asked for, at random, so that many do not end at once."""
 OPEN_SECONDS: Final = 15.0
 """A server that does not even begin to answer a watch for so long is asked again."""
 LIST_SECONDS: Final = 300.0
@@ -41,14 +38,11 @@ CATCH_UP_SECONDS: Final = 5.0
 """For so long after a stream was opened, what comes may have happened while nobody listened."""
 GRACE_SECONDS: Final = 3.0
 """A watch that is opened again so soon was never away; for longer nothing is decided on what it showed."""
-OLDEST_SECONDS: Final = 120.0
-"""A watch that was silent for longer may hide anything; a bookmark comes about every minute."""
-ABSENT_SECONDS: Final = (20.0, 40.0)
-"""When a kind of others that the cluster does not have is looked for again: most clusters lack some, and never get them."""
 CONFIRMED: Final = 10
 """Of the objects that a list lacks so many are looked for by name; of our own kinds, all."""
 BREATH: Final = 256
 """Objects after which other tasks get a turn."""
+_PACE: Final = Pace()
 
 
 class Reflector(Generic[Fact]):
@@ -64,7 +58,7 @@ class Reflector(Generic[Fact]):
         clock: Clock,
         rng: random.Random,
         query: Mapping[str, str] | None = None,
-        idle: float = IDLE_SECONDS,
+        pace: Pace = _PACE,
         optional: bool = False,
         turned: Callable[[], None] = lambda: None,
     ) -> None:
@@ -86,7 +80,7 @@ class Reflector(Generic[Fact]):
         self.relists = 0
         """Complete lists after the first."""
         self._kube, self._path, self._decoder, self._sink = kube, path, decoder, sink
-        self._clock, self._rng, self._idle = clock, rng, idle
+        self._clock, self._rng, self._pace = clock, rng, pace
         self._absence, self._turned = absence.AbsentKind(kube, path) if optional else None, turned
         self._query = dict(query or {})
         self._version = ""
@@ -108,7 +102,7 @@ class Reflector(Generic[Fact]):
         now = self._clock.monotonic()
         is_held = self._is_open and now - self._opened_at >= SHORT_SECONDS
         is_near = is_held or now - self._in_touch_at <= GRACE_SECONDS
-        return self.synced and is_near and now - self.heard <= OLDEST_SECONDS
+        return self.synced and is_near and now - self.heard <= self._pace.oldest_seconds
 
     @property
     def is_served(self) -> bool:
@@ -121,7 +115,7 @@ class Reflector(Generic[Fact]):
         if self.absent or self.seen:
             return ""
         # Always the same words, since they stand in statuses: a number that grows would be written again and again.
-        silence = f"nothing was heard for more than {OLDEST_SECONDS:g} s" if self.synced else "no answer yet"
+        silence = f"nothing was heard for more than {self._pace.oldest_seconds:g} s" if self.synced else "no answer yet"
         return self.problem or f"{self._doing}: {silence}"
 
     @property
@@ -192,8 +186,12 @@ class Reflector(Generic[Fact]):
     async def _follow(self, seen: set[str] | None) -> None:
         """One stream until its end; with `seen` it begins with the whole collection."""
         asked = self._clock.now()
-        query = {**self._query, "allowWatchBookmarks": "true", "timeoutSeconds": str(self._rng.randint(*WATCH_SECONDS))}
-        idle = self._idle
+        query = {
+            **self._query,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(self._rng.randint(*self._pace.watch_seconds)),
+        }
+        idle = self._pace.silent_seconds
         if seen is None:
             query["resourceVersion"] = self._version
             # Silence goes on from stream to stream, or one that breaks now and then could hide anything.
@@ -326,7 +324,7 @@ class Reflector(Generic[Fact]):
         of a kind sends its first bookmark only after two minutes, which is too long to go on calling the view complete.
         """
         # Not all of it: the moments at which it began and ended are rounded, and a second silence would be too much.
-        return self._clock.monotonic() - self.heard >= 0.9 * self._idle
+        return self._clock.monotonic() - self.heard >= 0.9 * self._pace.silent_seconds
 
     async def _recover(self, problem: HeadroomError | msgspec.MsgspecError) -> None:
         """After a failure: decide what to begin again with, and when."""
@@ -365,7 +363,9 @@ class Reflector(Generic[Fact]):
 
     async def _pause(self, problem: Exception | None) -> None:
         if self.absent and not absence.is_ours(self._path):
-            await self._clock.sleep(self._rng.uniform(*ABSENT_SECONDS))  # nothing tells when somebody installs it
+            await self._clock.sleep(
+                self._rng.uniform(*self._pace.absent_seconds)
+            )  # nothing tells when somebody installs it
             return
         asked_for = problem.retry_after if isinstance(problem, errors.ApiError) else None
         await self._clock.sleep(self._backoff.pause(is_seen=self.seen, asked_for=asked_for))

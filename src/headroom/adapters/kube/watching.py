@@ -23,6 +23,7 @@ from headroom.api.kinds import KINDS
 from headroom.model.changes import Changes, Topic
 from headroom.model.devices import DeviceTable
 from headroom.model.errors import HeadroomError
+from headroom.model.pace import Pace
 from headroom.model.ports import SETTLE_MS, Clock, Recording, Switches
 from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable, PodTable
@@ -64,6 +65,7 @@ class Options(TypedDict, total=False):
     on_failure: Callable[[BaseException], None] | None
     """Told of a watch that ended by a mistake of ours: the view will never be complete again."""
     part: Part
+    pace: Pace
     caps: Caps
     """Of a view: how far enforcement goes."""
     switches: Switches | None
@@ -85,7 +87,7 @@ class Watching:
         """`recording` hears of everything that happens to pods."""
         self._kube, self._clock, self._rng, self._cluster = kube, clock, rng, more.get("cluster", "")
         self._namespace, self._part = more.get("namespace", "headroom-system"), more.get("part", ALL)
-        self._on_failure = more.get("on_failure")
+        self._on_failure, self._pace = more.get("on_failure"), more.get("pace", Pace())
         self._settled, self._cluster_problem = 0, ""
         self._changes = Subscriptions()
         self._pods, self._nodes, self._devices = PodTable(), NodeTable(), DeviceTable()
@@ -153,6 +155,7 @@ class Watching:
             sink,
             clock=self._clock,
             rng=self._rng,
+            pace=self._pace,
             query={"fieldSelector": f"metadata.name={name}"} if name else query,
             optional=optional,
             turned=partial(self._changes.fact, Topic.SIGHT),
@@ -216,7 +219,7 @@ class Watching:
 
     def unseen(self) -> dict[str, str]:
         """The kinds that are not seen now, as `kubectl` names them, each with the cause."""
-        return {paths.spoken(path): each.cause for path, each in self._reflectors.items() if each.cause}
+        return {paths.spoken(path): cause for path, each in self._reflectors.items() if (cause := each.cause)}
 
     def watched(self) -> dict[str, bool]:
         """Every kind that the cluster has, or should have, and whether it is seen now."""
