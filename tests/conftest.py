@@ -17,6 +17,7 @@ hypothesis.settings.load_profile("headroom")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "cluster: needs a real control plane; tests/tiers.py sets it")
     config.pluginmanager.register(Tiers(), "tiers")
 
 

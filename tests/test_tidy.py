@@ -4,9 +4,12 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
 
 import pytest
+
+from tests.tiers import tier_of
 
 ROOT = Path(__file__).parent.parent
 
@@ -184,10 +187,29 @@ def test_core_modules_use_one_another_by_their_front_door() -> None:
 
 def test_what_needs_a_control_plane_runs_in_the_lane_that_builds_it() -> None:
     """The other lane runs while the control plane is still being built, so a test there would be skipped."""
-    allowed = tuple(f"tests/{tier}/" for tier in re.findall(r"--ignore=tests/(\w+)", text_of("tools/test")))
-    assert allowed
-    names = [name for name in python_files("tests") if not name.startswith((*allowed, "tests/conftest.py"))]
+    allowed = ("tests/contracts/", "tests/integration/", "tests/conftest.py")
+    names = [name for name in python_files("tests") if not name.startswith(allowed)]
     assert [f"{name} {asking}" for name in names for asking in fixtures_asked_for(name) & CONTROL_PLANES] == []
+
+
+def test_every_test_is_in_one_piece_of_the_suite() -> None:
+    """Those of the contracts in two: what needs a cluster, and what does not. This file is a part of `make check`."""
+    told = subprocess.run([ROOT / "tools" / "test", "--pieces"], capture_output=True, text=True, check=True).stdout
+    pieces = [line.partition(": ")[2].split() for line in told.splitlines() if line != "check"]
+    for name in python_files("tests"):
+        if re.search(r"/test_\w+\.py$", name) and not name.startswith(("tests/kueue/", "tests/test_tidy")):
+            chosen = [words[1] if words[0] == "-m" else "" for words in pieces if _is_given(name, words)]
+            wanted = {"integration": ["cluster"], "contracts": ["cluster", "not(cluster)"]}
+            assert chosen == wanted.get(tier_of(name), [""]), name
+
+
+def _is_given(name: str, words: list[str]) -> bool:
+    """Whether pytest collects the file when it is given these words."""
+    left_out = [word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
+    given = [word for word in words if word.startswith("tests")]
+    in_folder = [PurePosixPath(name).is_relative_to(word) for word in (*given, *left_out)]
+    is_inside = any(in_folder[: len(given)]) and not any(in_folder[len(given) :])
+    return is_inside or any(fnmatch(name, word) for word in given)
 
 
 def test_nothing_depends_on_one_machine() -> None:
