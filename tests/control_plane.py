@@ -140,7 +140,7 @@ class ControlPlane:
                 return
 
     def stop(self) -> None:
-        """Ends every process, the API server before etcd because it hangs without it. Harmless when repeated."""
+        """Ends every process at once: what they would still write goes with the folder. Harmless when repeated."""
         if self._guard is None:
             return
         self._stop_processes()
@@ -258,7 +258,7 @@ class ControlPlane:
             f"--kubeconfig={self.kubeconfig(user)}",
             f"--cache-dir={self.folder / 'kubectl'}",
         ]
-        done = subprocess.run([*base, *args], input=input, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*base, *args], input=input, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
             raise KubectlFailed(f"kubectl {' '.join(args)}: {done.stderr.strip()}")
         return done.stdout
@@ -414,7 +414,7 @@ class ControlPlane:
     def _stop_processes(self) -> None:
         for name in [*COMPONENTS[::-1], "kube-apiserver", "etcd"]:
             if process := self._processes.pop(name, None):
-                process.stop()
+                process.kill()
 
     # Small things
 
@@ -475,7 +475,7 @@ class ControlPlane:
         return text.decode()
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = 90) -> None:
     """Waits for something that the control plane does in its own time."""
     deadline = time.monotonic() + timeout
     while not condition():

@@ -41,6 +41,17 @@ def test_every_page_of_the_demo_is_drawn(page: Page, demo: str, name: str) -> No
     assert page.locator(".plot canvas").count() >= charts
 
 
+def test_the_demo_moves(page: Page, demo: str) -> None:
+    opened(page, demo)
+    first = page.locator("#clock").inner_text()
+    held = page.locator(".tile").first.inner_text()
+    page.wait_for_function(
+        "([clock, held]) => document.getElementById('clock').innerText !== clock && document.querySelector('.tile').innerText !== held",
+        arg=[first, held],
+        timeout=60_000,
+    )
+
+
 def test_charts_have_something_on_them(page: Page, demo: str) -> None:
     opened(page, demo, address("budget"))
     colours = page.locator(".plot canvas").first.evaluate(

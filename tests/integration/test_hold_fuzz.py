@@ -26,7 +26,7 @@ from tests.integration.policed import Document
 from tests.integration.test_required_budgets import entry, set_index
 from tests.tiers import CI, DEEP
 
-PODS, CHANGES, STORED, CONNECTIONS = 10_000 if DEEP else 4_000, 2_500, 100, 4
+PODS, CHANGES, STORED, CONNECTIONS = (10_000, 2_500, 100, 4) if DEEP else (1_000, 1_000, 100, 4)
 SEED = os.environ.get("HEADROOM_SEED") or ("headroom" if CI else str(random.SystemRandom().randrange(10**9)))
 EXPRESSIONS = [
     {"key": "team", "operator": "In", "values": ["a", "b"]},
