@@ -12,7 +12,10 @@ from tests.postgres import Postgres
 from tests.tiers import CI, Tiers
 
 # No deadline, because a busy machine is not a bug. In CI the same examples each time; elsewhere always new ones.
-hypothesis.settings.register_profile("headroom", deadline=None, print_blob=True, derandomize=CI)
+SLOW = [hypothesis.HealthCheck.too_slow]  # judged by the wall clock
+hypothesis.settings.register_profile(
+    "headroom", deadline=None, suppress_health_check=SLOW, print_blob=True, derandomize=CI
+)
 hypothesis.settings.load_profile("headroom")
 
 

@@ -50,7 +50,7 @@ class Guard:
     def close(self) -> None:
         assert self._watcher.stdin is not None
         self._watcher.stdin.close()
-        self._watcher.wait(timeout=10)
+        self._watcher.wait(timeout=60)
 
     def _tell(self, number: int) -> None:
         assert self._watcher.stdin is not None
@@ -97,7 +97,7 @@ class Process:
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
-        self._child.wait(10)
+        self._child.wait(60)
         self._guard.remove(self.pid)
 
     def wait_ready(self, ready: Callable[[], bool], timeout: float) -> None:

@@ -245,7 +245,7 @@ class Played:
     async def __call__(self) -> Played:
         task = asyncio.create_task(self.reflector.run())
         over = asyncio.create_task(self.script.over.wait())
-        await asyncio.wait([task, over], timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([task, over], timeout=60, return_when=asyncio.FIRST_COMPLETED)
         over.cancel()
         if task.done():
             task.result()

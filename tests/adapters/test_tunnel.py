@@ -105,7 +105,7 @@ async def talk(near: socket.socket, *words: bytes) -> list[bytes]:
 
 
 async def until(condition: Any) -> None:
-    for _ in range(1000):
+    for _ in range(6000):
         if condition():
             return
         await asyncio.sleep(0.01)

@@ -93,9 +93,10 @@ def test_the_limit_is_inclusive_and_looks_at_the_rounded_amount() -> None:
     "text", ["9" * 2**20, "1" + "0" * 2**20 + "m", "." * 2**20, "１" * 2**20, "1e" + "9" * 2**20], ids=range(5)
 )
 def test_a_megabyte_of_text_is_refused_at_once(text: str) -> None:
-    before = time.perf_counter()
+    before = time.thread_time()
     assert nano(text) == Invalid(f"must be at most {MAX_LENGTH} characters long")
-    assert time.perf_counter() - before < 0.05
+    # Of the CPU, whatever else runs: to read it all would take several seconds.
+    assert time.thread_time() - before < 1
 
 
 @given(st.text() | st.from_regex(PATTERN[:-1] + r"\Z") | st.integers() | st.text(alphabet="+-.0123456789numkKMGTPEei"))

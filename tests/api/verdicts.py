@@ -22,7 +22,7 @@ class Server:
     def __init__(self, plane: ControlPlane, user: str = "admin") -> None:
         address = urllib.parse.urlsplit(plane.url)
         context = ssl.create_default_context(cafile=plane.ca_file)
-        self._connection = http.client.HTTPSConnection(address.netloc, context=context, timeout=20)
+        self._connection = http.client.HTTPSConnection(address.netloc, context=context, timeout=60)
         self._headers = {"Authorization": f"Bearer {plane.token(user)}", "Content-Type": "application/json"}
 
     def close(self) -> None:

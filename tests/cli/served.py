@@ -38,7 +38,7 @@ class Served:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(90)
 
     def stop(self) -> None:
         async def close() -> None:

@@ -249,9 +249,9 @@ def test_ctrl_c_while_a_cluster_is_read(tmp_path: Path, name: str) -> None:
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
         ) as process:
-            assert slow.asked.wait(30)
+            assert slow.asked.wait(90)
             process.send_signal(signal.SIGINT)
-            out, said = process.communicate(timeout=30)
+            out, said = process.communicate(timeout=120)
     assert (process.returncode, out, said) == (130, "", "")
 
 
@@ -265,7 +265,7 @@ def test_ctrl_c_while_standard_input_is_read(words: tuple[str, ...]) -> None:
         process.stdin.flush()
         _wait_until_it_reads(process.pid)
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=30)
+        out, said = process.communicate(timeout=120)
     assert (process.returncode, out, said) == (130, b"", b"")
 
 
@@ -292,7 +292,7 @@ def test_ctrl_c_at_a_question(tmp_path: Path) -> None:
             while b"Remove all of this?" not in said:
                 said += process.stdout.read(1)
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)
         assert process.returncode == 130
         assert fleet.do(lambda server: server.object("Lease", "headroom-system", "headroom")) is not None
     os.close(ours)

@@ -173,7 +173,7 @@ class Opened:
 
     def end(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(20) == 0
+        assert self.process.wait(90) == 0
 
 
 @pytest.fixture
@@ -218,6 +218,6 @@ def test_it_says_where_it_is_and_ctrl_c_ends_it(to: list[str]) -> None:
         assert process.stdout is not None
         lines = process.stdout.readline() + process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        rest, err = process.communicate(timeout=20)
+        rest, err = process.communicate(timeout=120)
     said = re.sub(r"1:\d+/", "1:PORT/", re.sub(r"key=[\w-]+", "key=KEY", lines))
     assert (process.returncode, said, rest, err) == (0, GOLDEN, "", "")

@@ -111,7 +111,7 @@ def test_it_shows_a_fleet_at_work_and_ends_at_ctrl_c() -> None:
         assert "headroom_leading 1.0" in get(f"{url}metrics")
         lines_until(process, "There it is Tuesday, 03 March 2026.", "of 320 GPUs held")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=120)
         assert (process.returncode, err) == (0, "")
 
 
@@ -150,7 +150,7 @@ def test_it_takes_the_next_port_and_ends_by_itself() -> None:
     with demo("--port", port, "--for", 60) as (_, first), demo("--port", port, "--for", 1) as (process, second):
         assert first != second
         taken = second.removesuffix("/").rpartition(":")[2]
-        _, err = process.communicate(timeout=40)
+        _, err = process.communicate(timeout=120)
         assert (process.returncode, err) == (0, f"port {port} is taken, using {taken}\n")
 
 

@@ -72,7 +72,7 @@ async def test_a_failure_is_heard_in_the_other_thread() -> None:
     leader = LeaderThread(connect, RealClock(), "me", failed)
     leader.start()
     with pytest.raises(RuntimeError, match="no connection"):
-        raise await asyncio.wait_for(heard, 10)
+        raise await asyncio.wait_for(heard, 60)
     assert not leader.may_act()
     await leader.stop()
 
@@ -84,5 +84,5 @@ async def test_stopping_what_never_led_is_quick() -> None:
     leader.start()
     began = time.monotonic()
     await leader.stop()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < memory.lease.duration_seconds
     assert (memory.writes, memory.lease.holder) == (0, "another")

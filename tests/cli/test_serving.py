@@ -59,7 +59,7 @@ async def test_a_task_beside_the_loop_that_ends_by_a_mistake_is_logged_and_the_o
     assert "follow" in facts["task"]
     assert not running.done()
     process._ends.set()
-    assert await asyncio.wait_for(running, 20) == output.OK
+    assert await asyncio.wait_for(running, 120) == output.OK
     assert len(log.errors) == 1, "what is ended with the operator is no mistake"
 
 

@@ -213,7 +213,7 @@ def test_watching_goes_on_until_ctrl_c(fleet: Served) -> None:
         while screens < 3:
             screens += process.stdout.readline().startswith("As of ")
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=120)
     assert (process.returncode, said) == (130, "")
 
 

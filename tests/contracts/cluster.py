@@ -25,7 +25,7 @@ from tests.contracts.objects import Document, namespace
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0
 """How long a test waits for controllers and events; far more than they need."""
 
 

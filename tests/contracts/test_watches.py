@@ -119,7 +119,7 @@ async def test_a_watch_ends_after_its_time_and_a_bookmark_says_how_far_it_came(c
             assert (await watch.next()).name == "seen"
             unseen = await cluster.create(config_map(f"unseen-{attempt}", labels={"colour": "blue"}))
             bookmarks = await watch.rest()
-        assert 2 <= cluster.clock.monotonic() - began <= 10
+        assert 2 <= cluster.clock.monotonic() - began <= 60
         if bookmarks:
             break
     assert {event.type for event in bookmarks} == {"BOOKMARK"}

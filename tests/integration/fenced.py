@@ -30,7 +30,7 @@ class Caller:
     def __init__(self, plane: ControlPlane, token: str) -> None:
         context = ssl.create_default_context(cafile=plane.ca_file)
         address = urllib.parse.urlsplit(plane.url).netloc
-        self._connection = http.client.HTTPSConnection(address, context=context, timeout=20)
+        self._connection = http.client.HTTPSConnection(address, context=context, timeout=60)
         self._token = token
 
     def close(self) -> None:

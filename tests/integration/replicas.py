@@ -67,7 +67,7 @@ class Replicas:
         """End one operator, and wait for it."""
         process = self.running.pop(identity)
         process.send_signal(how)
-        return process.wait(30)
+        return process.wait(90)
 
     def end_all(self) -> None:
         """Kill whatever still runs."""

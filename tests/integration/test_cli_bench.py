@@ -58,7 +58,7 @@ def test_interrupted_it_says_what_it_made_and_how_to_undo_it(control_plane: Cont
     ) as process:
         wait_until(lambda: len(pods_in(control_plane, namespace)) >= 2, "two pods are made", 60)
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=30)
+        out, said = process.communicate(timeout=120)
     made = len(pods_in(control_plane, namespace))
     assert (process.returncode, out) == (130, "")
     # The last one may have been made while its answer was still on the way.

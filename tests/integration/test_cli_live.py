@@ -150,7 +150,7 @@ def test_the_operator_lives_leads_and_ends_in_good_order(plane: ControlPlane, to
         wait_until(lambda: reason(plane) == "Reconciled", "the budget has a status")
         assert read(plane, "lease", "headroom")["spec"]["holderIdentity"]
         headroom("stop", *to, "--reason", "a test")
-        wait_until(lambda: is_stopped(plane, operator), "the operator has stopped all effects", timeout=5)
+        wait_until(lambda: is_stopped(plane, operator), "the operator has stopped all effects", timeout=60)
         assert read(plane, "configmap", "headroom")["data"]["stop-reason"] == "a test"
         assert "\nStopped: 0.000 of 10" in headroom("explain", "gwb/team-a", *to).stdout
         plane.apply(HOLD)
@@ -158,9 +158,9 @@ def test_the_operator_lives_leads_and_ends_in_good_order(plane: ControlPlane, to
         assert "Deleted 1 BudgetHold: nobody would release pods now, so new ones start as ever." in again
         assert plane.kubectl("get", "budgetholds", "-o", "name") == ""
         assert "its BudgetHold comes back" in headroom("resume", *to).stdout
-        wait_until(lambda: not is_stopped(plane, operator), "effects happen again", timeout=5)
+        wait_until(lambda: not is_stopped(plane, operator), "effects happen again", timeout=60)
         operator.process.send_signal(signal.SIGTERM)
-        assert operator.process.wait(20) == 0
+        assert operator.process.wait(60) == 0
         assert operator.process.stderr is not None
         log = [json.loads(line) for line in operator.process.stderr]
     assert read(plane, "lease", "headroom")["spec"]["holderIdentity"] == ""
@@ -305,7 +305,7 @@ def test_uninstall_refuses_while_an_operator_leads(plane: ControlPlane, to: tupl
         assert refused.stdout == ""
         assert "would remove" in headroom("uninstall", "--force", *to, code=2).stdout
         operator.process.send_signal(signal.SIGTERM)
-        assert operator.process.wait(20) == 0
+        assert operator.process.wait(60) == 0
 
 
 def test_uninstall_takes_back_what_is_ours_only(plane: ControlPlane, to: tuple[str, ...]) -> None:

@@ -132,7 +132,7 @@ class Stage:
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(30)
+            self._process.wait(90)
             self._process = None
 
     def log(self) -> str:
@@ -286,7 +286,7 @@ async def test_a_right_that_is_taken_away_is_gone_within_a_minute(stage: Stage) 
     port = await servers.listen(app, "127.0.0.1:0", "x")
     token = {"Authorization": f"Bearer {config.load(str(account)).token}"}
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=token) as client:
-        for _ in range(100):  # the grant reaches the API server's authorizer in its own time
+        for _ in range(1200):  # the grant reaches the API server's authorizer in its own time
             clock.ahead += ALLOWED_SECONDS
             found = await json_of(client, "/api/scope")
             if found[0] == 200:
@@ -295,7 +295,7 @@ async def test_a_right_that_is_taken_away_is_gone_within_a_minute(stage: Stage) 
         assert found == (200, ["team-a"])
         await asyncio.to_thread(stage.plane.kubectl, "delete", "rolebinding", "passing", "--namespace", "team-a")
         assert await json_of(client, "/api/scope") == (200, ["team-a"]), "remembered"
-        for _ in range(100):
+        for _ in range(1200):
             clock.ahead += ALLOWED_SECONDS
             found = await json_of(client, "/api/scope")
             if found[0] == 403:
@@ -304,7 +304,7 @@ async def test_a_right_that_is_taken_away_is_gone_within_a_minute(stage: Stage) 
         assert found[0] == 403
         await asyncio.to_thread(stage.plane.kubectl, "delete", "serviceaccount", "passing", "--namespace", "team-a")
         clock.ahead += ALLOWED_SECONDS
-        for _ in range(150):  # the API server remembers tokens for ten seconds itself
+        for _ in range(1200):  # the API server remembers tokens for ten seconds itself
             clock.ahead += ALLOWED_SECONDS
             found = await json_of(client, "/api/scope")
             if found[0] == 401:
@@ -329,7 +329,7 @@ def dashboard(kubeconfig: Path, *flags: str) -> Iterator[str]:
             assert said.startswith("The dashboard is at http://127.0.0.1:"), said
             yield said.rpartition(" ")[2]
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 0
+            assert process.wait(90) == 0
         finally:
             process.kill()
 
@@ -376,7 +376,7 @@ async def test_the_dashboard_outlives_the_operator(stage: Stage) -> None:
             assert said["problem"].startswith("The operator does not answer: reaching the operator")
             assert "connection refused" in said["problem"]
             stage.start()
-            for _ in range(300):
+            for _ in range(1200):
                 status, said = await json_of(client, "api/overview")
                 if status == 200 and said["budgets"]:
                     break

@@ -110,9 +110,9 @@ def test_an_end_is_in_the_status_by_itself_as_soon_as_it_is_settled(account: Acc
     """Nothing else happens that would make anybody look again."""
     account.budget()
     account.run("one", 8)
-    wait_until(lambda: account.status().get("burnRateGpus") == "8", "it is held", timeout=15)
+    wait_until(lambda: account.status().get("burnRateGpus") == "8", "it is held", timeout=25)
     account.finish("one")
-    wait_until(lambda: account.status()["burnRateGpus"] == "0", "it is let go", timeout=15)
+    wait_until(lambda: account.status()["burnRateGpus"] == "0", "it is let go", timeout=25)
     status = account.status()
     account.assert_exact(status)
     assert account.hours(moment(status["asOf"])) == account.hours(now())

@@ -30,4 +30,4 @@ async def test_a_dead_watch_ends_the_process() -> None:
     assert await process._port.synced(10)
     process._port._reflectors[paths.nodes()]._sink = None  # type: ignore[assignment]  # a bug of ours, as bad as any
     server.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
-    assert await asyncio.wait_for(running, 20) == output.COULD_NOT_RUN
+    assert await asyncio.wait_for(running, 120) == output.COULD_NOT_RUN

@@ -39,7 +39,7 @@ async def test_a_renewed_file_is_read_again_and_half_of_a_pair_is_not(tmp_path: 
     assert await served(tls) == first
 
     file.write_bytes(certificate.self_signed(("two",)))
-    for _ in range(100):
+    for _ in range(3000):
         await asyncio.sleep(0.01)
         if await served(tls) != first:
             break
@@ -64,7 +64,7 @@ async def test_a_file_that_is_gone_at_the_moment_it_is_looked_at_ends_nothing(
         await asyncio.sleep(0.01)
     assert not following.done()
     file.write_bytes(certificate.self_signed(("two",)))
-    for _ in range(100):
+    for _ in range(3000):
         await asyncio.sleep(0.01)
         if await served(tls) != first:
             break

@@ -23,7 +23,7 @@ async def serve(end, listening):
     gc.disable()  # what is swept is swept by us
     ring = weakref.ref(Ring())
     kept = [[] for _ in range(2 * confined.FEW_OBJECTS)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while ring() is not None:
             await asyncio.sleep(0.01)  # nothing tells when it was swept
     limits = [resource.getrlimit(each)[0] for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_DATA, resource.RLIMIT_CORE)]

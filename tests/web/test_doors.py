@@ -70,7 +70,7 @@ async def house(limits: Limits, tls: ssl.SSLContext | None = None) -> AsyncItera
     port = listening[0].getsockname()[1]
     door = await servers.serve(app, listening, tls, limits)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             yield House(door, port)
     finally:
         await servers.close()
@@ -276,7 +276,7 @@ async def test_without_descriptors_it_rests_and_goes_on(monkeypatch: pytest.Monk
     limits = Limits(request_seconds=1e6)
     door = await servers.serve(app, [stubborn], limits=limits)  # type: ignore[list-item]  # a socket in all that is used
     here = House(door, listening[0].getsockname()[1])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         stubborn.is_over = True
         slow, writer = await here.come(HALF)
         await here.holds(1)

@@ -50,7 +50,7 @@ async def linked(local: Local, failures: list[Exception] | None = None) -> Async
     answering = Answering(local, (failures if failures is not None else []).append)
     tasks = [asyncio.create_task(answering.serve(here)), asyncio.create_task(remote.run())]
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while not remote.pulse().frame:  # noqa: ASYNC110  nothing tells a test when
                 await asyncio.sleep(0.001)
             yield remote
@@ -142,7 +142,7 @@ async def test_who_does_not_read_is_told_no_more(monkeypatch: pytest.MonkeyPatch
     ours, theirs = socket.socketpair()
     here: Link[Question] = await Link.over(ours, Question)
     serving = asyncio.create_task(Answering(Local(Made(a_world(1)).showing()), lambda _: None).serve(here))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while here.unread < 10_000:  # noqa: ASYNC110  nothing tells a test when
             await asyncio.sleep(0)
         for _ in range(200):
@@ -159,7 +159,7 @@ async def test_a_message_that_is_none_ends_the_link(said: bytes) -> None:
     here: Link[Question] = await Link.over(ours, Question, longest=1000)
     theirs.sendall(said)
     theirs.shutdown(socket.SHUT_WR)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         assert await here.heard() is None
     here.close()
     theirs.close()

@@ -80,7 +80,7 @@ def a_world(used_hours: int, now: int = NOON) -> Any:
 
 async def test_the_whole_page_comes_first_and_then_what_changed() -> None:
     made = Made(a_world(1))
-    async with served(main_app(Local(made.showing()), None)) as client, asyncio.timeout(20):
+    async with served(main_app(Local(made.showing()), None)) as client, asyncio.timeout(120):
         async with aclosing(events(client, "/api/live/overview")) as stream:
             kind, page = await anext(stream)
             assert (kind, page["budgets"]["team-a/one"]["consumedGpuHours"]) == ("state", "1")
@@ -100,7 +100,7 @@ async def test_nothing_is_sent_while_nothing_changes(monkeypatch: pytest.MonkeyP
     made = Made(a_world(1))
     async with (
         served(main_app(Local(made.showing()), None)) as client,
-        asyncio.timeout(20),
+        asyncio.timeout(120),
         client.get("/api/live/nodes") as reply,
     ):
         seen = [await reply.content.readline() for _ in range(9)]
@@ -113,7 +113,7 @@ async def test_another_operator_takes_over_in_the_middle_of_a_page() -> None:
     showing: Showing = first.showing()
     async with (
         served(main_app(Local(showing), None)) as client,
-        asyncio.timeout(20),
+        asyncio.timeout(120),
         aclosing(events(client, "/api/live/budgets/team-a/one")) as stream,
     ):
         _, page = await anext(stream)
@@ -126,7 +126,7 @@ async def test_a_budget_that_goes_says_so() -> None:
     made = Made(a_world(1))
     async with (
         served(main_app(Local(made.showing()), None)) as client,
-        asyncio.timeout(20),
+        asyncio.timeout(120),
         aclosing(events(client, "/api/live/budgets/team-a/one")) as stream,
     ):
         assert (await anext(stream))[0] == "state"
@@ -153,7 +153,7 @@ async def test_who_loses_a_right_loses_the_page(left: frozenset[str]) -> None:
     made, team = Made(a_world(1)), Team("team-a")
     async with (
         served(for_a_team(made, team)) as client,
-        asyncio.timeout(20),
+        asyncio.timeout(120),
         aclosing(events(client, "/api/live/budgets/team-a/one")) as stream,
     ):
         assert (await anext(stream))[0] == "state"
@@ -173,7 +173,7 @@ async def test_a_stream_ends_when_nobody_can_say_what_may_be_seen() -> None:
             return self.sees
 
     made = Made(a_world(1))
-    async with served(for_a_team(made, Silent("team-a"))) as client, asyncio.timeout(20):
+    async with served(for_a_team(made, Silent("team-a"))) as client, asyncio.timeout(120):
         found = [kind async for kind, _ in events(client, "/api/live/overview")]
     assert found == ["state"]
 
@@ -195,7 +195,7 @@ async def test_a_page_is_made_once_for_all_who_look_at_the_same(monkeypatch: pyt
     made = Made(a_world(1))
     app, counted = counting(made)
     monkeypatch.setattr(live, "SILENCE_SECONDS", 60.0)
-    async with served(app) as client, asyncio.timeout(20):
+    async with served(app) as client, asyncio.timeout(120):
         for _ in range(5):
             async with client.get("/api/overview") as reply:
                 assert reply.status == 200
@@ -212,7 +212,7 @@ async def test_a_page_is_made_once_for_all_who_look_at_the_same(monkeypatch: pyt
 async def test_parameters_that_mean_nothing_make_no_page_anew() -> None:
     made = Made(a_world(1))
     app, counted = counting(made)
-    async with served(app) as client, asyncio.timeout(20):
+    async with served(app) as client, asyncio.timeout(120):
         for number in range(5):
             async with client.get(f"/api/overview?x={number}") as reply:
                 assert reply.status == 200
@@ -224,7 +224,7 @@ async def test_one_viewer_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch
     made = Made(a_world(1))
     async with (
         served(for_a_team(made, Team("team-a"))) as client,
-        asyncio.timeout(20),
+        asyncio.timeout(120),
         aclosing(events(client, "/api/live/overview")) as stream,
     ):
         await anext(stream)
@@ -243,12 +243,12 @@ async def test_a_stream_has_no_head() -> None:
 async def test_there_are_only_so_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MOST_STREAMS", 1)
     made = Made(structs.replace(a_world(1)))
-    async with served(main_app(Local(made.showing()), None)) as client, asyncio.timeout(20):
+    async with served(main_app(Local(made.showing()), None)) as client, asyncio.timeout(120):
         async with aclosing(events(client, "/api/live/overview")) as stream:
             await anext(stream)
             async with client.get("/api/live/overview") as reply:
                 assert reply.status == 503
-        for _ in range(200):
+        for _ in range(3000):
             async with client.get("/api/live/overview") as reply:
                 if reply.status == 200:
                     return

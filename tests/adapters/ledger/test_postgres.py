@@ -28,7 +28,7 @@ def said(error: BaseException) -> str:
 async def more(things: list[Any], count: int) -> None:
     """Wait until another task has added that many."""
     wanted = len(things) + count
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while len(things) < wanted:  # noqa: ASYNC110  nobody who does it can be asked to tell
             await asyncio.sleep(0.01)
 
@@ -103,13 +103,13 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(own_postgr
 async def test_a_silent_server_is_unavailable_and_then_works_again(postgres: Postgres) -> None:
     url = postgres.new_database()
     async with Proxy(postgres.port).open() as proxy:
-        ledger = PostgresLedger(url.replace(str(postgres.port), str(proxy.port)), timeout=1)
+        ledger = PostgresLedger(url.replace(str(postgres.port), str(proxy.port)), timeout=3)
         await ledger.write([row(1)])
         proxy.silent.set()
         for _ in range(2):  # in an open connection first, then while making one
-            with pytest.raises(Unavailable, match="did not answer within 1 s"):
+            with pytest.raises(Unavailable, match="did not answer within 3 s"):
                 await ledger.write([row(2)])
-        with pytest.raises(Unavailable, match="did not answer within 1 s"):
+        with pytest.raises(Unavailable, match="did not answer within 3 s"):
             await flat(ledger.read(0))
         proxy.silent.clear()
         await ledger.write([row(2)])
@@ -119,7 +119,7 @@ async def test_a_silent_server_is_unavailable_and_then_works_again(postgres: Pos
 
 async def test_a_writer_that_keeps_its_turn_does_not_hang_the_others(postgres: Postgres) -> None:
     url = postgres.new_database()
-    first, second = PostgresLedger(url), PostgresLedger(url, timeout=1)
+    first, second = PostgresLedger(url), PostgresLedger(url, timeout=3)
     await first.write([row(1)])
     in_turn, release = asyncio.Event(), asyncio.Event()
 
@@ -131,7 +131,7 @@ async def test_a_writer_that_keeps_its_turn_does_not_hang_the_others(postgres: P
 
     dawdling = asyncio.create_task(first.run("waiting in", dawdle))
     await in_turn.wait()
-    with pytest.raises(Unavailable, match="did not answer within 1 s"):
+    with pytest.raises(Unavailable, match="did not answer within 3 s"):
         await second.write([row(2)])
     release.set()
     await dawdling
@@ -217,7 +217,7 @@ async def test_an_ordinary_user_will_do_and_a_server_without_a_connection_to_spa
     assert await queued.prune(CLUSTER, 0) == 0
     own_postgres.sql("ALTER ROLE plain CONNECTION LIMIT 0")
     own_postgres.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plain'")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         for number in range(2, 20):
             await queued.write([row(number)])
         while "too many connections" not in queued.problem:  # noqa: ASYNC110  nobody can be asked to tell
