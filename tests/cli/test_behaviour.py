@@ -101,7 +101,7 @@ def run(*words: object, code: int | None = None, **more: Any) -> subprocess.Comp
     """A command as a process of its own, to its end."""
     command = [*PROGRAM, *map(str, words)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env=ENVIRONMENT, cwd=ROOT, **more
+        command, capture_output=True, text=True, timeout=180, check=False, env=ENVIRONMENT, cwd=ROOT, **more
     )
     assert "Traceback" not in done.stderr
     assert code is None or done.returncode == code, done.stderr
@@ -235,7 +235,7 @@ def test_who_reads_no_further_ends_it_quietly(fleet: Served, words: tuple[str, .
     given = [*words[:-1], "--kubeconfig", fleet.kubeconfig()] if words[-1] == "@" else words
     command = [*PROGRAM, *map(str, given)]
     done = subprocess.run(
-        command, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False, cwd=ROOT, env=ENVIRONMENT
+        command, stdout=writer, stderr=subprocess.PIPE, timeout=180, check=False, cwd=ROOT, env=ENVIRONMENT
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -282,5 +282,5 @@ def test_a_file_that_is_not_there_is_one_sentence(headroom: Headroom, tmp_path: 
 def test_noise_cannot_crash_the_process() -> None:
     """libyaml's composer would overflow the stack, which no exception handler sees: so in a process of its own."""
     command = [sys.executable, "-m", "headroom", "check", "-"]
-    done = subprocess.run(command, input=NOISE["brackets"], capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, input=NOISE["brackets"], capture_output=True, timeout=180, check=False)
     assert (done.returncode, done.stdout) == (2, b"")

@@ -81,7 +81,7 @@ echo "${{COMPREPLY[*]}}"
 """
     bash = shutil.which("bash")
     assert bash
-    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, timeout=180, check=True)
     assert (done.stdout.split(), done.stderr) == (offered.split(), "")
 
 
@@ -91,7 +91,7 @@ def called_as(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     module, _, function = target.partition(":")
     code = f"import sys; sys.argv[0] = '/usr/bin/{name}'; from {module} import {function}; {function}()"
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=180, check=False
     )
 
 

@@ -158,8 +158,8 @@ def test_it_plays_a_scenario_with_its_past(tmp_path: Path) -> None:
     file = tmp_path / "small.yaml"
     half = '  - {at: 1m, resource: GPUWorkloadBudget/lab/team-a, path: "status.consumedGpuHours", atLeast: 0.45}\n---'
     file.write_text(SCENARIO.replace("---", half, 1) + PAST)
-    command = [*DEMO, "--scenario", str(file), "--for", "6", "--speed", "100", "--port", str(free_ports(1)[0])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = [*DEMO, "--scenario", str(file), "--speed", "100", "--port", str(free_ports(1)[0])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "1 of 1 resources Ready" in done.stdout
     assert done.stdout.endswith("2 of 2 expectations held\n")
@@ -170,12 +170,12 @@ def test_a_scenario_ends_by_itself_and_says_what_was_not_as_expected(tmp_path: P
     wrong = "  - {at: 9m, resource: GPUWorkloadBudget/lab/team-b, exists: true}\n---"
     file.write_text(SCENARIO.replace("---", wrong, 1))
     command = [*DEMO, "--scenario", str(file), "--port", str(free_ports(1)[0])]
-    done = subprocess.run([*command, "--speed", "200"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*command, "--speed", "200"], capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 1
     assert done.stderr == "not as the scenario expects: at 9m, GPUWorkloadBudget/lab/team-b: it is not there\n"
     assert done.stdout.endswith("1 of 2 expectations held\n")
     early = subprocess.run(
-        [*command, "--speed", "100", "--for", "3"], capture_output=True, text=True, timeout=60, check=False
+        [*command, "--speed", "40", "--for", "10"], capture_output=True, text=True, timeout=180, check=False
     )
     assert (early.returncode, early.stderr) == (0, "")
     assert early.stdout.endswith("1 of 2 expectations held, 1 not reached yet\n")
@@ -202,8 +202,8 @@ def test_a_wrong_scenario_is_one_sentence(headroom: Headroom, tmp_path: Path, te
 
 def test_a_snapshot_is_something_to_try_the_other_commands_on(headroom: Headroom, tmp_path: Path) -> None:
     world, change = tmp_path / "world.json", tmp_path / "change.yaml"
-    command = [*DEMO, "--for", "4", "--port", str(free_ports(1)[0]), "--snapshot", str(world)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = [*DEMO, "--for", "10", "--port", str(free_ports(1)[0]), "--snapshot", str(world)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith(f"bytes to {world}; `headroom status --from {world}` shows it\n")
     status = json.loads(headroom("status", "--from", world, "-o", "json").out)

@@ -365,5 +365,5 @@ def test_ctrl_c_prints_nothing_half(files: Path) -> None:
     )
     time.sleep(3)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert (process.returncode, out, err) == (130, b"", b"")

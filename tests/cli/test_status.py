@@ -223,7 +223,7 @@ def test_how_far_it_is_is_shown_on_a_terminal_only(tmp_path: Path, is_terminal: 
     ours, theirs = pty.openpty() if is_terminal else os.pipe()
     command = [*PROGRAM, "ledger", "copy", "--from", str(tmp_path / "ledger.db"), "--to", str(tmp_path / "other.db")]
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=True, env=ENVIRONMENT | {"TERM": "xterm"}
+        command, stdout=subprocess.PIPE, stderr=theirs, timeout=180, check=True, env=ENVIRONMENT | {"TERM": "xterm"}
     )
     os.close(theirs)
     said = os.read(ours, 100_000).decode()

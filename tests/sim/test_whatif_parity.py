@@ -18,6 +18,7 @@ from headroom.sim.whatif.outcome import Outcome, outcome
 from headroom.sim.whatif.replay import replay
 from headroom.sim.whatif.work import Case, Work, owner_of
 from tests.scenarios.ladder import CAPS, FOR_WEEKS, Run, a_budget, a_job, a_template, play, stage
+from tests.tiers import DEEP
 
 BEGIN = moment("2026-01-01T00:00:00Z") or 0
 EVERY = 5 * SECOND
@@ -143,18 +144,21 @@ MIXED = [
 GANGS = [Job(f"gang-{number}", 15 * number, 120, pods=2) for number in range(8)]
 
 
-@pytest.mark.parametrize(
-    ("jobs", "budgets", "length"),
-    [
-        (SHORT, [HOLDS], "40h"),
-        (LONG, [VISION], "20h"),
-        (MIXED, [VISION, ALL], "36h"),
-        (GANGS, [HOLDS], "40h"),
-        ([*LONG[:2], *SHORT[6:10]], [SUSPENDS], "30h"),
-        (SHORT, [DOLLARS, PRICES], "40h"),
-    ],
-    ids=["hold and release", "eviction", "overlapping budgets", "gangs", "suspended", "dollars"],
-)
+CASES: dict[str, tuple[list[Job], list[Any], str]] = {
+    "overlapping budgets": (MIXED, [VISION, ALL], "36h"),
+    "suspended": ([*LONG[:2], *SHORT[6:10]], [SUSPENDS], "30h"),
+}
+"""Two in which everything happens: pods are held, released, evicted, and Jobs suspended; the others look at one thing each."""
+MORE: dict[str, tuple[list[Job], list[Any], str]] = {
+    "hold and release": (SHORT, [HOLDS], "40h"),
+    "eviction": (LONG, [VISION], "20h"),
+    "gangs": (GANGS, [HOLDS], "40h"),
+    "dollars": (SHORT, [DOLLARS, PRICES], "40h"),
+}
+CHOSEN = CASES | MORE if DEEP else CASES
+
+
+@pytest.mark.parametrize(("jobs", "budgets", "length"), CHOSEN.values(), ids=CHOSEN)
 def test_a_replay_goes_as_the_full_simulator_does(jobs: list[Job], budgets: list[Any], length: str) -> None:
     wanted, _ = full(jobs, budgets, length)
     found, _ = quick(jobs, budgets, length)
