@@ -21,6 +21,7 @@ from headroom.sim.catalog import definitions
 from tests.adapters.simulated import Cluster, virtual
 
 ROLES = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
+GPU_POD = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
 every = pytest.mark.parametrize("source", SOURCES, ids=lambda each: each.kind)
 
 
@@ -28,7 +29,8 @@ def document(source: Source, name: str = "x") -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": name} | ({"namespace": "lab"} if source.namespaced else {})
     if source.labels:
         metadata["labels"] = {source.labels: "true"}
-    return {"apiVersion": source.api_version, "kind": source.kind, "metadata": metadata, "spec": {}}
+    spec = {"jobTemplate": {"spec": {"template": {"spec": GPU_POD}}}} if source.kind == "CronJob" else {}
+    return {"apiVersion": source.api_version, "kind": source.kind, "metadata": metadata, "spec": spec}
 
 
 @every

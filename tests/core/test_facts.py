@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headroom.model import device_facts, facts
+from headroom.model import batch_facts, device_facts, facts
 from headroom.model.changes import Topic
 from headroom.model.world import FACTS, World, load, save
 
@@ -16,9 +16,10 @@ GIVEN: dict[type, dict[str, Any]] = {
     facts.NodeClaim: {"name": "n1", "uid": "u"},
     facts.NodePool: {"name": "n1", "uid": "u"},
     facts.Workload: {"kind": "Job", "uid": "u", "namespace": "lab", "name": "n1"},
+    batch_facts.CronJob: {"uid": "u", "namespace": "lab", "name": "n1"},
     device_facts.Claim: {"namespace": "lab", "name": "n1", "uid": "u"},
 }
-KEYS = {"workloads": "Job/lab/n1", "claims": "lab/n1"}
+KEYS = {"workloads": "Job/lab/n1", "cron_jobs": "CronJob/lab/n1", "claims": "lab/n1"}
 
 
 @pytest.mark.parametrize("name", FACTS)

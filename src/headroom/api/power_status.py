@@ -16,6 +16,7 @@ STATES: Final[tuple[State, ...]] = ("Off", "Booting", "On", "Draining", "Sleepin
 Cause = Literal["", "Cordoning", "Kept", "NeverJoined", "StillOn"]
 MOST_SHAPES: Final = 64
 MOST_NAMESPACES: Final = 64
+MOST_EXPECTED: Final = 64
 
 
 class Assigned(ApiType, frozen=True, kw_only=True):
@@ -106,6 +107,14 @@ class Fruitless(ApiType, frozen=True, kw_only=True):
     at: Annotated[tuple[str, ...], Meta(max_length=32, description="When they went, in the last day.")] = ()
 
 
+class Expected(ApiType, frozen=True, kw_only=True):
+    """Pods that are not there yet, and for which a machine was woken or kept on."""
+
+    of: Annotated[str, Meta(description="Who makes them, Kind/namespace/name.")]
+    uid: Annotated[str, Meta(description="Its uid.")] = ""
+    due_at: Annotated[str, Meta(description="When they were to start.")]
+
+
 class PowerPoolStatus(Status, frozen=True, kw_only=True):
     """The machines' states."""
 
@@ -130,6 +139,14 @@ class PowerPoolStatus(Status, frozen=True, kw_only=True):
             max_length=MOST_NAMESPACES,
             description="Wakes that were of no use, by namespace; they are limited.",
             extra=extra(map_key="namespace"),
+        ),
+    ] = ()
+    expected: Annotated[
+        tuple[Expected, ...],
+        Meta(
+            max_length=MOST_EXPECTED,
+            description="Announced pods for which a machine was woken or kept on, until they come.",
+            extra=extra(map_key="of"),
         ),
     ] = ()
     moving: ClassVar[frozenset[str]] = frozenset({"energy"})

@@ -32,6 +32,8 @@ class Topic(StrEnum):
     INDEX = "index"
     HOLDS = "holds"
     WORKLOADS = "workloads"
+    BATCH = "batch"
+    """CronJobs, and what templates of pods name."""
     POLICIES = "policies"
     REFUSALS = "refusals"
     RIGHTS = "rights"

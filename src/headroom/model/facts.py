@@ -216,6 +216,17 @@ class Part(Struct, frozen=True, gc=False, kw_only=True):
     count: int = 1
     deadline: int | None = None
     """Milliseconds after its start at which each of them is over, with a grace period that is longer than usual."""
+    left: int | None = None
+    """How many are still to come to an end, where that is known; no more than so many are made."""
+    shape: Shape | None = None
+    """Where they may go; kept only of those that may ask for GPUs."""
+    annotations: Pairs = ()
+    """Those that say what is a gang; kept with the shape, as all below."""
+    priority_class: str = ""
+    is_gated: bool = False
+    """Somebody's scheduling gate is in the template."""
+    flavors: tuple[str, ...] = ()
+    """The ResourceFlavors from which Kueue has given them quota."""
 
 
 class Workload(Struct, frozen=True, gc=False, kw_only=True):
@@ -236,6 +247,8 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     """The budget that suspended it, `GPUWorkloadBudget/namespace/name`; empty if it was not Headroom."""
     admitted: bool = False
     """Kueue has let it start; or it is finished."""
+    reserved_at: int | None = None
+    """When Kueue last reserved its quota or admitted it; None if it has not, or if it is over or evicted."""
     released_at: int | None = None
     """When Headroom let it go, after it had suspended it."""
     is_as_released: bool = False

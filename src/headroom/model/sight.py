@@ -25,6 +25,8 @@ OWNERS: Final = {"Workload": WORKLOADS, "JobSet": JOB_SETS}
 _NEEDED_GROUPS: Final = ("", "batch", GROUP)
 BESIDE: Final = frozenset(f"{kind.plural}.{GROUP}" for kind in KINDS.values() if not kind.needed)
 """Kinds of our own without which everything else goes on."""
+CRON_JOBS: Final = "cronjobs.batch"
+"""They only announce pods: without them everything else goes on."""
 _SPOKEN: Final = {
     "pods": "Pods",
     "nodes": "Nodes",
@@ -41,7 +43,9 @@ def sees(world: World, *kinds: str) -> bool:
 
 def blinding(world: World) -> list[str]:
     """The kinds that are not seen and without which nothing can be decided."""
-    return [kind for kind in sorted(world.unseen) if _group(kind) in _NEEDED_GROUPS and kind not in BESIDE]
+    return [
+        kind for kind in sorted(world.unseen) if _group(kind) in _NEEDED_GROUPS and kind not in (*BESIDE, CRON_JOBS)
+    ]
 
 
 def incomplete(world: World) -> tuple[str, str]:

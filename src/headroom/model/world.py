@@ -17,7 +17,7 @@ from headroom.api import kinds
 from headroom.api.budget_index import IndexEntry
 from headroom.api.kinds import AnyResource
 from headroom.api.schema import Problem
-from headroom.model import device_facts, facts, times
+from headroom.model import batch_facts, device_facts, facts, times
 from headroom.model.changes import EVERYTHING, Changes, Topic
 from headroom.model.decisions import Ref, status_wire
 from headroom.model.devices import DeviceTable
@@ -142,6 +142,11 @@ class World(Struct, frozen=True, kw_only=True):
     """The BudgetHolds, by name."""
     workloads: Annotated[Mapping[str, facts.Workload], Fact(Topic.WORKLOADS, key="key")] = {}
     """Suspended Jobs and JobSets, and Kueue's Workloads, by Kind/namespace/name."""
+    cron_jobs: Annotated[Mapping[str, batch_facts.CronJob], Fact(Topic.BATCH, key="key")] = {}
+    """CronJobs whose pods may ask for GPUs, by CronJob/namespace/name."""
+    priority_classes: Annotated[Mapping[str, batch_facts.PriorityClass], Fact(Topic.BATCH)] = {}
+    flavors: Annotated[Mapping[str, batch_facts.Flavor], Fact(Topic.BATCH)] = {}
+    """Kueue's ResourceFlavors, by name."""
     kueue: bool = False
     """The cluster has Kueue."""
     hold_problem: str = ""

@@ -79,7 +79,7 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
         resource_version=meta.resource_version or "",
         labels=values.pairs(meta.labels),
         annotations=values.kept_annotations(meta.annotations),
-        shape=_shape(spec),
+        shape=shape_of(spec),
         node=spec.node_name or "",
         phase=phase,
         priority=values.priority(spec.priority) if spec.priority else 0,
@@ -107,7 +107,8 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
     )
 
 
-def _shape(spec: raw.PodSpec) -> facts.Shape:
+def shape_of(spec: raw.PodSpec) -> facts.Shape:
+    """Where pods may go."""
     return facts.Shape(
         requests=amounts.requested(spec),
         node_selector=values.pairs(spec.node_selector),

@@ -172,16 +172,23 @@ class ConfigMap(Object):
     data: dict[str, str] | None = None
 
 
+class TemplateSpec(PodSpec):
+    """Pods have the priority itself; only admission reads its class."""
+
+    priority_class_name: str | None = None
+
+
 class PodTemplate(Object):
     """What new pods will be like."""
 
-    spec: PodSpec | None = None
+    spec: TemplateSpec | None = None
 
 
 class JobSpec(Part):
     suspend: bool | None = None
     parallelism: int | None = None
     completions: int | None = None
+    managed_by: str | None = None
     template: PodTemplate | None = None
 
 
@@ -189,9 +196,13 @@ class Conditions(Part):
     conditions: list[Condition] | None = None
 
 
+class JobStatus(Conditions):
+    succeeded: int | None = None
+
+
 class Job(Object):
     spec: JobSpec | None = None
-    status: Conditions | None = None
+    status: JobStatus | None = None
 
 
 class ReplicatedJob(Part):
@@ -211,6 +222,7 @@ class JobSet(Object):
 
 
 class PodSet(Part):
+    name: str | None = None
     count: int | None = None
     template: PodTemplate | None = None
 
@@ -221,11 +233,24 @@ class WorkloadSpec(Part):
     pod_sets: list[PodSet] | None = None
 
 
+class PodSetAssignment(Part):
+    name: str | None = None
+    flavors: dict[str, str] | None = None
+
+
+class Admission(Part):
+    pod_set_assignments: list[PodSetAssignment] | None = None
+
+
+class WorkloadStatus(Conditions):
+    admission: Admission | None = None
+
+
 class Workload(Object):
     """Kueue's."""
 
     spec: WorkloadSpec | None = None
-    status: Conditions | None = None
+    status: WorkloadStatus | None = None
 
 
 class Failure(Part):

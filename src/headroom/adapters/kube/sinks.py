@@ -304,11 +304,13 @@ def indexes(changes: Subscriptions) -> FactSink[Index]:
     )
 
 
-def facts(changes: Subscriptions, field: str, every: dict[str, dict[str, Any]]) -> FactSink[Any]:
+def facts(
+    changes: Subscriptions, field: str, every: dict[str, dict[str, Any]], keeps: Callable[[Any], bool] = lambda _: True
+) -> FactSink[Any]:
     """Keeps facts of one field of the World among `every` that is known; several sinks may keep theirs in one field."""
     declared = FACTS[field]
     told = partial(tell_of, changes, declared.topic)
-    return FactSink(attrgetter(declared.key), told, facts=every.setdefault(field, {}))
+    return FactSink(attrgetter(declared.key), told, keeps, facts=every.setdefault(field, {}))
 
 
 def policies(changes: Subscriptions) -> FactSink[Policy]:

@@ -10,7 +10,18 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from headroom.adapters.kube import decode, devices, karpenter, operator_kinds, parse, paths, raw, values, workloads
+from headroom.adapters.kube import (
+    batch,
+    decode,
+    devices,
+    karpenter,
+    operator_kinds,
+    parse,
+    paths,
+    raw,
+    values,
+    workloads,
+)
 from headroom.api import marks
 from headroom.api.budget_hold import BudgetHold
 from headroom.api.resources import GROUP, VERSION
@@ -33,6 +44,8 @@ class Source(Struct, frozen=True, kw_only=True):
     """Only objects with this label say anything."""
     optional: bool = True
     """A cluster may lack the kind. If it is not Headroom's own either, only what needs it waits while it is not seen."""
+    keeps: Callable[[Any], bool] = lambda _fact: True
+    """What this is false for says nothing, and is not kept."""
     played: bool = False
     """Every simulated cluster has the kind, although it is not Kubernetes' own."""
 
@@ -62,7 +75,8 @@ class Source(Struct, frozen=True, kw_only=True):
             meta = raw.fitted(document, raw.Object).metadata
             if meta is None or self.labels not in dict(values.pairs(meta.labels)):
                 return None
-        return self.fact(document if self.wire is None else raw.fitted(document, self.wire))
+        found = self.fact(document if self.wire is None else raw.fitted(document, self.wire))
+        return found if self.keeps(found) else None
 
 
 def _owner(kind: str, wire: type[Any], fact: Callable[[Any], Any], labels: str, *, optional: bool = True) -> Source:
@@ -120,6 +134,33 @@ SOURCES: Final = (
     _owner("Job", raw.Job, workloads.job_of, marks.SUSPENDED, optional=False),
     _owner("JobSet", raw.JobSet, workloads.job_set_of, marks.SUSPENDED),
     _owner("Workload", raw.Workload, workloads.workload_of, ""),
+    Source(
+        field="cron_jobs",
+        group="batch",
+        plural="cronjobs",
+        kind="CronJob",
+        wire=batch.CronJobWire,
+        fact=batch.cron_job_of,
+        keeps=batch.has_gpus,
+        namespaced=True,
+    ),
+    Source(
+        field="priority_classes",
+        group="scheduling.k8s.io",
+        plural="priorityclasses",
+        kind="PriorityClass",
+        wire=batch.PriorityClassWire,
+        fact=batch.priority_class_of,
+    ),
+    Source(
+        field="flavors",
+        group=paths.OWNERS["Workload"][0],
+        version=paths.OWNERS["Workload"][1],
+        plural="resourceflavors",
+        kind="ResourceFlavor",
+        wire=batch.FlavorWire,
+        fact=batch.flavor_of,
+    ),
     Source(
         field="node_pools",
         group=karpenter.GROUP,

@@ -115,7 +115,7 @@ class Watching:
             self._reflect(paths.configmaps(self._namespace), decode.settings(), each, name=each.NAME)
         own = self._own_sinks()
         for source in SOURCES:
-            facts = own.get(source.kind) or sinks.facts(self._changes, source.field, self._facts)
+            facts = own.get(source.kind) or sinks.facts(self._changes, source.field, self._facts, source.keeps)
             self._reflect(source.path(), source.decoder(), facts, query=source.query, optional=source.optional)
         labelled = {"labelSelector": admission.SELECTOR}
         for plural, policies in self._policies.items():

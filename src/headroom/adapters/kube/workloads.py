@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from msgspec import structs
 
-from headroom.adapters.kube import amounts, raw, values
+from headroom.adapters.kube import amounts, parse, raw, values
 from headroom.api import durations, marks
 from headroom.model import facts, times
 
 _ENDED: Final = {"Complete", "Completed", "Failed"}
 _STARTED: Final = {"Admitted", "QuotaReserved", "Finished"}
+_LET: Final = ("QuotaReserved", "Admitted")
+_STOPPED: Final = {"Finished", "Evicted"}
 _NO_JOB: Final = raw.JobSpec()
 
 
@@ -20,7 +23,7 @@ def job_of(wire: raw.Job) -> facts.Workload:
     spec = wire.spec or _NO_JOB
     return structs.replace(
         _owner("Job", wire),
-        parts=(_of_job(spec),),
+        parts=(part_of_job(spec, wire.status.succeeded if wire.status else None),),
         suspended=bool(spec.suspend),
         admitted=_holds_any(wire.status, _ENDED),
     )
@@ -42,10 +45,11 @@ def workload_of(wire: raw.Workload) -> facts.Workload:
     spec = wire.spec or raw.WorkloadSpec()
     return structs.replace(
         _owner("Workload", wire),
-        parts=tuple(_part(each.template, _count(each.count)) for each in spec.pod_sets or ()),
+        parts=tuple(_of_pod_set(each, wire.status) for each in spec.pod_sets or ()),
         priority=values.priority(spec.priority),
         suspended=spec.active is False,
         admitted=_holds_any(wire.status, _STARTED),
+        reserved_at=_reserved_at(wire.status),
         owner=_queued_for(wire),
         owner_uids=values.names(each.uid for each in (wire.metadata or raw.ObjectMeta()).owner_references or ()),
     )
@@ -81,27 +85,48 @@ def _released_at(meta: raw.ObjectMeta) -> int | None:
     return values.moment((meta.annotations or {}).get(marks.RELEASED_AT)) or 0
 
 
-def _of_job(spec: raw.JobSpec, replicas: int = 1) -> facts.Part:
+def part_of_job(spec: raw.JobSpec, succeeded: int | None = None, replicas: int = 1) -> facts.Part:
+    """What a Job makes; no more pods than are still to complete."""
     count = _count(spec.parallelism)
+    left = None if spec.completions is None else max(0, _count(spec.completions) - (succeeded or 0))
     if spec.completions is not None:
-        count = min(count, _count(spec.completions))  # no more pods than are still to complete
-    return _part(spec.template, count * replicas)
+        count = min(count, _count(spec.completions))
+    part = _part(spec.template, count * replicas)
+    return part if left is None or left >= count else structs.replace(part, left=left)
 
 
 def _of_replicas(wire: raw.ReplicatedJob) -> facts.Part:
     spec = wire.template.spec if wire.template else None
-    return _of_job(spec or _NO_JOB, _count(wire.replicas))
+    return part_of_job(spec or _NO_JOB, replicas=_count(wire.replicas))
+
+
+def _of_pod_set(wire: raw.PodSet, status: raw.WorkloadStatus | None) -> facts.Part:
+    part = _part(wire.template, _count(wire.count))
+    given = status.admission.pod_set_assignments if status and status.admission else None
+    flavors = next((each.flavors for each in given or () if each.name == wire.name), None)
+    if part.shape is None or not flavors:
+        return part
+    return structs.replace(part, flavors=values.names(sorted(set(flavors.values()))))
+
+
+def _reserved_at(status: raw.WorkloadStatus | None) -> int | None:
+    """When Kueue last let it go a step further; None if it has not, or is over with it."""
+    holds = {each.type: each for each in (status.conditions if status else None) or () if each.status == "True"}
+    if holds.keys().isdisjoint(_LET) or not holds.keys().isdisjoint(_STOPPED):
+        return None
+    moments = [values.moment(holds[type_].last_transition_time) for type_ in _LET if type_ in holds]
+    return max((each for each in moments if each is not None), default=None)
 
 
 def _part(template: raw.PodTemplate | None, count: int) -> facts.Part:
     meta = (template.metadata if template else None) or raw.ObjectMeta()
-    spec = (template.spec if template else None) or raw.PodSpec()
+    spec = (template.spec if template else None) or raw.TemplateSpec()
     limit = values.length(spec.active_deadline_seconds)
     # A declared length becomes the limit of each pod when it is made.
     declared = durations.milliseconds((meta.annotations or {}).get(marks.EXPECTED_DURATION, ""))
     ends = [each for each in (limit, declared) if each is not None]
     overtime = times.overtime(values.grace(spec.termination_grace_period_seconds))
-    return facts.Part(
+    part = facts.Part(
         labels=values.pairs(meta.labels),
         requests=amounts.requested(spec),
         claims=values.names(dict.fromkeys(each.resource_claim_name for each in spec.resource_claims or ())),
@@ -109,6 +134,26 @@ def _part(template: raw.PodTemplate | None, count: int) -> facts.Part:
         count=count,
         deadline=min(ends) + overtime if ends else None,
     )
+    if not may_have_gpus(part):
+        return part
+    return structs.replace(
+        part,
+        shape=_one(parse.shape_of(spec)),
+        annotations=values.kept_annotations(meta.annotations),
+        priority_class=values.one(spec.priority_class_name or ""),
+        is_gated=bool(spec.scheduling_gates),
+    )
+
+
+def may_have_gpus(part: facts.Part) -> bool:
+    """Whether pods ask for devices of any kind: which of them are GPUs, pools say."""
+    return bool(part.claims or part.claim_templates) or any("/" in name for name, amount in part.requests if amount)
+
+
+@lru_cache(maxsize=4096)
+def _one(shape: facts.Shape) -> facts.Shape:
+    """One object for equal shapes. The least used are forgotten, so unique ones cannot pile up."""
+    return shape
 
 
 def _count(given: int | None) -> int:

@@ -18,7 +18,7 @@ from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.ladder import exit_share
 from headroom.core.budgets.units import ENDED, Queued, is_alive, is_exempt, is_protected, note, owner_of, unit_of
-from headroom.core.budgets.waiting import Matcher, holds_over, is_held
+from headroom.core.budgets.waiting import Matcher, is_held
 from headroom.core.budgets.wording import amounts, counted_by, gpus, nano_of, share, spoken, used
 from headroom.model import times
 from headroom.model.decisions import Ref
@@ -158,7 +158,7 @@ def _held(asked: Asked) -> Explained | None:
         named = f"Workload {first.namespace}/{first.name}"
         return Explained(asked.what, "Held", f"{asked} is queued by Kueue: {named} is not admitted yet.")
     some = f" ({len(gated)} of its {len(asked.pods)} pods)" if asked.what.kind != "Pod" else ""
-    held = (spec.budget for spec in holds_over(asked.world, gated[0]))
+    held = (spec.budget for spec in usage.holds_over(asked.world, gated[0]))
     by = note(gated[0], marks.HELD_BY) if marks.GATE in gated[0].gates else next(held, "")
     return _waiting(asked, f"{asked}{some} is held by", "Held", by)
 

@@ -7,9 +7,6 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from headroom.api import marks
-from headroom.api.budget_hold import BudgetHoldSpec
-from headroom.api.policies.cel import IMPLICIT
-from headroom.api.resources import LabelSelector
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account, declared_length, is_frozen
 from headroom.core.budgets.units import Queued, is_alive, is_exempt, note, pending, unit_of
@@ -190,24 +187,7 @@ def is_kept(matcher: Matcher, pod: Pod) -> bool:
     notes, is_ours = dict(pod.annotations), is_exempt(matcher.world, pod.namespace)
     if not pod.gates or not matcher.world.holds or is_ours or marks.PROTECTED in notes or marks.RELEASED_AT in notes:
         return False
-    return any(True for _ in holds_over(matcher.world, pod))
-
-
-def holds_over(world: World, pod: Pod) -> Iterator[BudgetHoldSpec]:
-    """The holds that cover a pod, as the policies see it: any claims count, whatever they are for."""
-    for hold in world.holds.values():
-        spec = hold.spec
-        if spec is None or pod.namespace not in spec.namespaces:
-            continue
-        names = [name for name, _ in pod.shape.requests]
-        asks = pod.has_claims or any(name.startswith(IMPLICIT) or _is_named(name, spec.resources) for name in names)
-        selector = LabelSelector(match_labels=spec.match_labels, match_expressions=spec.match_expressions)
-        if asks and usage.selects(selector, pod.labels):
-            yield spec
-
-
-def _is_named(name: str, wanted: Iterable[str]) -> bool:
-    return any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in wanted)
+    return any(True for _ in usage.holds_over(matcher.world, pod))
 
 
 def was_let_go(world: World, unit: str, within: int) -> bool:
@@ -265,7 +245,7 @@ def _held_by(world: World, pod: Pod) -> Iterator[str]:
     if marks.GATE in pod.gates:
         yield note(pod, marks.HELD_BY)
     else:
-        yield from (spec.budget for spec in holds_over(world, pod))
+        yield from (spec.budget for spec in usage.holds_over(world, pod))
 
 
 def _since(matcher: Matcher, pods: tuple[Pod, ...], owner: Workload | None, *, gang: bool) -> int:

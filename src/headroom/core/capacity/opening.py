@@ -36,7 +36,20 @@ def serve(round_: Round) -> list[Outcome]:
     # Who only takes what is free on its way puts nothing to use: for them nothing is opened, nor anything instead of what they take.
     used = used.union(*round_.seated.values())
     needed = {*round_.into, *trials.running(round_.tried), *_nominated(round_)}
-    return [_outcome(round_, supply, passed, frozenset(used), frozenset(needed)) for supply in round_.supplies]
+    return [
+        _outcome(round_, supply, passed, _held(round_, supply, used), _held(round_, supply, needed))
+        for supply in round_.supplies
+    ]
+
+
+def _held(round_: Round, supply: Supply, rooms: set[str]) -> frozenset[str]:
+    """Rooms but for those that only pods would take which are not there yet, and for which the supply would not open them."""
+    unwanted = {
+        uid for unit in round_.soon if declined(round_, supply, unit) for part in unit.parts for uid in part.pods
+    }
+    if not unwanted:
+        return frozenset(rooms)
+    return frozenset(each for each in rooms if not unwanted.issuperset(round_.into.get(each) or ("",)))
 
 
 def _outcome(

@@ -50,6 +50,8 @@ def plan_of(sources: Sequence[Source]) -> Plan:
                 Topic.MACHINES,
                 Topic.KARPENTER,
                 Topic.NAMESPACES,
+                Topic.WORKLOADS,
+                Topic.BATCH,
                 Topic.CLAIMS,
                 Topic.DEVICES,
                 Topic.SIGHT,

@@ -15,7 +15,7 @@ from headroom.core import demand
 from headroom.core.capacity import trials
 from headroom.core.capacity.supplies import Opened, Stage, Supply, SupplyFailed
 from headroom.core.capacity.trials import Tried
-from headroom.core.demand import Candidate, Placed, Room, Unit, Verdict, Wanted
+from headroom.core.demand import Candidate, Part, Placed, Room, Unit, Verdict, Wanted
 from headroom.model.decisions import Decision, Ref
 from headroom.model.world import World
 
@@ -66,7 +66,10 @@ class Round(Struct, kw_only=True, eq=False):
     """When the clock alone makes a difference to who is pending, or to where they go."""
     decisions: dict[Ref, Decision] = field(default_factory=dict)
     """Once all supplies have settled."""
-    _digests: dict[str, str] = field(default_factory=dict)
+    soon: list[Unit] = field(default_factory=list)
+    """Those that are only announced, and for whom some supply would open a room."""
+    _parts: dict[str, Part] = field(default_factory=dict)
+    """By uid."""
     _karpenter: dict[str, str] = field(default_factory=dict)
     """Shapes, by digest, that Karpenter could serve, each with its NodePool; empty text where it could not."""
     _amounts: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -80,16 +83,27 @@ class Round(Struct, kw_only=True, eq=False):
                 found.update(dict.fromkeys(part.pods, amount))
         return self._amounts[resource]
 
+    def part_of(self, uid: str) -> Part:
+        """The kind of pods that one of those is that want a place."""
+        if not self._parts:
+            self._parts = {each: part for part in self.wanted.parts for each in part.pods}
+        return self._parts[uid]
+
     def counts(self, room: str) -> dict[str, int]:
         """How many pods of each shape are placed in a room, by digest."""
-        if not self._digests:
-            self._digests = {uid: part.digest for part in self.wanted.parts for uid in part.pods}
-        return dict(Counter(self._digests[uid] for uid in self.into.get(room, ())))
+        return dict(Counter(self.part_of(uid).digest for uid in self.into.get(room, ())))
 
     @property
-    def announced(self) -> frozenset[str]:
-        """Uids of queued pods that start soon."""
-        return frozenset(uid for unit in self.wanted.announced for part in unit.parts for uid in part.pods)
+    def announced(self) -> dict[str, str]:
+        """Uids of pods that start soon, each with who will make it; empty for those that are queued."""
+        found = dict.fromkeys((uid for unit in self.wanted.announced for part in unit.parts for uid in part.pods), "")
+        return found | {uid: by.of for uid, by in self.wanted.announcers.items()}
+
+    def namespaces_of(self, uids: Iterable[str]) -> set[str]:
+        """Those of pods that want a place."""
+        parts = {id(part): part for part in map(self.part_of, uids)}
+        names = {uid: name for part in parts.values() for uid, name in zip(part.pods, part.names, strict=True)}
+        return {namespace_of(names[uid]) for uid in uids}
 
     def hold(self, into: Mapping[str, tuple[str, ...]]) -> None:
         """Note who goes where."""
@@ -144,6 +158,10 @@ def begin(world: World, supplies: Sequence[Supply]) -> Round:
     units = [
         part for unit in pending for half in trials.apart(world, unit, found.tried) for part in _apart(found, half)
     ]
+    units = [unit for unit in units if not unit.due_at or any(not declined(found, each, unit) for each in supplies)]
+    found.soon = [unit for unit in units if unit.due_at]
+    leads = [unit.due_at - each.lead_ms for unit in found.soon for each in every]
+    found.recheck_at = min((each for each in (wanted.turns_at, *leads) if each and each > world.now), default=None)
     if not units:
         return found
     found.ready = {room.name: room for room in _ready(found)}
@@ -158,7 +176,7 @@ def begin(world: World, supplies: Sequence[Supply]) -> Round:
     found.verdicts = placed.verdicts
     trials.conclude(world.now, found.tried, found.verdicts)
     pauses = [each.until_for(refused=which) for each in found.tried.values() for which in (True, False)]
-    turns = (wanted.turns_at, placed.turns_at, *(each for each in pauses if each > world.now))
+    turns = (found.recheck_at, placed.turns_at, *(each for each in pauses if each > world.now))
     found.recheck_at = min((each for each in turns if each is not None), default=None)
     found.left = _regain(found, placed)
     return found
@@ -200,7 +218,7 @@ def _apart(round_: Round, unit: Unit) -> Iterator[Unit]:
     [part] = unit.parts
     sorts: dict[tuple[bool, ...], set[str]] = {}
     for uid, name in zip(part.pods, part.names, strict=True):
-        sort = (*(_namespace(name) in each for each in limits), *(uid in each for each in beyond))
+        sort = (*(namespace_of(name) in each for each in limits), *(uid in each for each in beyond))
         sorts.setdefault(sort, set()).add(uid)
     yield from (each for pods in sorts.values() if (each := unit.only(pods)) is not None)
 
@@ -210,12 +228,12 @@ def _beyond(supply: Supply, pending: Iterable[Unit]) -> frozenset[str]:
     rations, left, found = supply.terms.rations, dict(supply.terms.rations), set[str]()
     for unit in pending:
         pods = [(uid, name) for part in unit.parts for uid, name in zip(part.pods, part.names, strict=True)]
-        spaces = {_namespace(name) for _, name in pods} & rations.keys()
+        spaces = {namespace_of(name) for _, name in pods} & rations.keys()
         if unit.gang and any(left[each] < max(1, rations[each]) for each in spaces):
             found |= {uid for uid, _ in pods}
             continue
         for uid, name in pods:
-            space = _namespace(name)
+            space = namespace_of(name)
             if space in left and left[space] <= 0 and not unit.gang:
                 found.add(uid)
             elif space in left:
@@ -223,7 +241,8 @@ def _beyond(supply: Supply, pending: Iterable[Unit]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _namespace(name: str) -> str:
+def namespace_of(name: str) -> str:
+    """The namespace in a pod's name."""
     return name.partition("/")[0]
 
 
@@ -252,10 +271,22 @@ def _regain(round_: Round, placed: Placed) -> list[Unit]:
     plain = [unit for unit in placed.rest if not is_judged(round_, unit)]
     if not plain or not round_.leaving:
         return list(placed.rest)
-    regained = demand.place(round_.world, plain, [each.room for each in round_.leaving.values()])
+    soon = [unit for unit in plain if unit.due_at]
+    regained = demand.place(
+        round_.world, [unit for unit in plain if not unit.due_at], [each.room for each in round_.leaving.values()]
+    )
     round_.hold(regained.into)
     round_.keep(regained.into)
-    return sorted((*regained.rest, *judged), key=lambda unit: unit.turn)
+    # Nothing is kept for those who are only announced and for whom it would not be opened.
+    for supply in round_.supplies if soon else ():
+        mine = [unit for unit in soon if not declined(round_, supply, unit)]
+        others = [unit for unit in soon if declined(round_, supply, unit)]
+        rooms = [each.room for name, each in round_.leaving.items() if round_.owners[name] is supply]
+        kept = demand.place(round_.world, mine, rooms)
+        round_.hold(kept.into)
+        round_.keep(kept.into)
+        soon = [*others, *kept.rest]
+    return sorted((*regained.rest, *soon, *judged), key=lambda unit: unit.turn)
 
 
 # --- who serves whom ------------------------------------------------------------------------------------------------------------
@@ -274,7 +305,7 @@ def declined(round_: Round, supply: Supply, unit: Unit) -> str:
     if not all(any(name == terms.gpu_resource for name, _ in part.shape.requests) for part in unit.parts):
         return "OtherGpus"
     if terms.namespaces is not None and not all(
-        _namespace(name) in terms.namespaces for part in unit.parts for name in part.names
+        namespace_of(name) in terms.namespaces for part in unit.parts for name in part.names
     ):
         return "OtherNamespace"
     beyond = round_.beyond.get(supply.ref)
@@ -317,9 +348,7 @@ def without(round_: Round, room: Room) -> Room:
     free, apart = dict(room.free), Counter(dict(room.apart))
     for uid in uids:
         apart.update(round_.wanted.apart.get(uid, ()))
-        pod = round_.world.pods.get(uid)
-        claimed = round_.wanted.claimed.get(uid, ())
-        for name, amount in (*(pod.shape.requests if pod else ()), *claimed, ("pods", WHOLE)):
+        for name, amount in (*round_.part_of(uid).shape.requests, ("pods", WHOLE)):
             if name in free:
                 free[name] = max(0, free[name] - amount)
     return structs.replace(room, free=tuple(sorted(free.items())), apart=tuple(sorted(apart.items())))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from headroom.core.demand.announcing import LATE_MS, Presence
 from headroom.core.demand.choosing import by_urgency, choose, expand, impossible
 from headroom.core.demand.claims import devices_on, with_devices
 from headroom.core.demand.digests import digest_of
@@ -15,6 +16,7 @@ from headroom.core.demand.placing import place
 from headroom.core.demand.units import (
     OF_GANGS,
     VERDICT_MS,
+    Announcer,
     Candidate,
     Chosen,
     LeftOut,
@@ -28,13 +30,16 @@ from headroom.core.demand.units import (
 from headroom.core.demand.waiting import wanted
 
 __all__ = [
+    "LATE_MS",
     "OF_GANGS",
     "VERDICT_MS",
+    "Announcer",
     "Candidate",
     "Chosen",
     "LeftOut",
     "Part",
     "Placed",
+    "Presence",
     "Room",
     "Unit",
     "Verdict",

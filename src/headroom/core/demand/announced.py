@@ -32,6 +32,7 @@ class Announced:
                 # It starts once the last of its budgets lets it; one that does not know when is such a one.
                 start = times.moment(each.starts_at) if each.starts_at else None
                 start = times.LAST if start is None or each.state == "NeverFits" else start
+                start = 0 if each.state == "Releasing" else start
                 before = self._queued.get(each.unit, Queue(0, 0))
                 self._queued[each.unit] = Queue(max(start, before.starts_at), max(each.pods, before.pods))
 
@@ -49,6 +50,13 @@ class Announced:
         """
         queue = self._queued[unit]
         return queue.starts_at if queue.starts_at < times.LAST and queue.pods == pods else None
+
+    def start_of_owner(self, name: str, now: int) -> int | None:
+        """When an owner is resumed that budgets suspended, as Kind/namespace/name; None if nobody knows."""
+        queue = self._queued.get(name)
+        if queue is None or queue.starts_at >= times.LAST:
+            return None
+        return queue.starts_at or now  # it is being resumed
 
 
 def _names(pod: Pod) -> Iterator[str]:

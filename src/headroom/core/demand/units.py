@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct, structs
 
@@ -112,6 +112,22 @@ class Unit(Struct, frozen=True, gc=False, kw_only=True):
         return structs.replace(self, parts=tuple(parts), first=parts[0].names[0]) if parts else None
 
 
+class Announcer(NamedTuple):
+    """Who makes pods, and when."""
+
+    of: str
+    """Kind/namespace/name."""
+    uid: str
+    due_at: int
+    is_own_word: bool
+    """It is no budget's estimate: if no pods come, their namespace answers for it."""
+
+    @property
+    def namespace(self) -> str:
+        """Where its pods will be."""
+        return self.of.split("/")[1]
+
+
 class LeftOut(Struct, frozen=True, gc=False, kw_only=True):
     """Why a pod that waits needs no machine."""
 
@@ -129,7 +145,9 @@ class Wanted(Struct, frozen=True, kw_only=True):
     exhausted: tuple[Unit, ...] = ()
     """Those whose budget is used up, in the same order. They take any place that is free, but nothing is opened for them."""
     announced: tuple[Unit, ...] = ()
-    """Those that are queued and start soon."""
+    """Those that are queued and start soon, and those that somebody will make."""
+    announcers: dict[str, Announcer] = {}
+    """Who will make pods that are not there yet, by their uids; some of them are in `exhausted`."""
     left_out: dict[str, LeftOut] = {}
     """By uid; pods of `exhausted` and `announced` are here too."""
     apart: dict[str, tuple[str, ...]] = {}

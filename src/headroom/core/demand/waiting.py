@@ -10,13 +10,15 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import structs
 
+from headroom.core import usage
 from headroom.core.demand.announced import Announced
+from headroom.core.demand.announcing import Notice, Notices
 from headroom.core.demand.apart import Apartness
 from headroom.core.demand.claims import ClaimedDevices
 from headroom.core.demand.digests import digest_of
 from headroom.core.demand.exhausted import Exhausted
 from headroom.core.demand.schedulers import OURS, Schedulers
-from headroom.core.demand.units import OF_GANGS, LeftOut, Part, Unit, Wanted
+from headroom.core.demand.units import OF_GANGS, Announcer, LeftOut, Part, Unit, Wanted
 from headroom.model.facts import Amounts, Pod, Shape
 from headroom.model.gangs import GROUPS, SYSTEM_OWNERS, gang_of, size_of
 from headroom.model.times import MINUTE, SECOND
@@ -45,16 +47,18 @@ def wanted(
     Pods ask for GPUs by the usual resources, by `gpus`, or by claims to `device_classes`, each with the resource that it stands for;
     of `schedulers` it is known that they place pods here. Queued pods are announced so long before they start; None for not at all.
     """
-    look, get = _Look(world, gpus, schedulers, ahead_ms, device_classes or {}), world.pods.get
+    look, get = _Look(world, gpus, schedulers, device_classes or {}), world.pods.get
     for uid in world.pods.unbound:
         pod = get(uid)
         if pod is not None and pod.phase == "Pending" and pod.deleting is None:
             look.at(pod)
     look.judge_gangs()
+    announced, beyond = look.announced(ahead_ms) if ahead_ms is not None else ((), ())
     return Wanted(
         units=_in_turn(look.counted, look),
-        exhausted=_in_turn(look.exhausted, look),
-        announced=look.announced() if ahead_ms is not None else (),
+        exhausted=(*_in_turn(look.exhausted, look), *beyond),
+        announced=announced,
+        announcers=look.announcers,
         left_out=dict(sorted(look.left_out.items())),
         apart=look.names,
         claimed=look.claimed,
@@ -79,11 +83,12 @@ class _Look:
         world: World,
         gpus: Collection[str],
         schedulers: Collection[str],
-        ahead_ms: int | None,
         device_classes: Mapping[str, str],
     ) -> None:
         self.world = world
-        self._ahead_ms = ahead_ms
+        self.announcers: dict[str, Announcer] = {}
+        """Who will make pods that are not there yet, by their uids."""
+        self._judged: dict[object, bool | None] = {}
         self._budgets_queue = Announced(world)
         self._queued: dict[str, list[Pod]] = {}
         """By what is released as one."""
@@ -133,23 +138,51 @@ class _Look:
         # The table has each shape once, so that equal shapes are one object; to hash one takes longer than all the rest.
         return id(pod.shape), pod.priority, names, self.claimed.get(pod.uid)
 
-    def announced(self) -> tuple[Unit, ...]:
-        """Queued pods that start soon, those first that start first."""
-        found: list[Unit] = []
+    def announced(self, ahead_ms: int) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
+        """Pods that start soon, those first that start first; and those of them whose budget is over quota."""
+        found: dict[tuple[int, bool], dict[object, list[Pod]]] = {}
         for name, pods in self._queued.items():
-            start, ahead = self._budgets_queue.start_of(name, len(pods)), self._ahead_ms or 0
-            if start is None or start + ahead < self.world.now:  # one that is long past was no good estimate
+            start = self._budgets_queue.start_of(name, len(pods))
+            if start is None or start + ahead_ms < self.world.now:  # one that is long past was no good estimate
                 continue
-            if start - ahead > self.world.now:
-                self.turns.append(start - ahead)
+            if start - ahead_ms > self.world.now:
+                self.turns.append(start - ahead_ms)
                 continue
-            alike: dict[object, list[Pod]] = {}
             for pod in pods:
-                if self._without_gpus(pod) is None and self._schedulers.places(pod.shape.scheduler):
-                    key = self._key(pod)
-                    alike.setdefault(gang_of(pod) or key, []).append(pod)
-            found += [structs.replace(unit, due_at=start) for unit in _in_turn(alike, self)]
-        return tuple(sorted(found, key=lambda unit: unit.turn))
+                self._announce(found, pod, start)
+        notices = Notices(self.world, ahead_ms, self._budgets_queue)
+        for notice, pods in notices.due():
+            for pod in pods:
+                over = self._over_quota(notice, pod)
+                if over is not None:
+                    self._announce(found, pod, notice.by.due_at, over=over)
+                    self.announcers[pod.uid] = notice.by
+        self.turns += notices.turns
+        units = ((over, self._due(start, alike)) for (start, over), alike in found.items())
+        sorts: tuple[list[Unit], list[Unit]] = ([], [])
+        for over, each in units:
+            sorts[over].extend(each)
+        plain, beyond = (tuple(sorted(each, key=lambda unit: unit.turn)) for each in sorts)
+        return plain, beyond
+
+    def _over_quota(self, notice: Notice, pod: Pod) -> bool | None:
+        """Whether the budget of a pod that is announced is over quota; None if one will queue it. Equal pods are judged once."""
+        if notice.is_judged:
+            return False
+        key = (pod.namespace, pod.labels, id(pod.shape), pod.claims, pod.claim_templates)
+        if key not in self._judged:
+            held = any(True for _ in usage.holds_over(self.world, pod))
+            self._judged[key] = None if held else bool(self._budgets and self._budgets.budget_of(pod))
+        return self._judged[key]
+
+    def _announce(
+        self, found: dict[tuple[int, bool], dict[object, list[Pod]]], pod: Pod, start: int, *, over: bool = False
+    ) -> None:
+        if self._without_gpus(pod) is None and self._schedulers.places(pod.shape.scheduler):
+            found.setdefault((start, over), {}).setdefault(gang_of(pod) or self._key(pod), []).append(pod)
+
+    def _due(self, start: int, alike: dict[object, list[Pod]]) -> list[Unit]:
+        return [structs.replace(unit, due_at=start) for unit in _in_turn(alike, self)]
 
     def _gang(self, name: str) -> _Gang:
         return self._gangs.setdefault(name, _Gang([], []))

@@ -63,6 +63,7 @@ def decided(pool: Pool, outcome: Outcome) -> Decision:
         trials=tuple(map(_remembered, newest_trials(pool.trials))),
         breaker=breaking.status(pool),
         fruitless=fruitless.status(pool),
+        expected=tuple(each for _, each in sorted(pool.expected.items())),
     )
     next_turn = max(0, min(_turns(pool, outcome), default=pool.now + LATEST_MS) - pool.now)
     rests = all(it.state not in ("On", *CHANGING) for it in pool.members) and not pool.wants
@@ -101,6 +102,7 @@ def _turns(pool: Pool, outcome: Outcome) -> Iterator[int]:
     known = [pool.floor_turns_at, pool.brake_ends_at, pool.breaker_until, pool.ration_ends_at, outcome.recheck_at]
     known += [each for it in pool.members for each in _turns_of(pool, it)]
     known += [it.since + states.NEW_MS for it in pool.are("On") if it.name in outcome.into]
+    known += fruitless.expected_turns(pool)
     if pool.wants:
         known += [bar.until for bar in waking.bars(pool).values()]
     return (each for each in known if each is not None and each > pool.now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from headroom.core import demand
@@ -15,7 +15,7 @@ from headroom.core.power.sleeping import awake
 from headroom.core.power.supply import PowerSupply
 from headroom.core.power.telling import staying
 from headroom.core.power.unserved import HALTED
-from headroom.core.power.wording import few, of_gpus, of_pods, quoted, small
+from headroom.core.power.wording import few, of_gpus, quoted, small, whom
 from headroom.model import times
 from headroom.model.facts import Pod
 from headroom.model.gangs import keeps_machine_on
@@ -53,6 +53,12 @@ def served(found: Round) -> dict[str, str]:
     return {uid: name for name, uids in found.into.items() if name in machines for uid in uids}
 
 
+def _needed(found: Round, pool: Pool) -> Collection[str]:
+    """The machines that a pool keeps for somebody."""
+    mine = next(each for each in found.supplies if isinstance(each, PowerSupply) and each.pool is pool)
+    return found.into.keys() & (mine.outcome.needed if mine.outcome is not None else ())
+
+
 def _machines(found: Round) -> dict[str, tuple[Pool, Member]]:
     """Every machine under its name."""
     pools = [each.pool for each in found.supplies if isinstance(each, PowerSupply)]
@@ -73,8 +79,8 @@ def holding(found: Round, name: str) -> tuple[str, ...]:
     coming = [pod for uid in nominated if (pod := world.pods.get(uid)) is not None and pod.nominated_node == name]
     if coming:
         says.append(f"kept on for {few(sorted(pod.key for pod in coming))}, as room is being made there by preemption")
-    elif it.name in found.into:
-        says.append(f"kept on for {of_pods(len(found.into[name]))} that will fit on it")
+    elif it.name in _needed(found, pool):
+        says.append(f"kept on for {whom(found.into[name], found.announced)} that will fit on it")
     elif pool.halted:
         says.append(f"stays as it is: {small(HALTED[pool.halted]).removesuffix('.')}")
     elif it.state == "Draining":

@@ -1,15 +1,22 @@
 """Fruitless wakes: machines that were woken for pods of a namespace, came, and went to sleep again without any pod.
 
+A machine that is kept on for pods that are announced and do not come is as fruitless, each time they do not.
+
 After the first of them a namespace has a ration: so many an hour, over all pools together. Each wake that was of use takes one back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from headroom.api.power_status import MOST_NAMESPACES, Fruitless
-from headroom.core.power.members import Member, Pool, told, when
+from headroom.api.power_status import MOST_EXPECTED, MOST_NAMESPACES, Expected, Fruitless
+from headroom.core import demand
+from headroom.core.capacity import Outcome
+from headroom.core.demand import Presence
+from headroom.core.power.members import Member, Pool, moment_of, told, when
 from headroom.model import times
+from headroom.model.world import World
 
 AN_HOUR: Final = 5
 """Machines that are woken for a namespace in an hour though none was of use."""
@@ -18,13 +25,15 @@ MOST_MOMENTS: Final = 32
 """For each namespace, the latest."""
 
 
-def observe(pools: list[Pool]) -> None:
+def observe(world: World, pools: list[Pool]) -> None:
     """Take up what is remembered, and say for how many pods of each namespace machines may wake."""
+    presence = demand.Presence(world)
     for pool in pools:
         pool.fruitless = {}
         for each in pool.before.fruitless:
             moments = [moment for text in each.at if (moment := when(text, pool.now)) is not None]
             pool.fruitless[each.namespace] = sorted(at for at in moments if at > pool.now - REMEMBERED_MS)
+        _meet(presence, pool)
     for pool in pools:
         for it in pool.members:
             if it.woken_for:
@@ -39,6 +48,39 @@ def observe(pools: list[Pool]) -> None:
         pool.rations = {name: max(0, AN_HOUR - len(moments)) for name, moments in hour.items()}
         ends = [moments[-AN_HOUR] + times.HOUR for moments in hour.values() if len(moments) >= AN_HOUR]
         pool.ration_ends_at = min(ends, default=None)
+
+
+def _meet(presence: Presence, pool: Pool) -> None:
+    """Whether those have come that are expected; who announced them answers for it if they have not in time."""
+    pool.expected = {}
+    for each in pool.before.expected:
+        # A clock that was turned back must not make anybody wait for long.
+        due_at = min(moment_of(each.due_at) or 0, pool.now + pool.boot_ms)
+        if presence.has_come(each.of, each.uid, due_at):
+            continue
+        if due_at + demand.LATE_MS > pool.now:
+            pool.expected[each.of] = each
+        else:
+            _add(pool, each.of.split("/")[1])
+
+
+def expect(pool: Pool, outcome: Outcome) -> None:
+    """Remember for whom machines are woken or kept on that are not there yet."""
+    announcers, woken = outcome.round.wanted.announcers, {each.name for each in outcome.opened}
+    for it in pool.members if announcers else ():
+        uids = outcome.into.get(it.name, ())
+        # What is busy anyway, or is for pods that are there, is no wake or wait of theirs.
+        is_kept = it.state == "On" and not it.busy and it.name in outcome.needed
+        if it.name not in woken and not (is_kept and all(uid in announcers for uid in uids)):
+            continue
+        for by in (announcers[uid] for uid in uids if uid in announcers):
+            if by.is_own_word and by.of not in pool.expected and len(pool.expected) < MOST_EXPECTED:
+                pool.expected[by.of] = Expected(of=by.of, uid=by.uid, due_at=told(by.due_at))
+
+
+def expected_turns(pool: Pool) -> Iterator[int]:
+    """When it shows that somebody has not come."""
+    return ((moment_of(each.due_at) or 0) + demand.LATE_MS for each in pool.expected.values())
 
 
 def _look(it: Member, pools: list[Pool]) -> None:
@@ -65,8 +107,12 @@ def _was_used(it: Member) -> bool:
 def note(pool: Pool, it: Member) -> None:
     """A machine goes to sleep, be it for nothing or not. That one came without its GPUs is nobody's fault but its own."""
     for name in it.woken_for if not it.failures else ():
-        pool.fruitless[name] = [*pool.fruitless.get(name, ()), pool.now][-MOST_MOMENTS:]
+        _add(pool, name)
     it.woken_for = ()
+
+
+def _add(pool: Pool, namespace: str) -> None:
+    pool.fruitless[namespace] = [*pool.fruitless.get(namespace, ()), pool.now][-MOST_MOMENTS:]
 
 
 def status(pool: Pool) -> tuple[Fruitless, ...]:

@@ -30,7 +30,7 @@ def pools_of(world: World, without: Collection[Ref] = ()) -> list[Pool]:
         if ref not in without:
             pools.append(guarded(ref, _pool, world, ref, each, owners))
     _mark_shared_switches(pools)
-    fruitless.observe(pools)
+    fruitless.observe(world, pools)
     return pools
 
 

@@ -16,6 +16,7 @@ from headroom.api.power_status import (
     MOST_SHAPES,
     Assigned,
     Cause,
+    Expected,
     MachineStatus,
     PowerPoolStatus,
     State,
@@ -237,6 +238,8 @@ class Pool(Struct, kw_only=True, eq=False):
     rations: dict[str, int] = field(default_factory=dict)
     """For so many pods of a namespace machines may wake now because of that; of any other namespace for all."""
     ration_ends_at: int | None = None
+    expected: dict[str, Expected] = field(default_factory=dict)
+    """Announced pods for which a machine was woken or kept on, and that have not come, by who makes them."""
     shared: set[str] = field(default_factory=set)
     """NodePools of Karpenter's that could serve pods which wait."""
     wants: bool = False

@@ -9,7 +9,7 @@ from headroom.api import power_status
 from headroom.core import demand
 from headroom.core.capacity import Outcome, Source, Stage, Terms, Trial, Why
 from headroom.core.demand import Candidate, Room, Unit
-from headroom.core.power import coming, deciding, sleeping, states, unserved, waking
+from headroom.core.power import coming, deciding, fruitless, sleeping, states, unserved, waking
 from headroom.core.power.gathering import left_over, pools_of
 from headroom.core.power.members import KIND, Cordon, Member, Pool, moment_of, told
 from headroom.core.power.states import ABORT_MS
@@ -97,6 +97,7 @@ class PowerSupply:
         waking.wake(self.world, pool, outcome)
         unserved.tell(pool, outcome)
         sleeping.let_sleep(pool, outcome)
+        fruitless.expect(pool, outcome)
         return deciding.decided(pool, outcome)
 
     def why(self, unit: Unit, reason: str) -> Why:

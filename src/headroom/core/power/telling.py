@@ -13,7 +13,7 @@ from headroom.core.power.members import Cordon, Member, Pool, told
 from headroom.core.power.sleeping import awake, most_at_once
 from headroom.core.power.unserved import HALTED, WAKE_LIMIT, fruitless_words
 from headroom.core.power.warmth import least_on
-from headroom.core.power.wording import few, for_pods, how_many, machines, of_machines, of_pods, quoted, small
+from headroom.core.power.wording import few, for_pods, how_many, machines, of_machines, of_pods, quoted, small, whom
 from headroom.model import conditions
 from headroom.model.actions import Action, EmitEvent
 
@@ -137,7 +137,11 @@ def _steady(outcome: Outcome, pool: Pool) -> Said:
     waiting = [uid for it in pool.members for uid in outcome.into.get(it.name, ())]
     if waiting:
         names = [it.name for it in pool.members if it.name in outcome.into]
-        fits = f"{of_pods(len(waiting))} that {'waits fits' if len(waiting) == 1 else 'wait fit'} on {few(names)}"
+        coming = outcome.round.announced
+        if any(uid in coming for uid in waiting):
+            fits = f"{whom(waiting, coming)} {'fits' if len(waiting) == 1 else 'fit'} on {few(names)}"
+        else:
+            fits = f"{of_pods(len(waiting))} that {'waits fits' if len(waiting) == 1 else 'wait fit'} on {few(names)}"
         return Said("Steady", f"{_state(pool)}; {fits}.")
     idle = sorted((it for it in pool.are("On") if it.idle_since is not None), key=lambda it: it.name)
     if not idle:

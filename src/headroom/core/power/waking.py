@@ -42,8 +42,7 @@ def wake(world: World, pool: Pool, outcome: Outcome) -> None:
             f"on trial for pod {each.on_trial}" if each.on_trial else for_pods(asks, each.pods, outcome.round.announced)
         )
         _wake(pool, members[each.name], why, each.assigned)
-        pods = (world.pods.get(uid) for uid in each.pods)
-        named = {pod.namespace for pod in pods if pod is not None} or {each.on_trial.partition("/")[0]} - {""}
+        named = outcome.round.namespaces_of(each.pods) or {each.on_trial.partition("/")[0]} - {""}
         members[each.name].woken_for = tuple(sorted(named))[:MOST_NAMESPACES]
     if not pool.halted:
         _send_again(pool, outcome)

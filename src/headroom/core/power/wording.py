@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headroom.core.power.members import UNIT, Member, Pool
@@ -39,15 +39,26 @@ def machines(members: Sequence[Member]) -> str:
     return f"{few([each.name for each in members])} ({of_gpus(sum(each.gpus for each in members))})"
 
 
-def for_pods(asks: Mapping[str, int], uids: Sequence[str], announced: Collection[str] = ()) -> str:
+def for_pods(asks: Mapping[str, int], uids: Sequence[str], announced: Mapping[str, str] | None = None) -> str:
     """For whom a machine is: `for 6 pods that need 6 GPUs`; `asks` are the GPUs of each in millionths."""
     whole, rest = divmod(sum(asks.get(uid, 0) for uid in uids), UNIT)
     gpus = of_gpus(f"{whole}.{rest:06d}".rstrip("0") if rest else whole)
-    count, soon = len(uids), sum(uid in announced for uid in uids)
-    whom = of_pods(count)
-    if soon:
-        whom = f"{count} queued pod{'' if count == 1 else 's'}" if soon == count else f"{whom} ({soon} queued)"
-    return f"for {whom} that {'needs' if count == 1 else 'need'} {gpus}"
+    return f"for {whom(uids, announced or {})} that {'needs' if len(uids) == 1 else 'need'} {gpus}"
+
+
+def whom(uids: Sequence[str], announced: Mapping[str, str]) -> str:
+    """So many pods, and how many of them are queued or somebody will make."""
+    count, queued = len(uids), sum(announced.get(uid) == "" for uid in uids)
+    makers = sorted({by for uid in uids if (by := announced.get(uid))})
+    made = sum(bool(announced.get(uid)) for uid in uids)
+    plural = "" if count == 1 else "s"
+    if queued == count:
+        return f"{count} queued pod{plural}"
+    if made == count:
+        return f"{count} announced pod{plural} ({few(makers)})"
+    said = [f"{queued} queued"] if queued else []
+    said += [f"{made} announced by {few(makers)}"] if made else []
+    return of_pods(count) + (f" ({', '.join(said)})" if said else "")
 
 
 def how_many(pool: Pool) -> str:

@@ -32,6 +32,7 @@ from headroom.core.usage.devices import (
 )
 from headroom.core.usage.finalizers import removals
 from headroom.core.usage.forecasts import Forecast, Run
+from headroom.core.usage.holds import holds_over
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
 from headroom.core.usage.names import DRIVERS
 from headroom.core.usage.observing import NAMESPACE_NAME, Look, amounts_of
@@ -85,6 +86,7 @@ __all__ = [
     "gpus_of",
     "gpus_on",
     "held",
+    "holds_over",
     "is_read",
     "keys_of",
     "label_keys",

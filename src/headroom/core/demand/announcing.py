@@ -1,0 +1,224 @@
+"""Pods that somebody will make in a moment: CronJobs that are due, suspended Jobs that budgets resume, and what Kueue lets start.
+
+The pods are not there yet, so stand-ins are made of their templates. Whoever announces may only say so: nothing counts for longer than
+its pods may take to come, and no namespace counts for more than so many pods.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from headroom.core.demand.announced import Announced
+from headroom.core.demand.cron import first_run
+from headroom.core.demand.flavors import flavored
+from headroom.core.demand.units import Announcer
+from headroom.model import sight
+from headroom.model.batch_facts import CronJob
+from headroom.model.facts import Part, Pod, Shape, Workload
+from headroom.model.gangs import JOBSET, SUSPENDABLE
+from headroom.model.times import HOUR, MINUTE
+from headroom.model.world import World
+
+LATE_MS: Final = 2 * MINUTE
+"""So long after they were to start, pods may take to be there."""
+MOST_OF_NAMESPACE: Final = 1_000
+MOST: Final = 10_000
+"""More pods are never announced at once: by one namespace, and by all."""
+_CRITICAL: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+class Notice(NamedTuple):
+    """What somebody announces."""
+
+    by: Announcer
+    until: int
+    """When it counts no more, if its pods have not come."""
+    parts: tuple[tuple[Part, int], ...]
+    """Kinds of pods, each with how many are to come."""
+    is_judged: bool
+    """Budgets have let it start, or said when they will."""
+
+    def pods(self, world: World, shapes: dict[Shape, Shape], most: int) -> Iterator[Pod]:
+        """Stand-ins for its pods, no more than so many. Equal shapes become one object."""
+        _, namespace, name = self.by.of.split("/", 2)
+        number = 0
+        for part, many in self.parts:
+            shape, priority = flavored(world, part), _priority(world, part.priority_class)
+            if shape is None or priority is None or part.is_gated:
+                continue
+            shape = shapes.setdefault(shape, shape)
+            for _ in range(min(many, most - number)):
+                number += 1
+                yield Pod(
+                    uid=f"{self.by.of}#{number}",
+                    namespace=namespace,
+                    name=f"{name}-{number}",
+                    labels=part.labels,
+                    annotations=part.annotations,
+                    shape=shape,
+                    priority=priority,
+                    created=self.by.due_at,
+                    claims=part.claims,
+                    claim_templates=part.claim_templates,
+                )
+
+
+class Notices:
+    """Everything that is announced, and when that changes by itself."""
+
+    def __init__(self, world: World, ahead_ms: int, queues: Announced) -> None:
+        self._world, self._ahead, self._queues = world, ahead_ms, queues
+        self._presence = Presence(world)
+        self.turns: list[int] = []
+
+    def due(self) -> Iterator[tuple[Notice, list[Pod]]]:
+        """What is to start soon, each with its pods; the first to start first."""
+        now, shapes, left, of_space = self._world.now, dict[Shape, Shape](), MOST, dict[str, int]()
+        # The table's own shapes are taken, so that stand-ins are served with pods that are there.
+        found = [each for each in self._every() if each.until > now]
+        if found:
+            shapes = {shape: shape for _, shape in self._world.pods.shapes.items()}
+        for each in sorted(found, key=lambda notice: (notice.by.due_at, notice.by.of)):
+            self.turns.append(each.until)
+            space = each.by.namespace
+            pods = list(each.pods(self._world, shapes, min(left, MOST_OF_NAMESPACE - of_space.get(space, 0))))
+            left -= len(pods)
+            of_space[space] = of_space.get(space, 0) + len(pods)
+            yield each, pods
+
+    def _every(self) -> Iterator[Notice]:
+        world = self._world
+        for each in world.cron_jobs.values() if sight.sees(world, sight.CRON_JOBS) else ():
+            yield from self._of_cron_job(each)
+        for owner in world.workloads.values():
+            if owner.kind == "Workload":
+                yield from self._of_workload(owner)
+            elif owner.kind in SUSPENDABLE:
+                yield from self._of_job(owner)
+
+    # --- CronJobs ---------------------------------------------------------------------------------------------------------
+
+    def _of_cron_job(self, each: CronJob) -> Iterator[Notice]:
+        world, now, many = self._world, self._world.now, _many(each.part)
+        if each.suspended or not many or (each.queue and world.kueue):
+            return  # what Kueue queues is announced once it has quota
+        ran = each.ran_at or 0
+        job = dict(each.active).get(job_of(each.name, ran), "")
+        missing = many - len(world.pods.by_owner[job]) if job else 0
+        if missing > 0 and ran + LATE_MS > now:
+            yield _notice(each.key, each.uid, ran, ((each.part, missing),))
+        elif not (each.is_alone and each.active):
+            yield from self._next_run(each, many)
+
+    def _next_run(self, each: CronJob, many: int) -> Iterator[Notice]:
+        now, ahead = self._world.now, self._ahead
+        late = min(LATE_MS, LATE_MS if each.deadline is None else each.deadline)
+        begun = each.created if each.ran_at is None else each.ran_at
+        # One hour more: the round looks again by then at the latest.
+        horizon = ((now + ahead) // HOUR + 2) * HOUR
+        run = first_run(each.schedule, each.time_zone, begun, max(begun, now - late), horizon)
+        if run is None or run - ahead > now:
+            self.turns.append((horizon if run is None else run) - ahead)
+        else:
+            yield _notice(each.key, each.uid, run, ((each.part, many),), run + late)
+
+    # --- Jobs and Workloads -----------------------------------------------------------------------------------------------
+
+    def _of_job(self, each: Workload) -> Iterator[Notice]:
+        now = self._world.now
+        if each.admitted:
+            return  # it is over
+        if each.suspended:
+            start = self._queues.start_of_owner(each.key, now) if each.suspended_by else None
+            if start is not None and start - self._ahead > now:
+                self.turns.append(start - self._ahead)
+            elif start is not None:
+                # So long as it is late, its estimate was no good; as for queued pods.
+                parts = tuple((part, _many(part)) for part in each.parts)
+                yield Notice(Announcer(each.key, each.uid, start, False), start + self._ahead, parts, True)
+        elif each.released_at is not None and now - LATE_MS < each.released_at <= now:
+            parts = _without(each.parts, self._presence.count(each))
+            yield _notice(each.key, each.uid, each.released_at, parts)._replace(is_judged=True)
+
+    def _of_workload(self, each: Workload) -> Iterator[Notice]:
+        now = self._world.now
+        if each.reserved_at is None or each.suspended or not now - LATE_MS < each.reserved_at <= now:
+            return
+        yield _notice(each.key, each.uid, each.reserved_at, _without(each.parts, self._presence.count(each)))
+
+
+def _notice(of: str, uid: str, due_at: int, parts: tuple[tuple[Part, int], ...], until: int | None = None) -> Notice:
+    by = Announcer(of, uid, due_at, True)
+    return Notice(by, due_at + LATE_MS if until is None else until, parts, is_judged=False)
+
+
+def _many(part: Part) -> int:
+    """How many pods are made of a template; none where nothing is known of where they go."""
+    return 0 if part.shape is None else part.count if part.left is None else min(part.count, part.left)
+
+
+def _without(parts: Sequence[Part], there: int) -> tuple[tuple[Part, int], ...]:
+    """How many pods of each template are missing, where so many are there."""
+    found: list[tuple[Part, int]] = []
+    for part in parts:
+        many = max(0, _many(part) - there)
+        there = max(0, there - _many(part))
+        found.append((part, many))
+    return tuple(found)
+
+
+def _priority(world: World, name: str) -> int | None:
+    """The priority of pods that name a class; None if there is no such class, so that there will be no such pods."""
+    if not name:
+        return next((each.value for _, each in sorted(world.priority_classes.items()) if each.is_default), 0)
+    known = world.priority_classes.get(name)
+    return known.value if known is not None else _CRITICAL.get(name)
+
+
+def job_of(cron_job: str, run: int) -> str:
+    """The name of the Job that the cronjob controller makes for a run."""
+    return f"{cron_job}-{run // MINUTE}"
+
+
+# --- whether they came ----------------------------------------------------------------------------------------------------------
+
+
+class Presence:
+    """Which of the pods that were announced are there."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._pods = world, world.pods
+
+    def has_come(self, of: str, uid: str, due_at: int) -> bool:
+        """Whether any pod is there that somebody announced."""
+        kind, _, name = of.split("/", 2)
+        if kind == "CronJob":
+            cron_job = self._world.cron_jobs.get(of)
+            job = dict(cron_job.active).get(job_of(name, due_at)) if cron_job is not None else None
+            return job is not None and bool(self._pods.by_owner[job])
+        owner = self._world.workloads.get(of)
+        return self.count(owner) > 0 if owner is not None else bool(self._pods.by_owner[uid])
+
+    def count(self, owner: Workload) -> int:
+        """How many pods of an owner are there that nobody keeps from being placed."""
+        if owner.kind == "Job":
+            return len(self._pods.by_owner[owner.uid])
+        whose = owner.key if owner.kind == "JobSet" else owner.owner
+        if whose.startswith("JobSet/"):
+            return self._of_job_sets[whose]
+        uids = [uid for each in owner.owner_uids for uid in (each, *self._pods.by_owner[each])]
+        return sum(1 for uid in uids if (pod := self._pods.get(uid)) is not None and not pod.gates)
+
+    @cached_property
+    def _of_job_sets(self) -> Counter[str]:
+        """The pods of each JobSet: its Jobs own them, so only their labels tell."""
+        pods = self._pods
+        named = {number: name for number, labels in pods.label_sets.items() if (name := dict(labels).get(JOBSET))}
+        rows = np.flatnonzero(np.isin(pods.column("labels"), list(named))).tolist() if named else []
+        found = (pods.at(row) for row in rows)
+        return Counter(f"JobSet/{pod.namespace}/{dict(pod.labels)[JOBSET]}" for pod in found if not pod.gates)
