@@ -9,7 +9,7 @@ import pytest
 
 from headroom.adapters.kube import operator_kinds, parse, raw, sources, workloads
 from headroom.api.budget_hold import BudgetHoldSpec
-from headroom.model.facts import Hold, Part, Workload
+from headroom.model.facts import Hold, Part, Shape, Workload
 from headroom.model.times import HOUR, MINUTE
 from tests.adapters.owners import owner, template
 from tests.builders import NOON
@@ -38,7 +38,7 @@ def test_an_owner_with_all_that_is_read_of_it(kind: str) -> None:
         name="train",
         resource_version="7",
         created=NOON,
-        parts=(Part(labels=(("team", "a"),), requests=GPU, count=2),),
+        parts=(Part(labels=(("team", "a"),), requests=GPU, shape=Shape(requests=GPU), count=2),),
         priority=5 if kind == "Workload" else 0,
         suspended=True,
         suspended_by="GPUWorkloadBudget/team-a/one",
@@ -108,8 +108,52 @@ def test_the_parts_of_a_workload_have_their_own_labels_and_amounts() -> None:
     ]
     assert read(owner("Workload", spec={"podSets": sets})).parts == (
         Part(labels=(("role", "leader"),), count=1),
-        Part(labels=(("role", "worker"),), requests=GPU, count=7),
+        Part(labels=(("role", "worker"),), requests=GPU, shape=Shape(requests=GPU), count=7),
     )
+
+
+@pytest.mark.parametrize(("succeeded", "left"), [(None, None), (4, None), (8, 2), (12, 0), ("many", None)])
+def test_how_many_pods_of_a_job_are_left(succeeded: Any, left: int | None) -> None:
+    job = owner("Job", spec={"parallelism": 4, "completions": 10}) | {"status": {"succeeded": succeeded}}
+    [part] = read(job).parts
+    assert (part.count, part.left) == (4, left)
+
+
+MOMENTS = {"QuotaReserved": "2026-11-15T12:00:00Z", "Admitted": "2026-11-15T12:00:05Z"}
+
+
+@pytest.mark.parametrize(
+    ("holds", "reserved_at"),
+    [
+        ((), None),
+        (("QuotaReserved",), NOON),
+        (("QuotaReserved", "Admitted"), NOON + 5_000),
+        (("QuotaReserved", "Finished"), None),
+        (("QuotaReserved", "Evicted"), None),
+        (("Evicted",), None),
+    ],
+)
+def test_when_a_workload_got_its_quota(holds: tuple[str, ...], reserved_at: int | None) -> None:
+    conditions = [
+        {"type": each, "status": "True" if each in holds else "False", "lastTransitionTime": MOMENTS.get(each)}
+        for each in ("QuotaReserved", "Admitted", "Finished", "Evicted")
+    ]
+    assert read(owner("Workload") | {"status": {"conditions": conditions}}).reserved_at == reserved_at
+
+
+def test_the_flavors_of_a_workload_are_those_of_each_pod_set() -> None:
+    sets = [{"name": name, "template": template()} for name in ("leader", "workers")]
+    given = [{"name": "workers", "flavors": {"cpu": "plain", "nvidia.com/gpu": "h100", "memory": "plain"}}]
+    document = owner("Workload", spec={"podSets": sets}) | {"status": {"admission": {"podSetAssignments": given}}}
+    assert [each.flavors for each in read(document).parts] == [(), ("h100", "plain")]
+
+
+def test_where_the_pods_of_an_owner_go_is_kept_only_if_they_ask_for_devices() -> None:
+    plain = template(containers=[{"name": "c", "resources": {"requests": {"cpu": "8"}}}], nodeSelector={"a": "b"})
+    assert read(owner("Job", spec={"template": plain})).parts[0].shape is None
+    one, two = (read(owner("Job", spec={"template": template(nodeSelector={"a": "b"})})).parts[0] for _ in range(2))
+    assert one.shape == Shape(requests=GPU, node_selector=(("a", "b"),))
+    assert one.shape is two.shape
 
 
 @pytest.mark.parametrize(

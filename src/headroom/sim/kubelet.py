@@ -19,6 +19,7 @@ from headroom.sim.apiserver import ApiServer
 from headroom.sim.apistore import Change, Record
 from headroom.sim.builtin import NOT_READY, UNSCHEDULABLE
 from headroom.sim.catalog import NODE, POD, ResourceType
+from headroom.sim.cron_jobs import CronJobs
 from headroom.sim.jobs import Jobs
 from headroom.sim.owners import JobSets, ReplicaSets
 from headroom.sim.rights import Actor
@@ -44,7 +45,9 @@ class Cluster:
         self._kubelet = Actor(name="kubelet", user=admin)
         self._scheduler = Scheduler(server, Actor(name="kube-scheduler", user=admin))
         self._jobs = Jobs(server, Actor(name="job-controller", user=admin))
+        self._cron_jobs = CronJobs(server, Actor(name="cronjob-controller", user=admin))
         self._owners: dict[str, Callable[[Record], None]] = {
+            "CronJob": self._cron_jobs.sync,
             "Job": self._jobs.sync,
             "JobSet": JobSets(server, Actor(name="jobset-controller", user=admin)).sync,
             "ReplicaSet": ReplicaSets(server, Actor(name="replicaset-controller", user=admin)).sync,
@@ -75,6 +78,7 @@ class Cluster:
         for timer in self._timers.values():
             timer.cancel()
         self._jobs.stop()
+        self._cron_jobs.stop()
         self._timers.clear()
         self._changed.clear()
 
