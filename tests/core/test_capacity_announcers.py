@@ -9,7 +9,7 @@ from msgspec import structs
 
 from headroom.api.kinds import AnyResource
 from headroom.core import power
-from headroom.core.demand.announcing import LATE_MS, MOST_OF_NAMESPACE, job_of
+from headroom.core.demand.announcing import LATE_MS, MOST_OF_NAMESPACE, Presence, job_of
 from headroom.model import actions, conditions
 from headroom.model.batch_facts import CronJob, Flavor, PriorityClass
 from headroom.model.facts import Node, Owner, Part, Pod, Shape, Workload
@@ -300,11 +300,26 @@ def test_pods_that_came_elsewhere_came() -> None:
     stage.pass_time(4 * MINUTE, every=5 * SECOND)
     assert next(iter(stage.pools.values())).status.expected
     stage.end("uid-full", gone=True)
-    stage.pods["uid-p"] = running("p", "other", 8, owner=Owner("Job", job, "uid-job"))
-    stage.more = given(cron(4, ran_at=NOON + 4 * MINUTE, active=((job, "uid-job"),)))
+    stage.pods["uid-p"] = running("p", "other", 8, owner=Owner("Job", job, "uid-job"), created=NOON + 4 * MINUTE)
+    # It is over in a moment.
+    stage.more = given(cron(4, ran_at=NOON + 4 * MINUTE))
+    stage.pass_time(5 * SECOND, every=5 * SECOND)
+    stage.end("uid-p", gone=True)
     stage.pass_time(LATE_MS, every=5 * SECOND)
     state = next(iter(stage.pools.values())).status
     assert (state.fruitless, state.expected) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "fields", [{"gpus": 0}, {"gates": ("example.com/never",)}, {"created": NOON - HOUR}, {"namespace": "b"}]
+)
+def test_who_only_looks_like_the_pods_that_were_announced_is_none_of_them(fields: dict[str, Any]) -> None:
+    job = job_of("nightly", NOON + MINUTE)
+    owner = Owner("Job", job, "uid-job")
+    forged = a_pod("p", **{"gpus": 8, "owner": owner, "created": NOON + MINUTE, "node": "other"} | fields)
+    real = a_pod("p", gpus=8, owner=owner, created=NOON + MINUTE, node="other")
+    come = [Presence(a_view(pods=[pod])).has_come(NIGHTLY, "", NOON + MINUTE) for pod in (forged, real)]
+    assert come == [False, True]
 
 
 # --- suspended Jobs -------------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headroom.sim.catalog import bare_definition
-from tests.integration.accounts import HOUR, Document, Operator, now
-from tests.integration.enforced import enforced_cluster, fill_ledger, used, wait_for
+from tests.integration.accounts import HOUR, Document, Operator, moment, now
+from tests.integration.enforced import enforced_cluster, fill_ledger, template, used, wait_for
 from tests.integration.powered import ENDS_SOON, Pool, Site, assert_all_was_allowed, is_refused, site_of
 from tests.integration.test_cli_live import headroom
 
@@ -16,6 +16,7 @@ KARPENTER = [
     bare_definition("karpenter.sh", "v1", plural, kind)
     for plural, kind in (("nodepools", "NodePool"), ("nodeclaims", "NodeClaim"))
 ]
+MINUTE = 60_000
 STALE = "2026-01-01T00:00:00Z"
 NODE_POOLS = "apis/karpenter.sh/v1/nodepools"
 
@@ -39,6 +40,11 @@ def operator(site: Site, folder: Path) -> Iterator[Operator]:
     made.start()
     yield made
     made.close()
+
+
+def is_placed(pod: Document) -> bool:
+    """KWOK lets pods of Jobs succeed at once."""
+    return bool(pod["spec"].get("nodeName"))
 
 
 def waiting(site: Site, name: str, *gpus: int, **metadata: Document) -> Pool:
@@ -150,6 +156,34 @@ def test_a_budget_that_an_operator_finds_over_quota_wakes_nothing_whatever_its_s
     pool.work("of-another-team", 4, labels={"team": "b"})
     wait_for(lambda: pool.runs("of-another-team"), "the pod of another team runs")
     assert pool.commands() == [("spent-1", "start")]
+
+
+def test_the_machine_of_a_cron_job_is_awake_when_the_cronjob_controller_makes_its_pods(
+    site: Site, operator: Operator
+) -> None:
+    pool = site.pool("cron", 4)
+    pool.create({"bootTimeoutSeconds": 120})
+    due = (now() + 20_000) // MINUTE * MINUTE + MINUTE
+    made = template(4, "cron")
+    made["spec"] |= {"restartPolicy": "Never"}
+    at_minute = f"{due // MINUTE % 60} * * * *"
+    spec = {"schedule": at_minute, "timeZone": "Etc/UTC", "jobTemplate": {"spec": {"template": made}}}
+    body = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly"}, "spec": spec}
+    site.api.send("POST", "apis/batch/v1/namespaces/cron/cronjobs", body)
+    wait_for(lambda: pool.state("cron-1") == "On", "the machine is awake")
+    assert pool.pods() == []
+    assert now() < due
+    to = ("--kubeconfig", site.plane.kubeconfig())
+    assert "1 announced pod (CronJob/cron/nightly)" in headroom("explain", "powerpool/cron", *to).stdout
+    assert [each["of"] for each in pool.pool_status()["expected"]] == ["CronJob/cron/nightly"]
+    wait_for(lambda: len(pool.names(is_placed)) == 1, "its pod has a node", timeout=120)
+    [pod] = pool.pods()
+    scheduled = next(each for each in pod["status"]["conditions"] if each["type"] == "PodScheduled")
+    # Pods that find no place are tried again much later than that.
+    assert moment(scheduled["lastTransitionTime"]) - moment(pod["metadata"]["creationTimestamp"]) <= 2_000
+    wait_for(lambda: "expected" not in pool.pool_status(), "it is known to have come")
+    assert "fruitless" not in pool.pool_status()
+    assert pool.commands() == [("cron-1", "start")]
 
 
 def test_uninstall_lifts_our_cordons_and_only_ours(site: Site, operator: Operator) -> None:

@@ -21,11 +21,13 @@ from headroom.model import sight
 from headroom.model.batch_facts import CronJob
 from headroom.model.facts import Part, Pod, Shape, Workload
 from headroom.model.gangs import JOBSET, SUSPENDABLE
-from headroom.model.times import HOUR, MINUTE
+from headroom.model.times import HOUR, MINUTE, SECOND
 from headroom.model.world import World
 
 LATE_MS: Final = 2 * MINUTE
 """So long after they were to start, pods may take to be there."""
+SKEW_MS: Final = 5 * SECOND
+"""Clocks of other machines may be ahead by so much."""
 MOST_OF_NAMESPACE: Final = 1_000
 MOST: Final = 10_000
 """More pods are never announced at once: by one namespace, and by all."""
@@ -185,6 +187,12 @@ def job_of(cron_job: str, run: int) -> str:
     return f"{cron_job}-{run // MINUTE}"
 
 
+def _is_of(pod: Pod, job: str) -> bool:
+    """Whether a pod is of a Job, and may use what was kept for it."""
+    asks = pod.has_claims or any("/" in name and amount for name, amount in pod.shape.requests)
+    return asks and not pod.gates and pod.owner is not None and (pod.owner.kind, pod.owner.name) == ("Job", job)
+
+
 # --- whether they came ----------------------------------------------------------------------------------------------------------
 
 
@@ -196,11 +204,10 @@ class Presence:
 
     def has_come(self, of: str, uid: str, due_at: int) -> bool:
         """Whether any pod is there that somebody announced."""
-        kind, _, name = of.split("/", 2)
+        kind, namespace, name = of.split("/", 2)
         if kind == "CronJob":
-            cron_job = self._world.cron_jobs.get(of)
-            job = dict(cron_job.active).get(job_of(name, due_at)) if cron_job is not None else None
-            return job is not None and bool(self._pods.by_owner[job])
+            # Its Job may be over by now, and the CronJob gone: the pods tell by the name of their owner.
+            return any(_is_of(pod, job_of(name, due_at)) for pod in self._made_since(namespace, due_at - SKEW_MS))
         owner = self._world.workloads.get(of)
         return self.count(owner) > 0 if owner is not None else bool(self._pods.by_owner[uid])
 
@@ -213,6 +220,11 @@ class Presence:
             return self._of_job_sets[whose]
         uids = [uid for each in owner.owner_uids for uid in (each, *self._pods.by_owner[each])]
         return sum(1 for uid in uids if (pod := self._pods.get(uid)) is not None and not pod.gates)
+
+    def _made_since(self, namespace: str, moment: int) -> Iterator[Pod]:
+        pods = self._pods
+        mine = pods.column("namespace") == pods.names.number(namespace)
+        return (pods.at(row) for row in np.flatnonzero(mine & (pods.column("created") >= moment)).tolist())
 
     @cached_property
     def _of_job_sets(self) -> Counter[str]:
