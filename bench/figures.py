@@ -21,6 +21,7 @@ PAGES = (
     "docs/decisions/0010-small-charts.md",
     "docs/decisions/0012-own-redfish-behind-one-guard.md",
     "docs/decisions/0014-pages-in-a-process-of-their-own.md",
+    "docs/decisions/0016-own-cron-reader.md",
 )
 BLOCK = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 

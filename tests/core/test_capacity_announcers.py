@@ -316,7 +316,8 @@ def test_pods_that_came_elsewhere_came() -> None:
 def test_who_only_looks_like_the_pods_that_were_announced_is_none_of_them(fields: dict[str, Any]) -> None:
     job = job_of("nightly", NOON + MINUTE)
     owner = Owner("Job", job, "uid-job")
-    forged = a_pod("p", **{"gpus": 8, "owner": owner, "created": NOON + MINUTE, "node": "other"} | fields)
+    given: dict[str, Any] = {"gpus": 8, "owner": owner, "created": NOON + MINUTE, "node": "other"}
+    forged = a_pod("p", **given | fields)
     real = a_pod("p", gpus=8, owner=owner, created=NOON + MINUTE, node="other")
     come = [Presence(a_view(pods=[pod])).has_come(NIGHTLY, "", NOON + MINUTE) for pod in (forged, real)]
     assert come == [False, True]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from headroom.core.demand.cron import first_run
+from headroom.core.demand import first_run
 from headroom.model import times
 from headroom.sim.answers import ApiError, Body
 from headroom.sim.apiserver import ApiServer

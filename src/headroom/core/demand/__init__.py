@@ -8,6 +8,7 @@ from __future__ import annotations
 from headroom.core.demand.announcing import LATE_MS, Presence
 from headroom.core.demand.choosing import by_urgency, choose, expand, impossible
 from headroom.core.demand.claims import devices_on, with_devices
+from headroom.core.demand.cron import first_run
 from headroom.core.demand.digests import digest_of
 from headroom.core.demand.existing import reopened, returning, rooms, started
 from headroom.core.demand.fitting import why_not
@@ -49,6 +50,7 @@ __all__ = [
     "devices_on",
     "digest_of",
     "expand",
+    "first_run",
     "impossible",
     "place",
     "reopened",
