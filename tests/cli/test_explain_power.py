@@ -237,3 +237,42 @@ spec: {{machines: [{{name: m{0}, gpuCount: 1, redfish: {{address: "https://bmc-{
     screen = headroom(*words, stdin=many).out
     assert (screen.count("pool-"), screen.splitlines()[-1]) == (10, "and 5 pools more; --all lists them")
     assert headroom(*words, "--all", stdin=many).out.count("pool-") == 15
+
+
+POOL = """
+apiVersion: headroom.dev/v1alpha1
+kind: PowerPool
+metadata: {name: metal}
+spec:
+  machines: [{name: metal-1, gpuCount: 8, scaleUpEndpoint: "http://power/1/on", scaleDownEndpoint: "http://power/1/off"}]
+  policy: {bootTimeoutSeconds: 600}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: metal-1}
+status: {allocatable: {nvidia.com/gpu: "8"}, conditions: [{type: Ready, status: "STATUS"}]}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly, namespace: lab, creationTimestamp: "2026-11-01T00:00:00Z"}
+spec:
+  schedule: "5 13 * * *"
+  timeZone: Europe/Berlin
+  jobTemplate:
+    spec:
+      template: {spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: "8"}}}]}}
+"""
+
+
+def test_a_cron_job_among_the_documents_wakes_a_machine_or_keeps_it_and_it_is_said_for_whom(
+    headroom: Headroom, tmp_path: Path
+) -> None:
+    off, on = tmp_path / "off.yaml", tmp_path / "on.yaml"
+    off.write_text(POOL.replace("STATUS", "False"))
+    on.write_text(POOL.replace("STATUS", "True"))
+    [decision] = json.loads(headroom("plan", "-f", off, "--now", NOON, "-o", "json").out)["decisions"]
+    assert [each["machine"] for each in decision["actions"] if each["type"] == "WakeMachine"] == ["metal-1"]
+    early = json.loads(headroom("plan", "-f", off, "--now", "2026-11-15T11:00:00Z", "-o", "json").out)["decisions"]
+    assert not [each for each in early[0]["actions"] if each["type"] == "WakeMachine"]
+    kept = headroom("explain", "machine/metal-1", "-f", on, "--now", NOON).out
+    assert "kept on for 1 announced pod (CronJob/lab/nightly) that will fit on it" in kept

@@ -69,7 +69,9 @@ class Round(Struct, kw_only=True, eq=False):
     soon: list[Unit] = field(default_factory=list)
     """Those that are only announced, and for whom some supply would open a room."""
     _parts: dict[str, Part] = field(default_factory=dict)
-    """By uid."""
+    _names: dict[str, str] = field(default_factory=dict)
+    _announced: dict[str, str] = field(default_factory=dict)
+    """These by uid."""
     _karpenter: dict[str, str] = field(default_factory=dict)
     """Shapes, by digest, that Karpenter could serve, each with its NodePool; empty text where it could not."""
     _amounts: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -94,16 +96,20 @@ class Round(Struct, kw_only=True, eq=False):
         return dict(Counter(self.part_of(uid).digest for uid in self.into.get(room, ())))
 
     @property
-    def announced(self) -> dict[str, str]:
+    def announced(self) -> Mapping[str, str]:
         """Uids of pods that start soon, each with who will make it; empty for those that are queued."""
-        found = dict.fromkeys((uid for unit in self.wanted.announced for part in unit.parts for uid in part.pods), "")
-        return found | {uid: by.of for uid, by in self.wanted.announcers.items()}
+        if not self._announced and (self.wanted.announced or self.wanted.announcers):
+            soon = (uid for unit in self.wanted.announced for part in unit.parts for uid in part.pods)
+            self._announced = dict.fromkeys(soon, "") | {uid: by.of for uid, by in self.wanted.announcers.items()}
+        return self._announced
 
     def namespaces_of(self, uids: Iterable[str]) -> set[str]:
         """Those of pods that want a place."""
-        parts = {id(part): part for part in map(self.part_of, uids)}
-        names = {uid: name for part in parts.values() for uid, name in zip(part.pods, part.names, strict=True)}
-        return {namespace_of(names[uid]) for uid in uids}
+        if not self._names:
+            self._names = {
+                uid: name for part in self.wanted.parts for uid, name in zip(part.pods, part.names, strict=True)
+            }
+        return {namespace_of(self._names[uid]) for uid in uids}
 
     def hold(self, into: Mapping[str, tuple[str, ...]]) -> None:
         """Note who goes where."""

@@ -21,6 +21,7 @@ from headroom.model import sight
 from headroom.model.batch_facts import CronJob
 from headroom.model.facts import Part, Pod, Shape, Workload
 from headroom.model.gangs import JOBSET, SUSPENDABLE
+from headroom.model.tables import ABSENT
 from headroom.model.times import HOUR, MINUTE, SECOND
 from headroom.model.world import World
 
@@ -53,7 +54,9 @@ class Notice(NamedTuple):
             shape, priority = flavored(world, part), _priority(world, part.priority_class)
             if shape is None or priority is None or part.is_gated:
                 continue
-            shape = shapes.setdefault(shape, shape)
+            known = world.pods.shapes.number(shape)
+            # The table's own is taken, so that stand-ins are served with pods that are there.
+            shape = shapes.setdefault(shape, shape if known == ABSENT else world.pods.shapes[known])
             for _ in range(min(many, most - number)):
                 number += 1
                 yield Pod(
@@ -81,10 +84,7 @@ class Notices:
     def due(self) -> Iterator[tuple[Notice, list[Pod]]]:
         """What is to start soon, each with its pods; the first to start first."""
         now, shapes, left, of_space = self._world.now, dict[Shape, Shape](), MOST, dict[str, int]()
-        # The table's own shapes are taken, so that stand-ins are served with pods that are there.
         found = [each for each in self._every() if each.until > now]
-        if found:
-            shapes = {shape: shape for _, shape in self._world.pods.shapes.items()}
         for each in sorted(found, key=lambda notice: (notice.by.due_at, notice.by.of)):
             self.turns.append(each.until)
             space = each.by.namespace

@@ -68,7 +68,7 @@ class _Unreadable(Exception):
     """The API server would have refused it."""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def schedule_of(text: str) -> Schedule | None:
     """A schedule; None if it cannot be read. One with a time zone in it (`TZ=`) is refused, as Kubernetes does."""
     if len(text) > LONGEST:
@@ -119,7 +119,7 @@ def first_run(text: str, zone: str, since: int, after: int, until: int) -> int |
     return None
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=65536)
 def _runs_of(text: str, zone: str, hour: int) -> tuple[int, ...]:
     """The runs in one hour of the clock that goes on whatever is done to others: what those skip is skipped, what they repeat too."""
     schedule, place = schedule_of(text), zone_of(zone)
