@@ -54,6 +54,8 @@ def _meet(presence: Presence, pool: Pool) -> None:
     """Whether those have come that are expected; who announced them answers for it if they have not in time."""
     pool.expected = {}
     for each in pool.before.expected:
+        if each.of.count("/") != 2:
+            continue  # nobody is named so
         # A clock that was turned back must not make anybody wait for long.
         due_at = min(moment_of(each.due_at) or 0, pool.now + pool.boot_ms)
         if presence.has_come(each.of, each.uid, due_at):
