@@ -250,7 +250,7 @@ spec:
 apiVersion: v1
 kind: Node
 metadata: {name: metal-1}
-status: {allocatable: {nvidia.com/gpu: "8"}, conditions: [{type: Ready, status: "STATUS"}]}
+status: {allocatable: {nvidia.com/gpu: "8"}, conditions: [{type: Ready, status: "STATUS", lastTransitionTime: "2026-11-15T06:00:00Z"}]}
 ---
 apiVersion: batch/v1
 kind: CronJob

@@ -68,7 +68,8 @@ def _keep_for_refused(pool: Pool, outcome: Outcome) -> None:
     """Keep on what would hold pods that kube-scheduler refuses: it may be right only for now."""
     found, verdicts = outcome.round, outcome.round.verdicts
     members = {it.name: it for it in pool.members} if verdicts else {}
-    for unit in (*found.wanted.units, *found.wanted.exhausted) if verdicts else ():
+    refused = (unit for unit in (*found.wanted.units, *found.wanted.exhausted) if not unit.due_at)
+    for unit in refused if verdicts else ():
         since = _refused_since(found.world, unit)
         # By the time some were tried in vain, such pods have had an hour, however often they were made anew.
         digests = {part.digest for part in unit.parts if times_in_vain(found.tried, part) < ENOUGH_TRIED}
