@@ -9,7 +9,6 @@ from msgspec import structs
 
 from headroom.adapters.kube import effects, errors, parse, paths
 from headroom.adapters.kube.effects import Effects
-from headroom.api.resources import Condition
 from headroom.model import actions
 from headroom.model.actions import Action
 from headroom.model.errors import Refused, Unavailable
@@ -17,7 +16,7 @@ from headroom.model.tables import PodTable
 from headroom.sim import faults as wrong
 from tests.adapters.doing import BY, do, do_twice, forget, notes
 from tests.adapters.simulated import Cluster, virtual
-from tests.builders import a_pod, a_ref, a_resource
+from tests.builders import a_pod, a_resource
 
 # --- nodes ---------------------------------------------------------------------------------------------------------------------
 
@@ -197,15 +196,10 @@ async def test_events_name_their_object() -> None:
 async def test_an_event_counts_once_for_each_turn() -> None:
     """However often it is asked for, and though the spec stays the same from turn to turn."""
     async with Cluster() as cluster:
-        cluster.resource()
+        decided = cluster.resource()
         await cluster.settle()
-        for minute, said in enumerate((event(BY), event(BY), event(BY))):
-            moment = f"2026-11-15T12:0{minute}:00Z"
-            turned = Condition(
-                type="Ready", status="False", reason=said.reason, message=said.message, last_transition_time=moment
-            )
-            decided = cluster.port.world(cluster.clock.now()).resources[a_ref()]
-            await cluster.port.write_status(decided, structs.replace(decided.status, conditions=(turned,)))
+        for minute in range(3):
+            said = structs.replace(event(BY), since=f"2026-11-15T12:0{minute}:00Z")
             for _ in range(2):
                 await do(cluster, said, decided)
             [found] = cluster.server.objects("Event")

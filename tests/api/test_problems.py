@@ -106,7 +106,7 @@ def test_every_wrong_field_is_named_at_once() -> None:
 @pytest.mark.parametrize(
     ("kind", "path", "value", "expected"),
     [
-        ("Spotpool", "spec.minimum", "2", Problem("spec.minimum", 'must be a whole number, not "2"')),
+        ("Spotpool", "spec.minimum", "2", Problem("spec.minimum", 'must be a whole number, not "2"', "TypeInvalid")),
         ("Spotpool", "spec.minimum", -1, Problem("spec.minimum", "must be from 0 to 1000, not -1")),
         (
             "LeftoverNodePool",
@@ -115,15 +115,15 @@ def test_every_wrong_field_is_named_at_once() -> None:
             Problem("spec.maxZones", "must be from 1 to 20, not a number beyond 64 bits"),
         ),
         ("Spotpool", "spec.maximum", 1, Problem("spec.maximum", "must be at least minimum")),
-        ("Spotpool", "spec.region", None, Problem("spec.region", "is required")),
+        ("Spotpool", "spec.region", None, Problem("spec.region", "is required", "Required")),
         (
             "Spotpool",
             "spec.region",
             ["a"],
-            Problem("spec.region", "must be text, not a list: write an id without spaces"),
+            Problem("spec.region", "must be text, not a list: write an id without spaces", "TypeInvalid"),
         ),
         ("Spotpool", "spec.region", "a b", Problem("spec.region", 'must be an id without spaces, not "a b"')),
-        ("Spotpool", "spec.paused", "no", Problem("spec.paused", 'must be true or false, not "no"')),
+        ("Spotpool", "spec.paused", "no", Problem("spec.paused", 'must be true or false, not "no"', "TypeInvalid")),
         (
             "GPUWorkloadBudget",
             "spec.enforcement.steps[].action",
@@ -131,6 +131,7 @@ def test_every_wrong_field_is_named_at_once() -> None:
             Problem(
                 "spec.enforcement.steps[0].action",
                 'must be one of AlertOnly, Evict, Hold, Pause, Suspend, not "Delete"',
+                "NotSupported",
             ),
         ),
         (
@@ -181,14 +182,14 @@ def test_every_wrong_field_is_named_at_once() -> None:
             Problem(
                 "spec.quota.hours",
                 "is no field here; did you mean gpuHours? The fields are gpuHours, usd, windowHours",
-                is_unknown=True,
+                "Unknown",
             ),
         ),
         (
             "GPUWorkloadBudget",
             "spec.quota.gpuHours",
             MEGABYTE,
-            Problem("spec.quota.gpuHours", f"must have at most 64 characters, not {len(MEGABYTE)}"),
+            Problem("spec.quota.gpuHours", f"must have at most 64 characters, not {len(MEGABYTE)}", "TooLong"),
         ),
         (
             "Bandwidth",

@@ -1,6 +1,7 @@
 """The same requests to both sides, one after the other: every answer must be the same but for uids, times and versions.
 
-Of a success the whole document counts. Of a refusal the status, the reason and the fields at fault count, not the words.
+Of a success the whole document counts. Of a refusal the status, the reason, the fields at fault and what is wrong with each count,
+not the words.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def essence(reply: Reply) -> Any:
     document = json.loads(reply.body) if reply.body.startswith(b"{") else {}
     if reply.status >= 300:
         causes = document.get("details", {}).get("causes", [])
-        fields = sorted({cause.get("field", "") for cause in causes} - {"<nil>"})
+        faults = {(cause.get("field", ""), cause.get("reason", "")) for cause in causes}
+        fields = sorted(each for each in faults if each[0] != "<nil>")
         return reply.status, document.get("reason"), fields
     return reply.status, masked(document)
 
@@ -190,6 +192,9 @@ CONVERSATIONS: dict[str, list[Ask]] = {
         create(budget_with(enforcement={"action": "No"})),
         create(budget_with(enforcement={"action": "Evict", "gracePeriodSeconds": -1})),
         create(budget_with(paused="yes")),
+        create(budget_with(quota={"gpuHours": "1" * 65, "windowHours": 24})),
+        create(budget_with(enforcement={"steps": [{"at": "80%", "action": "Hold"}, {"at": "80%", "action": "Evict"}]})),
+        create(budget_with(enforcement={"steps": [{"at": f"{10 + n}%", "action": "Hold"} for n in range(60)]})),
         create(budget("bad") | {"spec": None}),
         create(budget("bad") | {"spec": "x"}),
         create(budget("bad", annotations={"x": 5})),

@@ -18,6 +18,7 @@ from headroom.model.conditions import find
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan
 from headroom.model.resource_table import ResourceTable
+from headroom.model.times import text
 from headroom.model.world import World, ref_of
 from tests.builders import NOON, a_pod, a_ref, a_resource, a_world, news_of
 
@@ -97,8 +98,10 @@ def test_a_turn_is_told_once(plan: Plan) -> None:
     mended = decided(plan, a_world(good, now=NOON + 2000))[ref_of(good)]
 
     assert [action.event_type for action in turned.actions if isinstance(action, EmitEvent)] == ["Warning"]
+    assert {action.since for action in turned.actions if isinstance(action, EmitEvent)} == {text(NOON)}
     assert again.actions == ()
     assert [action.event_type for action in mended.actions if isinstance(action, EmitEvent)] == ["Normal"]
+    assert {action.since for action in mended.actions if isinstance(action, EmitEvent)} == {text(NOON + 2000)}
 
 
 names = st.sampled_from(["a", "b", "c", "d"])

@@ -64,7 +64,7 @@ def problems(document: Json) -> list[Problem]:
         if key not in _FIELDS
     ]
     if spec is None:
-        found.append(Problem("spec", "is required"))
+        found.append(Problem("spec", "is required", "Required"))
     else:
         found += schema.check(spec_schema(kind.name), spec, "spec")
         stored = {"metadata": metadata or {}, "spec": schema.defaulted(spec_schema(kind.name), spec)}
@@ -82,7 +82,7 @@ def _status_problems(kind: Kind, document: dict[str, Json]) -> list[Problem]:
     if status is None or (isinstance(metadata, dict) and metadata.get("uid")):
         return []
     found = schema.check(status_schema(kind.name), status, "status")
-    return [each for each in found if each.is_unknown]
+    return [each for each in found if each.fault == "Unknown"]
 
 
 def spec_of(kind: str, document: Json) -> Spec:

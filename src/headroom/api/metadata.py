@@ -136,7 +136,7 @@ def _name_problems(kind: Kind, metadata: dict[str, Json]) -> Iterator[Problem]:
             yield Problem("metadata.generateName", f"must be {shape}")
         name = name or prefix[:kept] + "x" * added
     if not name:
-        yield Problem("metadata.name", "is required")
+        yield Problem("metadata.name", "is required", "Required")
     elif isinstance(name, str) and (not _is_name(name) or len(name) > kind.longest_name):
         yield Problem("metadata.name", f"must have at most {kind.longest_name} {shape}")
 

@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, inspect
@@ -34,13 +34,16 @@ class Rule(Struct, frozen=True):
     """The whole numbers that the rule compares. CEL cannot compare one that was sent as 2.0, so `check` refuses it too."""
 
 
+Fault = Literal["Invalid", "Required", "NotSupported", "TypeInvalid", "Duplicate", "TooLong", "TooMany", "Unknown"]
+"""What is wrong with a field: in the API server's words, and `Unknown` where there is no such field."""
+
+
 class Problem(Struct, frozen=True, order=True):
     """One wrong field and what to do about it."""
 
     field: str
     message: str
-    is_unknown: bool = False
-    """There is no such field."""
+    fault: Fault = "Invalid"
 
 
 class Schema(Struct, frozen=True, kw_only=True):
@@ -185,7 +188,7 @@ def check(schema: Schema, value: Json, path: str) -> Iterator[Problem]:
     """Every problem of `value`, as the API server would see it, each at the path of the wrong field."""
     if not _has_type(schema.type, value):
         hint = f": write {schema.hint}" if schema.hint and schema.type == "string" else ""
-        yield Problem(path, f"must be {_TYPE_WORDS[schema.type]}, not {shown(value)}{hint}")
+        yield Problem(path, f"must be {_TYPE_WORDS[schema.type]}, not {shown(value)}{hint}", "TypeInvalid")
         yield from _strays(value, path)
         return
     yield from _check_limits(schema, value, path)
@@ -256,7 +259,7 @@ def _has_type(name: str, value: Json) -> bool:
 
 def _check_limits(schema: Schema, value: Json, path: str) -> Iterator[Problem]:
     if schema.enum and value not in schema.enum:
-        yield Problem(path, f"must be one of {', '.join(schema.enum)}, not {shown(value)}")
+        yield Problem(path, f"must be one of {', '.join(schema.enum)}, not {shown(value)}", "NotSupported")
     if schema.type == "integer":
         least = _SMALLEST if schema.minimum is None else schema.minimum
         most = _LARGEST if schema.maximum is None else schema.maximum
@@ -271,7 +274,8 @@ def _check_limits(schema: Schema, value: Json, path: str) -> Iterator[Problem]:
             path, "must not be empty" if schema.min_length == 1 else f"must have at least {schema.min_length} {unit}"
         )
     if schema.max_length is not None and size > schema.max_length:
-        yield Problem(path, f"must have at most {schema.max_length} {unit}, not {size}")
+        fault: Fault = "TooLong" if unit == "characters" else "TooMany"
+        yield Problem(path, f"must have at most {schema.max_length} {unit}, not {size}", fault)
     elif schema.pattern and not matches(schema.pattern, value):
         yield Problem(path, f"must be {schema.hint or 'like ' + schema.pattern}, not {shown(value)}")
 
@@ -284,13 +288,13 @@ def matches(pattern: str, text: str) -> bool:
 def _check_object(schema: Schema, value: dict[str, Json], path: str) -> Iterator[Problem]:
     for name in schema.required:
         if value.get(name) is None:
-            yield Problem(_below(path, name), "is required")
+            yield Problem(_below(path, name), "is required", "Required")
     for name, each in value.items():
         field = schema.values or schema.properties.get(name)
         if not isinstance(name, str):
             yield Problem(_below(path, shown(name)), "must have text as its key: put the key in quotes")
         elif field is None:
-            yield Problem(_below(path, name), no_field(name, sorted(schema.properties)), is_unknown=True)
+            yield Problem(_below(path, name), no_field(name, sorted(schema.properties)), "Unknown")
         elif each is not None:  # the API server drops a null and fills in the default
             yield from check(field, each, _below(path, name))
 
@@ -302,7 +306,7 @@ def _strays(value: Json, path: str) -> Iterator[Problem]:
         where, each = todo.pop()
         if isinstance(each, dict):
             yield from (
-                Problem(_below(where, name if isinstance(name, str) else shown(name)), NO_FIELD, is_unknown=True)
+                Problem(_below(where, name if isinstance(name, str) else shown(name)), NO_FIELD, "Unknown")
                 for name in each
             )
         elif isinstance(each, list):
@@ -318,7 +322,7 @@ def _check_unique(schema: Schema, value: list[Json], path: str) -> Iterator[Prob
         if isinstance(key, (dict, list)) or (key is item and item is not None):
             continue  # named already for its type
         if (type(key), key) in seen:
-            yield Problem(f"{path}[{index}]", f"has the same {schema.map_key} as one above: {shown(key)}")
+            yield Problem(f"{path}[{index}]", f"has the same {schema.map_key} as one above: {shown(key)}", "Duplicate")
         seen.add((type(key), key))
 
 

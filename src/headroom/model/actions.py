@@ -314,7 +314,7 @@ class SetNodeResources(OnNode, frozen=True, kw_only=True):
 class EmitEvent(Action, frozen=True, kw_only=True, omit_defaults=True):
     """Record a Kubernetes event on an object. Nothing to undo."""
 
-    moving = frozenset({"message"})
+    moving = frozenset({"message", "since"})
     urgency = Urgency.JUDGEMENT
     once = True
     object: str
@@ -323,6 +323,8 @@ class EmitEvent(Action, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     machine: str = ""
     """The machine of a pool that it is about."""
+    since: str = ""
+    """When `Ready` turned, where it tells of that: asked for again it is the same event, after the next turn another one."""
 
 
 def _all(parent: type[Action]) -> Iterator[type[Action]]:

@@ -94,4 +94,5 @@ def _event(ref: Ref, before: Condition | None, ready: Condition) -> tuple[Action
     if (before.status if before else "True") == ready.status:
         return ()
     kind: Literal["Normal", "Warning"] = "Normal" if ready.status == "True" else "Warning"
-    return (EmitEvent(object=str(ref), event_type=kind, reason=ready.reason, message=ready.message),)
+    since = ready.last_transition_time
+    return (EmitEvent(object=str(ref), event_type=kind, reason=ready.reason, message=ready.message, since=since),)

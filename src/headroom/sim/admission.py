@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from headroom.api import kinds, schema
@@ -14,7 +13,6 @@ from headroom.sim.answers import Body, Cause, bad_request
 from headroom.sim.catalog import ResourceType
 
 _TOP: Final = ("apiVersion", "kind", "metadata", "spec", "status")
-_TYPES: Final = re.compile(r"must be (a mapping|a list|text|a whole number|true or false), not ")
 _UNCHECKED: Final = Cause(
     "<nil>",
     "FieldValueInvalid",
@@ -87,19 +85,11 @@ def changed(type_: ResourceType, before: Body, body: Body) -> list[Cause]:
 
 
 def _cause(problem: Problem) -> Cause:
-    message = problem.message
-    if message == "is required":
+    if problem.fault == "Required":
         return Cause(problem.field, "FieldValueRequired", "Required value")
-    if message.startswith("must be one of "):
-        return Cause(problem.field, "FieldValueNotSupported", f"Unsupported value: {message}")
-    reason = "FieldValueInvalid"
-    if _TYPES.match(message) or message == "must not be null":
-        reason = "FieldValueTypeInvalid"
-    elif message.endswith("stands here twice"):
-        reason = "FieldValueDuplicate"
-    elif "must have at most" in message:
-        reason = "FieldValueTooLong" if "characters" in message else "FieldValueTooMany"
-    return Cause(problem.field, reason, f"Invalid value: {message}")
+    fault = "Invalid" if problem.fault == "Unknown" else problem.fault  # those that can be dropped are, before
+    says = {"NotSupported": "Unsupported", "Duplicate": "Duplicate"}.get(fault, "Invalid")
+    return Cause(problem.field, f"FieldValue{fault}", f"{says} value: {problem.message}")
 
 
 def defaulted(type_: ResourceType, body: Body) -> Body:

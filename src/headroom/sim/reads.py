@@ -11,7 +11,17 @@ import msgspec
 from msgspec import Struct
 
 from headroom.sim import selecting
-from headroom.sim.answers import ApiError, Body, bad_request, expired, forbidden_field, invalid, not_found, too_large
+from headroom.sim.answers import (
+    ApiError,
+    Body,
+    Cause,
+    bad_request,
+    expired,
+    forbidden_field,
+    invalid,
+    not_found,
+    too_large,
+)
 from headroom.sim.apistore import Record, Store
 from headroom.sim.catalog import ResourceType, Target
 from headroom.sim.selecting import Match
@@ -117,7 +127,9 @@ def _snapshot(store: Store, target: Target, query: Mapping[str, str], limit: int
             "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
         )
     if match not in ("", "Exact", "NotOlderThan"):
-        raise wrong_options("resourceVersionMatch", f'"{match}" is none of Exact and NotOlderThan')
+        why = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
+        cause = Cause("resourceVersionMatch", "FieldValueNotSupported", why)
+        raise invalid("meta.k8s.io", "ListOptions", "", [cause])
     if match == "Exact" and version == 0:
         raise wrong_options("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
     if version > store.version:

@@ -27,7 +27,7 @@ from headroom.adapters.kube.telling import CHORES, Telling, Told, View
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.releases import ReleaseRequest
 from headroom.api.resources import API_VERSION
-from headroom.model import actions, conditions, facts
+from headroom.model import actions, facts
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref
 from headroom.model.errors import Refused
@@ -102,17 +102,9 @@ class Effects:
             "uid": uid,
         }
         said = {name: value for name, value in reference.items() if value}
-        once = self._occurrence(action, resource)
+        # The same for an event that is asked for again after a lost reply, another one when the same happens again.
+        once = action.since or f"{resource.uid}@{resource.resource_version}"
         await self._events.emit(said, action.event_type, action.reason, action.message, once=once)
-
-    def _occurrence(self, action: actions.EmitEvent, resource: AnyResource) -> str:
-        """The same for an event that is asked for again after a lost reply, another one when the same happens again."""
-        # As it stands now: the resource that was decided on does not have the turn yet that the event speaks of.
-        current = self._view.world(self._clock.now()).resources.get(ref_of(resource), resource)
-        ready = conditions.find(current.status.conditions, "Ready")
-        if ready is not None and (ready.reason, ready.message) == (action.reason, action.message):
-            return ready.last_transition_time
-        return f"{resource.uid}@{resource.resource_version}"
 
     def _identity(self, target: Ref, resource: AnyResource) -> tuple[str, str]:
         """The API version and the uid of an object."""

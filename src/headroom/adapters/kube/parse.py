@@ -220,7 +220,8 @@ def _statuses(status: raw.PodStatus) -> list[raw.ContainerStatus]:
 def _unschedulable(conditions: list[raw.Condition] | None) -> tuple[int | None, str]:
     for each in conditions or ():
         if each.type == "PodScheduled" and each.status == "False" and each.reason in _NO_PLACE:
-            return values.moment(each.last_transition_time), values.one((each.message or "")[:_LONGEST_MESSAGE])
+            said = " ".join((each.message or "")[:_LONGEST_MESSAGE].split())
+            return values.moment(each.last_transition_time), values.one(said)
     return None, ""
 
 

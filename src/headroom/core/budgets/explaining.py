@@ -283,7 +283,7 @@ def _pending(pod: Pod) -> str:
     if pod.node:
         return f"it is on node {pod.node} and has not started there yet"
     if pod.unschedulable_message:
-        return f"{pod.shape.spoken_scheduler} says: {pod.unschedulable_message.strip().rstrip('.')}"
+        return f"{pod.shape.spoken_scheduler} says: {pod.unschedulable_message.rstrip('.')}"
     return f"{pod.shape.spoken_scheduler} has said nothing of it yet"
 
 

@@ -259,7 +259,7 @@ class _Look:
             says = f"Its scheduler, {name}, has not said that it finds no place."
             return LeftOut(reason="OtherScheduler", message=says)
         if pod.refused_itself:
-            said = " ".join(pod.unschedulable_message.split())
+            said = pod.unschedulable_message
             says = f"{pod.shape.spoken_scheduler} refuses the pod itself, and no node could mend that: {said}"
             return LeftOut(reason="NoNodeHelps", message=says)
         if self._schedulers.places(name):

@@ -54,7 +54,7 @@ def sentence(outcome: Outcome, pool: Pool) -> Said:
     said = (first.reason, "Unmodelled") if first.on_trial else (first.reason,)
     more = next((f" {each.message}" for each in found[1:] if each.reason not in said), "")
     if first.reason in TURNS:
-        return Said(first.reason, f"{first.message.removesuffix('.')}; {how_many(pool)}.{more}")
+        return Said(first.reason, f"{first.message.rstrip('.')}; {how_many(pool)}.{more}")
     return Said(first.reason, f"{first.message}{more}")
 
 
