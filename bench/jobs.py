@@ -16,10 +16,11 @@ from typing import Any
 from bench.results import Row
 from headroom.api.kinds import AnyResource
 from headroom.core import budgets
-from headroom.core.usage import Look, around, arrange, budgets_of, label_keys, pods_matching, scope_of, selects
+from headroom.core.usage import Look, around, arrange, budgets_of, label_keys, pods_matching, scope_of
 from headroom.core.usage.keeping import Keeper
 from headroom.model.changes import EVERYTHING
 from headroom.model.facts import Pod, Shape
+from headroom.model.selectors import selects
 from headroom.model.tables import PodTable
 from headroom.model.times import HOUR
 from headroom.model.usage_table import UsageTable

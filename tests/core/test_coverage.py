@@ -12,9 +12,9 @@ from headroom.api.resources import LabelSelector, SelectorRequirement
 from headroom.core.usage import coverage
 from headroom.core.usage.coverage import Scope, counted, counts, pods_matching
 from headroom.core.usage.observing import OF_NAMESPACE
-from headroom.core.usage.selectors import selects
 from headroom.model.facts import Pairs, Pod
 from headroom.model.ordering import Group
+from headroom.model.selectors import selects
 from headroom.model.usage import UNSEEN, Row
 from headroom.model.world import World
 from tests.builders import a_pod, a_world

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from headroom.adapters.kube import raw
 from headroom.api.resources import LabelSelector, SelectorRequirement
-from headroom.core.usage import selects
 from headroom.model import facts
+from headroom.model.selectors import selects
 
 _OPERATORS: Final = {"In", "NotIn", "Exists", "DoesNotExist"}
 

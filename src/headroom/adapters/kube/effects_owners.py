@@ -16,11 +16,11 @@ from headroom.api import marks
 from headroom.api.budgets import GPUWorkloadBudget, GPUWorkloadBudgetSpec
 from headroom.api.kinds import AnyResource
 from headroom.api.releases import ReleaseRequest
-from headroom.core.usage import may_select
 from headroom.model import actions, times
 from headroom.model.errors import Refused
 from headroom.model.handlers import carries_out
 from headroom.model.ports import Clock
+from headroom.model.selectors import may_select
 from headroom.model.world import ref_of
 
 _RELEASING = (GPUWorkloadBudget.kind.name, ReleaseRequest.kind.name)

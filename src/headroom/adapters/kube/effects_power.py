@@ -20,10 +20,10 @@ from headroom.adapters.power import status_of
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.api.power import PowerPoolSpec
-from headroom.core.usage import gpus_in
 from headroom.model import actions
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.gangs import keeps_machine_on
+from headroom.model.gpus import has_gpus
 from headroom.model.handlers import carries_out
 from headroom.model.ports import Clock, Switches
 from headroom.model.world import World, ref_of
@@ -129,7 +129,7 @@ class PowerEffects:
         gpus = resource.spec.gpu_resource_name if isinstance(resource.spec, PowerPoolSpec) else ""
         if why := untouchable(pod, own):
             return why
-        if dict(fact.shape.requests).get(gpus) or gpus_in(fact.shape.requests) or fact.has_claims:
+        if has_gpus(fact.shape.requests, gpus) or fact.has_claims:
             return "it has GPUs or other devices"
         return "" if fact.owner else "no controller would make it anew"
 

@@ -19,6 +19,7 @@ from headroom.model import times
 from headroom.model.actions import MOST_GRACE_SECONDS, DeletePod, EvictPod, SuspendOwner
 from headroom.model.facts import Pairs, Pod, Workload
 from headroom.model.gangs import JOBSET, SUSPENDABLE, belongs_to_node, gang_of
+from headroom.model.selectors import may_select, selects
 from headroom.model.tables import ABSENT, PHASES
 from headroom.model.world import World
 
@@ -69,7 +70,7 @@ class Queued:
         found = self._of(pod) if self._of_uid else None
         if found is None or selector is None or not found.parts:
             return found
-        return found if any(usage.may_select(selector, part.labels) for part in found.parts) else None
+        return found if any(may_select(selector, part.labels) for part in found.parts) else None
 
     def _of(self, pod: Pod) -> Workload | None:
         uids = (pod.uid,) if pod.owner is None else (pod.owner.uid, pod.uid)
@@ -187,7 +188,7 @@ class _Teams:
         """The names of these budgets, as one word."""
         key = (pod.namespace, pod.labels)
         if key not in self._known:
-            covering = [name for name, selector in self._in(pod.namespace) if usage.selects(selector, pod.labels)]
+            covering = [name for name, selector in self._in(pod.namespace) if selects(selector, pod.labels)]
             self._known[key] = "+".join(covering) or "none"
         return self._known[key]
 

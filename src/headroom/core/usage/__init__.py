@@ -46,7 +46,6 @@ from headroom.core.usage.reckoning import (
     Running,
     quota_of,
 )
-from headroom.core.usage.selectors import keys_of, may_select, selects
 from headroom.core.usage.summary import gpus_in, gpus_of, gpus_on, reckonings, uncovered
 
 __all__ = [
@@ -88,9 +87,7 @@ __all__ = [
     "held",
     "holds_over",
     "is_read",
-    "keys_of",
     "label_keys",
-    "may_select",
     "namespaces_of",
     "plain_amounts",
     "pods_matching",
@@ -101,7 +98,6 @@ __all__ = [
     "requested_amounts",
     "row_of",
     "scope_of",
-    "selects",
     "sharers_of",
     "table_of",
     "uncovered",

@@ -23,11 +23,12 @@ from headroom.core.usage.devices import (
 )
 from headroom.core.usage.names import DRIVERS, Resource, parsed
 from headroom.core.usage.observing import NAMESPACE_NAME, OF_NAMESPACE
-from headroom.core.usage.prices import ANY, MIG, gpus, share_of, weight_of
-from headroom.core.usage.selectors import keys_of, selects
+from headroom.core.usage.prices import MIG, gpus, share_of, weight_of
 from headroom.model.devices import WHOLE, DeviceTable
 from headroom.model.facts import UNREADABLE, Amounts, Pairs
+from headroom.model.gpus import ANY
 from headroom.model.ordering import Terms
+from headroom.model.selectors import keys_of, selects
 from headroom.model.usage import UNSEEN, Row, is_unseen
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from headroom.api.budget_hold import BudgetHoldSpec
 from headroom.api.policies.cel import IMPLICIT
 from headroom.api.resources import LabelSelector
-from headroom.core.usage.selectors import selects
 from headroom.model.facts import Pod
+from headroom.model.selectors import selects
 from headroom.model.world import World
 
 

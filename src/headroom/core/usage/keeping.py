@@ -16,6 +16,7 @@ from headroom.model.census import cut
 from headroom.model.device_facts import Claim
 from headroom.model.devices import DeviceTable
 from headroom.model.facts import Amounts, Namespace, Node, Offer, Pairs, Pod, Price, Usage
+from headroom.model.gpus import ANY
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage import Row
 from headroom.model.usage_table import UsageTable
@@ -303,7 +304,7 @@ def table_of(world: World, rows: Iterable[Row]) -> UsageTable:
 def _fitted(row: Row, world: World, beside: Around) -> Row:
     """A row that only says how many GPUs, of a pod in view that has just as many, is a row of that pod's resources."""
     pod = world.pods.get(row.uid) if row.cluster == world.cluster else None
-    if pod is None or [name for name, _ in row.amounts] != [prices.ANY]:
+    if pod is None or [name for name, _ in row.amounts] != [ANY]:
         return row
     amounts = observing.amounts_of(pod, beside.view, beside.counted)
     total = row.amounts[0][1]
@@ -328,7 +329,7 @@ def row_of(usage: Usage, cluster: str) -> Row | None:
         # The end of the row; its pod may go on in another one.
         seen_until=usage.start if end is None else end,
         gone_by=end,
-        amounts=((prices.ANY, usage.gpus),) if usage.gpus else (),
+        amounts=((ANY, usage.gpus),) if usage.gpus else (),
         labels=labels,
         price=usage.price_per_hour,
     )

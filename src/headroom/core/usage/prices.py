@@ -10,6 +10,7 @@ from typing import Final
 from headroom.core.usage.names import DRIVERS, Resource, parsed
 from headroom.model.devices import WHOLE, DeviceTable, profile_part
 from headroom.model.facts import UNREADABLE, Amounts, Node, Offer, Price
+from headroom.model.gpus import is_gpu
 
 INSTANCE_TYPE: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 ZONE: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
@@ -20,9 +21,6 @@ CAPACITY_TYPE: Final = (
 )
 _SPOT: Final = (("cloud.google.com/gke-spot", "true"), ("kubernetes.azure.com/scalesetpriority", "spot"))
 _MIG: Final = re.compile(r"nvidia\.com/mig-(([0-9]{1,2})g\..*)", re.ASCII)
-_ACCELERATOR: Final = re.compile(r"(?:^|[./])(?:v?gpu|mig-|[tnx]pu|gaudi|neuron|dcu|mlu)", re.ASCII)
-ANY: Final = ""
-"""The resource name of rows that say how many GPUs they count and not of which kind."""
 SLICES_OF_A_GPU: Final = 7
 MIG: Final = "nvidia.com/mig-"
 PRODUCT: Final = "nvidia.com/gpu.product"
@@ -111,12 +109,6 @@ def share_of(amount: int, resource: Resource, shared_by: int) -> int:
     """What one of so many pods bears of what they hold together; millionths that are left over go to the first."""
     each, left = divmod(amount, shared_by)
     return each + (left if resource.is_first else 0)
-
-
-@lru_cache(maxsize=1024)
-def is_gpu(name: str) -> bool:
-    """Whether a resource or a device class is a GPU or another accelerator: nvidia.com/gpu, gpu.intel.com/xe, google.com/tpu."""
-    return name == ANY or bool(_ACCELERATOR.search(name))
 
 
 def weight_of(resource: Resource, product: str = "") -> int:

@@ -9,8 +9,8 @@ from msgspec import structs
 from headroom.api import marks
 from headroom.api.budget_hold import BudgetHoldSpec
 from headroom.api.resources import LabelSelector
-from headroom.core import usage
 from headroom.model.facts import Amounts, Hold, Pairs, Pod
+from headroom.model.selectors import selects
 
 SYSTEM = "kube-system"
 _Kind = tuple[str, Pairs, Amounts]
@@ -46,7 +46,7 @@ def _covers(spec: BudgetHoldSpec, kind: _Kind) -> bool:
     namespace, labels, requests = kind
     selector = LabelSelector(match_labels=spec.match_labels, match_expressions=spec.match_expressions)
     asks = any(_is_named(wanted, name) for wanted in spec.resources for name, _ in requests)
-    return namespace in spec.namespaces and asks and usage.selects(selector, labels)
+    return namespace in spec.namespaces and asks and selects(selector, labels)
 
 
 def _is_named(wanted: str, name: str) -> bool:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from headroom.api.resources import LabelSelector, SelectorRequirement
 from headroom.core import usage
 from headroom.model.facts import Node, Shape
+from headroom.model.selectors import selects
 from headroom.sim.scheduler import tolerates
 
 WHOLE: Final = 1_000_000
@@ -248,4 +249,4 @@ def _holds(term: Mapping[str, Any], node: Node) -> bool:
         SelectorRequirement(key=each["key"], operator=each["operator"], values=tuple(each.get("values") or ()))
         for each in asked
     )
-    return usage.selects(LabelSelector(match_expressions=parts), node.labels)
+    return selects(LabelSelector(match_expressions=parts), node.labels)

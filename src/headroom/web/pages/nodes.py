@@ -11,6 +11,7 @@ from headroom.api import marks
 from headroom.core import usage
 from headroom.model import times
 from headroom.model.facts import Node, Pod
+from headroom.model.selectors import selects
 from headroom.model.tables import ABSENT
 from headroom.model.world import World
 from headroom.web.pages import machines, parts
@@ -72,7 +73,7 @@ class Counting:
             self._known[key] = [
                 name
                 for name, covers in self._scopes.get(pod.namespace, ())
-                if usage.selects(covers.selector, pod.labels) and usage.counts(amounts, covers.weights)[0]
+                if selects(covers.selector, pod.labels) and usage.counts(amounts, covers.weights)[0]
             ]
         return self._known[key]
 
