@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from headroom.api.enforcement import HARMLESS, EnteredStep, Step, percent
+from headroom.api.enforcement import EnteredStep, Step, percent
 from headroom.core.budgets.accounts import Account
 from headroom.model import conditions, times
 
@@ -82,11 +82,6 @@ def acts(account: Account, steps: tuple[Standing, ...], action: str) -> Standing
     """The lowest step of an action that stands and whose grace is over."""
     now = account.world.now
     return next((each for each in steps if each.action == action and now >= each.acts_from), None)
-
-
-def is_harmless(steps: tuple[Standing, ...]) -> bool:
-    """Whether nothing but alerts stands."""
-    return all(each.action == HARMLESS for each in steps)
 
 
 def turns(account: Account, steps: tuple[Standing, ...]) -> Iterator[int]:
