@@ -51,7 +51,7 @@ CASES: list[tuple[str, list[dict[str, str]], str]] = [
         "impossible-pod",
         [],
         (
-            "NoMachineFits: Pod lab/huge waits in vain: no machine of the pool can hold it: the nearest is w2, but it needs 16 "
+            "NoMachineFits: Pod lab/huge is unserved: no machine of the pool can hold it: the nearest is w2, but it needs 16 "
             "nvidia.com/gpu and 8 are there."
         ),
     ),
@@ -67,7 +67,7 @@ CASES: list[tuple[str, list[dict[str, str]], str]] = [
         "half-a-gang",
         [],
         (
-            "NotEnoughMachines: Pod lab/rank-0 and 2 like it wait in vain: its gang of 3 pods starts as one, and 2 machines "
+            "NotEnoughMachines: Pod lab/rank-0 and 2 like it are unserved: its gang of 3 pods starts as one, and 2 machines "
             "cannot hold it: 2 are off."
         ),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,13 @@ WRONG: dict[str, dict[str, Any]] = {
 def decided(plan: Plan, world: World, changes: Changes = EVERYTHING) -> dict[Ref, Decision]:
     """What a plan decides, under the resources."""
     return {each.resource: each for each in plan.decide(world, changes)}
+
+
+def test_the_first_page_and_its_picture_count_the_plans() -> None:
+    said = f"{('no', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight')[len(PLANS)]} pure plans"
+    root = Path(__file__).parents[2]
+    assert said in (root / "README.md").read_text(encoding="utf-8")
+    assert said in (root / "docs/images/loop.svg").read_text(encoding="utf-8")
 
 
 def test_every_kind_has_exactly_one_plan() -> None:

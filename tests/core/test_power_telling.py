@@ -65,7 +65,7 @@ def test_what_boots_says_since_when_and_for_whom() -> None:
     assert said(pool) == ("Waking", f"{boots} and no pod waits for it now; 0 of 2 machines are on.")
     both = said(pool, pods=[*many(6), waiting("huge", 16)])
     assert both[1].startswith(
-        f"{boots} for 6 pods that need 6 GPUs; 0 of 2 machines are on. Pod team-a/huge waits in vain:"
+        f"{boots} for 6 pods that need 6 GPUs; 0 of 2 machines are on. Pod team-a/huge is unserved:"
     )
 
 
@@ -98,7 +98,7 @@ def test_conditions_come_with_what_they_tell_and_stay() -> None:
     after = decided(a_view(structs.replace(pool, status=stuck.status)))["one"]
     condition = find(after.status.conditions, "Unserved")
     assert condition is not None
-    assert (condition.status, condition.reason, condition.message) == ("False", "AllServed", "No pod waits in vain.")
+    assert (condition.status, condition.reason, condition.message) == ("False", "AllServed", "No pod is unserved.")
 
 
 def test_every_turn_is_an_event_and_nothing_else_is() -> None:

@@ -142,7 +142,7 @@ def test_a_pod_that_no_machine_can_hold_wakes_nothing() -> None:
     decision = decided(a_view(a_pool(), pods=many(1, 16)))["one"]
     assert decision.reason == "NoMachineFits"
     assert decision.message == (
-        "Pod team-a/p0 waits in vain: no machine of the pool can hold it: the nearest is w2, but it needs 16 nvidia.com/gpu "
+        "Pod team-a/p0 is unserved: no machine of the pool can hold it: the nearest is w2, but it needs 16 nvidia.com/gpu "
         "and 8 are there."
     )
     assert unserved(decision) == [("team-a/p0", 1, "NoMachineFits")]
@@ -156,7 +156,7 @@ def test_who_waits_for_machines_that_are_full_is_told_so() -> None:
     pods = [running("a", "w1", 4), running("b", "w2", 8), waiting("p", 2)]
     decision = decided(a_view(a_pool(), nodes=nodes, pods=pods))["one"]
     assert decision.reason == "NotEnoughMachines"
-    assert decision.message == "Pod team-a/p waits in vain: of 2 machines that could hold it, 2 are on and full."
+    assert decision.message == "Pod team-a/p is unserved: of 2 machines that could hold it, 2 are on and full."
 
 
 def test_low_priorities_wake_nothing() -> None:
@@ -210,7 +210,7 @@ def test_half_a_gang_wakes_nothing() -> None:
     decision = decided(a_view(a_pool(machines={"w1": 8, "w2": 8}), pods=gang(3, 8)))["one"]
     assert wakes(decision) == []
     assert decision.message == (
-        "Pod team-a/p0 and 2 like it wait in vain: its gang of 3 pods starts as one, and 2 machines cannot hold it: 2 are off."
+        "Pod team-a/p0 and 2 like it are unserved: its gang of 3 pods starts as one, and 2 machines cannot hold it: 2 are off."
     )
     assert wakes(decided(a_view(a_pool(machines={"w1": 8, "w2": 8, "w3": 8}), pods=gang(3, 8)))["one"]) == [
         "w1",

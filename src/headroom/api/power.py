@@ -225,7 +225,7 @@ class PowerPolicy(ApiType, frozen=True, kw_only=True):
         bool, Meta(description="True: machines wake also for pods that a Karpenter NodePool could serve.")
     ] = False
     wake_for_exhausted_budgets: Annotated[
-        bool, Meta(description="True: machines wake also for pods whose budget is used up.")
+        bool, Meta(description="True: machines wake also for pods whose budget is over quota.")
     ] = False
 
 

@@ -124,12 +124,10 @@ def _unserved(pool: Pool, first: Unserved) -> Said:
     others = pool.unserved_pods - first.pods
     who = f"Pod {first.pod}" + (f" and {first.pods - 1} like it" if first.pods > 1 else "")
     more = f" {of_pods(others)} more {'waits' if others == 1 else 'wait'} too." if others else ""
-    waits = "waits" if first.pods == 1 else "wait"
-    how = (
-        f"{waits} for {'its' if first.pods == 1 else 'their'} turn"
-        if first.reason == WAKE_LIMIT
-        else f"{waits} in vain"
-    )
+    is_one = first.pods == 1
+    how = "is unserved" if is_one else "are unserved"
+    if first.reason == WAKE_LIMIT:
+        how = "waits for its turn" if is_one else "wait for their turn"
     return Said(first.reason, f"{who} {how}: {small(first.message)}{more}")
 
 
@@ -212,7 +210,7 @@ def verdicts(pool: Pool) -> Iterator[Verdict]:
         "Unserved",
         first is not None,
         first.reason if first else "AllServed",
-        _unserved(pool, first).message if first else "No pod waits in vain.",
+        _unserved(pool, first).message if first else "No pod is unserved.",
     )
     named = sorted(pool.shared)
     yield Verdict(

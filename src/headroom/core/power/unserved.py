@@ -66,7 +66,9 @@ def why(pool: Pool, outcome: Outcome, unit: Unit, reason: str, fleet: Fleet) -> 
         says = f"Karpenter's NodePool {name} could serve it, and the pool does not share with it (shareWithKarpenter)."
         return Why(reason, says)
     if reason == "BudgetExhausted":
-        return Why(reason, "Its budget is used up, and the pool does not wake for such pods (wakeForExhaustedBudgets).")
+        return Why(
+            reason, "Its budget is over quota, and the pool does not wake for such pods (wakeForExhaustedBudgets)."
+        )
     if reason == "FruitlessWakes":
         return Why(
             reason, f"{fruitless_words(pool, {name.partition('/')[0] for part in unit.parts for name in part.names})}"
