@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import pytest
 from msgspec import structs
 
 from headroom.api.power_status import Energy
+from headroom.api.resources import Condition
 from headroom.model.decisions import Decision, Ref
 from headroom.model.world import World
 from headroom.runtime.metrics import Metrics
@@ -37,7 +41,24 @@ def test_everything_is_told_of_every_pool() -> None:
         'headroom_power_braked{pool="basement"} 1.0',
         'headroom_power_shared_with_karpenter{pool="basement"} 1.0',
         'headroom_power_conflict{pool="basement"} 0.0',
+        'headroom_power_boots_failing{pool="basement"} 0.0',
+        'headroom_power_fruitless_wakes{pool="basement"} 0.0',
     ]
+
+
+@pytest.mark.parametrize("condition", ["BootsFailing", "FruitlessWakes"])
+@pytest.mark.parametrize("status", ["True", "False"])
+def test_wakes_that_are_held_back_show(condition: str, status: Literal["True", "False"]) -> None:
+    left = pools.a_pool()
+    told = Condition(type=condition, status=status, reason="x", message="", last_transition_time="2026-11-15T12:00:00Z")
+    held = structs.replace(left.resource, status=structs.replace(left.resource.status, conditions=(told,)))
+    ones = {
+        line.split("{")[0] for line in scraped(a_used_world(held)) if line.endswith(" 1.0") and "machines" not in line
+    }
+    metric = {"BootsFailing": "headroom_power_boots_failing", "FruitlessWakes": "headroom_power_fruitless_wakes"}[
+        condition
+    ]
+    assert (metric in ones) is (status == "True")
 
 
 def test_the_last_decision_counts_before_what_is_written() -> None:

@@ -20,6 +20,8 @@ _CONDITIONS: Final = {
     "braked": ("Braked", "1 while no more machines of the pool begin to drain because too much looks idle at once."),
     "shared_with_karpenter": ("SharedWithKarpenter", "1 while pods are left to a Karpenter NodePool."),
     "conflict": ("Conflict", "1 while another pool has a machine of this one."),
+    "boots_failing": ("BootsFailing", "1 while wakes are held back, since the last boots brought no node."),
+    "fruitless_wakes": ("FruitlessWakes", "1 while wakes for some namespaces are held back, since none was of use."),
 }
 
 
