@@ -203,3 +203,46 @@ def test_a_plain_pod_of_another_scheduler_counts_where_a_pool_names_it(
     assert effects(decided(headroom, file)) == ([wake("w2")] if named else [])
     told = headroom("explain", "pod/lab/train", "-f", file, "--now", NOW).out
     assert ("a PowerPool names" in " ".join(told.split())) != named
+
+
+# --- a budget that turns over quota in this very tick ----------------------------------------------------------------------------
+
+BUDGETED = """\
+apiVersion: headroom.dev/v1alpha1
+kind: GPUWorkloadBudget
+metadata: {name: team-a, namespace: lab, uid: budget-a, creationTimestamp: "2026-11-01T00:00:00Z"}
+spec:
+  selector: {matchLabels: {team: a}}
+  quota: {gpuHours: "HOURS", windowHours: 24}
+  enforcement: {action: AlertOnly}
+status:
+  conditions:
+  - {type: QuotaExceeded, status: "False", reason: WithinQuota, message: "", lastTransitionTime: "2026-11-01T00:00:00Z"}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: before, namespace: lab, uid: u-before, labels: {team: a}, creationTimestamp: "2026-11-15T02:00:00Z"}
+spec:
+  nodeName: elsewhere
+  containers: [{name: main, resources: {limits: {nvidia.com/gpu: 4}}}]
+status:
+  phase: Running
+  containerStatuses: [{name: main, state: {running: {startedAt: "2026-11-15T02:00:00Z"}}}]
+"""
+
+
+@pytest.mark.parametrize(("hours", "exceeded", "due"), [("30", "True", []), ("3000", "False", [wake("w2")])])
+def test_the_quota_counts_as_it_is_in_this_tick_not_as_it_was_written(
+    headroom: Headroom, tmp_path: Path, hours: str, exceeded: str, due: list[dict[str, str]]
+) -> None:
+    (tmp_path / "budget.yaml").write_text(BUDGETED.replace("HOURS", hours))
+    documents = list(yaml.safe_load_all(example("one-large-pod").read_text()))
+    documents[1]["metadata"]["labels"] = {"team": "a"}
+    (tmp_path / "pool.yaml").write_text(yaml.safe_dump_all(documents))
+    named = ("-f", tmp_path / "budget.yaml", "-f", tmp_path / "pool.yaml")
+    done = headroom("plan", *named, "--now", NOW, "-o", "json")
+    assert (done.code, done.err) == (0, "")
+    found = {each["resource"]["kind"]: each for each in json.loads(done.out)["decisions"]}
+    told = {each["type"]: each["status"] for each in found["GPUWorkloadBudget"]["status"]["conditions"]}
+    assert told["QuotaExceeded"] == exceeded
+    assert effects(found["PowerPool"]) == due
