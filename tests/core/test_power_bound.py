@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headroom.model.facts import Machine, Node, Owner, Pod, Taint
+from headroom.model.facts import Machine, Node, Owner, Pod, Shape, Taint
 from headroom.model.times import HOUR, MINUTE
 from tests.builders import NOON
 from tests.core.power_stage import (
@@ -93,6 +93,16 @@ def test_a_node_that_is_out_of_service_is_not_woken() -> None:
 @pytest.mark.parametrize(("gpus", "goes"), [(0, True), (1, False)])
 def test_a_pod_of_a_daemon_set_keeps_a_machine_on_if_it_has_gpus(gpus: int, goes: bool) -> None:
     pod = running("agent", "w1", gpus, owner=DAEMON)
+    stage = Stage(a_pool(machines={"w1": 8}, idleSeconds=60), nodes=[on("w1")], pods=[pod])
+    stage.pass_time(HOUR, every=MINUTE)
+    assert bool(stage.commands()) is goes
+
+
+@pytest.mark.parametrize(
+    ("resource", "goes"), [("nvidia.com/mig-1g.5gb", False), ("nvidia.com/gpu.shared", False), ("vendor.io/nic", True)]
+)
+def test_so_does_one_with_gpus_by_another_name_than_the_pools(resource: str, goes: bool) -> None:
+    pod = running("agent", "w1", 0, owner=DAEMON, shape=Shape(requests=((resource, 1_000_000),)))
     stage = Stage(a_pool(machines={"w1": 8}, idleSeconds=60), nodes=[on("w1")], pods=[pod])
     stage.pass_time(HOUR, every=MINUTE)
     assert bool(stage.commands()) is goes

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headroom.model.facts import Pod
+from headroom.model.gpus import has_gpus
 
 JOBSET: Final = "jobset.sigs.k8s.io/jobset-name"
 GROUPS: Final = (
@@ -82,15 +83,16 @@ def belongs_to_node(pod: Pod) -> bool:
 
 
 def keeps_machine_on(pod: Pod, gpus: str) -> bool:
-    """Whether a machine must not go off under a pod: any but those that come with the node and have none of the machine's GPUs.
+    """Whether a machine must not go off under a pod: any but those that come with the node and have no GPUs.
 
-    A claim may be for any device, so a pod that has one keeps it on.
+    A machine may offer its GPUs under several names, whole or as MIG slices, so any of them counts and not only those of its pool
+    (`gpus`). A claim may be for any device, so a pod that has one keeps it on.
     """
     if dict(pod.annotations).get(MIRROR) is not None:
         return False
     if pod.owner is None or pod.owner.kind not in SYSTEM_OWNERS:
         return True
-    return pod.has_claims or any(name == gpus and amount for name, amount in pod.shape.requests)
+    return pod.has_claims or has_gpus(pod.shape.requests, gpus)
 
 
 def size_of(pod: Pod) -> int:
