@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from headroom.core.demand import wanted
+from headroom.model.conditions import find
 from headroom.model.device_facts import (
     AllocatedDevice,
     Claim,
@@ -31,6 +32,7 @@ from tests.core.power_stage import (
     machine,
     on,
     remembered,
+    status,
     waiting,
     wakes,
     was,
@@ -97,6 +99,29 @@ def test_without_the_class_they_are_left_out_with_that_reason() -> None:
     told = explained(view, next(iter(view.pods)))
     assert told is not None
     assert told.state == "DeviceClaims"
+
+
+def test_and_the_pool_that_has_such_gpus_tells_of_them() -> None:
+    pods = [claiming(f"p{number}") for number in range(3)]
+    fresh = structs.replace(claiming("p9"), unschedulable_since=None)
+    view = a_view(
+        a_pool(),
+        a_pool("other", machines={"x1": 8}, gpuResourceName="amd.com/gpu"),
+        pods=[*pods, fresh],
+        devices=table(template(3)),
+    )
+    found = decided(view)
+    [told] = status(found["one"]).unserved
+    assert (told.pod, told.pods, told.reason) == ("team-a/p0", 3, "DeviceClaims")
+    condition = find(found["one"].status.conditions, "Unserved")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "DeviceClaims")
+    assert status(found["other"]).unserved == ()
+
+
+def test_a_class_that_is_no_gpu_is_no_pools_matter() -> None:
+    view = a_view(a_pool(), pods=[claiming("p")], devices=table(template(3, kind="nic.example.com")))
+    assert status(decided(view)["one"]).unserved == ()
 
 
 @pytest.mark.parametrize("kind", ["nic.example.com", "gpu.amd.com"])

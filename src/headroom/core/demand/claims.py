@@ -8,7 +8,7 @@ from msgspec import structs
 
 from headroom.core.demand.fitting import WHOLE
 from headroom.core.demand.units import LeftOut, Room
-from headroom.core.usage import DRIVERS
+from headroom.core.usage import CLASSES, DRIVERS
 from headroom.model.device_facts import Claim, ClaimTemplate
 from headroom.model.facts import Amounts, Pod
 from headroom.model.world import World
@@ -35,7 +35,7 @@ class ClaimedDevices:
             self._add(found, claim)
         for name in pod.claim_templates:
             self._add(found, world.devices.templates.get(f"{space}/{name}"))
-        return tuple(sorted(found.items())) if found else _left_out(self._unnamed(pod))
+        return tuple(sorted(found.items())) if found else self._unnamed(pod)
 
     def _add(self, found: dict[str, int], each: Claim | ClaimTemplate | None) -> None:
         for request in each.requests if each is not None else ():
@@ -45,13 +45,15 @@ class ClaimedDevices:
                 many, resource = 1 if choice.takes_all else choice.count, self._classes[choice.device_class]
                 found[resource] = found.get(resource, 0) + many * WHOLE
 
-    def _unnamed(self, pod: Pod) -> str:
+    def _unnamed(self, pod: Pod) -> LeftOut:
         claims = [self._world.claims.get(f"{pod.namespace}/{name}") for name in pod.claims]
         templates = [self._world.devices.templates.get(f"{pod.namespace}/{name}") for name in pod.claim_templates]
         requests = [request for each in (*claims, *templates) if each is not None for request in each.requests]
         named = sorted({choice.device_class for each in requests for choice in each.choices} - {""})
         told = f" of class {', '.join(named)}" if named else ""
-        return f"It asks for devices{told} by ResourceClaim, and no pool names such a class (deviceClasses)."
+        why = f"It asks for devices{told} by ResourceClaim, and no pool names such a class (deviceClasses)."
+        usual = next((CLASSES[each] for each in named if each in CLASSES), "")
+        return LeftOut(reason="DeviceClaims", message=why, resource=usual, classes=tuple(named))
 
 
 def _left_out(why: str) -> LeftOut:

@@ -135,6 +135,10 @@ class LeftOut(Struct, frozen=True, gc=False, kw_only=True):
     """One word: Gated, Nominated, OtherScheduler, BudgetExhausted, NoGpu, DeviceClaims, DaemonSet, NotYetSeen, NoNodeHelps, GangIncomplete."""
     message: str
     """A sentence."""
+    resource: str = ""
+    """The GPUs that it would count for if a pool named its device classes."""
+    classes: tuple[str, ...] = ()
+    """Those, where nobody names them."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -154,6 +158,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """The groups from which pods keep apart, by uid; only of pods that do."""
     claimed: dict[str, Amounts] = {}
     """What pods ask for by claims, by uid; only of pods that do."""
+    unnamed: dict[str, tuple[str, ...]] = {}
+    """Resource to the uids of pods for which no node was found and that claim such GPUs by a class that no pool names."""
     turns_at: int | None = None
     """When the clock alone makes a difference next; None if it does not."""
 

@@ -62,6 +62,7 @@ def wanted(
         left_out=dict(sorted(look.left_out.items())),
         apart=look.names,
         claimed=look.claimed,
+        unnamed={resource: tuple(sorted(uids)) for resource, uids in look.unnamed.items()},
         turns_at=min(look.turns, default=None),
     )
 
@@ -102,6 +103,8 @@ class _Look:
         """Groups from which pods keep apart, by uid; only of those that do."""
         self.claimed: dict[str, Amounts] = {}
         """What pods ask for by claims, by uid; only of those that do."""
+        self.unnamed: dict[str, list[str]] = {}
+        """Pods that claim GPUs by a class that nobody names, by resource."""
         self._devices = ClaimedDevices(world, device_classes)
         self._gangs: dict[str, _Gang] = {}
         self._budgets = Exhausted(world)
@@ -116,6 +119,8 @@ class _Look:
         why, gang = self._why_not(pod), gang_of(pod)
         if why is not None:
             self.left_out[pod.uid] = why
+            if why.resource and pod.unschedulable_since is not None:
+                self.unnamed.setdefault(why.resource, []).append(pod.uid)
             name = self._budgets_queue.unit_of(pod) if self._budgets_queue and why.reason == "Gated" else ""
             if name:
                 self._queued.setdefault(name, []).append(pod)

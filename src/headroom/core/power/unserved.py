@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 from headroom.api.power_status import Unserved
 from headroom.core import demand
-from headroom.core.capacity import Outcome, Standing, Why, next_trial_at
+from headroom.core.capacity import Outcome, Round, Standing, Why, next_trial_at
 from headroom.core.demand import Room, Unit
 from headroom.core.power import breaking, coming, fruitless
 from headroom.core.power.members import Cordon, Member, Pool, told
 from headroom.core.power.waking import Bar, bars
 from headroom.core.power.wording import few, of_machines, of_pods, quoted, small
-from headroom.model.facts import Shape
+from headroom.model.facts import Pod, Shape
 from headroom.model.world import World
 
 MOST: Final = 10
@@ -54,7 +54,23 @@ def tell(pool: Pool, outcome: Outcome) -> None:
         Unserved(pod=unit.first, pods=unit.count, reason=found.reason, message=found.message[:LONGEST])
         for unit, found in told[:MOST]
     ]
+    _tell_unnamed(pool, outcome.round)
     pool.shared = {node_pool_for(unit) for unit, reason in concerned if reason == "SharedWithKarpenter"}
+
+
+def _tell_unnamed(pool: Pool, round_: Round) -> None:
+    """Pods that claim GPUs like this pool's by a class that no pool names: no demand, but somebody should know."""
+    uids, left_out = round_.wanted.unnamed.get(pool.spec.gpu_resource_name, ()), round_.wanted.left_out
+    pods = sorted((pod for uid in uids if (pod := round_.world.pods.get(uid)) is not None), key=lambda pod: pod.key)
+    pool.unserved_pods += len(pods)
+    alike: dict[tuple[str, ...], list[Pod]] = {}
+    for pod in pods:
+        alike.setdefault(left_out[pod.uid].classes, []).append(pod)
+    for first, *others in list(alike.values())[: MOST - len(pool.unserved)]:
+        left = left_out[first.uid]
+        pool.unserved.append(
+            Unserved(pod=first.key, pods=1 + len(others), reason=left.reason, message=left.message[:LONGEST])
+        )
 
 
 def why(pool: Pool, outcome: Outcome, unit: Unit, reason: str, fleet: Fleet) -> Why:

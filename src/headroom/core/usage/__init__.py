@@ -34,7 +34,7 @@ from headroom.core.usage.finalizers import removals
 from headroom.core.usage.forecasts import Forecast, Run
 from headroom.core.usage.holds import holds_over
 from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
-from headroom.core.usage.names import DRIVERS
+from headroom.core.usage.names import CLASSES, DRIVERS
 from headroom.core.usage.observing import NAMESPACE_NAME, Look, amounts_of
 from headroom.core.usage.prices import plain_amounts
 from headroom.core.usage.reckoning import (
@@ -49,6 +49,7 @@ from headroom.core.usage.reckoning import (
 from headroom.core.usage.summary import gpus_in, gpus_of, gpus_on, reckonings, uncovered
 
 __all__ = [
+    "CLASSES",
     "DOLLAR",
     "DRIVERS",
     "GPU_HOUR",
