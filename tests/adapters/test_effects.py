@@ -9,12 +9,14 @@ from msgspec import structs
 
 from headroom.adapters.kube import effects, errors, parse, paths
 from headroom.adapters.kube.effects import Effects
+from headroom.api.budget_index import IndexEntry
 from headroom.model import actions
 from headroom.model.actions import Action
+from headroom.model.changes import Topic
 from headroom.model.errors import Refused, Unavailable
 from headroom.model.tables import PodTable
 from headroom.sim import faults as wrong
-from tests.adapters.doing import BY, do, do_twice, forget, notes
+from tests.adapters.doing import BY, CHORES, do, do_twice, forget, notes
 from tests.adapters.simulated import Cluster, virtual
 from tests.builders import a_pod, a_resource
 
@@ -204,6 +206,26 @@ async def test_an_event_counts_once_for_each_turn() -> None:
                 await do(cluster, said, decided)
             [found] = cluster.server.objects("Event")
             assert found["count"] == minute + 1
+
+
+@virtual
+async def test_an_index_that_cannot_be_written_is_told_to_the_view_until_it_is() -> None:
+    async with Cluster() as cluster:
+        await cluster.settle()
+        index = actions.ApplyBudgetIndex(budget="team-a/one", budgets=(IndexEntry(budget="team-a/one"),))
+        cluster.port.take_changes("budgets")
+        cluster.transport._faults.add(wrong.Refusal(verb="create", status=403, path=paths.budget_index(), times=2))
+        found = []
+        for _ in range(2):
+            with pytest.raises(Refused):
+                await do(cluster, index, CHORES)
+            found.append(cluster.port.world(cluster.clock.now()).index_problem)
+        assert found[0] == "", "the first may pass by itself"
+        assert "the simulated server refuses this" in found[1]
+        assert Topic.INDEX in cluster.port.take_changes("budgets").facts
+        await do(cluster, index, CHORES)
+        assert cluster.port.world(cluster.clock.now()).index_problem == ""
+        assert Topic.INDEX in cluster.port.take_changes("budgets").facts
 
 
 def test_a_pod_is_found_by_name() -> None:

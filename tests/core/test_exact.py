@@ -9,17 +9,19 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from headroom.api import marks
 from headroom.core.budgets import PLAN, chores, index_of
 from headroom.core.usage.coverage import namespaces_of
 from headroom.core.usage.keeping import Around, Keeper
 from headroom.core.usage.observing import Look
 from headroom.model.actions import ApplyBudgetIndex, RemoveFinalizer
 from headroom.model.changes import EVERYTHING
+from headroom.model.conditions import find
 from headroom.model.facts import Namespace, Pod
 from headroom.model.tables import NodeTable
 from headroom.model.times import HOUR, MINUTE
 from headroom.model.usage_table import UsageTable
-from headroom.model.world import LedgerState, World
+from headroom.model.world import LedgerState, World, by_ref
 from tests.builders import NOON, a_node, a_used_world, no_devices
 from tests.core.test_budgets import a_budget, decide, run
 
@@ -148,6 +150,34 @@ def test_however_many_budgets_differ_the_index_is_one_chore_with_all_of_them() -
     assert list(chores(world)) == [ApplyBudgetIndex(budget="team-a/b0", budgets=index_of(world))]
     partly = structs.replace(world, index=index_of(world)[1:3])
     assert list(chores(partly)) == [ApplyBudgetIndex(budget="team-a/b0", budgets=index_of(world))]
+
+
+@pytest.mark.parametrize(
+    ("accounting", "required", "is_written", "problem", "told"),
+    [
+        ("Exact", False, False, "writing it: refused", "False"),
+        ("Exact", False, True, "writing it: refused", None),
+        ("Exact", False, False, "", None),
+        ("BestEffort", False, False, "writing it: refused", None),
+        ("BestEffort", True, False, "writing it: refused", "False"),
+    ],
+    ids=["not there", "there as it should be", "not tried yet", "not needed", "required by a namespace"],
+)
+def test_a_budget_tells_that_policies_do_not_know_it(
+    accounting: str, required: bool, is_written: bool, problem: str, told: str | None
+) -> None:
+    spaces = {"team-b": Namespace(name="team-b", labels=((marks.REQUIRE_BUDGET, ""),))} if required else {}
+    world = a_used_world(a_budget(accounting=accounting), namespaces=spaces)
+    world = structs.replace(world, index=index_of(world) if is_written else None, index_problem=problem)
+    [decision] = PLAN.decide(world, EVERYTHING)
+    found = find(decision.status.conditions, "Indexed")
+    assert (found.status if found else None) == told
+    if found is not None:
+        assert problem in found.message
+        mended = structs.replace(world, index=index_of(world), index_problem="")
+        again = structs.replace(a_budget(accounting=accounting), status=decision.status)
+        [later] = PLAN.decide(structs.replace(mended, resources=by_ref([again])), EVERYTHING)
+        assert find(later.status.conditions, "Indexed") is None
 
 
 def test_what_a_budget_keeps_that_cannot_be_read_stays() -> None:

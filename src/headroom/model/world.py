@@ -138,6 +138,8 @@ class World(Struct, frozen=True, kw_only=True):
     ledger: LedgerState = LedgerState()
     index: tuple[IndexEntry, ...] | None = None
     """What the API server's policies know of budgets; None where nobody told them anything."""
+    index_problem: str = ""
+    """Why that cannot be written, as a sentence; empty if it can."""
     holds: Annotated[Mapping[str, facts.Hold], Fact(Topic.HOLDS)] = {}
     """The BudgetHolds, by name."""
     workloads: Annotated[Mapping[str, facts.Workload], Fact(Topic.WORKLOADS, key="key")] = {}
@@ -228,6 +230,7 @@ class _SavedBase(Struct, kw_only=True):
     clock_step_ms: int = 0
     verdicts: list[HomeVerdict] = []
     index: list[IndexEntry] | None = None
+    index_problem: str = ""
     kueue: bool = False
     hold_problem: str = ""
     caps: Caps = Caps()
@@ -273,6 +276,7 @@ def save(world: World) -> bytes:
         clock_step_ms=world.ledger.clock_step_ms,
         verdicts=list(world.ledger.verdicts),
         index=None if world.index is None else list(world.index),
+        index_problem=world.index_problem,
         kueue=world.kueue,
         hold_problem=world.hold_problem,
         caps=world.caps,
@@ -316,6 +320,7 @@ def load(text: bytes) -> World:
         usage=_loaded_usage(saved, pods),
         ledger=_loaded_ledger(saved),
         index=None if saved.index is None else tuple(saved.index),
+        index_problem=saved.index_problem,
         kueue=saved.kueue,
         hold_problem=saved.hold_problem,
         caps=saved.caps,

@@ -16,7 +16,7 @@ from headroom.api.kinds import AnyResource
 from headroom.api.releases import ReleaseRequest
 from headroom.model import actions
 from headroom.model.decisions import Ref
-from headroom.model.errors import Refused
+from headroom.model.errors import HeadroomError, Refused
 from headroom.model.handlers import carries_out
 from headroom.model.ports import Clock
 
@@ -26,11 +26,21 @@ class BudgetEffects:
 
     def __init__(self, kube: Kube, clock: Clock, view: View, told: Told) -> None:
         self._kube, self._clock, self._view, self._told = kube, clock, view, told
+        self._index_failures = 0
+        """In a row."""
 
     @carries_out(actions.ApplyBudgetIndex)
     async def apply_index(self, action: actions.ApplyBudgetIndex, _resource: AnyResource) -> None:
-        """Make the index say what was decided."""
-        await budget_index.apply(self._kube, action.budgets)
+        """Make the index say what was decided. No budget's status has what is done for all of them, so the view is told."""
+        try:
+            await budget_index.apply(self._kube, action.budgets)
+        except HeadroomError as error:
+            self._index_failures += 1
+            if self._index_failures > 1:  # the first may have been a moment's outage, which is no news
+                self._view.note_index(str(error))
+            raise
+        self._index_failures = 0
+        self._view.note_index("")
 
     @carries_out(actions.ApplyBudgetHold)
     async def apply_hold(self, action: actions.ApplyBudgetHold, _resource: AnyResource) -> None:

@@ -34,6 +34,10 @@ class View(Protocol):
         """An eviction was refused; None: the pod was deleted in its place."""
         ...
 
+    def note_index(self, problem: str) -> None:
+        """Why the index of budgets cannot be written, as a sentence; empty once it is."""
+        ...
+
     def pod_with_finalizer(self, key: str) -> facts.Pod | None:
         """The pod called `namespace/name`, if it has a finalizer of ours."""
         ...

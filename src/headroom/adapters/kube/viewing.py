@@ -38,6 +38,7 @@ class Viewing(Watching):
         super().__init__(kube, clock=clock, rng=rng, recording=recording, **more)
         self._no_usage = UsageTable()
         self._acting_since = _NEVER
+        self._index_problem = ""
         self._more_prices: tuple[Price, ...] = ()
         self._known_prices: tuple[Any, tuple[Price, ...]] = ((), ())
         self._views: dict[str, Any] = {name: MappingProxyType(found) for name, found in self._facts.items()}
@@ -84,6 +85,7 @@ class Viewing(Watching):
             usage=recording.table if recording else self._no_usage,
             ledger=ledger,
             index=index.budgets if index else None,
+            index_problem=self._index_problem,
             kueue=(kueue := self._reflectors.get(paths.owner("Workload"))) is not None and kueue.is_served,
             hold_problem=self._hold_problem(),
             caps=self.caps,
@@ -102,6 +104,12 @@ class Viewing(Watching):
             plural: each.cause or admission.unserved(plural) for plural, each in watched.items() if not each.is_served
         }
         return admission.problem({plural: sink.facts for plural, sink in self._policies.items()}, unread)
+
+    def note_index(self, problem: str) -> None:
+        """Why the index of budgets cannot be written, as a sentence; empty once it is."""
+        if problem != self._index_problem:
+            self._index_problem = problem
+            self.tell(Topic.INDEX)
 
     def pod_with_finalizer(self, key: str) -> Pod | None:
         """The pod called `namespace/name`, if it has a finalizer of ours."""

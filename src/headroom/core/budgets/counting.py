@@ -10,7 +10,7 @@ from msgspec import structs
 from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus, TopPod
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
-from headroom.core.budgets import unseen
+from headroom.core.budgets import index, unseen
 from headroom.core.budgets.accounts import Account
 from headroom.core.budgets.numbers import decimal, short
 from headroom.core.budgets.wording import spoken
@@ -159,7 +159,10 @@ def _hindered(account: Account) -> tuple[str, str] | None:
 
 def doubts(account: Account) -> Iterator[Verdict]:
     """Conditions that are there only while something is in doubt."""
-    ledger = account.world.ledger
+    world, ledger = account.world, account.world.ledger
+    if world.index_problem and not index.is_known(world, account.budget):
+        says = "The BudgetIndex cannot be written, so the API server's policies do not know this budget as it is."
+        yield Verdict("Indexed", False, "IndexNotWritten", f"{says} {world.index_problem}")
     if _is_incomplete(account):
         yield Verdict("HistoryIncomplete", True, "LedgerIsYounger", _incomplete(account))
     if ledger.clock_offset_ms:

@@ -64,5 +64,11 @@ def due(world: World) -> Iterator[Action]:
         yield ApplyBudgetIndex(budget=new[0] if new else "", budgets=wanted)
 
 
+def is_known(world: World, budget: AnyResource) -> bool:
+    """Whether the policies know what they must of a budget."""
+    needed = not budget.deleting and (budget.spec.accounting == "Exact" or _is_required(world))
+    return not needed or _entry(world, budget) in (world.index or ())
+
+
 def _key(budget: AnyResource) -> str:
     return f"{budget.namespace}/{budget.name}"

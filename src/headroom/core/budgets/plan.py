@@ -32,7 +32,7 @@ from headroom.model.world import World, ref_of
 
 LOOK_AGAIN_MS: Final = 30_000
 TURN_MS: Final = 500
-_PASSING: Final = frozenset({"Holding", "EnforcementBlocked", "HistoryIncomplete", "ClockSuspect"})
+_PASSING: Final = frozenset({"Holding", "EnforcementBlocked", "HistoryIncomplete", "ClockSuspect", "Indexed"})
 """Conditions that are there only where they have something to say."""
 _COUNTED: Final = frozenset(
     {
