@@ -143,7 +143,7 @@ SENTENCES_ALLOWED = {
     "src/headroom/adapters/kube/errors.py::eviction_error": "the API server's 500 for two budgets has no reason of its own",
     "src/headroom/adapters/kube/events.py::emit": "the API server's 403 for a namespace that goes has no reason of its own",
     "src/headroom/adapters/kube/parse.py::_unschedulable": "kube-scheduler's words, put on one line for people",
-    "src/headroom/cli/storyteller.py::_switched": "shortens the moments in what a pool says, for people",
+    "src/headroom/cli/face_power.py::decided": "shortens the moments in what a pool says, for people",
 }
 
 

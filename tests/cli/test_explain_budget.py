@@ -7,7 +7,7 @@ from msgspec import structs
 
 from headroom.api.budgets import Following, GPUWorkloadBudgetStatus
 from headroom.api.enforcement import RefusedEviction, Released
-from headroom.cli import explain_budget
+from headroom.cli import face_budgets
 from tests.core.stage import a_budget
 
 AT, LATER = "2026-11-15T12:00:00Z", "2026-11-15T14:00:00Z"
@@ -15,7 +15,7 @@ BUDGET = a_budget(hours="10", enforce=["100% Hold", "110% Evict"])
 
 
 def said(capsys: pytest.CaptureFixture[str], **status: object) -> str:
-    explain_budget.show(BUDGET, structs.replace(GPUWorkloadBudgetStatus(as_of=AT), **status))
+    face_budgets.show(BUDGET, structs.replace(GPUWorkloadBudgetStatus(as_of=AT), **status))
     return capsys.readouterr().out
 
 

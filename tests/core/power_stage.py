@@ -12,8 +12,7 @@ from headroom.api.kinds import AnyResource
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
 from headroom.core import CAPACITY as PLAN
 from headroom.core import SOURCES, power
-from headroom.core.capacity import Round, round_of
-from headroom.core.power import Explained
+from headroom.core.capacity import PodAnswer, Round, round_of
 from headroom.model import actions, times
 from headroom.model.actions import Action, EmitEvent
 from headroom.model.changes import EVERYTHING
@@ -144,7 +143,7 @@ def a_round(world: World) -> Round:
     return round_of(world, SOURCES)
 
 
-def explained(world: World, pod: Pod) -> Explained | None:
+def explained(world: World, pod: Pod) -> PodAnswer | None:
     """What power says of a pod."""
     return power.explained(a_round(world), pod)
 

@@ -12,6 +12,7 @@ from headroom.api.resources import Condition
 from headroom.model.decisions import Decision, Ref
 from headroom.model.world import World
 from headroom.runtime.metrics import Metrics
+from headroom.runtime.power_metrics import PowerMetrics
 from tests.builders import a_resource, a_used_world
 from tests.web import pools
 
@@ -19,7 +20,8 @@ from tests.web import pools
 def scraped(world: World, decisions: dict[Ref, Decision] | None = None) -> list[str]:
     """The lines of power's metrics."""
     metrics = Metrics()
-    metrics.measures[1].measure(world, decisions or {})
+    measure = PowerMetrics(metrics.registry)
+    measure.measure(world, decisions or {})
     return [line for line in metrics.render().decode().splitlines() if line.startswith("headroom_power")]
 
 
@@ -69,8 +71,9 @@ def test_the_last_decision_counts_before_what_is_written() -> None:
 
 def test_a_pool_that_is_gone_leaves_nothing_behind() -> None:
     metrics = Metrics()
-    metrics.measures[1].measure(a_used_world(pools.a_pool().resource), {})
-    metrics.measures[1].measure(a_used_world(), {})
+    measure = PowerMetrics(metrics.registry)
+    measure.measure(a_used_world(pools.a_pool().resource), {})
+    measure.measure(a_used_world(), {})
     assert b"headroom_power_machines{" not in metrics.render()
 
 

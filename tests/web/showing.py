@@ -64,7 +64,7 @@ class Made:
         return View(port=self, loop=self, gate=self, clock=self, journal=self.journal, **more)
 
     def showing(self, **more: Any) -> Showing:
-        return Showing(view=self.view(**more), metrics=Metrics(), pages=capabilities.pages())
+        return Showing(view=self.view(**more), metrics=capabilities.measured(Metrics()), pages=capabilities.pages())
 
 
 def page_at(*address: Any) -> Maker:

@@ -85,7 +85,7 @@ def view(cluster: Cluster) -> View:
 
 
 def shown(view: View) -> Local:
-    return Local(Showing(view=view, metrics=Metrics(), pages=capabilities.pages()))
+    return Local(Showing(view=view, metrics=capabilities.measured(Metrics()), pages=capabilities.pages()))
 
 
 Serve = Callable[..., AbstractAsyncContextManager[aiohttp.ClientSession]]

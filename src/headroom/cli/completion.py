@@ -162,6 +162,7 @@ def _options(command: Any) -> Iterator[Offer]:
 def _arguments(command: str) -> list[Offer]:
     """The beginnings of what can be named without asking a cluster."""
     from headroom.api.kinds import KINDS
+    from headroom.cli.capabilities import PARTS
     from headroom.cli.explain_pods import WORDS
 
     others = [(f"{kind.lower()}/", f"A {kind}.") for kind in dict.fromkeys(WORDS.values())]
@@ -169,7 +170,7 @@ def _arguments(command: str) -> list[Offer]:
         return (
             [(f"{kind.short_names[0]}/", f"A {kind.name}.") for kind in KINDS.values()]
             + others
-            + [("machine/", "A machine of a PowerPool.")]
+            + [(f"{each.words[0]}/", each.meaning) for each in PARTS.values()]
         )
     if command == "release":
         return others

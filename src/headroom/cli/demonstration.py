@@ -133,11 +133,12 @@ class Stage:
             title="Headroom demo",
             speed=lambda: self._managed,
         )
+        metrics = capabilities.measured(made.around.metrics)
         if self._showing is None:
-            self._showing = Showing(view=view, metrics=made.around.metrics, pages=capabilities.pages())
+            self._showing = Showing(view=view, metrics=metrics, pages=capabilities.pages())
             self._begun.set()
         else:
-            self._showing.view, self._showing.metrics = view, made.around.metrics
+            self._showing.view, self._showing.metrics = view, metrics
         return made
 
     def _heard(self, noted: Noted) -> Noted:

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
     from headroom.api.kinds import AnyResource
     from headroom.cli.explain_pods import ToldOfPod
-    from headroom.cli.explain_power import ToldOfMachine
-    from headroom.cli.nearby import Near
+    from headroom.cli.face import Tells
     from headroom.model.decisions import Decision, Ref
     from headroom.model.world import World
     from headroom.runtime.settings import Settings
@@ -63,7 +62,7 @@ def explain(
     else:
         settings = live.settings_of(kubeconfig, context, namespace)
 
-        async def work(kube: Kube) -> Told | ToldOfPod | ToldOfMachine:
+        async def work(kube: Kube) -> Tells:
             return await _in_cluster(kube, settings, asked)
 
         told = live.with_cluster(settings, work)
@@ -71,7 +70,7 @@ def explain(
     _print(told, head if told.is_plan else "", form)
 
 
-def _print(told: Told | ToldOfPod | ToldOfMachine, head: str, form: Form) -> None:
+def _print(told: Tells, head: str, form: Form) -> None:
     from headroom.cli import output
 
     if form.is_data:
@@ -85,19 +84,19 @@ def _print(told: Told | ToldOfPod | ToldOfMachine, head: str, form: Form) -> Non
 
 def _asked(what: str) -> tuple[str, str, str]:
     from headroom.api.kinds import KINDS
-    from headroom.cli import explain_power
+    from headroom.cli.capabilities import PARTS
     from headroom.cli.explain_pods import WORDS
 
     first, *rest = what.split("/")
     ours = {word.lower(): kind.name for kind in KINDS.values() for word in (kind.name, kind.plural, *kind.short_names)}
-    words = {**ours, **WORDS, **dict.fromkeys(explain_power.WORDS, explain_power.MACHINE)}
+    words = {**ours, **WORDS, **{word: part.name for part in PARTS.values() for word in part.words}}
     kind = words.get(first.lower())
     if not rest and kind is None:
         raise Misconfigured(f"reading {what!r}: write KIND/[NAMESPACE/]NAME, such as gwb/lab/team-a")
     if kind is None:
         near = offered(first.lower(), {word: word for word in words})
         known = ", ".join(f"{each.name} ({each.short_names[0]})" for each in KINDS.values())
-        known += f"; also {', '.join(sorted({*WORDS.values(), explain_power.MACHINE}))}"
+        known += f"; also {', '.join(sorted({*WORDS.values(), *PARTS}))}"
         raise Misconfigured(f"reading {what!r}: there is no kind {first!r}{near}; the kinds are {known}")
     if not 1 <= len(rest) <= 2 or not all(rest):
         raise Misconfigured(f"reading {what!r}: write KIND/[NAMESPACE/]NAME, such as gwb/lab/team-a")
@@ -147,40 +146,21 @@ async def _pod_in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str,
     if not explain_pods.waits_for_a_place(told):
         return told
     seen = await nearby.machines(kube, settings)
-    if _is_enough(seen):
-        told = explain_pods.with_power(told, planning.capacity_round(seen.world, by_status=True))
+    if nearby.is_enough(seen):
+        told = explain_pods.with_answer(told, planning.capacity_round(seen.world, by_status=True))
     else:
-        told = explain_pods.with_written_power(told, seen.world)
+        told = explain_pods.with_written_answer(told, seen.world)
     return told._replace(unread=tuple(dict.fromkeys((*told.unread, *seen.unread))))
 
 
-def _is_enough(seen: Near) -> bool:
-    """Whether what could be read tells what power does."""
-    # Without Karpenter's pools or a namespace's labels the answer may be less exact; without these it would be wrong.
-    return not {"pods", "nodes", "powerpools.headroom.dev"} & set(seen.unread)
-
-
-async def _machine_in_cluster(kube: Kube, settings: Settings, name: str) -> ToldOfMachine:
-    """What the operator has written down of a machine; what keeps it on takes sight of the whole cluster."""
-    from headroom.cli import explain_power, nearby, planning
-
-    near = await nearby.ours(kube, settings, "PowerPool", "")
-    told = explain_power.told_of_machine(near.world, name, None)
-    if not told.is_on:
-        return told
-    seen = await nearby.machines(kube, settings)
-    if _is_enough(seen):
-        return told.kept_by(planning.capacity_round(seen.world, by_status=True))
-    return told._replace(unread=seen.unread)
-
-
-async def _in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str, str]) -> Told | ToldOfPod | ToldOfMachine:
-    from headroom.cli import explain_pods, explain_power
+async def _in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str, str]) -> Tells:
+    from headroom.cli import explain_pods
+    from headroom.cli.capabilities import PARTS
 
     if asked[0] in explain_pods.WORDS.values():
         return await _pod_in_cluster(kube, settings, asked)
-    if asked[0] == explain_power.MACHINE:
-        return await _machine_in_cluster(kube, settings, asked[2])
+    if asked[0] in PARTS:
+        return await PARTS[asked[0]].written(kube, settings, asked[2])
     return await _resource_in_cluster(kube, settings, asked)
 
 
@@ -325,17 +305,14 @@ def _spoken(action: dict[str, Any]) -> tuple[str, ...]:
     return str(action["type"]), str(first[1]), *more
 
 
-def _explained(
-    world: World, asked: tuple[str, str, str], *, in_files: bool = False
-) -> Told | ToldOfPod | ToldOfMachine:
-    from headroom.cli import explain_pods, explain_power, planning
+def _explained(world: World, asked: tuple[str, str, str], *, in_files: bool = False) -> Tells:
+    from headroom.cli import explain_pods, planning
+    from headroom.cli.capabilities import PARTS
 
     if asked[0] in explain_pods.WORDS.values():
         return explain_pods.told(world, asked, in_files=True)
-    if asked[0] == explain_power.MACHINE:
-        return explain_power.told_of_machine(world, asked[2], planning.decisions(world)).kept_by(
-            planning.capacity_round(world)
-        )
+    if asked[0] in PARTS:
+        return PARTS[asked[0]].decided(world, asked[2])
     ref = find(world, asked, in_files=in_files)
     decision = next((each for each in planning.decisions(world) if each.resource == ref), None)
     return Told(ref, world.resources[ref], world.stopped, decision)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headroom.cli import output
+from headroom.cli.capabilities import FACES
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
     from headroom.api.budgets import GPUWorkloadBudgetStatus
     from headroom.core.budgets import Explained
-    from headroom.core.capacity import Round
-    from headroom.core.power import Explained as ByPower
+    from headroom.core.capacity import PodAnswer, Round
     from headroom.model.decisions import Ref
     from headroom.model.world import World
 
@@ -43,8 +43,8 @@ class ToldOfPod(NamedTuple):
     found: Explained
     unread: tuple[str, ...] = ()
     """What was not looked at, for lack of rights."""
-    power: ByPower | None = None
-    """What power pools do for a pod that waits."""
+    answer: PodAnswer | None = None
+    """What is done for a pod that waits for a place."""
 
     @property
     def is_plan(self) -> bool:
@@ -62,7 +62,7 @@ class ToldOfPod(NamedTuple):
             "startsAt": self.found.starts_at,
             "details": list(self.found.details),
             "unread": list(self.unread),
-        } | ({"power": {"state": self.power.state, "machine": self.power.machine}} if self.power else {})
+        } | ({"power": {"state": self.answer.state, "machine": self.answer.machine}} if self.answer else {})
 
     def show(self) -> None:
         """Print the form for people."""
@@ -88,7 +88,7 @@ def told(world: World, asked: tuple[str, str, str], *, in_files: bool, unread: t
         raise Misconfigured(f"looking for {kind}/{namespace}/{name}: nothing is known of it")
     if not in_files:
         return ToldOfPod(found, unread)
-    here = with_power(ToldOfPod(found, unread), planning.capacity_round(world))
+    here = with_answer(ToldOfPod(found, unread), planning.capacity_round(world))
     return here._replace(found=here.found._replace(details=(*here.found.details, *_due(world, found.what))))
 
 
@@ -97,33 +97,31 @@ def waits_for_a_place(told_of: ToldOfPod) -> bool:
     return told_of.found.what.kind == "Pod" and told_of.found.state == "Pending"
 
 
-def with_power(told_of: ToldOfPod, round_: Round) -> ToldOfPod:
-    """With what power pools do for a pod that waits for a place, by a round over a world that is complete."""
-    from headroom.core.power import explained
-
+def with_answer(told_of: ToldOfPod, round_: Round) -> ToldOfPod:
+    """With what is done for a pod that waits for a place, by a round over a world that is complete."""
     found, what, world = told_of.found, told_of.found.what, round_.world
     waiting = (pod for uid in sorted(world.pods.unbound) if (pod := world.pods.get(uid)) is not None)
     pod = next((each for each in waiting if (each.namespace, each.name) == (what.namespace, what.name)), None)
-    # Of a queued pod power has something to say only once a machine is kept or wakes for it.
+    # Of a queued pod there is something to say only once a machine is kept or wakes for it.
     is_announced = pod is not None and pod.uid in round_.announced
-    by_power = explained(round_, pod) if pod is not None and (waits_for_a_place(told_of) or is_announced) else None
-    if by_power is None or (is_announced and not by_power.machine):
+    if pod is None or not (waits_for_a_place(told_of) or is_announced):
         return told_of
-    said = found._replace(sentence=f"{found.sentence} {by_power.sentence}", details=(*found.details, *by_power.details))
-    return told_of._replace(found=said, power=by_power)
+    asked = [face.answers(round_, pod) for face in FACES.values() if face.answers is not None]
+    answers = [each for each in asked if each is not None and (each.machine or not is_announced)]
+    if not answers:
+        return told_of
+    # Whoever has a machine for it speaks, else the first.
+    answer = max(answers, key=lambda each: bool(each.machine))
+    said = found._replace(sentence=f"{found.sentence} {answer.sentence}", details=(*found.details, *answer.details))
+    return told_of._replace(found=said, answer=answer)
 
 
-def with_written_power(told_of: ToldOfPod, world: World) -> ToldOfPod:
-    """The same for who may not see all that decides: only what the pools' statuses say of this very pod."""
-    from headroom.core.power import KIND
-
+def with_written_answer(told_of: ToldOfPod, world: World) -> ToldOfPod:
+    """The same for who may not see all that decides: only what statuses say of this very pod."""
     key = f"{told_of.found.what.namespace}/{told_of.found.what.name}"
-    for ref, pool in world.of_kind(KIND):
-        for each in pool.status.unserved:
-            if each.pod == key:
-                says = f"{told_of.found.sentence} {ref} wakes no machine for it: {each.message}"
-                return told_of._replace(found=told_of.found._replace(sentence=says))
-    return told_of
+    asked = (face.answers_written(world, key) for face in FACES.values() if face.answers_written is not None)
+    said = next(filter(None, asked), "")
+    return told_of._replace(found=told_of.found._replace(sentence=f"{told_of.found.sentence} {said}".rstrip()))
 
 
 def _due(world: World, what: Ref) -> Iterator[str]:

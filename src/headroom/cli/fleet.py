@@ -5,13 +5,12 @@ The numbers and words are those of the dashboard, from the same functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
     from headroom.api.kinds import AnyResource
-    from headroom.api.resources import Status
     from headroom.model.decisions import Decision, Ref
     from headroom.model.tables import PodTable
     from headroom.model.world import World
@@ -25,7 +24,8 @@ def glance(world: World, decisions: Mapping[Ref, Decision] | None = None, namesp
     """Everything but the operator itself. With decisions these speak, else what the operator has written down."""
     from msgspec import structs
 
-    from headroom.core import power, usage
+    from headroom.cli.capabilities import FACES, face_of
+    from headroom.core import usage
     from headroom.model import times
     from headroom.web.pages.overview import fleet_of, nodes_asleep
     from headroom.web.pages.parts import amount, decimal
@@ -45,9 +45,11 @@ def glance(world: World, decisions: Mapping[Ref, Decision] | None = None, namesp
     if not namespace and world.ledger.loaded:
         sums = usage.uncovered(world)
         found["uncovered"] = {"gpuHours": amount(sums.gpu_ms, usage.GPU_HOUR), "burnRateGpus": decimal(sums.burn)}
-    found["budgets"] = [_budget(world.resources[ref], known.get(ref)) for ref in refs if ref.kind == usage.KIND]
-    found["pools"] = [_pool(world, world.resources[ref], known.get(ref)) for ref in refs if ref.kind == power.KIND]
-    others = [ref for ref in refs if ref.kind not in (usage.KIND, power.KIND)]
+    for kind, face in FACES.items():
+        if face.row is not None:
+            of_kind = (ref for ref in refs if ref.kind == kind)
+            found[face.section] = [face.row(world, world.resources[ref], known.get(ref)) for ref in of_kind]
+    others = [ref for ref in refs if face_of(ref.kind).row is None]
     found["others"] = [_other(ref, world.resources[ref], known.get(ref)) for ref in others]
     if namespace and not found["budgets"]:
         spaces = {ref.namespace for ref in world.resources if ref.namespace} | set(world.namespaces)
@@ -88,37 +90,6 @@ async def operator(kube: Kube, settings: Settings) -> dict[str, Any]:
 
 
 # --- resources --------------------------------------------------------------------------------------------------------------
-
-
-def _budget(resource: AnyResource, decision: Decision | None) -> dict[str, Any]:
-    from headroom.web.pages.parts import budget_row
-
-    row = budget_row(resource, decision)
-    if resource.problems:
-        row["problems"] = [{"field": each.field, "message": each.message} for each in resource.problems]
-    if decision is None and resource.spec is not None:
-        row["message"] = " ".join(_written(resource.status))
-    return row
-
-
-def _pool(world: World, resource: AnyResource, decision: Decision | None) -> dict[str, Any]:
-    from headroom.model import conditions
-    from headroom.web.pages.power import pool_row
-
-    row = pool_row(world, resource, decision)
-    ready = conditions.find(resource.status.conditions, "Ready")
-    if decision is None and ready is not None and not resource.problems:
-        row |= {"reason": ready.reason, "message": ready.message}
-    return row
-
-
-def _written(status: Status) -> Iterator[str]:
-    """What stands in a status, as sentences."""
-    from headroom.model import conditions
-
-    found = [conditions.find(status.conditions, type_) for type_ in ("QuotaExceeded", "Holding", "Degraded")]
-    told = [each.message for each in found if each and (each.status == "True" or each.type == "QuotaExceeded")]
-    yield from told or ("Nothing is counted yet.",)
 
 
 def _other(ref: Ref, resource: AnyResource, decision: Decision | None) -> dict[str, Any]:

@@ -43,9 +43,12 @@ async def read(kube: Kube, settings: Settings, namespace: str) -> Near:
 
 
 async def machines(kube: Kube, settings: Settings) -> Near:
-    """All that decides which machines wake, as much of it as we may see; nothing more is read where there is no power pool."""
+    """All that decides which machines come, as much of it as we may see; nothing more is read where nothing brings any."""
+    from headroom.core import SOURCES
+
     reading = Reading(kube, settings, "")
-    if await reading.resources("PowerPool") and reading.found_any():
+    seen = [await reading.resources(each.kind) for each in SOURCES]
+    if any(seen) and reading.found_any():
         await reading.pods()
         await reading.nodes()
         await reading.facts("node_pools")
@@ -53,6 +56,16 @@ async def machines(kube: Kube, settings: Settings) -> Near:
         await reading.resources("GPUWorkloadBudget")
         await reading.namespaces()
     return await reading.near()
+
+
+def is_enough(seen: Near) -> bool:
+    """Whether what could be read tells which machines come."""
+    from headroom.adapters.kube import paths
+    from headroom.core import SOURCES
+
+    # Without Karpenter's pools or a namespace's labels the answer may be less exact; without these it would be wrong.
+    brings = {paths.spoken(paths.collection(each.kind)) for each in SOURCES}
+    return not {"pods", "nodes", *brings} & set(seen.unread)
 
 
 async def ours(kube: Kube, settings: Settings, kind: str, namespace: str) -> Near:

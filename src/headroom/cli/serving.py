@@ -238,7 +238,7 @@ class Process:
             clock=self._around.clock,
             journal=self._recorder.journal,
         )
-        return Showing(view=view, metrics=self._around.metrics, pages=capabilities.pages())
+        return Showing(view=view, metrics=capabilities.measured(self._around.metrics), pages=capabilities.pages())
 
     def _candidate(self) -> LeaderThread:
         loop = asyncio.get_running_loop()

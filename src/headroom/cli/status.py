@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from headroom.cli import output
+from headroom.cli.capabilities import FACES
 from headroom.cli.options import Context, FilesInstead, Form, From, Kubeconfig, MoreFiles, Namespace, Now, Output
 from headroom.cli.worlds import PROVISO
 from headroom.model.errors import Misconfigured
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from headroom.cli.worlds import Given
     from headroom.runtime.settings import Settings
 
-MOST_BUDGETS: Final = 20
 MOST_OTHERS: Final = 10
 """Rows of a screen; what is fullest or not ready comes first."""
 _OF_LIST: Final = {
@@ -26,8 +26,6 @@ _OF_LIST: Final = {
     "nodes": ("gpus", "free", "nodes", "nodesReady", "nodesAsleep"),
 }
 """What is known of the fleet by each list."""
-_TONES: Final = ("bad", "warn", "good", "idle")
-"""What needs a look comes first."""
 _CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 
 
@@ -128,8 +126,9 @@ def _show(found: dict[str, Any], form: Form, everything: bool) -> None:
         output.line(PROVISO)
         output.line()
     output.as_fields(_head(found))
-    _show_budgets(found, everything)
-    _show_pools(found["pools"], everything)
+    for face in FACES.values():
+        if face.table is not None:
+            face.table(found, everything)
     _show_others(found["others"])
 
 
@@ -182,116 +181,6 @@ def _operator(told: dict[str, Any]) -> object:
     if told["leads"]:
         return f"{told['holder']} leads, lease renewed {ago}"
     return output.Toned(f"none leads: {told['holder']} renewed its lease {ago} for the last time", "bad")
-
-
-def _show_budgets(found: dict[str, Any], everything: bool) -> None:
-    from headroom.model import times
-
-    rows = sorted(found["budgets"], key=lambda each: (-each.get("percent", 0), each["namespace"], each["name"]))
-    if not rows:
-        _say_there_is_none(found)
-        return
-    output.line()
-    most = len(rows) if everything or not output.is_terminal() else MOST_BUDGETS
-    at = times.moment(found["at"]) or 0
-    table = [
-        (
-            f"{each['namespace']}/{each['name']}",
-            output.bar(each.get("percent", 0)),
-            f"{each.get('percent', 0):.1f}%",
-            _of_quota(each),
-            each.get("burnRateGpus", ""),
-            output.Toned(each["state"], each["tone"]),
-            outlook(each, at),
-        )
-        for each in rows[:most]
-    ]
-    output.as_table(("BUDGET", "USED", "", "QUOTA", "GPUS", "STATE", "WHAT COMES"), table)
-    if len(rows) > most:
-        output.line(f"and {output.counted(len(rows) - most, 'budget')} more, less used; --all lists them")
-
-
-def _say_there_is_none(found: dict[str, Any]) -> None:
-    """Without budgets nothing is said of them, unless somebody looks for one or there is nothing else."""
-    says = _no_budget(found)
-    if says:
-        output.line()
-        output.line(says)
-
-
-def _no_budget(found: dict[str, Any]) -> str:
-    from headroom.cli.explain import offered
-
-    if any(each.startswith("gpuworkloadbudgets") for each in found["unread"]):
-        return "No budget may be seen."
-    if "namespace" not in found:
-        is_all = found["pools"] or found["others"]
-        return "" if is_all else "There is no budget; docs/examples shows how one is written."
-    others = found["otherNamespaces"]
-    near = offered(found["namespace"], {each: each for each in others})
-    known = f"; known are {', '.join(others[:MOST_OTHERS])}" if others and not near else ""
-    return f"There is no budget in namespace {found['namespace']}{near}{known}."
-
-
-def _of_quota(row: dict[str, Any]) -> str:
-    """What may be used, and in how many hours: 47.5h/24h, $500/168h."""
-    from headroom.api.quantities import Invalid, nano
-    from headroom.web.pages.parts import decimal
-
-    found = []
-    for name, form in (("quotaGpuHours", "{}h"), ("quotaUsd", "${}")):
-        amount = nano(row.get(name, ""))
-        if not isinstance(amount, Invalid):
-            found.append(form.format(decimal(amount // 1000)))
-    window = f"/{row['windowHours']}h" if "windowHours" in row else ""
-    return "+".join(found) + window
-
-
-def outlook(row: dict[str, Any], at: int) -> str:
-    """What becomes of a budget if what runs goes on, in a few words."""
-    from headroom.model import times
-
-    held = f"; {output.counted(row['heldPods'], 'pod')} held" if row.get("heldPods") else ""
-    for key, words in (("exhaustedAt", "used up"), ("recoversAt", "holds again")):
-        moment = times.moment(row.get(key))
-        if moment is not None:
-            return f"{words} in {output.spoken(max(0, moment - at))}{held}" if moment > at else f"{words} now{held}"
-    if row["state"] == "Invalid":
-        first, *others = row["problems"]
-        more = f"; and {output.counted(len(others), 'problem')} more" if others else ""
-        return f"{first['field']} {first['message']}{more}"
-    if row["state"] == "Waiting":
-        return str(row["message"])
-    if row.get("percent", 0) >= 100:
-        return f"does not fall{held}"
-    return f"{'nothing runs' if row.get('burnRateGpus') == '0' else 'lasts at this rate'}{held}"
-
-
-def _show_pools(pools: list[dict[str, Any]], everything: bool) -> None:
-    """The power pools: those that need a look first."""
-    if not pools:
-        return
-    rows = sorted(pools, key=lambda each: (_TONES.index(each["tone"]), each["name"]))
-    most = len(rows) if everything or not output.is_terminal() else MOST_OTHERS
-    table = []
-    for each in rows[:most]:
-        states, free = each.get("states", {}), each.get("gpusFree", "")
-        changing = sum(states.get(state, 0) for state in ("Booting", "Draining", "Sleeping"))
-        numbers = (states.get("On", 0), states.get("Off", 0), changing, states.get("Failed", 0))
-        free_of = f"{free} of {each['gpusOn']}" if free else ""
-        state = output.Toned(each["state"], each["tone"])
-        table.append((each["name"], *numbers, free_of, _kwh(each.get("savedKwh", "")), state, each["message"]))
-    output.line()
-    output.as_table(("POOL", "ON", "OFF", "CHANGING", "FAILED", "GPUS FREE", "SAVED", "STATE", "WHY"), table)
-    if len(rows) > most:
-        output.line(f"and {output.counted(len(rows) - most, 'pool')} more; --all lists them")
-
-
-def _kwh(text: str) -> str:
-    from headroom.api.quantities import NANO, Invalid, nano
-
-    amount = nano(text) if text else None
-    return "" if amount is None or isinstance(amount, Invalid) else f"{amount / NANO:.1f} kWh"
 
 
 def _show_others(others: list[dict[str, Any]]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -11,8 +11,6 @@ from headroom.api.kinds import AnyResource
 from headroom.api.releases import ReleaseRequest
 from headroom.model.decisions import Decision, Ref
 from headroom.model.world import World
-from headroom.runtime.budget_metrics import BudgetMetrics
-from headroom.runtime.power_metrics import PowerMetrics
 
 
 class Measure(Protocol):
@@ -23,7 +21,6 @@ class Measure(Protocol):
         ...
 
 
-MEASURES: Final[tuple[Callable[[CollectorRegistry], Measure], ...]] = (BudgetMetrics, PowerMetrics)
 _TICK_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0)
 
 
@@ -70,7 +67,11 @@ class Metrics:
         self.pods = Gauge("headroom_pods", "Pods in view.", registry=registry)
         self.nodes = Gauge("headroom_nodes", "Nodes in view.", registry=registry)
         self.resources = Gauge("headroom_resources", "Resources in view.", ["kind", "ready"], registry=registry)
-        self.measures = tuple(each(registry) for each in MEASURES)
+        self.measures: list[Measure] = []
+
+    def add(self, measures: Iterable[Callable[[CollectorRegistry], Measure]]) -> None:
+        """Have the numbers of capabilities too."""
+        self.measures += (each(self.registry) for each in measures)
 
     def enforced(self, reason: str, resource: AnyResource) -> None:
         """Count what was really done for a budget."""

@@ -129,6 +129,17 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """Everything else that was found."""
 
 
+class PodAnswer(NamedTuple):
+    """What is done for a pod that waits for a place."""
+
+    state: str
+    """In one word: Waking, Booting, Placed, a reason why nothing comes, or why it needs nothing."""
+    sentence: str
+    machine: str = ""
+    """The machine or node that it will go to."""
+    details: tuple[str, ...] = ()
+
+
 class Why(NamedTuple):
     """Why a supply opens nothing, as one word and as a sentence."""
 

@@ -5,10 +5,10 @@ on beside. `supply` offers the machines to the capacity round; of what it finds,
 is woken. `energy` counts, `telling` and `explaining` put it into words, `deciding` makes the decision.
 """
 
-from headroom.core.power.explaining import Explained, explained, holding, served
+from headroom.core.power.explaining import explained, holding, served
 from headroom.core.power.gathering import owns_node
 from headroom.core.power.members import KIND
 from headroom.core.power.supply import SOURCE
 from headroom.core.power.warmth import warm_percent
 
-__all__ = ["KIND", "SOURCE", "Explained", "explained", "holding", "owns_node", "served", "warm_percent"]
+__all__ = ["KIND", "SOURCE", "explained", "holding", "owns_node", "served", "warm_percent"]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 from headroom.core import demand
-from headroom.core.capacity import Round, reason
+from headroom.core.capacity import PodAnswer, Round, reason
 from headroom.core.demand import Unit
 from headroom.core.power import unserved
 from headroom.core.power.idling import ENDED, may_be_evicted
@@ -22,18 +21,7 @@ from headroom.model.gangs import keeps_machine_on
 from headroom.model.world import World
 
 
-class Explained(NamedTuple):
-    """What power has to say of a pod that waits."""
-
-    state: str
-    """In one word: Waking, Booting, Placed, a reason why nothing is woken, or why it needs nothing."""
-    sentence: str
-    machine: str = ""
-    """The machine or node that it will go to."""
-    details: tuple[str, ...] = ()
-
-
-def explained(found: Round, pod: Pod) -> Explained | None:
+def explained(found: Round, pod: Pod) -> PodAnswer | None:
     """What there is to say of a pod without a node; None where no pool has anything to do with it."""
     if pod.node or not found.world.of_kind(KIND):
         return None
@@ -43,7 +31,7 @@ def explained(found: Round, pod: Pod) -> Explained | None:
         return _placed(found, place, pod)
     is_held = pod.uid not in found.over_quota or not any(each.terms.over_quota for each in found.supplies)
     if left_out is not None and is_held:
-        return Explained(left_out.reason, f"No machine is woken for it: {small(left_out.message)}")
+        return PodAnswer(left_out.reason, f"No machine is woken for it: {small(left_out.message)}")
     return _left(found, pod)
 
 
@@ -116,22 +104,22 @@ def _named(world: World, uids: Iterable[str]) -> list[str]:
     return sorted(pod.key for uid in uids if (pod := world.pods.get(uid)) is not None)
 
 
-def _placed(found: Round, place: str, pod: Pod) -> Explained:
+def _placed(found: Round, place: str, pod: Pod) -> PodAnswer:
     known = _machines(found).get(place)
     if known is None:
-        return Explained("Placed", f"It fits on {place}, so no machine is woken for it.", place)
+        return PodAnswer("Placed", f"It fits on {place}, so no machine is woken for it.", place)
     pool, it = known
     whose = f"{it.name} ({of_gpus(it.gpus)}) of {pool.ref}"
     if it.state == "Unknown":
-        return Explained("Booting", f"It fits on {whose}, which is on and has not joined the cluster yet.", place)
+        return PodAnswer("Booting", f"It fits on {whose}, which is on and has not joined the cluster yet.", place)
     if it.state != "Booting":
-        return Explained("Placed", f"It fits on {whose}, which is on.", place)
+        return PodAnswer("Placed", f"It fits on {whose}, which is on.", place)
     details = _trial(found, pool, it, demand.digest_of(pod.shape))
     if it.woken_at == found.world.now:
-        return Explained("Waking", f"{whose} is to be woken for it.", place, details)
+        return PodAnswer("Waking", f"{whose} is to be woken for it.", place, details)
     late = told((it.woken_at or it.since) + pool.policy.boot_timeout_seconds * times.SECOND)
     says = f"{whose} boots for it since {told(it.woken_at or it.since)}; if it is not Ready by {late}, another one is tried."
-    return Explained("Booting", says, place, details)
+    return PodAnswer("Booting", says, place, details)
 
 
 def _trial(found: Round, pool: Pool, it: Member, shape: str) -> tuple[str, ...]:
@@ -142,24 +130,24 @@ def _trial(found: Round, pool: Pool, it: Member, shape: str) -> tuple[str, ...]:
     return (f"{says}: {quoted(verdict.message)}",)
 
 
-def _left(found: Round, pod: Pod) -> Explained | None:
+def _left(found: Round, pod: Pod) -> PodAnswer | None:
     unit = next((each for each in found.left if _has(each, pod)), None)
     if unit is None:
         return _waiting(found, pod)
     reasons = [(supply, reason(found, supply, unit)) for supply in found.supplies]
     answers = [(supply.ref, supply.why(unit, word)) for supply, word in reasons if word != "OtherGpus"]
     if not answers:
-        return Explained("NoMachineFits", "No PowerPool has machines with the GPUs that it asks for.")
+        return PodAnswer("NoMachineFits", "No PowerPool has machines with the GPUs that it asks for.")
     ref, first = answers[0]
     others = tuple(f"{other}: {why.reason}: {why.message}" for other, why in answers[1:])
-    return Explained(first.reason, f"{ref} wakes no machine for it: {small(first.message)}", "", others)
+    return PodAnswer(first.reason, f"{ref} wakes no machine for it: {small(first.message)}", "", others)
 
 
-def _waiting(found: Round, pod: Pod) -> Explained | None:
+def _waiting(found: Round, pod: Pod) -> PodAnswer | None:
     for supply in found.supplies:
         if isinstance(supply, PowerSupply) and any(_has(unit, pod) for unit in found.waiting.get(supply.ref, ())):
             why = unserved.wake_limit(supply.pool)
-            return Explained(why.reason, f"A machine of {supply.ref} wakes for it in its turn: {small(why.message)}")
+            return PodAnswer(why.reason, f"A machine of {supply.ref} wakes for it in its turn: {small(why.message)}")
     return None
 
 

@@ -1,25 +1,39 @@
-"""What `headroom explain` says of a power pool and of one machine: what it is doing, what it was told, and who waits in vain."""
+"""What people see of power pools and of one machine: what it is doing, what it was told, and who waits in vain."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from headroom.cli import output
+from headroom.cli.face import Face, Part
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from headroom.adapters.kube.client import Kube
     from headroom.api.kinds import AnyResource
     from headroom.api.power import Machine
     from headroom.api.power_status import MachineStatus, PowerPoolStatus
-    from headroom.core.capacity import Round
+    from headroom.api.schema import Problem
+    from headroom.cli.face import Line
+    from headroom.core.capacity import PodAnswer, Round
     from headroom.model.decisions import Decision, Ref
+    from headroom.model.facts import Pod
     from headroom.model.world import World
+    from headroom.runtime.metrics import Measure
+    from headroom.runtime.settings import Settings
+    from headroom.web.page import Page
 
-MACHINE: Final = "Machine"
-WORDS: Final = ("machine", "machines")
-"""By which a machine can be asked about; it is no object of the cluster, so only we know it."""
+MOST_POOLS: Final = 10
 MOST_ON_A_SCREEN: Final = 40
+_TOLD_OF: Final = ("WakingMachine", "SleepingMachine", "MachineFailed")
+"""Turns of machines that a story tells; that one is awake, or asleep, follows."""
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT(\d\d:\d\d):\d\dZ")
+_URGENCY: Final = ("bad", "warn", "good", "idle")
+"""What needs a look comes first."""
 _PLAIN: Final = ("On", "Off")
 _TONES: Final = {"On": "good", "Failed": "bad", "Unknown": "warn"}
 
@@ -193,3 +207,138 @@ def _machines(world: World, decisions: Sequence[Decision] | None) -> Iterator[To
         why = decision.message if decision else ready.message if ready else "Nothing has been decided yet."
         for machine, known in remembered(pool, status):
             yield ToldOfMachine(ref, machine, known, why, "decided" if decision else "written")
+
+
+def _decided(world: World, name: str) -> ToldOfMachine:
+    from headroom.cli import planning
+
+    return told_of_machine(world, name, planning.decisions(world)).kept_by(planning.capacity_round(world))
+
+
+async def _written(kube: Kube, settings: Settings, name: str) -> ToldOfMachine:
+    """What the operator has written down of a machine; what keeps it on takes sight of the whole cluster."""
+    from headroom.cli import nearby, planning
+
+    near = await nearby.ours(kube, settings, "PowerPool", "")
+    told = told_of_machine(near.world, name, None)
+    if not told.is_on:
+        return told
+    seen = await nearby.machines(kube, settings)
+    if nearby.is_enough(seen):
+        return told.kept_by(planning.capacity_round(seen.world, by_status=True))
+    return told._replace(unread=seen.unread)
+
+
+# --- one pod ------------------------------------------------------------------------------------------------------------------
+
+
+def _answers(round_: Round, pod: Pod) -> PodAnswer | None:
+    from headroom.core.power import explained
+
+    return explained(round_, pod)
+
+
+def _answers_written(world: World, key: str) -> str:
+    from headroom.core.power import KIND
+
+    said = ((ref, each) for ref, pool in world.of_kind(KIND) for each in pool.status.unserved if each.pod == key)
+    return next((f"{ref} wakes no machine for it: {each.message}" for ref, each in said), "")
+
+
+# --- in `headroom status` -----------------------------------------------------------------------------------------------------
+
+
+def _row(world: World, resource: AnyResource, decision: Decision | None) -> dict[str, Any]:
+    from headroom.model import conditions
+    from headroom.web.pages.power import pool_row
+
+    row = pool_row(world, resource, decision)
+    ready = conditions.find(resource.status.conditions, "Ready")
+    if decision is None and ready is not None and not resource.problems:
+        row |= {"reason": ready.reason, "message": ready.message}
+    return row
+
+
+def _rows(found: dict[str, Any], everything: bool) -> None:
+    """The power pools: those that need a look first."""
+    if not found["pools"]:
+        return
+    rows = sorted(found["pools"], key=lambda each: (_URGENCY.index(each["tone"]), each["name"]))
+    most = len(rows) if everything or not output.is_terminal() else MOST_POOLS
+    table = []
+    for each in rows[:most]:
+        states, free = each.get("states", {}), each.get("gpusFree", "")
+        changing = sum(states.get(state, 0) for state in ("Booting", "Draining", "Sleeping"))
+        numbers = (states.get("On", 0), states.get("Off", 0), changing, states.get("Failed", 0))
+        free_of = f"{free} of {each['gpusOn']}" if free else ""
+        state = output.Toned(each["state"], each["tone"])
+        table.append((each["name"], *numbers, free_of, _kwh(each.get("savedKwh", "")), state, each["message"]))
+    output.line()
+    output.as_table(("POOL", "ON", "OFF", "CHANGING", "FAILED", "GPUS FREE", "SAVED", "STATE", "WHY"), table)
+    if len(rows) > most:
+        output.line(f"and {output.counted(len(rows) - most, 'pool')} more; --all lists them")
+
+
+def _kwh(text: str) -> str:
+    from headroom.api.quantities import NANO, Invalid, nano
+
+    amount = nano(text) if text else None
+    return "" if amount is None or isinstance(amount, Invalid) else f"{amount / NANO:.1f} kWh"
+
+
+# --- elsewhere ----------------------------------------------------------------------------------------------------------------
+
+
+def _advice(pool: AnyResource, _given: Collection[str], others: Iterable[AnyResource]) -> list[Problem]:
+    from headroom.api import advice
+    from headroom.cli import addresses
+
+    return [*advice.of_pool(pool), *advice.between(pool, others), *addresses.dubious(pool)]
+
+
+def _pages() -> tuple[Page, ...]:
+    from headroom.web.page import Page
+    from headroom.web.pages import power
+
+    return (
+        Page("power", "power", lambda: power.model, link="Power"),
+        Page("power/{name}", "pool", lambda: power.pool, kind="PowerPool", noun="power pool"),
+    )
+
+
+def _metrics(registry: CollectorRegistry) -> Measure:
+    from headroom.runtime.power_metrics import PowerMetrics
+
+    return PowerMetrics(registry)
+
+
+class PowerStory:
+    """Machines that wake, go to sleep or fail, as their pool says it."""
+
+    def decided(self, decision: Decision, now: int) -> Iterator[Line]:
+        """What the events of a decision say."""
+        from headroom.model.actions import EmitEvent
+
+        for action in decision.actions:
+            if isinstance(action, EmitEvent) and action.reason in _TOLD_OF:
+                said = _MOMENT.sub(r"\1", action.message).rstrip(".")
+                yield now, f"power: {said}"
+
+    def news(self, _ref: Ref, _decision: Decision, _resource: AnyResource, _now: int) -> Iterable[Line]:
+        """Nothing: every turn is an event."""
+        return ()
+
+
+FACE: Final = Face(
+    show=show,
+    advice=_advice,
+    pages=_pages,
+    section="pools",
+    row=_row,
+    table=_rows,
+    metrics=_metrics,
+    story=PowerStory,
+    parts=(Part("Machine", ("machine", "machines"), "A machine of a PowerPool.", _decided, _written),),
+    answers=_answers,
+    answers_written=_answers_written,
+)
