@@ -108,9 +108,9 @@ async def test_a_node_stays_cordoned_while_its_pool_exists(exists: bool) -> None
     cluster.transport._faults.add(wrong.EmptyList(path=paths.collection("PowerPool")))
     async with cluster:
         if exists:
-            with pytest.raises(Unavailable, match="power pool rack, which is not in view: it still exists"):
-                await do(cluster, actions.UncordonNode(node="n1"), CHORES)
+            with pytest.raises(Unavailable, match="PowerPool/rack, which is not in view: it still exists"):
+                await do(cluster, actions.UncordonNode(node="n1", by="PowerPool/rack"), CHORES)
         else:
             forget(cluster, paths.resource("PowerPool", "", "rack"))
-            await do(cluster, actions.UncordonNode(node="n1"), CHORES)
+            await do(cluster, actions.UncordonNode(node="n1", by="PowerPool/rack"), CHORES)
         assert bool(cluster.stored("Node", "", "n1")["spec"].get("unschedulable")) == exists

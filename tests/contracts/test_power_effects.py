@@ -15,6 +15,7 @@ from headroom.adapters.kube.secrets import Secrets
 from headroom.adapters.kube.store import KubePort
 from headroom.api.kinds import AnyResource
 from headroom.api.marks import USABLE_BY
+from headroom.core import CAPACITY
 from headroom.model import actions
 from headroom.model.decisions import Ref
 from headroom.model.errors import Refused, Unavailable
@@ -136,9 +137,16 @@ async def test_one_pod_without_a_controller_keeps_all_others(room: Room) -> None
 
 async def test_the_cordon_of_a_pool_that_no_longer_has_the_machine_is_lifted(room: Room) -> None:
     await room.do("cordon")
-    action = actions.UncordonNode(node=room.node)
+    mine = actions.UncordonNode(node=room.node, by=f"PowerPool/{room.pool.name}")
+
+    async def cordoned() -> bool:
+        node = room.port.world(room.cluster.kube.clock.now()).nodes.get(room.node)
+        return node is not None and node.unschedulable
+
+    await room.cluster.until(cordoned, "the cordon is seen")
+    assert mine not in CAPACITY.chores(room.port.world(room.cluster.kube.clock.now()))
     with pytest.raises(Refused, match="that cordoned it"):
-        await room.port.perform(action, CHORES)
+        await room.port.perform(actions.UncordonNode(node=room.node, by="PowerPool/another"), CHORES)
     machine = dict(room.document["spec"]["machines"][0]) | {"name": "another"}
     await room.cluster.merge(room.document, {"spec": {"machines": [machine]}})
 
@@ -146,7 +154,8 @@ async def test_the_cordon_of_a_pool_that_no_longer_has_the_machine_is_lifted(roo
         return bool(room.pool.spec.machines[0].name == "another")
 
     await room.cluster.until(seen, "the new spec is seen")
-    await room.port.perform(action, CHORES)
+    [due] = [each for each in CAPACITY.chores(room.port.world(room.cluster.kube.clock.now())) if each == mine]
+    await room.port.perform(due, CHORES)
     node = await room.cluster.get("Node", room.node)
     assert "unschedulable" not in node["spec"]
     assert "headroom.dev/cordoned-by" not in (node["metadata"].get("annotations") or {})

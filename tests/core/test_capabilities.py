@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from headroom.api.kinds import KINDS
-from headroom.core import CAPABILITIES, CAPACITY, PLANS, of_kind
+from headroom.core import CAPABILITIES, CAPACITY, CORDON, PLANS
 from tests.builders import a_resource
 
 
@@ -13,8 +13,6 @@ def test_every_kind_is_decided_by_one_capability() -> None:
     kinds = [kind for each in CAPABILITIES for kind in each.kinds]
     assert sorted(kinds) == sorted(KINDS)
     assert sorted(kind for plan in PLANS for kind in plan.kinds) == sorted(KINDS)
-    assert all(each is of_kind(kind) for each in CAPABILITIES for kind in each.kinds)
-    assert of_kind("Pod") is None
 
 
 def test_plans_stand_in_the_order_of_a_tick() -> None:
@@ -25,10 +23,8 @@ def test_plans_stand_in_the_order_of_a_tick() -> None:
 def test_a_pool_owns_the_nodes_of_its_machines() -> None:
     machine = {"name": "w1", "gpuCount": 4, "scaleUpEndpoint": "https://a/up", "scaleDownEndpoint": "https://a/down"}
     pool = a_resource("PowerPool", machines=[machine])
-    power = of_kind("PowerPool")
-    assert power is not None
-    assert power.owns_node is not None
-    assert power.owns_node(pool, "w1")
-    assert not power.owns_node(pool, "w2")
-    assert power.owns_node(structs.replace(pool, spec=None), "w2"), "of one that cannot be read nobody knows"
-    assert [each.name for each in CAPABILITIES if each.owns_node] == ["power"]
+    owns = CORDON["PowerPool"]
+    assert owns(pool, "w1")
+    assert not owns(pool, "w2")
+    assert owns(structs.replace(pool, spec=None), "w2"), "of one that cannot be read nobody knows"
+    assert list(CORDON) == ["PowerPool"]

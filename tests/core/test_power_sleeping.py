@@ -294,7 +294,14 @@ def test_a_cordon_without_a_purpose_is_lifted(state: str) -> None:
 def test_chores_lift_what_pools_that_are_gone_have_left() -> None:
     nodes = [cordoned(on("w2")), cordoned(on("w9")), cordoned(on("w8"), "PowerPool/gone"), cordoned(on("w7"), "")]
     world = a_view(a_pool(machines={"w2": 8}), nodes=nodes)
-    assert sorted(PLAN.chores(world), key=str) == [UncordonNode(node="w8"), UncordonNode(node="w9")]
+    mine = UncordonNode(node="w9", by="PowerPool/one")
+    assert sorted(PLAN.chores(world), key=str) == [UncordonNode(node="w8", by="PowerPool/gone"), mine]
+
+
+def test_chores_leave_the_cordons_of_those_who_may_know_the_node() -> None:
+    unreadable = structs.replace(a_pool(machines={"w2": 8}), spec=None)
+    nodes = [cordoned(on("w2")), cordoned(on("w9"), "Spotpool/team-a/one"), cordoned(on("w8"), "PowerPool")]
+    assert list(PLAN.chores(a_view(unreadable, nodes=nodes))) == []
 
 
 # --- the switches of people -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from headroom.api.kinds import AnyResource
-from headroom.core import bandwidth, budgets, capacity, offers, power, spot_pools
+from headroom.core import bandwidth, budgets, capacity, cordons, offers, power, spot_pools
 from headroom.model.plans import Plan
 
 
@@ -21,7 +21,7 @@ class Capability(Struct, frozen=True, kw_only=True):
     source: capacity.Source | None = None
     """What it brings to the capacity round, if it brings machines."""
     owns_node: Callable[[AnyResource, str], bool] | None = None
-    """Whether a resource of it may cordon that node; None for one that cordons none."""
+    """Whether a resource of it may cordon that node: a cordon of one that may not, or that is gone, is lifted. None for one that cordons none."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -39,7 +39,9 @@ CAPABILITIES = (
 )
 SOURCES = tuple(each.source for each in CAPABILITIES if each.source is not None)
 """What brings machines."""
-CAPACITY = capacity.plan_of(SOURCES)
+CORDON = {kind: each.owns_node for each in CAPABILITIES if each.owns_node is not None for kind in each.kinds}
+"""The kinds whose resources cordon nodes, each with which."""
+CAPACITY = capacity.plan_of(SOURCES, lambda world: cordons.left_over(world, CORDON))
 
 
 def _plans() -> tuple[Plan, ...]:
@@ -52,8 +54,3 @@ def _plans() -> tuple[Plan, ...]:
 
 
 PLANS = _plans()
-
-
-def of_kind(kind: str) -> Capability | None:
-    """The capability that decides on a kind."""
-    return next((each for each in CAPABILITIES if kind in each.kinds), None)

@@ -243,10 +243,12 @@ class CordonNode(OnNode, frozen=True, kw_only=True):
     at_once = SIDE_BY_SIDE
 
 
-class UncordonNode(OnNode, frozen=True, kw_only=True):
+class UncordonNode(OnNode, frozen=True, kw_only=True, omit_defaults=True):
     """Let pods onto a node again that we cordoned."""
 
     at_once = SIDE_BY_SIDE
+    by: str = ""
+    """Which resource cordoned it, if not the one that is decided on."""
 
 
 class DrainNode(OnNode, frozen=True, kw_only=True):

@@ -7,17 +7,15 @@ from headroom.adapters.kube.changing import meta, read, split
 from headroom.adapters.kube.client import Kube
 from headroom.api import marks
 from headroom.api.budgets import GPUWorkloadBudget
-from headroom.api.kinds import AnyResource
-from headroom.api.power import PowerPool
+from headroom.api.kinds import KINDS, AnyResource
 from headroom.model import actions
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref
 from headroom.model.errors import Unavailable
-from headroom.model.facts import Node, Pod
+from headroom.model.facts import Pod
 from headroom.model.world import World, ref_of
 
 _KIND = GPUWorkloadBudget.kind.name
-_POOL = PowerPool.kind.name
 
 
 async def check_unchanged(kube: Kube, resource: AnyResource, doing: str) -> None:
@@ -33,7 +31,7 @@ async def check_unchanged(kube: Kube, resource: AnyResource, doing: str) -> None
 
 
 async def check_gone(kube: Kube, world: World, action: Action) -> None:
-    """Raise `Unavailable` if an action would undo what a budget or power pool did that exists but is not in view.
+    """Raise `Unavailable` if an action would undo what one of our resources did that exists but is not in view.
 
     An operator that has just started has nothing to compare its first lists with, and those may be false.
     """
@@ -41,7 +39,7 @@ async def check_gone(kube: Kube, world: World, action: Action) -> None:
     for ref in named:
         if ref in world.resources:
             continue
-        what = f"budget {ref.namespace}/{ref.name}" if ref.kind == _KIND else f"power pool {ref.name}"
+        what = f"budget {ref.namespace}/{ref.name}" if ref.kind == _KIND else str(ref)
         doing = f"{type(action).__name__} for {what}, which is not in view"
         try:
             await kube.get(paths.resource(ref.kind, ref.namespace, ref.name))
@@ -62,7 +60,7 @@ def _marks(world: World, action: Action) -> list[str]:
         case actions.ResumePod():
             return _noted(world.pods.get(action.uid), marks.PAUSED_BY)
         case actions.UncordonNode():
-            return _noted(world.nodes.get(action.node), marks.CORDONED_BY)
+            return [action.by]
         case actions.ResumeOwner():
             owner = world.workloads.get(f"{action.kind}/{action.object}")
             return [owner.suspended_by] if owner is not None else []
@@ -72,13 +70,14 @@ def _marks(world: World, action: Action) -> list[str]:
     return []
 
 
-def _noted(fact: Pod | Node | None, mark: str) -> list[str]:
+def _noted(fact: Pod | None, mark: str) -> list[str]:
     return [] if fact is None else [dict(fact.annotations).get(mark, "")]
 
 
 def _named(by: str) -> Ref | None:
-    """The budget or power pool that a mark names; None if it names neither."""
-    if by.startswith(f"{_POOL}/"):
-        return Ref(_POOL, "", by.removeprefix(f"{_POOL}/"))
+    """The resource that a mark names, a budget with or without its kind; None if it names none of ours."""
+    kind, *rest = by.split("/")
+    if kind in KINDS and kind != _KIND and 1 <= len(rest) <= 2:
+        return Ref(kind, rest[0] if len(rest) == 2 else "", rest[-1])
     namespace, name = split(by.removeprefix(f"{_KIND}/"))
     return Ref(_KIND, namespace, name) if namespace and name and "/" not in name else None

@@ -56,7 +56,7 @@ class Effects:
         self._kube, self._events, self._clock, self._view = kube, events, clock, view
         telling = Telling(events, clock, view, told)
         pods = PodEffects(kube, clock, view, telling, Gangs(kube, clock, view))
-        nodes, owners = NodeEffects(kube, clock, view), OwnerEffects(kube, clock, view, telling)
+        nodes, owners = NodeEffects(kube), OwnerEffects(kube, clock, view, telling)
         power = PowerEffects(kube, events, clock, view, switches)
         budgets = BudgetEffects(kube, clock, view, told)
         self._handlers: dict[type[Action], Handler] = handlers_of(pods, nodes, owners, power, budgets, self)

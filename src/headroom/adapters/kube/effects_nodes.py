@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from headroom.adapters.kube import paths, raw
 from headroom.adapters.kube.changing import Outcome, Patch, annotated, change, notes
 from headroom.adapters.kube.client import Kube
-from headroom.adapters.kube.telling import CHORES, View
 from headroom.adapters.kube.values import OURS
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
-from headroom.core import of_kind
 from headroom.model import actions, facts
-from headroom.model.decisions import Ref
 from headroom.model.errors import Refused
 from headroom.model.handlers import carries_out
-from headroom.model.ports import Clock
 from headroom.model.world import ref_of
+
+UNCORDONED: Final[Patch] = annotated({marks.CORDONED_BY: None}) | {"spec": {"unschedulable": None}}
+"""For a node that carries our mark."""
 
 
 class _TaintList(raw.Part):
@@ -36,8 +35,8 @@ class _Tainted(raw.Object):
 class NodeEffects:
     """Changes nodes."""
 
-    def __init__(self, kube: Kube, clock: Clock, view: View) -> None:
-        self._kube, self._clock, self._view = kube, clock, view
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
 
     @carries_out(actions.CordonNode)
     async def cordon(self, action: actions.CordonNode, resource: AnyResource) -> None:
@@ -58,23 +57,12 @@ class NodeEffects:
 
         def uncordoned(node: raw.Node) -> Patch | None:
             by, cordoned = notes(node).get(marks.CORDONED_BY), bool(node.spec and node.spec.unschedulable)
-            orphan = resource.kind == CHORES and self._is_orphan(by or "", action.node)
-            ours = orphan or by == str(ref_of(resource))
+            ours = by == (action.by or str(ref_of(resource)))
             if cordoned and not ours:
                 raise Refused(f"uncordoning node {action.node}: it was {by or 'not Headroom'} that cordoned it")
-            return annotated({marks.CORDONED_BY: None}) | {"spec": {"unschedulable": None}} if ours else None
+            return UNCORDONED if ours else None
 
         await change(self._kube, paths.node(action.node), raw.Node, uncordoned)
-
-    def _is_orphan(self, by: str, node: str) -> bool:
-        """Whether what cordoned a node is gone, or has nothing to do with that node any more."""
-        kind, *rest = by.split("/")
-        capability = of_kind(kind)
-        if capability is None or capability.owns_node is None or not 1 <= len(rest) <= 2:
-            return False
-        ref = Ref(kind, rest[0] if len(rest) == 2 else "", rest[-1])
-        owner = self._view.world(self._clock.now()).resources.get(ref)
-        return owner is None or not capability.owns_node(owner, node)
 
     @carries_out(actions.TaintNode)
     async def taint(self, action: actions.TaintNode, _resource: AnyResource) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from headroom.adapters.kube import paths, raw
-from headroom.adapters.kube.changing import Patch, annotated, change, meta, notes
+from headroom.adapters.kube.changing import Patch, change, meta, notes
 from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.effects_nodes import UNCORDONED
 from headroom.adapters.kube.effects_owners import Owner, unmarked
 from headroom.adapters.kube.effects_pods import TOUCHED_AT
 from headroom.adapters.kube.values import OURS
@@ -68,10 +69,6 @@ async def from_node(kube: Kube, name: str) -> None:
     """The cordon goes if it is ours. One that somebody set without our mark is theirs."""
 
     def uncordoned(node: raw.Node) -> Patch | None:
-        return (
-            annotated({marks.CORDONED_BY: None}) | {"spec": {"unschedulable": None}}
-            if marks.CORDONED_BY in notes(node)
-            else None
-        )
+        return UNCORDONED if marks.CORDONED_BY in notes(node) else None
 
     await change(kube, paths.node(name), raw.Node, uncordoned)

@@ -29,11 +29,10 @@ class Source(Struct, frozen=True, kw_only=True):
     """One for each resource that can be read, but for some that are left out."""
     undecided: Callable[[World, Ref, AnyResource], Decision]
     """What is said of a resource that is no supply: it cannot be read, or the view is not complete."""
-    chores: Callable[[World], Iterable[Action]] = lambda _world: ()
 
 
-def plan_of(sources: Sequence[Source]) -> Plan:
-    """The plan that asks all of them."""
+def plan_of(sources: Sequence[Source], chores: Callable[[World], Iterable[Action]] = lambda _world: ()) -> Plan:
+    """The plan that asks all of them; the chores are those that come of their machines."""
 
     def decide(world: World, _changes: Changes) -> Iterator[Decision]:
         """One decision for each resource, whatever changed: what one supply does, the others must know."""
@@ -60,7 +59,7 @@ def plan_of(sources: Sequence[Source]) -> Plan:
         at_most_every_ms=1000,
         decides_together=True,
         decide=decide,
-        chores=lambda world: (action for each in sources for action in each.chores(world)),
+        chores=chores,
     )
 
 

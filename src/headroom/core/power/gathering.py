@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Final
+from collections.abc import Collection
 
-from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.api.power import sleep_switch
 from headroom.core.capacity import guarded
 from headroom.core.power import breaking, fruitless, idling, schedule, states
 from headroom.core.power.coming import gpus_shown
 from headroom.core.power.members import KIND, Member, Pool, cordon_of, remember
-from headroom.model.actions import Action, UncordonNode
 from headroom.model.decisions import Ref
 from headroom.model.world import World
-
-PREFIX: Final = f"{KIND}/"
 
 
 def pools_of(world: World, without: Collection[Ref] = ()) -> list[Pool]:
@@ -86,23 +81,6 @@ def _halted(world: World, pool: Pool) -> str:
     if pool.spec.paused:
         return "Paused"
     return "Deleting" if pool.resource.deleting else ""
-
-
-def left_over(world: World) -> Iterator[Action]:
-    """Nodes that a pool cordoned which is gone, or no longer has the machine."""
-    for node in world.nodes:
-        if not node.annotations:
-            continue
-        by = dict(node.annotations).get(marks.CORDONED_BY, "")
-        if by.startswith(PREFIX) and _is_orphan(world.resources, by.removeprefix(PREFIX), node.name):
-            yield UncordonNode(node=node.name)
-
-
-def _is_orphan(resources: Mapping[Ref, AnyResource], pool: str, machine: str) -> bool:
-    owner = resources.get(Ref(KIND, "", pool))
-    if owner is None:
-        return True
-    return not owns_node(owner, machine)
 
 
 def owns_node(pool: AnyResource, node: str) -> bool:
