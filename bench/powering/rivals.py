@@ -18,7 +18,7 @@ from headroom.model.facts import Machine, Node, Pod
 from headroom.sim import hardware
 from headroom.sim.whatif.cluster import Cluster
 from headroom.sim.whatif.lives import Log, Shift
-from headroom.sim.whatif.metal import turned
+from headroom.sim.whatif.metal import stage, turned
 from headroom.sim.whatif.placing import WHOLE, Placer
 from headroom.sim.whatif.work import GPU, Case
 
@@ -38,9 +38,19 @@ class Switchboard:
         self._shifts: dict[str, Shift] = {}
         self.calls, self.wasted = 0, 0
         """All calls, and those to a machine that is already as wanted."""
+
+    def stage(self, nodes: dict[str, Node]) -> list[Node]:
+        """The machines as they are at the begin, and their nodes."""
+        cluster = self._cluster
+        to_come, cluster.facts["machines"] = stage(cluster.case, cluster.resources.values(), nodes)
         for name, machine in cluster.machines.items():
             if machine.power == "On":
                 self._begin(name, cluster.now)
+        return to_come
+
+    def has(self, node: str) -> bool:
+        """Whether a node is that of a machine."""
+        return node in self._cluster.machines
 
     def _begin(self, name: str, at: int) -> None:
         self._shifts[name] = Shift(machine=name, begin=at)
@@ -198,8 +208,14 @@ def play(case: Case, pools: Mapping[Ref, AnyResource], rival: Rival) -> tuple[Lo
     def later(at: int, do: Callable[[], None]) -> None:
         heapq.heappush(events, (at, next(number), do))
 
-    cluster = Cluster(case, pools, later)
-    switches = Switchboard(cluster)
+    boards: list[Switchboard] = []
+
+    def board(cluster: Cluster) -> Switchboard:
+        boards.append(Switchboard(cluster))
+        return boards[-1]
+
+    cluster = Cluster(case, pools, later, [board])
+    switches = boards[0]
     for work in case.works:
         if work.began is not None:
             cluster.resume(work)

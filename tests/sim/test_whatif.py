@@ -22,7 +22,7 @@ from headroom.sim.whatif.cluster import Cluster
 from headroom.sim.whatif.comparing import Comparison, tables
 from headroom.sim.whatif.outcome import Outcome, outcome
 from headroom.sim.whatif.page import NO_PLOTS, Assets, page
-from headroom.sim.whatif.replay import LONGEST_MS, SHORTEST_MS, pace_of, replay
+from headroom.sim.whatif.replay import LONGEST_MS, OUTSIDE, SHORTEST_MS, pace_of, replay
 from headroom.sim.whatif.work import Case, Work, owner_of
 from tests.builders import NOON, a_node, a_pod, a_used_world
 from tests.core.stage import a_budget
@@ -194,7 +194,7 @@ def test_pauses_are_counted() -> None:
 
 def test_what_nothing_here_stands_for_yet_is_counted() -> None:
     case = a_case(a_work())
-    cluster = Cluster(case, {}, lambda _at, _do: None)
+    cluster = Cluster(case, {}, lambda _at, _do: None, OUTSIDE)
     bought = LaunchInstance(pool="p", slot=1, token="t", instance_type="g5.xlarge", zone="a")
     Hands(cluster).carry_out([bought, WakeMachine(pool="p", machine="nobody's")], None)
     found = outcome(case, {}, cluster.log)

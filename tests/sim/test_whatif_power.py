@@ -21,7 +21,7 @@ from headroom.sim.whatif.comparing import Comparison, tables
 from headroom.sim.whatif.lives import Log
 from headroom.sim.whatif.outcome import outcome
 from headroom.sim.whatif.page import Assets, page
-from headroom.sim.whatif.replay import replay
+from headroom.sim.whatif.replay import OUTSIDE, replay
 from headroom.sim.whatif.work import Case, Work, owner_of
 from tests.builders import NOON, a_node, a_resource, a_used_world
 from tests.core.stage import a_budget
@@ -199,13 +199,13 @@ class Bench:
         self.case = a_case(*works, nodes=1)
         self.pool = a_pool(*workers(1))
         self.events: list[Any] = []
-        self.cluster = Cluster(self.case, by_ref([self.pool]), lambda at, do: self.events.append((at, do)))
+        self.cluster = Cluster(self.case, by_ref([self.pool]), lambda at, do: self.events.append((at, do)), OUTSIDE)
         self.hands = Hands(self.cluster)
 
     @property
     def outcome(self) -> str:
         """What came of the last call."""
-        return self.cluster.calls["worker-0"].outcome
+        return str(self.cluster.world().calls["worker-0"].outcome)
 
     @property
     def power(self) -> str:

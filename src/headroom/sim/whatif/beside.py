@@ -75,7 +75,7 @@ def _prices(case: Case, shapes: Iterable[Shape]) -> Iterator[int | None]:
     wanted, nodes = list(shapes), NodeTable()
     for node in case.nodes:
         nodes.put(node)
-    world = World(now=case.begin, cluster=case.cluster, nodes=nodes, prices=case.prices, offers=case.offers)
+    world = World(now=case.begin, cluster=case.cluster, nodes=nodes, prices=case.prices, **case.facts)
     around, look = usage.around(world), usage.Look(case.cluster, case.begin, case.begin)
     placer = Placer(case.nodes, wanted, case.boundless)
     for shape in wanted:

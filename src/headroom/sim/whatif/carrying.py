@@ -18,7 +18,6 @@ from headroom.model.handlers import carries_out, handlers_of
 from headroom.model.world import ref_of
 from headroom.sim.whatif.cluster import BUDGET, Cluster, note
 from headroom.sim.whatif.lives import EVICTED, SUSPENDED
-from headroom.sim.whatif.switching import Switching
 
 SILENT: Final = (actions.EmitEvent, actions.RemoveFinalizer)
 """Said or tidied only: nothing in a replay follows from them."""
@@ -29,8 +28,7 @@ class Hands:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        switching = Switching(cluster)
-        self._do: dict[type[Action], Callable[[Any, AnyResource | None], bool]] = handlers_of(self, switching)
+        self._do: dict[type[Action], Callable[[Any, AnyResource | None], bool]] = handlers_of(self, *cluster.outside)
 
     def carry_out(self, due: Iterable[Action], by: AnyResource | None) -> None:
         """Do what is due; `by` is the resource that asks for it, None for chores."""

@@ -6,7 +6,7 @@ waits for a budget, starts or is stopped was decided by the production plans.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -14,25 +14,26 @@ from msgspec import structs
 
 from headroom.api import durations, marks
 from headroom.api.kinds import AnyResource
-from headroom.core import usage
+from headroom.core import CAPACITY, usage
 from headroom.model import times
 from headroom.model.decisions import Ref
-from headroom.model.facts import Amounts, Call, Hold, Node, Pairs, Pod, Shape, Workload
+from headroom.model.facts import Amounts, Hold, Machine, Node, Pairs, Pod, Shape, Workload
 from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage import Evidence, Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
-from headroom.sim.hardware import POOL
-from headroom.sim.whatif import metal
 from headroom.sim.whatif.admission import Gatekeeper
 from headroom.sim.whatif.lives import EVICTED, FINISHED, Life, Log
+from headroom.sim.whatif.outside import Makes
 from headroom.sim.whatif.placing import Placer
 from headroom.sim.whatif.work import Case, Work
 
 PULL_MS: Final = 2 * times.SECOND
 """From getting a node to running."""
 BUDGET: Final = "GPUWorkloadBudget"
+BRINGERS: Final = frozenset(CAPACITY.kinds)
+"""The kinds whose resources bring machines."""
 NO_ROOM: Final = "no node has room for it"
 """What the replay's scheduler says of a pod that has to wait."""
 Later = Callable[[int, Callable[[], None]], None]
@@ -42,7 +43,10 @@ Later = Callable[[int, Callable[[], None]], None]
 class Cluster:
     """The state of one replay."""
 
-    def __init__(self, case: Case, resources: Mapping[Ref, AnyResource], later: Later) -> None:
+    def __init__(
+        self, case: Case, resources: Mapping[Ref, AnyResource], later: Later, outside: Iterable[Makes] = ()
+    ) -> None:
+        """`outside` makes what is played beside the cluster."""
         self.case, self.resources = case, ResourceTable(resources)
         self.now = case.begin
         self.log = Log()
@@ -57,13 +61,17 @@ class Cluster:
         self.living: dict[str, Life] = {}
         self.of_owner: dict[str, list[Work]] = {}
         self.later = later
-        nodes, self.to_come, self.machines = metal.stage(case, resources.values())
-        self.calls: dict[str, Call] = {}
+        self.facts: dict[str, dict[str, Any]] = {}
+        """What is told by things beside the cluster: fields of the World, by name."""
+        self.outside = [make(self) for make in outside]
+        nodes = {node.name: node for node in case.nodes}
+        to_come = [node for each in self.outside for node in each.stage(nodes)]
+        self._has_bringers = any(ref.kind in BRINGERS for ref in resources)
         self._nodes = NodeTable()
-        for node in nodes:
+        for node in nodes.values():
             self._nodes.put(node)
-        # Without any node there is always room, also where a pool could make some.
-        rooms = [*nodes, *self.to_come] if nodes else []
+        # Without any node there is always room, also where something could bring some.
+        rooms = [*nodes.values(), *to_come] if nodes else []
         self._placer = Placer(rooms, {work.shape for work in case.works}, case.boundless)
         self._seeking: list[str] = []
         """Pods that the scheduler has not looked at yet."""
@@ -79,6 +87,7 @@ class Cluster:
     def world(self) -> World:
         """The world as the plans see it now."""
         case = self.case
+        facts: dict[str, Any] = {**case.facts, **self.facts}
         return World(
             now=self.now,
             cluster=case.cluster,
@@ -88,16 +97,19 @@ class Cluster:
             nodes=self._nodes,
             namespaces=case.namespaces,
             prices=case.prices,
-            offers=case.offers,
-            machines=self.machines,
-            calls=self.calls,
             usage=self.usage,
             index=self.index,
             holds=self.holds,
             workloads=self.workloads,
             hold_problem=case.hold_problem,
             caps=case.caps,
+            **facts,
         )
+
+    @property
+    def machines(self) -> dict[str, Machine]:
+        """What is known of the power of machines; none where nothing plays them."""
+        return self.facts.get("machines", {})
 
     # --- nodes ------------------------------------------------------------------------------------------------------------
 
@@ -109,7 +121,7 @@ class Cluster:
         """A node came or changed; pods that wait may fit there."""
         if self._nodes.put(node):
             self._placer.show(node)
-            self.urgent.add(POOL)
+            self.urgent |= BRINGERS
 
     # --- pods come --------------------------------------------------------------------------------------------------------
 
@@ -196,15 +208,19 @@ class Cluster:
             assert pod is not None
             self.pods.put(structs.replace(pod, node=node, unschedulable_since=None, unschedulable_message=""))
             self.living[uid].bound, self.living[uid].node = self.now, node
-            if node in self.machines:
-                self.changed.add(POOL)
+            self._noticed_on(node)
             self.later(self.now + PULL_MS, lambda uid=uid: self.start(uid, self.now))  # type: ignore[misc]  # mypy knows no default of a lambda
         seeking, self._seeking = self._seeking, []
-        for uid in seeking if self.machines else ():
+        for uid in seeking if self._has_bringers else ():
             pod = self.pods.get(uid)
             if pod is not None and not pod.node:
                 self.pods.put(structs.replace(pod, unschedulable_since=self.now, unschedulable_message=NO_ROOM))
-                self.urgent.add(POOL)
+                self.urgent |= BRINGERS
+
+    def _noticed_on(self, node: str) -> None:
+        """Something came to a node or went: whoever brought it may care."""
+        if any(each.has(node) for each in self.outside):
+            self.changed |= BRINGERS
 
     def start(self, uid: str, at: int) -> None:
         """A pod begins to run, unless it is on its way out."""
@@ -256,8 +272,7 @@ class Cluster:
         life.ended, life.end = self.now, how
         if how != FINISHED:
             self.urgent.add(BUDGET)
-        if life.node in self.machines:
-            self.changed.add(POOL)
+        self._noticed_on(life.node)
         self._placer.forget(uid)
         self.pods.remove(uid)
         row = self._open.pop(uid, None)

@@ -21,18 +21,15 @@ _OF_ITS_STATE: Final = "node.kubernetes.io/"
 class Stage(NamedTuple):
     """What there is at the begin."""
 
-    nodes: list[Node]
-    """That the cluster shows; those of machines that are off are not ready."""
     to_come: list[Node]
     """That machines become which have never been on."""
     machines: dict[str, Machine]
     """The power of every machine of a pool."""
 
 
-def stage(case: Case, resources: Iterable[AnyResource]) -> Stage:
-    """A machine is what a fact says of it; without one it is on if its node is ready, and off if not."""
+def stage(case: Case, resources: Iterable[AnyResource], nodes: dict[str, Node]) -> Stage:
+    """A machine is what a fact says of it; without one it is on if its node is ready, and off if not. The nodes become as their machines are."""
     owned = {each.machine.name: each for each in hardware.machines(resources)}
-    nodes = {node.name: node for node in case.nodes}
     to_come, machines = [], {}
     for name, (pool, machine) in owned.items():
         told, there = case.machines.get(name), nodes.get(name)
@@ -44,7 +41,7 @@ def stage(case: Case, resources: Iterable[AnyResource]) -> Stage:
             nodes[name] = turned(node, ready=is_on, at=_since(node, since, ready=is_on))
         else:
             to_come.append(turned(node, ready=False, at=None))
-    return Stage(list(nodes.values()), to_come, machines)
+    return Stage(to_come, machines)
 
 
 def woken(nodes: Iterable[Node], resources: Iterable[AnyResource]) -> tuple[list[Node], dict[str, Machine]]:

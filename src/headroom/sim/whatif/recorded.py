@@ -13,7 +13,7 @@ from headroom.api.releases import ReleaseRequest
 from headroom.core import usage
 from headroom.model.facts import Amounts, Owner, Pairs, Pod, Shape
 from headroom.model.usage import Row
-from headroom.model.world import World
+from headroom.model.world import FACTS, World
 from headroom.sim.whatif import metal
 from headroom.sim.whatif.work import GPU, Case, Recorded, Work, cut, owner_of
 
@@ -21,6 +21,11 @@ JOB_NAMES: Final = ("batch.kubernetes.io/job-name", "job-name")
 """Labels by which a Job marks its pods: a row of usage has them, and nothing else of its owner."""
 KEPT: Final = (marks.EXPECTED_DURATION, marks.PROTECTED)
 """Annotations that are a pod's own; the others say what was done to it in the record."""
+PLAYED: Final = frozenset(
+    {"namespaces", "machines", "calls", "holds", "workloads", "claims"}
+    | {"instances", "node_pools", "node_claims", "cron_jobs"}
+)
+"""Facts that a case has for itself or makes anew, and those of others whom nobody plays: Karpenter, the CronJob controller. All others are as they were."""
 _OF_NAMESPACE: Final = "@"
 _ENDED: Final = ("Succeeded", "Failed")
 
@@ -38,7 +43,7 @@ def read(world: World, title: str, days: float | None, team_label: str = "") -> 
         own_namespace=world.own_namespace,
         namespaces=world.namespaces,
         prices=world.prices,
-        offers=world.offers,
+        facts={name: getattr(world, name) for name in FACTS if name not in PLAYED},
         caps=world.caps,
         hold_problem=world.hold_problem,
         # What somebody asked for once is no policy that is played again.

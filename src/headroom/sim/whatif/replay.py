@@ -23,6 +23,8 @@ from headroom.model.plans import Plan
 from headroom.sim.whatif.carrying import Hands
 from headroom.sim.whatif.cluster import Cluster
 from headroom.sim.whatif.lives import Log
+from headroom.sim.whatif.outside import Makes
+from headroom.sim.whatif.switching import Switching
 from headroom.sim.whatif.work import Case
 
 SHORTEST_MS: Final = 10 * times.SECOND
@@ -34,6 +36,8 @@ LONG_QUEUE: Final = 100
 SOON_MS: Final = times.SECOND
 """And so soon after something that the plans did or wait for."""
 CHORES_MS: Final = 5 * times.MINUTE
+OUTSIDE: Final[tuple[Makes, ...]] = (Switching,)
+"""What is played beside the cluster."""
 """Chores tidy up marks and what policies that are gone left behind; policies do not go in a replay, so this is often enough."""
 PRUNED_MS: Final = 24 * times.HOUR
 """How often what no window reaches any more is forgotten."""
@@ -74,7 +78,7 @@ class _Replay:
         self._case, self._every, self._progress = case, every, progress
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._number = count()
-        self.cluster = Cluster(case, resources, self._later)
+        self.cluster = Cluster(case, resources, self._later, OUTSIDE)
         self._hands = Hands(self.cluster)
         kinds = {ref.kind for ref in resources}
         self._turns = [

@@ -14,10 +14,9 @@ from headroom.model.facts import Call, Machine, Node, Pod
 from headroom.model.gangs import keeps_machine_on
 from headroom.model.handlers import carries_out
 from headroom.model.world import ref_of
-from headroom.sim.hardware import POOL
-from headroom.sim.whatif.cluster import Cluster
+from headroom.sim.whatif.cluster import BRINGERS, Cluster
 from headroom.sim.whatif.lives import EVICTED, Shift
-from headroom.sim.whatif.metal import turned
+from headroom.sim.whatif.metal import stage, turned
 
 
 class Switching:
@@ -25,13 +24,27 @@ class Switching:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._coming = {node.name: node for node in cluster.to_come}
+        self._machines: dict[str, Machine] = {}
+        self._calls: dict[str, Call] = {}
+        cluster.facts |= {"machines": self._machines, "calls": self._calls}
+        self._coming: dict[str, Node] = {}
         """Nodes that nobody has seen yet."""
-        self._shifts = {
-            name: self._begin(name, cluster.now) for name, each in cluster.machines.items() if each.power == "On"
-        }
+        self._shifts: dict[str, Shift] = {}
         self._turn: dict[str, int] = {}
         """How often each machine was switched over: what an earlier turn set off is void."""
+
+    def stage(self, nodes: dict[str, Node]) -> list[Node]:
+        """The machines as they are at the begin, and their nodes."""
+        cluster = self._cluster
+        to_come, machines = stage(cluster.case, cluster.resources.values(), nodes)
+        self._machines |= machines
+        self._coming = {node.name: node for node in to_come}
+        self._shifts = {name: self._begin(name, cluster.now) for name, each in machines.items() if each.power == "On"}
+        return to_come
+
+    def has(self, node: str) -> bool:
+        """Whether a node is that of a machine."""
+        return node in self._machines
 
     def _begin(self, name: str, at: int) -> Shift:
         shift = Shift(machine=name, begin=at)
@@ -44,12 +57,12 @@ class Switching:
     def wake(self, action: actions.WakeMachine, _by: AnyResource | None) -> bool:
         """Switch a machine on; its node is ready once it has booted."""
         cluster, name = self._cluster, action.machine
-        if name not in cluster.machines:
+        if name not in self._machines:
             return False
         self._called(name, actions.WakeMachine)
-        if cluster.machines[name].power == "On":
+        if self._machines[name].power == "On":
             return False
-        cluster.machines[name] = Machine(name=name, power="On", since=cluster.now)
+        self._machines[name] = Machine(name=name, power="On", since=cluster.now)
         self._shifts[name] = self._begin(name, cluster.now)
         cluster.later(cluster.now + cluster.case.boot_ms, partial(self._booted, name, self._next(name)))
         return True
@@ -63,14 +76,14 @@ class Switching:
     def sleep(self, action: actions.SleepMachine, by: AnyResource | None) -> bool:
         """Switch a machine off, unless somebody is there after all or its node is not kept free."""
         cluster, name = self._cluster, action.machine
-        if name not in cluster.machines:
+        if name not in self._machines:
             return False
         node = cluster.node(name)
         if node is not None and node.ready and (self._by(node) != _author(by) or self._pods(name, _gpus(by))):
             self._called(name, actions.SleepMachine, "its node is not empty and kept so")
             return False
         self._called(name, actions.SleepMachine)
-        if cluster.machines[name].power == "Off":
+        if self._machines[name].power == "Off":
             return False
         cluster.later(cluster.now + cluster.case.shutdown_ms, partial(self._shut_down, name, self._next(name)))
         return True
@@ -83,20 +96,20 @@ class Switching:
         cluster, node = self._cluster, self._cluster.node(name)
         if turn != self._turn[name]:
             return
-        cluster.machines[name] = Machine(name=name, power="Off", since=cluster.now)
+        self._machines[name] = Machine(name=name, power="Off", since=cluster.now)
         self._shifts.pop(name).end = cluster.now
         if node is not None:
             self._show(turned(node, ready=False, at=cluster.now))
 
     def _called(self, name: str, command: type[actions.OnMachine], failure: str = "") -> None:
-        self._cluster.calls[name] = Call(
+        self._calls[name] = Call(
             machine=name,
             command="Wake" if command is actions.WakeMachine else "Sleep",
             at=self._cluster.now,
             outcome="Failed" if failure else "Accepted",
             message=failure,
         )
-        self._cluster.urgent.add(POOL)
+        self._cluster.urgent |= BRINGERS
 
     # --- nodes ------------------------------------------------------------------------------------------------------------
 
@@ -131,7 +144,7 @@ class Switching:
             work = cluster.living[pod.uid].work
             cluster.stop(pod.uid, EVICTED)
             cluster.make(work)
-        cluster.urgent.add(POOL)
+        cluster.urgent |= BRINGERS
         return True
 
     def _pods(self, node: str, gpus: str) -> list[Pod]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field, structs
 
@@ -12,7 +12,7 @@ from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.model import times
 from headroom.model.decisions import Ref
-from headroom.model.facts import Machine, Namespace, Node, Offer, Owner, Pairs, Price, Shape
+from headroom.model.facts import Machine, Namespace, Node, Owner, Pairs, Price, Shape
 from headroom.model.gangs import SUSPENDABLE
 from headroom.model.usage import DAY, Evidence, Row
 from headroom.model.world import Caps
@@ -100,7 +100,8 @@ class Case(Struct, kw_only=True):
     own_namespace: str = "headroom-system"
     namespaces: Mapping[str, Namespace] = {}
     prices: tuple[Price, ...] = ()
-    offers: Mapping[str, Offer] = {}
+    facts: Mapping[str, Any] = {}
+    """What else the record knows and a replay does not play: fields of the World, by name."""
     caps: Caps = Caps()
     hold_problem: str = ""
     resources: dict[Ref, AnyResource] = field(default_factory=dict)
