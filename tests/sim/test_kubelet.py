@@ -79,6 +79,12 @@ def test_a_pod_without_room_says_so_and_is_placed_when_there_is_some() -> None:
     lived(work)
 
 
+def required(*expressions: dict[str, Any]) -> dict[str, Any]:
+    """The affinity of a pod that may only go where these hold."""
+    terms = {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
 def test_selectors_taints_cordons_and_gates_keep_pods_away() -> None:
     async def work(server: ApiServer) -> dict[str, str]:
         server.put(node("a-cordoned", unschedulable=True))
@@ -86,17 +92,25 @@ def test_selectors_taints_cordons_and_gates_keep_pods_away() -> None:
         labelled = node("c-labelled")
         labelled["metadata"]["labels"] = {"zone": "x"}
         server.put(labelled)
-        tolerant, choosy, gated = pod("tolerant"), pod("choosy"), pod("gated")
+        tolerant, choosy, gated, drawn = pod("tolerant"), pod("choosy"), pod("gated"), pod("drawn")
+        drawn["spec"]["affinity"] = required({"key": "zone", "operator": "Exists"})
+        drawn["spec"]["tolerations"] = [{"operator": "Exists"}]
         tolerant["spec"]["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
         choosy["spec"]["nodeSelector"] = {"zone": "x"}
         gated["spec"]["schedulingGates"] = [{"name": "headroom.dev/budget"}]
-        for each in (tolerant, choosy, gated, pod("plain")):
+        for each in (tolerant, choosy, gated, drawn, pod("plain")):
             server.put(each)
         await server.clock.sleep(5)
         return {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in server.objects("Pod")}
 
     placed = lived(work)
-    assert placed == {"tolerant": "b-tainted", "choosy": "c-labelled", "gated": "", "plain": "c-labelled"}
+    assert placed == {
+        "tolerant": "b-tainted",
+        "choosy": "c-labelled",
+        "gated": "",
+        "plain": "c-labelled",
+        "drawn": "c-labelled",
+    }
 
 
 def test_a_node_that_is_not_ready_gets_no_pods_until_it_is() -> None:

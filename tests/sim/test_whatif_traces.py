@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import pytest
 
@@ -220,3 +221,13 @@ def test_models_taints_and_cordons_are_heeded() -> None:
     placer = Placer(nodes, [wants])
     placer.add("p", wants)
     assert placed(placer) == {"p": "c"}
+
+
+def test_affinity_to_numbers_is_heeded() -> None:
+    more = {"key": "gpus", "operator": "Gt", "values": ["4"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [more]}]}
+    affinity = json.dumps({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+    wants = Shape(requests=((GPU, 10**6),), affinity=affinity)
+    placer = Placer([a_node("a", 8, labels=(("gpus", "4"),)), a_node("b", 8, labels=(("gpus", "8"),))], [wants])
+    placer.add("p", wants)
+    assert placed(placer) == {"p": "b"}

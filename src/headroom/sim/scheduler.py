@@ -1,12 +1,11 @@
-"""A scheduler that places pods on the first node by name with room: requests, node selector, taints, and nothing else."""
+"""A scheduler that places pods on the first node by name with room: requests, labels, taints, and nothing else."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
+from headroom.core import demand
 from headroom.model import facts
 from headroom.sim import seen as as_fact
 from headroom.sim.answers import ApiError, Body
@@ -16,7 +15,6 @@ from headroom.sim.catalog import POD
 from headroom.sim.rights import Actor
 
 _OURS: Final = "default-scheduler"
-_REPELS: Final = ("NoSchedule", "NoExecute")
 
 
 class Scheduler:
@@ -122,11 +120,11 @@ class Scheduler:
             return "node(s) were unschedulable"
         if not node.ready:
             return "node(s) were not ready"
-        if not all(pair in node.labels for pair in pod.shape.node_selector):
+        wishes = demand.wishes_of(pod.shape)
+        if wishes.problem or demand.unmatched(wishes, node.labels, node.name):
             return "node(s) didn't match Pod's node affinity/selector"
-        for taint in node.taints:
-            if taint.effect in _REPELS and not tolerates(json.loads(pod.shape.tolerations or "[]"), taint):
-                return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+        if taint := demand.untolerated(wishes, node.taints):
+            return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
         free, used = dict(node.allocatable), self._used.get(node.name, {})
         for name, amount in pod.shape.requests:
             if amount > free.get(name, 0) - used.get(name, 0):
@@ -150,16 +148,3 @@ class Scheduler:
         patch = {"metadata": {"uid": record.uid}, "status": {"conditions": [*others, verdict]}}
         with suppress(ApiError):  # it is tried again with the next change
             self._server.do("PATCH", POD.url(*record.key, "status"), patch, actor=self._actor)
-
-
-def tolerates(tolerations: Iterable[Mapping[str, Any]], taint: facts.Taint) -> bool:
-    """Whether a pod with these tolerations may go where the taint is."""
-    for each in tolerations:
-        if each.get("effect") not in (None, "", taint.effect):
-            continue
-        if each.get("operator", "Equal") == "Exists":
-            if each.get("key") in (None, "", taint.key):
-                return True
-        elif each.get("key") == taint.key and each.get("value", "") == taint.value:
-            return True
-    return False

@@ -29,6 +29,7 @@ from headroom.core.demand.units import (
     Wanted,
 )
 from headroom.core.demand.waiting import wanted
+from headroom.core.demand.wishes import unmatched, untolerated, wishes_of
 
 __all__ = [
     "LATE_MS",
@@ -58,7 +59,10 @@ __all__ = [
     "rooms",
     "served_by_karpenter",
     "started",
+    "unmatched",
+    "untolerated",
     "wanted",
     "why_not",
+    "wishes_of",
     "with_devices",
 ]

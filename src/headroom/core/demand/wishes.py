@@ -7,7 +7,7 @@ else they forbid, kube-scheduler's own verdict tells.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -113,16 +113,25 @@ def _terms(affinity: _Affinity | None) -> tuple[Term, ...] | None:
 
 def refusal(wishes: Wishes, room: Room) -> str:
     """Why pods with these wishes may not go to a room, as a clause; empty if they may."""
-    labels = dict(room.labels)
+    taint = untolerated(wishes, room.taints)
+    says = f"taint {told_taint(taint)} is not tolerated" if taint else ""
+    return unmatched(wishes, room.labels, room.name) or says
+
+
+def unmatched(wishes: Wishes, pairs: Pairs, name: str) -> str:
+    """What of these wishes the labels and the name of a node do not meet, as a clause; empty if they meet all."""
+    labels = dict(pairs)
     for key, value in wishes.selector:
         if labels.get(key) != value:
             return f"it asks for label {key}={value}"
-    if wishes.terms is not None and not any(holds(term, labels, room.name) for term in wishes.terms):
+    if wishes.terms is not None and not any(holds(term, labels, name) for term in wishes.terms):
         return f"its affinity asks for {_told(wishes.terms)}"
-    for taint in room.taints:
-        if taint.effect in REPELS and not is_tolerated(wishes.tolerations, taint):
-            return f"taint {told_taint(taint)} is not tolerated"
     return ""
+
+
+def untolerated(wishes: Wishes, taints: Iterable[Taint]) -> Taint | None:
+    """The first taint that keeps pods with these wishes away."""
+    return next((each for each in taints if each.effect in REPELS and not is_tolerated(wishes.tolerations, each)), None)
 
 
 def holds(term: Term, labels: Mapping[str, str], name: str) -> bool:

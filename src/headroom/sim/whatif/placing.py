@@ -6,26 +6,20 @@ again only against the nodes on which something became free.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headroom.api.resources import LabelSelector, SelectorRequirement
-from headroom.core import usage
+from headroom.core import demand, usage
 from headroom.model.facts import Node, Shape
-from headroom.model.selectors import selects
-from headroom.sim.scheduler import tolerates
 
 WHOLE: Final = 1_000_000
 ANYWHERE: Final = "anywhere"
 """The node of every pod where no nodes are given."""
 _BOUNDLESS: Final = 2**62
 _PODS: Final = "pods"
-_REPELS: Final = ("NoSchedule", "NoExecute")
-_JUDGED: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 Bools = NDArray[np.bool_]
 
 
@@ -158,8 +152,7 @@ class Placer:
     def _allowed_on(self, shape: Shape) -> Bools:
         known = self._allowed.get(shape)
         if known is None:
-            wishes = Wishes(shape)
-            known = self._allowed[shape] = np.array([wishes.allow(node) for node in self._nodes], np.bool_)
+            known = self._allowed[shape] = np.array([_may_go(shape, node) for node in self._nodes], np.bool_)
         return known
 
 
@@ -217,36 +210,12 @@ def _shared(shapes: Iterable[Shape]) -> set[str]:
     return {name for name, amount in asked if amount % WHOLE and usage.gpus_in(((name, WHOLE),))}
 
 
-# --- which nodes a pod may go to ----------------------------------------------------------------------------------------------
-
-
-class Wishes:
-    """Which nodes pods of a shape may go to, as far as labels and taints say."""
-
-    def __init__(self, shape: Shape) -> None:
-        self._selector = set(shape.node_selector)
-        self._tolerations: list[dict[str, Any]] = json.loads(shape.tolerations or "[]")
-        affinity = (json.loads(shape.affinity or "{}") or {}).get("nodeAffinity") or {}
-        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-        self._terms: list[dict[str, Any]] | None = required.get("nodeSelectorTerms")
-
-    def allow(self, node: Node) -> bool:
-        """Whether a node is one of them."""
-        if not self._selector <= set(node.labels):
-            return False
-        if any(taint.effect in _REPELS and not tolerates(self._tolerations, taint) for taint in node.taints):
-            return False
-        return self._terms is None or any(_holds(term, node) for term in self._terms)
-
-
 def _is_open(node: Node) -> bool:
     return node.ready and not node.unschedulable
 
 
-def _holds(term: Mapping[str, Any], node: Node) -> bool:
-    asked = [each for each in term.get("matchExpressions") or () if each.get("operator") in _JUDGED]
-    parts = tuple(
-        SelectorRequirement(key=each["key"], operator=each["operator"], values=tuple(each.get("values") or ()))
-        for each in asked
-    )
-    return selects(LabelSelector(match_expressions=parts), node.labels)
+def _may_go(shape: Shape, node: Node) -> bool:
+    """Whether pods of a shape may go to a node, as far as labels and taints say."""
+    wishes = demand.wishes_of(shape)
+    refused = wishes.problem or demand.unmatched(wishes, node.labels, node.name)
+    return not refused and demand.untolerated(wishes, node.taints) is None
