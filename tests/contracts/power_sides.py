@@ -143,7 +143,7 @@ class Simulated(Side):
         await self._switches.run()
 
     def go_wrong(self, how: Wrong) -> None:
-        faults: dict[Wrong, list[wrong.AnyFault]] = {
+        faults: dict[Wrong, list[wrong.Fault]] = {
             "refuse": [wrong.Refusal(verb=verb, status=500) for verb in ("wake", "sleep")],
             "lose": [wrong.LostReply(verb=verb) for verb in ("wake", "sleep")],
             "ignore": [wrong.Ignored(verb=verb) for verb in ("wake", "sleep")],

@@ -13,7 +13,7 @@ from headroom.model.errors import Refused, Unavailable
 from headroom.sim import faults as wrong
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock, run_virtual
-from headroom.sim.faults import AnyFault, Crash, Faults
+from headroom.sim.faults import Crash, Fault, Faults
 from headroom.sim.kubelet import Cluster
 from headroom.sim.power import Machines, SimSwitches
 from tests.sim.world import START, node, pod
@@ -45,7 +45,7 @@ def a_machine(name: str, power: str) -> dict[str, Any]:
 class Place:
     """A cluster with machines, and one operator's switches."""
 
-    def __init__(self, documents: list[dict[str, Any]], faults: list[AnyFault]) -> None:
+    def __init__(self, documents: list[dict[str, Any]], faults: list[Fault]) -> None:
         self.clock = SimClock(START)
         self.server = ApiServer(self.clock, random.Random(1))
         self.faults = Faults(self.clock, START, 7, faults)
@@ -77,7 +77,7 @@ class Place:
         return str(found["status"]["phase"]) if found else "gone"
 
 
-def lived(work: Callable[[Place], Awaitable[T]], *documents: dict[str, Any], faults: tuple[AnyFault, ...] = ()) -> T:
+def lived(work: Callable[[Place], Awaitable[T]], *documents: dict[str, Any], faults: tuple[Fault, ...] = ()) -> T:
     async def all_of_it() -> T:
         return await work(Place(list(documents), list(faults)))
 
@@ -209,7 +209,7 @@ def test_a_machine_that_is_sent_to_sleep_while_it_boots_never_comes_up() -> None
     ids=["500", "redirect", "unreachable", "lost reply", "slow", "ignored", "silence"],
 )
 def test_what_can_go_wrong_with_a_call(
-    faults: list[AnyFault], outcome: str, error: type[Exception] | None, acts: bool
+    faults: list[Fault], outcome: str, error: type[Exception] | None, acts: bool
 ) -> None:
     async def work(place: Place) -> None:
         told = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import urllib.parse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -42,9 +42,6 @@ from headroom.sim.trace import Trace
 from headroom.sim.watches import BOOKMARK_SECONDS, Watch
 from headroom.sim.writes import Outcome, Writer
 
-if TYPE_CHECKING:
-    from headroom.sim.power import Machines
-
 __all__ = ["Actor", "ApiServer"]
 
 NAMESPACES: Final = ("default", "headroom-system", "kube-node-lease", "kube-public", "kube-system")
@@ -66,8 +63,8 @@ class ApiServer:
         self._deleter = Deleter(self.writer, clock)
         self.bookmark_seconds = BOOKMARK_SECONDS
         """How often a watch without news is told so."""
-        self.machines: Machines | None = None
-        """What stands beside the cluster and can be switched; None where nothing does."""
+        self.beside: dict[type, Any] = {}
+        """What stands beside the cluster and can be called, by its class."""
         self._controllers = Controllers(self.store, self.catalog, self.writer, self._deleter)
         self._system = Actor(name="system", user=self.users["admin"])
         self._stage = Actor(name="stage", user=self.users["admin"], sets_stage=True)

@@ -12,7 +12,7 @@ from headroom.model.errors import Unavailable
 from headroom.sim import false_lists
 from headroom.sim import faults as wrong
 from headroom.sim.answers import ApiError
-from headroom.sim.faults import AnyFault, Crash, Fault, Faults
+from headroom.sim.faults import Crash, Fault, Faults
 from headroom.sim.rights import Actor
 from headroom.sim.watches import Line, Watch
 
@@ -76,7 +76,7 @@ class SimTransport:
         date = formatdate(self._clock.now() // 1000, usegmt=True)
         return Reply(reply.status, reply.body, {**reply.headers, "date": date})
 
-    async def call(self, verb: str, path: str, effect: Callable[[list[AnyFault]], None], timeout: float) -> int | None:
+    async def call(self, verb: str, path: str, effect: Callable[[list[Fault]], None], timeout: float) -> int | None:
         """A call to something beside the cluster, with the faults of a request: its status, None where no answer came.
 
         Raises `Unavailable` when nobody was reached; then nothing came of it.
@@ -163,7 +163,7 @@ class SimTransport:
             self.on_crash()
         return Crash(f"{self.actor.name} died {why}")
 
-    def _before(self, due: list[AnyFault], what: str) -> Reply | None:
+    def _before(self, due: list[Fault], what: str) -> Reply | None:
         for each in due:
             match each:
                 case wrong.CrashBefore():
@@ -179,7 +179,7 @@ class SimTransport:
                     return ApiError(each.status, each.reason or _reason(each.status), each.message, details).reply()
         return None
 
-    def _after(self, due: list[AnyFault], what: str) -> None:
+    def _after(self, due: list[Fault], what: str) -> None:
         for each in due:
             if isinstance(each, wrong.CrashAfter):
                 raise self._die(f"after {what}")
@@ -257,7 +257,7 @@ class SimTransport:
         await self._clock.sleep((end - self._clock.now()) / 1000)
         return out
 
-    def _strike(self, fault: AnyFault) -> None:
+    def _strike(self, fault: Fault) -> None:
         """A fault of the clock alone meets the streams that are open when its time comes."""
         chance = fault.nth is not None or fault.probability is not None
         if chance or not isinstance(fault, (wrong.DroppedStream, wrong.BlackHole, wrong.Outage)):
@@ -268,7 +268,7 @@ class SimTransport:
         else:
             self._hit(fault)
 
-    def _hit(self, fault: AnyFault) -> None:
+    def _hit(self, fault: Fault) -> None:
         for each in list(self._streams):
             if not self._faults.meets(fault, self.actor.name, "watch", each.path):
                 continue

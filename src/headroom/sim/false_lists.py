@@ -10,12 +10,12 @@ import msgspec
 from headroom.adapters.kube.transport import Reply
 from headroom.sim import faults as wrong
 from headroom.sim.answers import json
-from headroom.sim.faults import AnyFault
+from headroom.sim.faults import Fault
 
 PAGE: Final = b"<!DOCTYPE html><html><body>Please sign in.</body></html>"
 
 
-def falsified(reply: Reply, due: Iterable[AnyFault]) -> Reply:
+def falsified(reply: Reply, due: Iterable[Fault]) -> Reply:
     """A reply with these faults; only lists can be false."""
     for fault in due:
         if isinstance(fault, wrong.FALSE_LISTS) and reply.status == 200:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import msgspec
@@ -112,57 +114,46 @@ class SecondLeader(Fault, frozen=True, kw_only=True):
     """Another operator instance is started beside those that run; it stops at the end of the window."""
 
 
-class Ignored(Fault, frozen=True, kw_only=True):
+class OfOutside(Fault, frozen=True, kw_only=True):
+    """A fault of something beside the cluster, which heeds it by itself."""
+
+
+class Ignored(OfOutside, frozen=True, kw_only=True):
     """A machine's switch says yes, and nothing happens; as a fault of `boot`, the machine is on and never becomes a node."""
 
 
-class Late(Fault, frozen=True, kw_only=True):
+class Late(OfOutside, frozen=True, kw_only=True):
     """A machine's switch says yes and acts so much later; as a fault of `boot`, the machine takes so much longer."""
 
     ms: int
 
 
-class Crippled(Fault, frozen=True, kw_only=True):
+class Crippled(OfOutside, frozen=True, kw_only=True):
     """A fault of `boot`: the machine comes up with so many GPUs only."""
 
     gpus: int
 
 
-AnyFault = (
-    LostReply
-    | Refusal
-    | Slow
-    | Outage
-    | Hang
-    | Garbage
-    | EmptyList
-    | EndlessList
-    | CrashBefore
-    | CrashAfter
-    | Expire
-    | WatchDelay
-    | StaleView
-    | DroppedStream
-    | BlackHole
-    | Duplicate
-    | SecondLeader
-    | Ignored
-    | Late
-    | Crippled
-)
 FALSE_LISTS = (EmptyList, EndlessList)
 FALSE_ANSWERS = (Hang, Garbage, *FALSE_LISTS)
 ON_REQUESTS = (
     *(LostReply, Refusal, Slow, Outage, *FALSE_ANSWERS),
-    *(CrashBefore, CrashAfter, Expire, Ignored, Late, Crippled),
+    *(CrashBefore, CrashAfter, Expire, OfOutside),
 )
 ON_EVENTS = (WatchDelay, StaleView, DroppedStream, BlackHole, Duplicate)
 
 
-def fault(document: Any) -> AnyFault:
+def _kinds(of: type[Fault]) -> Iterator[type[Fault]]:
+    """All faults that can be named, those of other modules included."""
+    for each in of.__subclasses__():
+        below = list(_kinds(each))
+        yield from below or (each,)
+
+
+def fault(document: Any) -> Fault:
     """The fault that a document describes. Raises Misconfigured with a reason for anything else."""
     try:
-        found: AnyFault = msgspec.convert(document, AnyFault)
+        found: Fault = msgspec.convert(document, reduce(or_, _kinds(Fault)))
     except msgspec.ValidationError as failure:
         raise Misconfigured(f"reading a fault: {failure}") from None
     for word, text in (("from", found.since), ("until", found.until)):
@@ -181,19 +172,19 @@ def split(seed: int | str, party: str) -> random.Random:
 class Faults:
     """The faults of a run, and how often each has happened."""
 
-    def __init__(self, clock: Clock, start_ms: int, seed: int | str = 0, faults: Iterable[AnyFault] = ()) -> None:
+    def __init__(self, clock: Clock, start_ms: int, seed: int | str = 0, faults: Iterable[Fault] = ()) -> None:
         self._clock, self._start, self._seed = clock, start_ms, seed
-        self._faults: list[AnyFault] = []
+        self._faults: list[Fault] = []
         self._seen: list[int] = []
         self._fired: list[int] = []
         self._rngs: dict[str, random.Random] = {}
         self.happened: list[tuple[int, str, str]] = []
         """When, to whom, what."""
-        self.on_add: list[Callable[[AnyFault], None]] = []
+        self.on_add: list[Callable[[Fault], None]] = []
         for each in faults:
             self.add(each)
 
-    def add(self, fault: AnyFault) -> None:
+    def add(self, fault: Fault) -> None:
         """From now on this goes wrong too."""
         self._faults.append(fault)
         self._seen.append(0)
@@ -216,11 +207,11 @@ class Faults:
         now = self._clock.now()
         return now >= begin and (end is None or now < end)
 
-    def on_request(self, actor: str, verb: str, path: str) -> list[AnyFault]:
+    def on_request(self, actor: str, verb: str, path: str) -> list[Fault]:
         """What goes wrong with this request."""
         return self._due(actor, verb, path, ON_REQUESTS)
 
-    def on_event(self, actor: str, path: str) -> list[AnyFault]:
+    def on_event(self, actor: str, path: str) -> list[Fault]:
         """What goes wrong with this event of a watch."""
         return self._due(actor, "watch", path, ON_EVENTS)
 
@@ -233,7 +224,7 @@ class Faults:
         limits = (fault.nth, fault.probability, fault.times)
         return isinstance(fault, (DroppedStream, BlackHole)) and limits == (None, None, None) and not fault.until
 
-    def _due(self, actor: str, verb: str, path: str, kinds: tuple[type[Fault], ...]) -> list[AnyFault]:
+    def _due(self, actor: str, verb: str, path: str, kinds: tuple[type[Fault], ...]) -> list[Fault]:
         found = []
         for index, each in enumerate(self._faults):
             if not isinstance(each, kinds) or self.strikes_once(each):

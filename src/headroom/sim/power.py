@@ -30,9 +30,10 @@ from headroom.sim.apiserver import ApiServer
 from headroom.sim.apistore import Change
 from headroom.sim.catalog import NODE, POD
 from headroom.sim.connection import SimTransport
-from headroom.sim.faults import AnyFault, Crippled, Faults, Ignored, Late
+from headroom.sim.faults import Crippled, Fault, Faults, Ignored, Late
 from headroom.sim.hardware import POOL, Owned
 from headroom.sim.kubelet import Cluster
+from headroom.sim.script import Scenario
 
 POLL_SECONDS: Final = 10.0
 """How often a machine is asked for its power."""
@@ -102,7 +103,13 @@ class Machines:
         self.on_told: list[Callable[[Told], None]] = []
         """Told of each command the moment it arrives, before anything comes of it."""
         self._unsubscribe: Callable[[], None] = _nothing
-        server.machines = self
+        server.beside[Machines] = self
+
+    @classmethod
+    def of(cls, server: ApiServer, cluster: Cluster, faults: Faults, scenario: Scenario) -> Machines:
+        """Those of a scenario."""
+        seconds = {"boot_seconds": scenario.boot_seconds, "shutdown_seconds": scenario.shutdown_seconds}
+        return cls(server, cluster, faults, **seconds)
 
     def begin(self) -> None:
         """Take stock: a machine is what its document says, else on if it has a node; those that are off send no heartbeat."""
@@ -153,7 +160,7 @@ class Machines:
 
     # --- switching --------------------------------------------------------------------------------------------------------
 
-    def tell(self, told: Told, due: list[AnyFault]) -> None:
+    def tell(self, told: Told, due: list[Fault]) -> None:
         """A command reaches a machine's switch, which does not refuse it."""
         self.sent.append(told)
         self.told.append(told)
@@ -349,7 +356,7 @@ class SimSwitches:
 def switches_of(transport: Transport, clock: Clock) -> SimSwitches | None:
     """The switches that a new operator process gets; None where there is nothing to switch."""
     assert isinstance(transport, SimTransport)
-    machines = transport.server.machines
+    machines = transport.server.beside.get(Machines)
     return None if machines is None else SimSwitches(machines, transport, clock)
 
 

@@ -20,8 +20,9 @@ from headroom.sim.answers import ApiError
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock, run_virtual
 from headroom.sim.connection import SimTransport
-from headroom.sim.faults import AnyFault, Crash, Expire, Faults, SecondLeader, split
+from headroom.sim.faults import Crash, Expire, Fault, Faults, SecondLeader, split
 from headroom.sim.kubelet import Cluster
+from headroom.sim.outside import MakesOutside
 from headroom.sim.power import Machines
 from headroom.sim.script import Scenario, Step
 from headroom.sim.trace import Trace
@@ -29,6 +30,8 @@ from headroom.sim.trace import Trace
 __all__ = ["Report", "Runnable", "Scenario", "Simulation", "run", "simulate"]
 
 _STOP_SECONDS: Final = 30.0
+OUTSIDE: Final[tuple[MakesOutside, ...]] = (Machines.of,)
+"""What stands beside the cluster of every scenario."""
 
 
 class Runnable(Protocol):
@@ -85,8 +88,7 @@ class Simulation:
         self.server = ApiServer(self.clock, split(scenario.seed, "server"))
         self.faults = Faults(self.clock, scenario.start, scenario.seed)
         self.cluster = Cluster(self.server, pull_seconds=scenario.pull_seconds)
-        times_ = {"boot_seconds": scenario.boot_seconds, "shutdown_seconds": scenario.shutdown_seconds}
-        self.machines = Machines(self.server, self.cluster, self.faults, **times_)
+        self._outside = [make(self.server, self.cluster, self.faults, scenario) for make in OUTSIDE]
         self.failures: list[str] = []
         self.on_failure: Callable[[str], None] = lambda _: None
         """Told of each failure the moment it is found."""
@@ -96,6 +98,12 @@ class Simulation:
         self._instances: dict[str, _Instance] = {}
         self._starts: dict[str, int] = {}
         self._stopping = False
+
+    @property
+    def machines(self) -> Machines:
+        """Those that pools switch."""
+        found: Machines = self.server.beside[Machines]
+        return found
 
     async def play(self) -> Report:
         """The whole scenario, from its start to its verdict."""
@@ -138,7 +146,8 @@ class Simulation:
             except ApiError as refused:
                 name = (document.get("metadata") or {}).get("name")
                 raise Misconfigured(f"setting the stage: {document.get('kind')} {name}: {refused.message}") from None
-        self.machines.begin()
+        for each in self._outside:
+            each.begin()
         self.cluster.start()
         for number in range(1, self.scenario.operators + 1):
             self.start_operator(f"operator-{number}")
@@ -148,7 +157,8 @@ class Simulation:
         self._stopping = True
         for name in list(self._instances):
             await self.stop_operator(name)
-        self.machines.stop()
+        for each in self._outside:
+            each.stop()
         self.cluster.stop()
 
     async def _until(self, elapsed: int) -> None:
@@ -247,7 +257,7 @@ class Simulation:
         else:
             self.kill_operator(step.kill_operator)
 
-    def _strike(self, fault: AnyFault) -> None:
+    def _strike(self, fault: Fault) -> None:
         if isinstance(fault, Expire) and fault.nth is None and fault.probability is None:
             self.server.compact()
         elif isinstance(fault, SecondLeader):

@@ -16,7 +16,7 @@ from headroom.model import times
 from headroom.model.errors import Misconfigured
 from headroom.sim import faults, hardware
 from headroom.sim.answers import Body
-from headroom.sim.faults import AnyFault
+from headroom.sim.faults import Fault
 from headroom.sim.trace import Trace
 
 _START: Final = "2026-01-01T00:00:00Z"
@@ -183,7 +183,7 @@ def _check_step(source: str, step: Step) -> None:
         fault_of(step)
 
 
-def fault_of(step: Step) -> AnyFault:
+def fault_of(step: Step) -> Fault:
     """The fault of a step."""
     return faults.fault(step.fault)
 
