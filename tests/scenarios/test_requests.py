@@ -10,7 +10,7 @@ from headroom.sim.answers import ApiError
 from headroom.sim.rights import Actor, Right, User
 from headroom.sim.scenario import Simulation
 from tests.scenarios.dense import BRIEF, START, VISION_LABELS, past
-from tests.scenarios.ladder import Run, a_budget, a_pod, a_template, play, stage
+from tests.scenarios.ladder import UNHURRIED, Run, a_budget, a_pod, a_template, play, stage
 
 REQUESTS = "/apis/headroom.dev/v1alpha1/namespaces/lab/releaserequests"
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/releaserequests.headroom.dev"
@@ -81,7 +81,7 @@ def test_a_request_is_carried_out_once_and_says_who_asked() -> None:
 
 def test_a_finished_request_is_removed_after_an_hour() -> None:
     ada = Person("ada", RELEASER)
-    run = played((200, ada.sends("POST", REQUESTS, a_request("urgent"))), duration="70m")
+    run = played((200, ada.sends("POST", REQUESTS, a_request("urgent"))), duration="70m", pace=UNHURRIED)
     assert started(run) == {"urgent"}
     assert requests(run) == {}
 
