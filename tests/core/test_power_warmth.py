@@ -1,14 +1,21 @@
-"""Warm machines: how many stay on in a large pool that nobody uses, which are woken ahead, and that nothing swings."""
+"""Warm spares: how many machines stay on beside the recent peak, which are woken ahead, and that nothing swings."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
 from headroom.api.kinds import AnyResource
+from headroom.api.power_status import Peak, PowerPoolStatus
+from headroom.core.power import warmth
+from headroom.core.power.gathering import pools_of
 from headroom.core.power.telling import staying
+from headroom.model import times
 from headroom.model.facts import Shape
 from tests.builders import NOON
 from tests.core.power_stage import (
@@ -26,6 +33,7 @@ from tests.core.power_stage import (
     on,
     remembered,
     running,
+    status,
     waiting,
     wakes,
     was,
@@ -51,12 +59,24 @@ def on_now(stage: Stage) -> int:
     return sum(stage.state(name) == "On" for name in NAMES)
 
 
-def test_six_of_a_hundred_that_nobody_uses_stay_on() -> None:
+def test_the_peak_and_a_share_of_what_is_left_stay_on() -> None:
     stage = stage_with(100, 20)
     stage.pass_time(3 * HOUR, every=MINUTE)
-    assert on_now(stage) == 100 + 6
-    assert len(stage.commands()) == 14
-    assert "stays on: 6 % of the 100 machines that nobody uses stay warm" in explained(stage, "w119")
+    assert on_now(stage) == 100 + 4
+    assert len(stage.commands()) == 16
+    assert explained(stage, "w119") == "stays on: 100 machines in use at the peak of the last 40m, and 4 warm spares"
+
+
+def test_what_was_in_use_lately_stays_on_until_its_window_has_passed() -> None:
+    stage = stage_with(100, 0)
+    stage.look()
+    ahead = len(stage.commands())
+    for number in range(60, 100):
+        del stage.pods[f"uid-p{number}"]
+    stage.pass_time(39 * MINUTE, every=30 * SECOND)
+    assert len(stage.commands()) == ahead, "100 were in use"
+    stage.pass_time(HOUR, every=MINUTE)
+    assert on_now(stage) == 60 + 5
 
 
 def explained(stage: Stage, name: str) -> str:
@@ -66,36 +86,62 @@ def explained(stage: Stage, name: str) -> str:
     return staying(pool, it)
 
 
-def test_what_nobody_used_for_a_day_sleeps_all_the_same() -> None:
-    stage = stage_with(0, 10)
-    stage.pass_time(26 * HOUR, every=2 * MINUTE)
+def test_a_pool_that_was_not_in_use_for_a_day_keeps_nothing_warm() -> None:
+    stage = stage_with(20, 10)
+    stage.look()
+    stage.pods.clear()
+    stage.pass_time(20 * HOUR, every=2 * MINUTE)
+    assert on_now(stage) == 8, "of 200 machines"
+    stage.pass_time(5 * HOUR, every=2 * MINUTE)
     assert on_now(stage) == 0
 
 
-@pytest.mark.parametrize(("machines", "low", "high"), [(130, 99, 101), (180, 149, 151), (200, 97, 103)])
-def test_nothing_is_switched_while_use_swings_within_idle_seconds(machines: int, low: int, high: int) -> None:
+def test_a_pool_that_was_never_in_use_keeps_nothing_warm() -> None:
+    stage = stage_with(0, 10)
+    stage.pass_time(HOUR, every=MINUTE)
+    assert on_now(stage) == 0
+
+
+@pytest.mark.parametrize(
+    ("machines", "low", "high"), [(8, 4, 6), (20, 9, 12), (130, 99, 101), (180, 149, 151), (200, 90, 110)]
+)
+def test_nothing_is_switched_while_use_swings_within_the_window(machines: int, low: int, high: int) -> None:
     stage = stage_with(high, 0, a_large_pool(machines))
     for name in NAMES[machines:]:
         del stage.nodes[name]
     stage.look()
-    for _ in range(40):
+    for _ in range(12):
         swinging = [f"uid-p{number}" for number in range(low, high)]
         kept = {uid: stage.pods.pop(uid) for uid in swinging}
-        stage.pass_time(7 * MINUTE, every=30 * SECOND)
+        stage.pass_time(17 * MINUTE, every=30 * SECOND)
         stage.pods |= kept
-        stage.pass_time(7 * MINUTE, every=30 * SECOND)
-    assert len(stage.commands()) <= 2
+        stage.pass_time(17 * MINUTE, every=30 * SECOND)
+    assert {command.split()[0] for _, command in stage.commands()} <= {"wake"}
+    assert len(stage.commands()) <= 2, "the spares, once"
 
 
-def test_one_is_woken_ahead_for_fifty_in_use() -> None:
-    assert wakes(decided(stage_with(49, 0).world())["one"]) == []
-    decision = decided(stage_with(50, 0).world())["one"]
-    assert wakes(decision) == ["w050"]
-    why = "Waking w050 (8 GPUs) since 50 machines are in use and 1 machine is kept ready for who comes; "
-    assert decision.message.startswith(why)
-    assert wakes(decided(stage_with(50, 1).world())["one"]) == [], "one is there"
-    assert wakes(decided(stage_with(100, 0).world())["one"]) == ["w100", "w101"]
-    assert wakes(decided(stage_with(190, 0).world())["one"]) == [], "too few are left to keep one warm"
+@pytest.mark.parametrize(
+    ("used", "idle", "machines", "woken"),
+    [
+        (1, 0, 20, ["w001"]),
+        (1, 1, 20, []),
+        (0, 0, 20, []),
+        (15, 0, 20, ["w015"]),
+        (16, 0, 20, []),
+        (99, 0, 200, ["w099"]),
+        (100, 0, 200, ["w100", "w101"]),
+        (198, 0, 200, []),
+    ],
+)
+def test_spares_are_woken_ahead_one_for_fifty_and_at_least_one(
+    used: int, idle: int, machines: int, woken: list[str]
+) -> None:
+    assert wakes(decided(stage_with(used, idle, a_large_pool(machines)).world())["one"]) == woken
+
+
+def test_a_spare_that_is_woken_says_why() -> None:
+    message = decided(stage_with(50, 0).world())["one"].message
+    assert message.startswith("Waking w050 (8 GPUs) since 50 machines are in use and 1 warm spare must be on; ")
 
 
 def test_what_is_woken_ahead_is_like_what_is_used_most() -> None:
@@ -110,18 +156,34 @@ def test_what_is_woken_ahead_is_like_what_is_used_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machines", "percent", "warm"), [(99, None, 0), (100, None, 6), (100, 0, 0), (20, 5, 1), (10, 100, 10)]
+    ("machines", "percent", "spares"),
+    [
+        (4, None, 0),
+        (5, None, 0),
+        (6, None, 1),
+        (20, None, 1),
+        (101, None, 4),
+        (101, 0, 0),
+        (20, 10, 1),
+        (3, 50, 1),
+        (6, 1, 1),
+        (11, 100, 10),
+    ],
 )
-def test_only_large_pools_have_them_unless_told(machines: int, percent: int | None, warm: int) -> None:
+def test_pools_of_every_size_have_spares_in_proportion(machines: int, percent: int | None, spares: int) -> None:
     given = {} if percent is None else {"warmPercent": percent}
-    stage = stage_with(0, machines, a_large_pool(machines, **given))
+    stage = stage_with(1, machines - 1, a_large_pool(machines, **given))
     stage.pass_time(3 * HOUR, every=MINUTE)
-    assert sum(stage.state(name) == "On" for name in NAMES[:machines]) == warm
+    assert sum(stage.state(name) == "On" for name in NAMES[:machines]) == 1 + spares
 
 
-def test_a_small_pool_goes_to_sleep_as_the_policy_says() -> None:
-    stage = stage_with(0, 40, a_large_pool(40, maxConcurrentSleeps=8))
-    assert len(effects(decided(stage.world())["one"])) == 8
+@pytest.mark.parametrize("policy", [{"warmPercent": 0}, {"idleSeconds": 0, "warmPercent": 0}])
+def test_without_a_share_machines_sleep_as_idle_seconds_say(policy: dict[str, int]) -> None:
+    stage = stage_with(8, 0, a_large_pool(8, maxConcurrentSleeps=8, **policy))
+    stage.look()
+    stage.pods.clear()
+    stage.pass_time(HOUR, every=30 * SECOND)
+    assert {stage.state(name) for name in NAMES[:8]} == {"Off"}
 
 
 def test_nothing_is_woken_only_to_be_warm() -> None:
@@ -162,13 +224,87 @@ def test_what_is_woken_ahead_and_waited_for_by_others_asks_for_no_more_ahead() -
     assert len(stage.commands()) == 2, "one on trial, and one of the two that are kept ready"
 
 
-def test_the_clock_alone_lets_machines_sleep_that_were_used_a_while_ago() -> None:
+def stage_of_the_past(now: int = NOON, **fields: Any) -> Stage:
+    """100 of 120 machines that are on are in use, and the others have been idle for long."""
     nodes = [on(name, 8) for name in NAMES[:120]] + [off(name, 8) for name in NAMES[120:]]
     pods = [running(f"p{number}", name, 8) for number, name in enumerate(NAMES[:100])]
-    idle = [was(name, "On", NOON - HOUR, idle_since=NOON - 11 * MINUTE) for name in NAMES[100:120]]
-    pool = remembered(a_large_pool(), *idle)
-    decision = decided(a_view(pool, nodes=nodes, pods=pods))["one"]
-    assert effects(decision) == [], "they count as used for a quarter of an hour"
+    idle = [was(name, "On", NOON - HOUR, idle_since=NOON - 30 * MINUTE) for name in NAMES[100:120]]
+    return Stage(remembered(a_large_pool(), *idle, **fields), nodes=nodes, pods=pods, now=now)
+
+
+def peaks(*given: tuple[int, int]) -> tuple[Peak, ...]:
+    return tuple(Peak(machines=machines, until=times.text(until)) for machines, until in given)
+
+
+def test_the_clock_alone_lets_machines_sleep_when_the_peak_falls() -> None:
+    past = {"in_use": 100, "peaks": peaks((130, NOON - 36 * MINUTE), (110, NOON - 20 * MINUTE))}
+    decision = decided(stage_of_the_past(**past).world())["one"]
+    assert effects(decision) == []
     assert decision.next_turn_ms == 4 * MINUTE
-    then = decided(a_view(pool, nodes=nodes, pods=pods, now=NOON + 4 * MINUTE))["one"]
-    assert len(effects(then)) == 14
+    then = decided(stage_of_the_past(NOON + 4 * MINUTE, **past).world())["one"]
+    assert len(effects(then)) == 120 - 110 - 3
+    assert status(then).peaks == past["peaks"][1:]
+
+
+def test_a_status_without_the_past_counts_as_without_it() -> None:
+    assert len(effects(decided(stage_of_the_past().world())["one"])) == 20 - 4
+
+
+def test_a_fall_is_noted_when_it_is_seen_and_an_unchanged_world_writes_nothing_new() -> None:
+    stage = stage_of_the_past(in_use=118)
+    first = decided(stage.world())["one"]
+    assert (status(first).in_use, status(first).peaks) == (100, peaks((118, NOON)))
+    stage.look()
+    stage.now += 50 * SECOND
+    then = decided(stage.world())["one"]
+    assert (status(then).in_use, status(then).peaks) == (100, peaks((118, NOON)))
+
+
+def test_a_pool_that_is_halted_remembers_the_past() -> None:
+    stage = stage_of_the_past(in_use=118, peaks=peaks((119, NOON - MINUTE)))
+    stage.more["stopped"] = True
+    decision = decided(stage.world())["one"]
+    assert (status(decision).in_use, status(decision).peaks) == (118, peaks((119, NOON - MINUTE)))
+
+
+def test_a_clock_that_was_turned_back_keeps_nothing_longer_than_the_window() -> None:
+    later = NOON + 10 * HOUR
+    stage = stage_of_the_past(in_use=100, peaks=peaks((118, later), (110, later + MINUTE)))
+    stage.look()
+    assert status(stage.decisions["one"]).peaks == peaks((118, NOON)), "both are of one moment now"
+    stage.pass_time(39 * MINUTE, every=MINUTE)
+    assert stage.commands() == []
+    stage.pass_time(10 * MINUTE, every=MINUTE)
+    assert on_now(stage) == 104
+
+
+looks = st.lists(st.tuples(st.integers(1, 20 * 60), st.integers(0, 40)), min_size=1, max_size=80)
+
+
+@settings(max_examples=200)
+@given(looks, st.sampled_from([0, 1, 60, 600, 86400]))
+def test_the_peak_is_the_highest_use_of_the_window_whoever_remembers_it(
+    lives: list[tuple[int, int]], idle_seconds: int
+) -> None:
+    """Every look begins anew from the status as it was written; what is seen of use stands until the next look."""
+    pool = a_large_pool(50, idleSeconds=idle_seconds)
+    window = min(4 * idle_seconds * SECOND, 24 * HOUR)
+    now, seen = NOON, list[tuple[int, int]]()
+    for after, used in lives:
+        now += after * SECOND
+        [found] = pools_of(a_view(pool, now=now))
+        warmth.measure(found, used)
+        seen = [*((until if until else now, machines) for until, machines in seen), (0, used)]
+        past = [(until, machines) for until, machines in seen if until]
+        step = max(SECOND, window // 30)
+        least = max([used, *(machines for until, machines in past if until - step > now - window)])
+        most = max([used, *(machines for until, machines in past if until > now - window)])
+        assert least <= found.peak <= most
+        told = status_of(found)
+        assert len(told.peaks) <= 32
+        assert [each.machines for each in told.peaks] == sorted({each.machines for each in told.peaks}, reverse=True)
+        pool = structs.replace(pool, status=msgspec.json.decode(msgspec.json.encode(told), type=PowerPoolStatus))
+
+
+def status_of(pool: Any) -> PowerPoolStatus:
+    return PowerPoolStatus(in_use=warmth.in_use(pool), peaks=warmth.peaks(pool))

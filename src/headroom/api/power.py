@@ -194,8 +194,9 @@ class PowerPolicy(ApiType, frozen=True, kw_only=True):
     warm_percent: Annotated[
         Percent | None,
         Meta(
-            description="Of the machines that nobody uses, how many stay on all the same, in percent. Not given: 6 in pools of 100 "
-            "machines and more, else none."
+            description="Warm spares: of the machines beyond the peak of the last four idleSeconds, how many stay on all the same, in "
+            "percent, and one at least where five are left. Not given: 4 in pools of 5 machines and more, else 0. With 0, machines sleep as soon as "
+            "idleSeconds allow."
         ),
     ] = None
     prefer: Annotated[Literal["FewestGPUs", "FewestWatts"], Meta(description="What waking should cost least of.")] = (

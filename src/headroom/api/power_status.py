@@ -17,6 +17,7 @@ Cause = Literal["", "Cordoning", "Kept", "NeverJoined", "StillOn"]
 MOST_SHAPES: Final = 64
 MOST_NAMESPACES: Final = 64
 MOST_EXPECTED: Final = 64
+MOST_PEAKS: Final = 64
 
 
 class Assigned(ApiType, frozen=True, kw_only=True):
@@ -115,6 +116,13 @@ class Expected(ApiType, frozen=True, kw_only=True):
     due_at: Annotated[str, Meta(description="When they were to start.")]
 
 
+class Peak(ApiType, frozen=True, kw_only=True):
+    """More machines in use than now."""
+
+    machines: Annotated[int, Meta(ge=1, description="How many were in use.")]
+    until: Annotated[str, Meta(description="Until when.")]
+
+
 class PowerPoolStatus(Status, frozen=True, kw_only=True):
     """The machines' states."""
 
@@ -131,6 +139,11 @@ class PowerPoolStatus(Status, frozen=True, kw_only=True):
     ] = ()
     trials: Annotated[
         tuple[Trial, ...], Meta(max_length=256, description="Machines woken on trial.", extra=extra(map_key="shape"))
+    ] = ()
+    in_use: Annotated[int | None, Meta(description="Machines that pods keep on, or are about to.")] = None
+    peaks: Annotated[
+        tuple[Peak, ...],
+        Meta(max_length=MOST_PEAKS, description="Higher numbers of machines in use lately; so many stay on."),
     ] = ()
     breaker: Annotated[Breaker | None, Meta(description="Boots in a row that brought no node, if any.")] = None
     fruitless: Annotated[

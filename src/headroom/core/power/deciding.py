@@ -61,6 +61,8 @@ def decided(pool: Pool, outcome: Outcome) -> Decision:
         energy=energy.counted(pool),
         unserved=tuple(pool.unserved),
         trials=tuple(map(_remembered, newest_trials(pool.trials))),
+        in_use=warmth.in_use(pool),
+        peaks=warmth.peaks(pool),
         breaker=breaking.status(pool),
         fruitless=fruitless.status(pool),
         expected=tuple(each for _, each in sorted(pool.expected.items())),
@@ -100,6 +102,7 @@ def _due(pool: Pool) -> list[Action]:
 
 def _turns(pool: Pool, outcome: Outcome) -> Iterator[int]:
     known = [pool.floor_turns_at, pool.brake_ends_at, pool.breaker_until, pool.ration_ends_at, outcome.recheck_at]
+    known.append(warmth.turns_at(pool))
     known += [each for it in pool.members for each in _turns_of(pool, it)]
     known += [it.since + states.NEW_MS for it in pool.are("On") if it.name in outcome.into]
     known += fruitless.expected_turns(pool)
@@ -121,7 +124,5 @@ def _turns_of(pool: Pool, it: Member) -> Iterator[int | None]:
     elif it.state == "On":
         why = sleeping.awake(pool, it)
         yield why.until if why is not None else None
-        if it.held:
-            yield from warmth.turns(pool, it)
     elif states.is_joining(it, pool.now, pool.boot_ms):
         yield states.may_still_join_until(it, pool.boot_ms)

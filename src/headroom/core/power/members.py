@@ -221,9 +221,13 @@ class Pool(Struct, kw_only=True, eq=False):
     floor_turns_at: int | None = None
     used: int = 0
     """Machines that pods keep on, or are about to."""
+    peaks: list[tuple[int, int]] = field(default_factory=list)
+    """Until when more machines were in use, and how many."""
+    peak: int = 0
+    """Machines that were in use at once lately."""
     warm_percent: int = 0
-    warm: int = 0
-    """Machines that stay on beside those in use."""
+    spares: int = 0
+    """Machines that stay on beyond the peak."""
     ahead: int = 0
     """So many of them are woken ahead."""
     braked: str = ""

@@ -12,7 +12,7 @@ from headroom.core.demand import Unit
 from headroom.core.power import fruitless, idling, states
 from headroom.core.power.members import Cordon, Member, Pool, cordon_of, told
 from headroom.core.power.states import ABORT_MS, doubled
-from headroom.core.power.warmth import LONGEST_MS, Warm, least_on
+from headroom.core.power.warmth import Warm, least_on, turns_at
 from headroom.core.power.wording import of_gpus, of_machines
 from headroom.model import times
 from headroom.model.actions import CordonNode, DrainNode, SleepMachine, UncordonNode
@@ -174,7 +174,7 @@ def _cordon_more(pool: Pool, outcome: Outcome) -> None:
             return
         if it.name in outcome.needed or awake(pool, it) is not None:
             continue
-        it.held = warm.holds(it)
+        it.held = warm.holds()
         if it.held:
             continue
         if len(drains.begun) >= drains.most:
@@ -212,7 +212,7 @@ def awake(pool: Pool, it: Member) -> Awake | None:
     if it.wanted_until > pool.now:
         return Awake("a pod waits that would fit on it, and its scheduler refuses it", it.wanted_until)
     if it.held:
-        return Awake(it.held, it.idle_since + LONGEST_MS)
+        return Awake(it.held, turns_at(pool))
     until = _stays_until(pool, it, it.idle_since)
     return Awake("it was busy, woken or tried a short time ago", until) if until > pool.now else None
 
