@@ -1,15 +1,17 @@
-"""What power saves and costs: two recorded demands under our plan, the seed's algorithm and plain ones, and the cost of deciding.
+"""What power saves and costs: recorded demands under our plan, constant warm rules, the seed's algorithm and plain ones, and the cost of deciding.
 
-    make bench NAME=power                              a week of Philly and two weeks of openb (about ten minutes on two free cores)
-    make bench NAME=power ARGS=--full                  all of Philly, and all of openb; nothing is kept
+    make bench NAME=power                              two weeks of openb and two clusters of Helios (about a quarter of an hour of CPU)
+    make bench NAME=power ARGS=--full                  all of openb, and of Philly; nothing is kept
     make bench NAME=power ARGS="--only plan"           deciding alone, as make bench NAME=planning
 
 The demands are recorded ones where HEADROOM_DATA names a folder that has them, else made up of the same form; bench/powering/demand.py
-says how they become pods. All policies have the same pods, the same scheduler (the first node by name with room), and machines that take
-three minutes to boot; at the begin only machines with work are on. Ours is the production plan with its defaults, played by what-if.
-Watts are nominal. What can be saved at most is what the optimum saves that bench/powering/offline.py computes from all that will come; where
-pods share machines nobody can compute it, and a bound takes its place: nobody waits, machines boot in no time, and at each moment the
-fewest machines are on that together have the GPUs, CPU and memory asked for. `make bench NAME=weeks` plays the other weeks of Philly.
+says how they become pods. None of them was used to choose the settings of ours; `make bench NAME=weeks` plays Philly. All policies have
+the same pods, the same scheduler (the first node by name with room), and machines that take three minutes to boot; at the begin only
+machines with work are on. Ours is the production plan with its defaults, played by what-if. The constant warm rule is the one of
+bench/powering/families.py that was best on weeks 1 to 5 of Philly, as ours was chosen. Watts are nominal. What can be saved at most is
+what the optimum saves that bench/powering/offline.py computes from all that will come; where pods share machines nobody can compute it, and
+a bound takes its place: nobody waits, machines boot in no time, and at each moment the fewest machines are on that together have the GPUs,
+CPU and memory asked for.
 """
 
 import argparse
@@ -17,18 +19,17 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 from bench import planning, results
 from bench.powering import demand as demands
-from bench.powering import foresight, rivals
+from bench.powering import families, rivals
 from bench.powering.demand import Demand
-from bench.powering.foresight import Rule
+from bench.powering.families import Setting
 from bench.powering.measures import Came, Followed, Least, came, followed, least, short
 from bench.powering.offline import Offline, offline
 from bench.results import Row
@@ -37,15 +38,13 @@ from headroom.sim.whatif.replay import SHORTEST_MS, replay
 DEFAULT: Final = "ours"
 OURS: Final[Mapping[str, Mapping[str, int]]] = {
     DEFAULT: {},
-    "ours, warmPercent 4": {"warm_percent": 4},
     "ours, warmPercent 0": {"warm_percent": 0},
-    "ours, warmPercent 0, idleSeconds 1800": {"warm_percent": 0, "idle_seconds": 1800},
 }
 """Our policies: the default, and what it would be with other settings."""
 KEPT: Final = "power-policies"
-LEAST_KEPT, MOST_STARTS = 90, 10
-FORESEEN: Final = range(4)
 LEAST, ALWAYS, SEED, MINUTE = "bound: boots take no time", "always on", "the seed", "demand, each minute"
+CONSTANT: Final = "constant: "
+"""So begins the name of a constant rule."""
 OPTIMUM, KNOWS_ALL = "the optimum, computed offline", "knows all that comes, first fit"
 
 
@@ -67,11 +66,15 @@ class Stretch(NamedTuple):
         folder = Path(named) if named else None
         if self.name == "Philly":
             return demands.philly(self.first_day, self.days, folder)
+        if self.name in demands.HELIOS:
+            return demands.helios(self.name, self.days, folder)
         return demands.openb(self.days, folder)
 
 
-USUAL: Final = (Stretch("Philly", 0, 7), Stretch("openb", 0, 14))
+USUAL: Final = (*(Stretch(name, 0, None) for name in demands.HELIOS), Stretch("openb", 0, 14))
 FULL: Final = (Stretch("Philly", 0, None), Stretch("openb", 0, None))
+CHOSEN_ON: Final = Stretch("Philly", 0, 35)
+"""Weeks 1 to 5: what settings are chosen on."""
 
 
 class Played(NamedTuple):
@@ -90,8 +93,8 @@ class Compared(NamedTuple):
     offline: Offline
     followed: Followed
     played: dict[str, Played]
-    foreseeing: tuple[Rule, ...] = ()
-    """For each number of minutes that a rule could know ahead, the best one."""
+    hindsight: families.Outcome | None = None
+    """Of the constant rules that keep as much as ours, the best one on this very demand, where pods fill machines."""
 
     @property
     def possible(self) -> float:
@@ -119,6 +122,31 @@ class Compared(NamedTuple):
         return 100 * self.played[policy].came.starts_a_day / self.followed.starts_a_day
 
 
+def chosen_constant() -> Setting:
+    """The constant rule that was best on the weeks for choosing; and whether ours is the one that was."""
+    demand = CHOSEN_ON.read()
+    constant, ours = (families.chosen(families.outcomes(demand, each)) for each in (families.CONSTANT, families.OURS))
+    assert constant is not None, "some keep enough"
+    assert ours is not None, "and of ours"
+    for name, each in (("constant", constant), ("ours", ours)):
+        say(f"weeks 1 to 5: {name}: {each}")
+    if demand.is_recorded and ours.setting != families.SHIPPED:
+        say(f"the settings that ship are others: {families.SHIPPED}")
+    return constant.setting
+
+
+def constant_name(setting: Setting) -> str:
+    """What a constant rule is called."""
+    return f"{CONSTANT}peak of {setting.window}m + {setting.spares}"
+
+
+def play_constant(stretch: Stretch, setting: Setting) -> Played:
+    """The turn of a constant rule."""
+    demand = stretch.read()
+    log, switches = rivals.play(demand.case, demand.pools, rivals.Constant(setting.window, setting.spares))
+    return Played(constant_name(setting), came(demand, log), switches.wasted)
+
+
 def play_all_on(stretch: Stretch) -> tuple[Played, Followed, Offline]:
     """Everything is on; and what following demand from minute to minute, and knowing all of it, would come to."""
     demand = stretch.read()
@@ -142,65 +170,62 @@ def play_ours(stretch: Stretch, policy: str) -> Played:
     return Played(policy, came(demand, log))
 
 
-def compare(stretch: Stretch, workers: ProcessPoolExecutor, others: Sequence[str], ours: Sequence[str]) -> Compared:
-    """One demand under these policies and with all machines on."""
+def compare(
+    stretch: Stretch, workers: ProcessPoolExecutor, setting: Setting, others: Sequence[str], ours: Sequence[str]
+) -> Compared:
+    """One demand under these policies, a constant rule, and with all machines on."""
     demand = stretch.read()
     say(
         f"{demand.name}, {'recorded' if demand.is_recorded else 'made up'}: {len(demand.case.works):,} pods, "
         f"{len(demand.case.nodes):,} machines, {demand.days:.1f} days"
     )
     all_on = workers.submit(play_all_on, stretch)
-    turns = [workers.submit(play_rival, stretch, policy) for policy in others]
-    turns += [workers.submit(play_ours, stretch, policy) for policy in ours]
+    turns = [workers.submit(play_ours, stretch, policy) for policy in ours]
+    turns.append(workers.submit(play_constant, stretch, setting))
+    turns += [workers.submit(play_rival, stretch, policy) for policy in others]
     first, rises, known = all_on.result()
     played = {ALWAYS: first}
     for turn in turns:
         one = turn.result()
-        say(f"{demand.name}: {one.policy}: {one.came.machine_hours:,.0f} machine-hours")
+        say(f"{demand.name}: {one.policy}: {one.came.machine_hours:,.0f} machine-hours, {one.came.mean_wait:.2f} s")
         played[one.policy] = one
     found = Compared(demand, least(demand), known, rises, played)
-    return found._replace(foreseeing=tuple(foreseeing(found)))
-
-
-def foreseeing(found: Compared) -> Iterator[Rule]:
-    """Of the rules that know so many minutes ahead and meet the other two goals, the one under which pods wait least."""
-    if not found.offline.is_optimum:
-        return  # pods share machines, which these rules do not know
-    for minutes in FORESEEN:
-        rules = foresight.rules(found.demand, minutes, found.saved(found.possible))
-        fine = [rule for rule in rules if rule.kept >= LEAST_KEPT and rule.starts <= MOST_STARTS]
-        yield from sorted(fine, key=lambda rule: rule.wait)[:1]
+    if not known.is_optimum:
+        return found  # pods share machines, which the minute model does not know
+    best = families.chosen(families.outcomes(demand, families.CONSTANT), found.kept(DEFAULT))
+    return found._replace(hindsight=best)
 
 
 # What is told of it
 
 
 def rows_of(found: Compared) -> list[Row]:
-    """The figures of one demand, ours beside the seed's."""
+    """The figures of one demand, ours beside the constant rule's."""
     name = found.demand.name if found.demand.is_recorded else f"{found.demand.name}, made up"
-    mine, seed = (found.played[each].came for each in (DEFAULT, SEED))
-    bounds = [found.of_bound(each.machine_hours) for each in (mine, seed)]
-
-    def row(figure: str, value: float, unit: str, seeds: float, **goal: Any) -> Row:
-        return Row(
-            figure=f"{name}: {figure}", value=short(value), unit=unit, peer=SEED, peer_value=short(seeds), **goal
-        )
-
+    peer = next(policy for policy in found.played if policy.startswith(CONSTANT))
+    told = {policy: figures(found, policy) for policy in (DEFAULT, peer)}
     return [
-        row("possible saving kept", found.kept(DEFAULT), "%", found.kept(SEED), goal=LEAST_KEPT, sense="min"),
-        row("saving kept, of a bound with boots in no time", bounds[0], "%", bounds[1]),
-        row(
-            "starts, of those of following demand each minute",
-            found.starts(DEFAULT),
-            "%",
-            found.starts(SEED),
-            goal=MOST_STARTS,
-        ),
-        row("machine-hours", mine.machine_hours, "h", seed.machine_hours),
-        row("energy", mine.kwh, "kWh", seed.kwh),
-        row("mean wait", mine.mean_wait, "s", seed.mean_wait, goal=short(seed.mean_wait)),
-        row("wait of 99 of 100", mine.wait(99), "s", seed.wait(99), goal=short(seed.wait(99))),
+        Row(
+            figure=f"{name}: {figure}",
+            value=short(value),
+            unit=unit,
+            peer=peer,
+            peer_value=short(told[peer][figure][0]),
+        )
+        for figure, (value, unit) in told[DEFAULT].items()
     ]
+
+
+def figures(found: Compared, policy: str) -> dict[str, tuple[float, str]]:
+    """What is told of a policy, with units."""
+    each = found.played[policy].came
+    return {
+        "possible saving kept": (found.kept(policy), "%"),
+        "starts, of those of following demand each minute": (found.starts(policy), "%"),
+        "mean wait": (each.mean_wait, "s"),
+        "pods that wait": (each.waiting, "%"),
+        "wait of 999 of 1000": (each.wait(99.9), "s"),
+    }
 
 
 COLUMNS: Final = (
@@ -211,8 +236,9 @@ COLUMNS: Final = (
     "starts a day",
     "kWh",
     "wait: mean",
-    "50 of 100",
+    "pods that wait",
     "99 of 100",
+    "999 of 1000",
     "longest",
     "never placed",
     "lost",
@@ -226,7 +252,7 @@ def lines(found: Compared) -> Iterator[tuple[str, ...]]:
     origin = "recorded" if demand.is_recorded else "made up"
     size = f"{len(demand.case.nodes):,} machines, {len(demand.case.works):,} pods, {demand.days:.1f} days"
     yield f"**{demand.name}** ({origin}; {size})", *[""] * (len(COLUMNS) - 1)
-    nobody_waits = *["0 s"] * 4, "0", "0", "0"
+    nobody_waits = "0 s", "0 %", *["0 s"] * 3, "0", "0", "0"
     yield LEAST, *_hours(found, found.least.machine_hours), "", f"{found.least.kwh:,.0f}", *nobody_waits
     plan, starts = found.offline, f"{found.offline.starts_a_day:,.1f}"
     name = OPTIMUM if plan.is_optimum else KNOWS_ALL
@@ -238,14 +264,17 @@ def lines(found: Compared) -> Iterator[tuple[str, ...]]:
         "",
         *nobody_waits,
     )
-    yield from map(_line_of, found.foreseeing, repeat(found))
+    if found.hindsight:
+        yield _line_of(found.hindsight, found)
     for policy, each in found.played.items():
-        waits = (each.came.mean_wait, *(each.came.wait(percent) for percent in (50, 99, 100)))
+        waits = (each.came.wait(percent) for percent in (99, 99.9, 100))
         yield (
             policy + (" (the default)" if policy == DEFAULT else ""),
             *_hours(found, each.came.machine_hours),
             f"{each.came.starts_a_day:,.1f}",
             f"{each.came.kwh:,.0f}",
+            f"{each.came.mean_wait:,.4g} s",
+            f"{each.came.waiting:.2f} %",
             *(f"{wait:,.4g} s" for wait in waits),
             str(each.came.unplaced),
             str(each.came.lost),
@@ -260,16 +289,16 @@ def _hours(found: Compared, machine_hours: float) -> tuple[str, str, str]:
     return f"{machine_hours:,.0f}", kept, f"{found.of_bound(machine_hours):.1f} %"
 
 
-def _line_of(rule: Rule, found: Compared) -> tuple[str, ...]:
-    knows = "nothing" if not rule.knows else "one minute" if rule.knows == 1 else f"{rule.knows} minutes"
-    hours = found.played[ALWAYS].came.machine_hours - rule.kept / 100 * found.saved(found.possible)
+def _line_of(best: families.Outcome, found: Compared) -> tuple[str, ...]:
+    hours = found.played[ALWAYS].came.machine_hours - best.kept / 100 * found.saved(found.possible)
+    name = f"of {len(families.CONSTANT)} constant rules that keep as much as ours, the best here by a minute model"
     return (
-        f"the best of {len(foresight.HIGHS) * len(foresight.MORE)} plain rules that know {knows} ahead",
+        f"{name}: peak of {best.setting.window}m + {best.setting.spares}",
         *_hours(found, hours),
-        f"{rule.starts * found.followed.starts_a_day / 100:,.1f}",
+        f"{best.starts * found.followed.starts_a_day / 100:,.1f}",
         "",
-        f"{rule.wait:,.4g} s",
-        *[""] * 6,
+        f"{best.wait:,.4g} s",
+        *[""] * (len(COLUMNS) - 7),
     )
 
 
@@ -288,13 +317,15 @@ def main(arguments: list[str]) -> int:
     """Measure; write the results if it was everything, on recorded demand."""
     parser = argparse.ArgumentParser(prog="bench.power")
     parser.add_argument("--only", choices=("plan", "demand"), help="one half, which is kept")
-    parser.add_argument("--full", action="store_true", help="all days of both records; nothing is kept")
+    parser.add_argument("--full", action="store_true", help="all days of Philly and openb; nothing is kept")
     given = parser.parse_args(arguments)
     missed = planning.main([]) if given.only != "demand" else 0
     if given.only == "plan":
         return missed
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as workers:
-        found = [compare(stretch, workers, (SEED, MINUTE), tuple(OURS)) for stretch in (FULL if given.full else USUAL)]
+        setting = chosen_constant()
+        stretches = FULL if given.full else USUAL
+        found = [compare(stretch, workers, setting, (SEED, MINUTE), tuple(OURS)) for stretch in stretches]
     rows = [row for each in found for row in rows_of(each)]
     keep = not given.full and all(each.demand.is_recorded for each in found)
     show(found, keep)

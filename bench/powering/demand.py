@@ -1,14 +1,16 @@
-"""The demand of the power benchmark: two recorded ones, or made up of the same form, each with machines that a PowerPool switches.
+"""The demands of the power benchmark: recorded ones, or made up of the same form, each with machines that a PowerPool switches.
 
 Philly: each minute says how many of 420 machines of 8 GPUs were in use. Every one in use is one pod that fills it; when the number
 falls, the oldest pods end, so that pods live as long as the record allows and no pod is there for a single minute only because the
-number trembles. What is above 420 is cut off. openb: its pods with GPUs on its machines with GPUs; a share of a GPU counts as a
+number trembles. What is above 420 is cut off. Helios: two virtual clusters of 8-GPU machines, each minute with its running GPUs; as few
+machines as have so many count as in use, and become pods as in Philly. openb: its pods with GPUs on its machines with GPUs; a share of a GPU counts as a
 whole one, since Kubernetes counts nvidia.com/gpu in whole numbers, and so does the seed.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import math
 import random
@@ -41,7 +43,12 @@ MACHINES: Final = 420
 SEED: Final = 7
 MINUTES_A_DAY: Final = 1440
 MADE_UP_DAYS: Final = 60
+MINUTES_HEAD: Final = "time,active,total"
+GPUS: Final = 8
+"""Of a machine of Helios."""
 PHILLY: Final = Path("node-power") / "philly_node_sequence.csv"
+HELIOS: Final = {"Helios 6YE": ("helios_earth_vc6YE.csv.gz", 26), "Helios pDC": ("helios_earth_vcpDC.csv.gz", 7)}
+"""The files of the clusters, and how many machines one has that is made up."""
 OPENB_PODS: Final = Path("openb") / "openb_pod_list_default.csv"
 OPENB_NODES: Final = Path("openb") / "openb_node_list_gpu_node.csv"
 
@@ -85,14 +92,38 @@ def philly(first_day: int, days: int | None, folder: Path | None = None) -> Dema
     begin = 1 + first_day * MINUTES_A_DAY
     chosen = lines[begin:] if days is None else lines[begin : begin + days * MINUTES_A_DAY]
     cut = [f"{at},{min(int(active), MACHINES)},{MACHINES}" for at, active, _ in (line.split(",") for line in chosen)]
-    case = traces.read((PHILLY.name, "\n".join([lines[0], *cut]).encode()), None, None, traces.Naming())
-    return _demand("Philly", bool(text), case)
+    return _demand("Philly", bool(text), _of_minutes(cut))
+
+
+def _of_minutes(lines: Sequence[str]) -> Case:
+    text = "\n".join([MINUTES_HEAD, *lines])
+    return traces.read((PHILLY.name, text.encode()), None, None, traces.Naming())
+
+
+def helios(name: str, days: int | None, folder: Path | None = None) -> Demand:
+    """A virtual cluster of Helios."""
+    file, machines = HELIOS[name]
+    path = folder / PHILLY.parent / file if folder else None
+    if path is None or not path.is_file():
+        lines = [_shrunk(line, machines) for line in made_up_minutes(days or MADE_UP_DAYS).splitlines()[1:]]
+        return _demand(name, False, _of_minutes(lines))
+    rows = list(csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode())))
+    rows = rows[: days * MINUTES_A_DAY] if days else rows
+    machines = max(int(row["total_gpu_num"]) for row in rows) // GPUS
+    used = [min(machines, -(-int(row["running_gpu_num"]) // GPUS)) for row in rows]
+    lines = [f"{row['time']},{active},{machines}" for row, active in zip(rows, used, strict=True)]
+    return _demand(name, True, _of_minutes(lines))
+
+
+def _shrunk(line: str, machines: int) -> str:
+    at, active, _ = line.split(",")
+    return f"{at},{int(active) * machines // MACHINES},{machines}"
 
 
 def made_up_minutes(days: int) -> str:
     """Machines in use that swing with the day and tremble from minute to minute, about as Philly's do."""
     rng, begin = random.Random(SEED), datetime(2017, 10, 3)  # noqa: DTZ001  # the record has no time zone either
-    lines, drift = ["time,active,total"], 0.0
+    lines, drift = [MINUTES_HEAD], 0.0
     for minute in range(days * MINUTES_A_DAY):
         drift = 0.999 * drift + rng.gauss(0, 1.2)
         daily = 25 * math.sin(2 * math.pi * minute / MINUTES_A_DAY)

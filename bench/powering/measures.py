@@ -42,6 +42,11 @@ class Came(NamedTuple):
         """Of all pods."""
         return sum(self.waits) / len(self.waits)
 
+    @property
+    def waiting(self) -> float:
+        """Pods that waited at all, in percent."""
+        return 100 * sum(wait > 0 for wait in self.waits) / len(self.waits)
+
     def wait(self, percent: float) -> float:
         """So many of a hundred pods waited no longer."""
         return float(np.percentile(self.waits, percent, method="higher"))

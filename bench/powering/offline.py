@@ -31,11 +31,12 @@ class Offline(NamedTuple):
     starts_a_day: float
 
 
-def offline(demand: Demand, all_on: Log) -> Offline:
+def offline(demand: Demand, all_on: Log | None) -> Offline:
     """The best switching; `all_on` says where pods go when everything is on, and counts only where they share machines."""
     case, exact = demand.case, fills_machines(demand.case)
     hours = kwh = starts = 0
-    for gpus, spans in _levels(case) if exact else _machines(case, all_on):
+    assert exact or all_on is not None, "places are needed where pods share machines"
+    for gpus, spans in _levels(case) if all_on is None or exact else _machines(case, all_on):
         busy, (rest, booted) = sum(end - begin for begin, end in spans), _resting(case, spans)
         hours, starts = hours + busy + rest, starts + booted
         kwh += (busy * BUSY_WATTS + rest * IDLE_WATTS) * gpus // 8

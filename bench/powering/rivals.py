@@ -6,6 +6,7 @@ They switch machines by force, as their calls would: whatever runs on a machine 
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
@@ -188,6 +189,44 @@ class EachMinute:
         placed = _placed(waiting, booting)
         for name in sorted(set(_placed([pod for pod in waiting if pod.uid not in placed], asleep).values())):
             switches.on(name)
+
+
+class Constant:
+    """As many machines are on as were in use at most within the last minutes, and so many more."""
+
+    every = times.MINUTE
+
+    def __init__(self, window: int, spares: int) -> None:
+        self._window_ms, self._spares = window * times.MINUTE, spares
+        self._past: deque[tuple[int, int]] = deque()
+        """When so many were in use: the highest first, each lower one later."""
+
+    def look(self, cluster: Cluster, switches: Switchboard) -> None:
+        """One minute: what waits is served first."""
+        ready = [name for name in cluster.machines if switches.is_on(name) and switches.node(name).ready]
+        booting = [name for name in cluster.machines if switches.is_booting(name)]
+        asleep = [name for name in cluster.machines if not switches.is_on(name)]
+        waiting = [pod for uid in cluster.pods.unbound if (pod := cluster.pods.get(uid))]
+        coming = _placed(waiting, [switches.node(name) for name in booting]) if waiting else {}
+        more = [pod for pod in waiting if pod.uid not in coming]
+        woken = sorted(set(_placed(more, [switches.node(name) for name in asleep]).values()) if more else ())
+        empty = [name for name in ready if not cluster.pods.by_node[name]]
+        wanted = self._peak(cluster.now, len(ready) - len(empty) + len({*coming.values(), *woken})) + self._spares
+        on = len(ready) + len(booting) + len(woken)
+        # The scheduler takes the first by name, so the last are idle longest.
+        for name in empty[::-1][: max(0, on - wanted)]:
+            switches.off(name)
+        rest = [name for name in asleep if name not in woken]
+        for name in [*woken, *rest[: max(0, wanted - on)]]:
+            switches.on(name)
+
+    def _peak(self, now: int, used: int) -> int:
+        while self._past and self._past[-1][1] <= used:
+            self._past.pop()
+        self._past.append((now, used))
+        while self._past[0][0] <= now - self._window_ms:
+            self._past.popleft()
+        return self._past[0][1]
 
 
 def _placed(pods: list[Pod], nodes: list[Node]) -> dict[str, str]:

@@ -195,7 +195,7 @@ class PowerPolicy(ApiType, frozen=True, kw_only=True):
         Percent | None,
         Meta(
             description="Warm spares: of the machines beyond the peak of the last four idleSeconds, how many stay on all the same, in "
-            "percent, and one at least where five are left. Not given: 4 in pools of 5 machines and more, else 0. With 0, machines sleep as soon as "
+            "percent, and one at least where five are left. Not given: 5 in pools of 5 machines and more, else 0. With 0, machines sleep as soon as "
             "idleSeconds allow."
         ),
     ] = None

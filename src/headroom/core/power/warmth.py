@@ -10,14 +10,14 @@ from typing import Final, NamedTuple
 
 from headroom.api.power import PowerPolicy
 from headroom.api.power_status import MOST_PEAKS, Peak
-from headroom.core.power.members import Member, Pool, told, when
+from headroom.core.power.members import Pool, told, when
 from headroom.core.power.wording import of_machines
 from headroom.model import times
 
-PERCENT: Final = 4
+PERCENT: Final = 5
 ONE_OF: Final = 5
 """Where so many machines are left beyond the peak, one is a spare at least; a pool with fewer keeps none warm unless it says otherwise."""
-USED_FOR_ONE_AHEAD: Final = 50
+USED_FOR_ONE_AHEAD: Final = 100
 """Of the spares, one for so many machines in use is woken where none is on, and at least one; the others only stay on."""
 WINDOW: Final = 4
 """The peak is that of so many idleSeconds."""
