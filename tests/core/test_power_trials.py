@@ -395,7 +395,7 @@ def test_a_gang_is_tried_as_a_whole_once_its_pause_is_over() -> None:
 
 def test_pods_of_others_on_a_machine_on_trial_are_no_reason_for_the_next_one() -> None:
     machines = {f"w{number}": 8 for number in range(6)}
-    stage = Stage(a_pool(machines=machines), nodes=[on("n1", 8)], pods=refused(1))
+    stage = Stage(a_pool(machines=machines, warmPercent=0), nodes=[on("n1", 8)], pods=refused(1))
     stage.never = {"uid-p0"}
     for number in range(20):
         uid = f"o{number}"

@@ -14,6 +14,7 @@ from headroom.api.kinds import AnyResource
 from headroom.api.power_status import Peak, PowerPoolStatus
 from headroom.core.power import warmth
 from headroom.core.power.gathering import pools_of
+from headroom.core.power.members import Pool
 from headroom.core.power.telling import staying
 from headroom.model import times
 from headroom.model.facts import Shape
@@ -140,7 +141,8 @@ def test_one_spare_is_woken_ahead_where_somebody_works(used: int, idle: int, mac
 def test_one_spare_is_woken_ahead_for_a_hundred_machines_in_use(used: int, ahead: int) -> None:
     machines = {f"w{number:03}": 8 for number in range(400)}
     [pool] = pools_of(a_view(a_pool(machines=machines)))
-    warmth.measure(pool, used)
+    keep_busy(pool, used)
+    warmth.measure(pool, 0)
     assert pool.ahead == ahead, "and never more than there are spares"
 
 
@@ -229,6 +231,23 @@ def test_what_is_woken_ahead_and_waited_for_by_others_asks_for_no_more_ahead() -
     assert len(stage.commands()) == 1, "one on trial; a spare is there"
 
 
+def test_a_machine_on_trial_has_no_spare_beside_it() -> None:
+    refused = structs.replace(waiting("j", 8, since=NOON - 2 * MINUTE), shape=SPREAD, unschedulable_message=REFUSED)
+    world = a_view(a_large_pool(20), nodes=[on("n1", 8)], pods=[refused])
+    assert wakes(decided(world)["one"]) == ["w000"]
+
+
+def test_pods_that_never_ran_keep_nothing_warm_once_they_are_gone() -> None:
+    stage = Stage(a_large_pool(20), pods=[waiting("k", 8)])
+    stage.binds = False
+    stage.look()
+    assert [command for _, command in stage.commands()] == ["wake w000", "wake w001"], "and a spare"
+    stage.pods.clear()
+    stage.pass_time(25 * MINUTE, every=30 * SECOND)
+    assert {stage.state(name) for name in NAMES[:2]} == {"Off"}
+    assert status(stage.decisions["one"]).peaks == ()
+
+
 def stage_of_the_past(now: int = NOON, **fields: Any) -> Stage:
     """100 of 120 machines that are on are in use, and the others have been idle for long."""
     nodes = [on(name, 8) for name in NAMES[:120]] + [off(name, 8) for name in NAMES[120:]]
@@ -298,7 +317,8 @@ def test_the_peak_is_the_highest_use_of_the_window_whoever_remembers_it(
     for after, used in lives:
         now += after * SECOND
         [found] = pools_of(a_view(pool, now=now))
-        warmth.measure(found, used)
+        keep_busy(found, used)
+        warmth.measure(found, 0)
         seen = [*((until or now, machines) for until, machines in seen), (0, used)]
         past = [(until, machines) for until, machines in seen if until]
         step = max(SECOND, window // 30)
@@ -311,5 +331,10 @@ def test_the_peak_is_the_highest_use_of_the_window_whoever_remembers_it(
         pool = structs.replace(pool, status=msgspec.json.decode(msgspec.json.encode(told), type=PowerPoolStatus))
 
 
-def status_of(pool: Any) -> PowerPoolStatus:
+def keep_busy(pool: Pool, machines: int) -> None:
+    for it in pool.members[:machines]:
+        it.busy = True
+
+
+def status_of(pool: Pool) -> PowerPoolStatus:
     return PowerPoolStatus(in_use=warmth.in_use(pool), peaks=warmth.peaks(pool))

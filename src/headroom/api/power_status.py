@@ -140,7 +140,7 @@ class PowerPoolStatus(Status, frozen=True, kw_only=True):
     trials: Annotated[
         tuple[Trial, ...], Meta(max_length=256, description="Machines woken on trial.", extra=extra(map_key="shape"))
     ] = ()
-    in_use: Annotated[int | None, Meta(description="Machines that pods keep on, or are about to.")] = None
+    in_use: Annotated[int | None, Meta(description="Machines that pods keep on.")] = None
     peaks: Annotated[
         tuple[Peak, ...],
         Meta(max_length=MOST_PEAKS, description="Higher numbers of machines in use lately; so many stay on."),

@@ -219,8 +219,10 @@ class Pool(Struct, kw_only=True, eq=False):
     floor: int = 0
     """Machines that stay on now."""
     floor_turns_at: int | None = None
+    busy: int = 0
+    """Machines that pods keep on."""
     used: int = 0
-    """Machines that pods keep on, or are about to."""
+    """The same with those that pods are about to."""
     peaks: list[tuple[int, int]] = field(default_factory=list)
     """Until when more machines were in use, and how many."""
     peak: int = 0

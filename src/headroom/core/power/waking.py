@@ -46,7 +46,9 @@ def wake(world: World, pool: Pool, outcome: Outcome) -> None:
         members[each.name].woken_for = tuple(sorted(named))[:MOST_NAMESPACES]
     if not pool.halted:
         _send_again(pool, outcome)
-        warmth.measure(pool, sum(it.busy or it.name in outcome.used for it in pool.members))
+        on_trial = frozenset[str]().union(*outcome.round.seated.values())
+        coming = {it.name for it in pool.members if not it.busy and it.name in outcome.used} - on_trial
+        warmth.measure(pool, len(coming))
         _keep_floor(world, pool, [unit for unit, reason in outcome.passed if reason in UNWANTED])
 
 

@@ -34,9 +34,12 @@ def warm_percent(policy: PowerPolicy, machines: int) -> int:
     return PERCENT if machines >= ONE_OF else 0
 
 
-def measure(pool: Pool, used: int) -> None:
-    """Say how many machines are in use, how many were lately, and how many stay on or are woken beside them."""
-    pool.used, pool.peaks = used, _peaks(pool, used)
+def measure(pool: Pool, coming: int) -> None:
+    """Say how many machines are in use, or about to be, how many were lately, and how many stay on or are woken beside them."""
+    pool.busy = sum(it.busy for it in pool.members)
+    pool.used = used = pool.busy + coming
+    # Only what ran is evidence: pods that no machine helps must not keep any warm once they are gone.
+    pool.peaks = _peaks(pool, pool.busy)
     since = pool.now - _window_ms(pool)
     pool.peak = max([used, *(machines for until, machines in pool.peaks if until > since)])
     pool.warm_percent = warm_percent(pool.policy, len(pool.members))
@@ -68,7 +71,7 @@ def _peaks(pool: Pool, used: int) -> list[tuple[int, int]]:
 
 def in_use(pool: Pool) -> int | None:
     """What is remembered of use; a pool that is halted was not measured."""
-    return pool.before.in_use if pool.halted else pool.used
+    return pool.before.in_use if pool.halted else pool.busy
 
 
 def peaks(pool: Pool) -> tuple[Peak, ...]:
