@@ -323,7 +323,7 @@ def test_512_machines(page: Page, serve: Callable[..., Served]) -> None:
     opened(page, served.url, "#/power/rack")
     rows = page.locator("#machines tbody tr")
     expect(rows).to_have_count(MANY)
-    expect(page.locator("#facts")).to_contain_text("6 % of the machines that nobody uses")
+    expect(page.locator("#facts")).to_contain_text("5% of the machines beyond the recent peak")
     page.evaluate(
         """() => {
             window.touched = new Set();

@@ -261,13 +261,14 @@ def peaks(*given: tuple[int, int]) -> tuple[Peak, ...]:
 
 
 def test_the_clock_alone_lets_machines_sleep_when_the_peak_falls() -> None:
-    past = {"in_use": 100, "peaks": peaks((130, NOON - 36 * MINUTE), (110, NOON - 20 * MINUTE))}
+    lower = (110, NOON - 20 * MINUTE)
+    past: dict[str, Any] = {"in_use": 100, "peaks": peaks((130, NOON - 36 * MINUTE), lower)}
     decision = decided(stage_of_the_past(**past).world())["one"]
     assert effects(decision) == []
     assert decision.next_turn_ms == 4 * MINUTE
     then = decided(stage_of_the_past(NOON + 4 * MINUTE, **past).world())["one"]
     assert len(effects(then)) == 120 - 110 - 4
-    assert status(then).peaks == past["peaks"][1:]
+    assert status(then).peaks == peaks(lower)
 
 
 def test_a_status_without_the_past_counts_as_without_it() -> None:
@@ -329,6 +330,18 @@ def test_the_peak_is_the_highest_use_of_the_window_whoever_remembers_it(
         assert len(told.peaks) <= 32
         assert [each.machines for each in told.peaks] == sorted({each.machines for each in told.peaks}, reverse=True)
         pool = structs.replace(pool, status=msgspec.json.decode(msgspec.json.encode(told), type=PowerPoolStatus))
+
+
+def test_however_often_use_falls_little_is_remembered_of_it() -> None:
+    pool, now = a_large_pool(), NOON
+    for used in range(200, 0, -1):
+        now += 11 * SECOND
+        [found] = pools_of(a_view(pool, now=now))
+        keep_busy(found, used)
+        warmth.measure(found, 0)
+        assert found.peak == 200
+        pool = structs.replace(pool, status=status_of(found))
+    assert 28 <= len(pool.status.peaks) <= 32
 
 
 def keep_busy(pool: Pool, machines: int) -> None:

@@ -106,7 +106,8 @@ def _basement() -> Body:
         for name in basement()
     ]
     template = {"labels": {INSTANCE_TYPE: L4.instance_type}, "idleWatts": 450, "busyWatts": 1200}
-    policy = {"idleSeconds": 300, "bootTimeoutSeconds": 600}
+    # A day of the story has room for each machine to sleep: none stays warm for those to come.
+    policy = {"idleSeconds": 300, "bootTimeoutSeconds": 600, "warmPercent": 0}
     return made(OURS, "PowerPool", "basement", {"machines": machines, "template": template, "policy": policy})
 
 

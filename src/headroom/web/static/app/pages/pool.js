@@ -196,7 +196,7 @@ function factsOf(pool) {
   fact("Kept on", (policy.keepOn ?? []).join("; "));
   fact("On for at least", policy.minOnSeconds ? seconds(policy.minOnSeconds) : undefined);
   fact("Off for at least", policy.minOffSeconds ? seconds(policy.minOffSeconds) : undefined);
-  fact("Kept warm", policy.warmPercent ? `${policy.warmPercent} % of the machines that nobody uses` : undefined);
+  fact("Warm spares", policy.warmPercent ? `${policy.warmPercent}% of the machines beyond the recent peak` : undefined);
   fact("At a time", limits(policy));
   fact("Switched at most", policy.togglesPerHour === undefined ? undefined : `${policy.togglesPerHour} times an hour each`);
   fact("Wakes", PREFERS[policy.prefer]);
