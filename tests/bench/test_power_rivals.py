@@ -194,3 +194,17 @@ def test_openb_has_whole_gpus_only_and_its_machines_are_in_pools() -> None:
     machines = [machine for pool in found.pools.values() for machine in pool.spec.machines]
     assert len(machines) == len(found.case.nodes) == 1213
     assert [machine.gpu_count for machine in machines] == sorted(machine.gpu_count for machine in machines)
+
+
+def test_a_constant_rule_keeps_the_peak_of_its_window_and_some_spares() -> None:
+    works = [a_work("a", 8, at=60, minutes=10), a_work("b", 8, at=60, minutes=4)]
+    demand_ = a_demand(dict.fromkeys(("m1", "m2", "m3", "m4"), 8), works, minutes=40)
+    log, switches = rivals.play(demand_.case, demand_.pools, rivals.Constant(window=6, spares=1))
+    minutes = {
+        shift.machine: tuple(round((at - BEGIN) / times.MINUTE) for at in (shift.begin, shift.end or demand_.case.end))
+        for shift in log.shifts
+    }
+    # Both are there from minute 4 on; b ends at 8 and a at 14, and each counts for six minutes more.
+    assert minutes == {"m1": (1, 40), "m2": (1, 20), "m3": (1, 14)}
+    assert measures.came(demand_, log).waits == (180.0, 180.0)
+    assert switches.wasted == 0
