@@ -46,7 +46,7 @@ def measure(pool: Pool, coming: int) -> None:
     left = len(pool.members) - pool.peak
     least = 1 if pool.warm_percent and left >= ONE_OF else 0
     pool.spares = max(least, left * pool.warm_percent // 100) if used or pool.peaks else 0
-    pool.ahead = min(pool.spares, max(1, used // USED_FOR_ONE_AHEAD)) if used else 0
+    pool.ahead = min(pool.spares, max(1, used // USED_FOR_ONE_AHEAD)) if pool.busy else 0
 
 
 def _window_ms(pool: Pool) -> int:
