@@ -1,6 +1,6 @@
 """Warm spares: machines stay on up to the recent peak of use and a few more, so that new pods find one and power cycling stays rare.
 
-Past use stands in the status (`inUse`, `peaks`), so a restart changes nothing. docs/decisions/0016 says how the rule and its numbers were found.
+Past use stands in the status (`inUse`, `peaks`), so a restart changes nothing. docs/decisions/0017 says how the rule and its numbers were found.
 """
 
 from __future__ import annotations
