@@ -203,6 +203,9 @@ def test_a_budget_over_quota_announces_nothing_unless_the_pool_wakes_for_it() ->
     budget = over_quota(a_budget(hours="10"))
     part = a_part(labels=(("team", "a"),))
     assert woken(ONE, cron(part=part), budgets=(budget,)) == []
+    idle = a_fleet(ONE, cron(part=part), budgets=(budget,), nodes=[on("w1")])
+    assert a_round(idle).into == {}
+    assert "announced" not in decided(idle)["one"].message
     willing = a_pool(machines={"w1": 8}, wakeForExhaustedBudgets=True, **BOOT)
     assert woken(willing, cron(part=part), budgets=(budget,)) == ["w1"]
 
