@@ -129,7 +129,7 @@ def crowd(site: Site) -> Pool:
     pool = site.pool("crowd", 1, 1, 1, 1, 1)
     for number in range(5):
         pool.work(f"p-{number}")
-    pool.create({"idleSeconds": 5, "maxConcurrentSleeps": 5})
+    pool.create({"idleSeconds": 5, "maxConcurrentSleeps": 5, "warmPercent": 0})
     return pool
 
 

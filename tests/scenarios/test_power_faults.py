@@ -294,7 +294,7 @@ def test_a_pod_that_waits_at_any_instant_before_the_switch_gets_the_machine(part
 
 def test_when_all_machines_turn_idle_at_once_only_a_few_are_switched_off_on_that_word() -> None:
     """C10: three of the pool within a minute."""
-    pool = a_pool(gpus=[8] * 6, idleSeconds=20, maxConcurrentSleeps=6)
+    pool = a_pool(gpus=[8] * 6, idleSeconds=20, maxConcurrentSleeps=6, warmPercent=0)
     pods = [a_pod(f"train-{number}", 8, "3m") for number in range(6)]
     expect = [
         {"at": "230s", "resource": "PowerPool/metal", "path": "status.conditions[Braked].status", "equals": "True"},
@@ -343,7 +343,7 @@ SOON_LED = structs.replace(UNHURRIED, lease_seconds=60, renew_seconds=20.0)
 
 @pytest.mark.parametrize("seed", range(4))
 def test_hours_of_everything_that_goes_wrong(seed: int) -> None:
-    pool = a_pool(gpus=[4, 8, 8, 8, 4, 8], asked=seed % 2 == 0)
+    pool = a_pool(gpus=[4, 8, 8, 8, 4, 8], asked=seed % 2 == 0, warmPercent=0)
     timeline = [{"at": "0s", "fault": {"until": "4h"} | fault} for fault in MIX]
     lengths = ("7m", "25m", "50m", "3m")
     for number in range(40):
