@@ -7,7 +7,7 @@ import sys
 
 from bench import results
 from bench.powering.measures import short
-from bench.powering.planning import PENDING, POOLS, SIZE, Planned, planned
+from bench.powering.planning import CHANGES_A_SECOND, PENDING, POOLS, SIZE, Planned, planned
 from bench.results import Row
 
 
@@ -32,6 +32,18 @@ def rows_of(found: Planned) -> list[Row]:
             peer_value=found.peer_woken,
         ),
         Row(figure="nobody waits: CPU of a full pass", value=short(found.quiet.median), unit="ms"),
+        Row(
+            figure="nobody waits: CPU of a pass over one changed node",
+            value=short(found.changed.median),
+            unit="ms",
+            goal=11,
+        ),
+        Row(
+            figure=f"nobody waits: CPU of capacity while {CHANGES_A_SECOND:,} pods a second change, of one core",
+            value=short(found.churn),
+            unit="%",
+            goal=1,
+        ),
     ]
 
 

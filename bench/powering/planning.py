@@ -6,17 +6,22 @@ import gc
 import random
 import statistics
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
 from bench.powering.demand import BUSY_WATTS, IDLE_WATTS, SEED, pool
+from headroom.adapters.kube import sinks
+from headroom.adapters.kube.changes import Subscriptions
+from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.core import CAPACITY as PLAN
 from headroom.model import times
 from headroom.model.actions import WakeMachine
-from headroom.model.changes import EVERYTHING
+from headroom.model.changes import EVERYTHING, Changes
+from headroom.model.decisions import Ref
 from headroom.model.facts import Machine, Node, Owner, Pairs, Pod, Shape
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import World, by_ref
@@ -31,7 +36,11 @@ GPUS, SHARES = (1, 2, 4, 8), (60, 20, 12, 8)
 CPUS: Final = tuple(range(1, 11))
 NOW: Final = 1_800_000_000_000
 PASSES: Final = 7
+CHURN_SECONDS, CHANGES_A_SECOND, CHURNING_PODS, FULL_SECONDS = 120, 1000, 2000, 60
+WRITTEN_EVERY_MS: Final = 15 * times.SECOND
+"""The writer's pace for what moves with the clock alone, where there are ten pools."""
 GIB: Final = 2**30
+CHURNING: Final = Shape(requests=(("cpu", WHOLE), (GPU, WHOLE)))
 CPU_OF_A_MACHINE, MEMORY_OF_A_MACHINE = 128, 1024 * GIB
 
 
@@ -147,7 +156,7 @@ def _labels(spot: Spot) -> Pairs:
     return (("kubernetes.io/hostname", spot.name), (MODEL, spot.model))
 
 
-def _node(spot: Spot) -> Node:
+def _node(spot: Spot, **more: Any) -> Node:
     is_on, since = spot.power == "On", NOW - times.HOUR
     room = {"cpu": CPU_OF_A_MACHINE, "memory": MEMORY_OF_A_MACHINE, GPU: spot.gpus, "pods": 110}
     return Node(
@@ -157,6 +166,7 @@ def _node(spot: Spot) -> Node:
         ready_since=since if is_on else None,
         unready_since=None if is_on else since,
         allocatable=tuple(sorted((name, amount * WHOLE) for name, amount in room.items())),
+        **more,
     )
 
 
@@ -199,6 +209,77 @@ def decided(fleet: Fleet) -> Took:
     return Took(statistics.median(found), max(found), woken)
 
 
+def changed(fleet: Fleet) -> Took:
+    """Passes over one node that changed, while nobody waits; chores are due as in every pass."""
+    found = []
+    for number in range(PASSES):
+        fleet.nodes.put(_node(fleet.spots[number * POOLS], annotations=((marks.PROTECTED, f"no-{number}"),)))
+        world = fleet.world(NOW + number * times.SECOND)
+        began = time.process_time()
+        decisions = list(PLAN.decide(world, Changes(nodes={fleet.spots[number * POOLS].name})))
+        list(PLAN.chores(world))
+        found.append((time.process_time() - began) * 1000)
+        assert len(decisions) == 1, "one pool has that node"
+    return Took(statistics.median(found), max(found), 0)
+
+
+class Churn:
+    """The plan as the loop asks it, while pods come and go that no scheduler refuses: once a second, and all of it once a minute."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet, self._told, self._now = fleet, Subscriptions(), NOW
+        self._pods = sinks.PodSink(fleet.pods, self._told, now=lambda: self._now)
+        self._nodes = [spot.name for spot in fleet.spots if spot.power == "On"]
+        self._live: deque[str] = deque()
+        self._look_at: dict[Ref, int] = {}
+        self._written_at: dict[Ref, int] = {}
+        self._told.subscribe(PLAN.name, PLAN.parts)
+
+    def share(self, seconds: int) -> float:
+        """Of how much of one core deciding takes, in percent."""
+        self._ask(EVERYTHING)  # as it has been for long: the first look is not measured
+        used = 0.0
+        for second in range(seconds):
+            self._now += times.SECOND
+            self._change(second)
+            used += self._ask(EVERYTHING) if second % FULL_SECONDS == FULL_SECONDS - 1 else 0.0
+            used += self._ask(self._told.take(PLAN.name))
+        return used / seconds * 100
+
+    def _change(self, second: int) -> None:
+        """A thousand changes in a second: pods are made, bound, begin to run, and others go."""
+        for number in range(CHANGES_A_SECOND // 4):
+            uid, node = f"churn-{second}-{number}", self._nodes[(second * 251 + number) % len(self._nodes)]
+            made = structs.replace(_pod(uid, CHURNING, ""), unschedulable_since=None, unschedulable_message="")
+            bound = structs.replace(made, node=node)
+            for pod in (made, bound, structs.replace(bound, phase="Running", started=self._now)):
+                self._pods.put(pod)
+            self._live.append(uid)
+            if len(self._live) > CHURNING_PODS:
+                self._pods.remove(self._live.popleft(), None, self._now)
+
+    def _ask(self, changes: Changes) -> float:
+        """CPU seconds of one pass, and what is written after it."""
+        world = self._fleet.world(self._now)
+        changes = structs.replace(changes, resources={*changes.resources, *self._due()})
+        began = time.process_time()
+        decisions = list(PLAN.decide(world, changes)) if changes else []
+        list(PLAN.chores(world))
+        used = time.process_time() - began
+        for decision in decisions:
+            ref = decision.resource
+            self._look_at[ref] = self._now + decision.look_again_ms
+            if self._now - self._written_at.get(ref, 0) >= WRITTEN_EVERY_MS:
+                self._written_at[ref] = self._now
+                kept = structs.replace(self._fleet.resources[ref], status=decision.status)
+                self._fleet.resources.put(ref, kept)
+                self._told.resource(ref)
+        return used
+
+    def _due(self) -> set[Ref]:
+        return {ref for ref, at in self._look_at.items() if at <= self._now}
+
+
 def first_fit(fleet: Fleet) -> tuple[float, int]:
     """The peer: each pod in its order to the first machine with room, those that are on first; CPU milliseconds and machines woken.
 
@@ -231,6 +312,9 @@ class Planned(NamedTuple):
     """Everything that is measured of deciding."""
 
     quiet: Took
+    changed: Took
+    churn: float
+    """Percent of a core."""
     busy: Took
     peer: float
     peer_woken: int
@@ -242,6 +326,11 @@ def planned() -> Planned:
     fleet.remember()
     gc.collect()
     gc.freeze()
+    one, churn = changed(fleet), Churn(fleet).share(CHURN_SECONDS)
+    fleet = Fleet()
+    fleet.remember()
+    gc.collect()
+    gc.freeze()
     quiet = decided(fleet)
     fleet.wait(PENDING - PASSES)
     gc.collect()
@@ -249,4 +338,4 @@ def planned() -> Planned:
     busy = decided(fleet)
     peer, woken = first_fit(fleet)
     gc.unfreeze()
-    return Planned(quiet, busy, peer, woken)
+    return Planned(quiet, one, churn, busy, peer, woken)

@@ -136,7 +136,7 @@ class Simulated(Side):
         self._switches.changed = self._note
         return self._switches
 
-    def _note(self) -> None:
+    def _note(self, _machine: str) -> None:
         self.news += 1
 
     async def watch(self) -> None:

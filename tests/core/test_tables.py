@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec import structs
 
 from headroom.model.facts import Node, Owner, Pod, Shape
-from headroom.model.tables import ABSENT, MOST_EVICTED, PHASES, NodeTable, Numbering, PodTable
+from headroom.model.numbering import ABSENT, Numbering
+from headroom.model.tables import MOST_EVICTED, PHASES, NodeTable, PodTable
 from headroom.model.world import World, ref_of
 from tests.builders import NOON, a_pod, a_resource
 

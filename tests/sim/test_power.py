@@ -213,7 +213,7 @@ def test_what_can_go_wrong_with_a_call(
 ) -> None:
     async def work(place: Place) -> None:
         told = []
-        place.switches.changed = lambda: told.append(place.clock.now())
+        place.switches.changed = lambda _machine: told.append(place.clock.now())
         try:
             await place.switches.wake(place.pool, "w1")
             raised = None

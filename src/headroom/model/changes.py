@@ -55,16 +55,20 @@ class Changes(Struct, kw_only=True):
     nodes: set[str] = msgspec.field(default_factory=set)
     unbound: bool = False
     """The set of pods without a node changed."""
+    asking: bool = False
+    """A pod that may need a machine came, went or changed (`PodTable.asking`)."""
     facts: dict[Topic, set[str]] = msgspec.field(default_factory=dict)
     """Which other facts are new, with their names where they have some."""
 
     def __bool__(self) -> bool:
-        return bool(self.everything or self.resources or self.pods or self.nodes or self.unbound or self.facts)
+        news = self.resources or self.pods or self.nodes or self.unbound or self.asking or self.facts
+        return bool(self.everything or news)
 
     def add(self, other: Changes) -> None:
         """Take in what another set of changes says."""
         self.everything = self.everything or other.everything
         self.unbound = self.unbound or other.unbound
+        self.asking = self.asking or other.asking
         self.resources |= other.resources
         self.pods |= other.pods
         self.nodes |= other.nodes

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from headroom.model.facts import Amounts, Pairs
-from headroom.model.tables import Ints
+from headroom.model.numbering import Ints
 
 _SHORTEST_TAIL: Final = 4096
 

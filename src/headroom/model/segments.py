@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from headroom.model.tables import ABSENT, Ints
+from headroom.model.numbering import ABSENT, Ints
 from headroom.model.usage import LATE_MS, Row
 
 Bools = NDArray[np.bool_]

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterator, KeysView
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import structs
-from numpy.typing import NDArray
 
 from headroom.model.census import Census
 from headroom.model.facts import Amounts, Node, Pod, Refusal, Shape
+from headroom.model.numbering import ABSENT, Index, Ints, Numbering
 from headroom.model.times import HOUR, MINUTE
 
 Value = TypeVar("Value", bound=Hashable)
-Ints = NDArray[np.int64]
 
 PHASES: Final = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
-ABSENT: Final = -1
-"""Stands in a column where a moment or a number is not known."""
+PLAIN_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
+"""What every node has."""
 
-_EMPTY: Final[frozenset[str]] = frozenset()
 _ENDED: Final = ("Succeeded", "Failed")
 DEPARTED_MS: Final = 120_000
 """So long it is remembered who left a node."""
@@ -38,82 +36,10 @@ MOST_EVICTED: Final = 2000
 """Of so many pods that are gone it is remembered that they were evicted: more than all caps let go in an hour."""
 
 
-class Numbering(Generic[Value]):
-    """Gives each distinct value a small number and one shared object, and forgets values that nobody uses."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Value, int] = {}
-        self._values: list[Value | None] = []
-        self._uses: list[int] = []
-        self._free: list[int] = []
-
-    def take(self, value: Value) -> int:
-        """The number of `value`, counted once more."""
-        number = self._numbers.get(value)
-        if number is None:
-            if self._free:
-                number = self._free.pop()
-                self._values[number] = value
-            else:
-                number = len(self._values)
-                self._values.append(value)
-                self._uses.append(0)
-            self._numbers[value] = number
-        self._uses[number] += 1
-        return number
-
-    def drop(self, number: int) -> None:
-        """One use less; at none the number becomes free."""
-        self._uses[number] -= 1
-        if self._uses[number] == 0:
-            value = self._values[number]
-            self._values[number] = None
-            if value is not None:
-                del self._numbers[value]
-            self._free.append(number)
-
-    def __getitem__(self, number: int) -> Value:
-        value = self._values[number]
-        if value is None:
-            raise KeyError(number)
-        return value
-
-    def number(self, value: Value) -> int:
-        """The number of a value, ABSENT if nobody has it."""
-        return self._numbers.get(value, ABSENT)
-
-    def items(self) -> Iterator[tuple[int, Value]]:
-        """Every number in use with its value."""
-        return ((number, value) for value, number in self._numbers.items())
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-
-class Index:
-    """Which pods share a value: value to the uids that have it."""
-
-    def __init__(self) -> None:
-        self._members: dict[str, set[str]] = {}
-
-    def add(self, value: str, uid: str) -> None:
-        """Put a pod under a value."""
-        self._members.setdefault(value, set()).add(uid)
-
-    def remove(self, value: str, uid: str) -> None:
-        """Take a pod away from a value."""
-        members = self._members.get(value)
-        if members is not None:
-            members.discard(uid)
-            if not members:
-                del self._members[value]
-
-    def __getitem__(self, value: str) -> frozenset[str] | set[str]:
-        return self._members.get(value, _EMPTY)
-
-    def values(self) -> KeysView[str]:
-        """Every value that some pod has."""
-        return self._members.keys()
+def _may_need_machine(pod: Pod) -> bool:
+    if pod.node or not (pod.gates or pod.unschedulable_since is not None):
+        return False
+    return pod.has_claims or any(name not in PLAIN_RESOURCES for name, _ in pod.shape.requests)
 
 
 def _remember(known: dict[str, Value], uid: str, value: Value) -> None:
@@ -160,6 +86,8 @@ class PodTable:
         """Uids of pods with an annotation that Headroom reads."""
         self.finalized: set[str] = set()
         """Uids of pods with a finalizer of ours."""
+        self.asking: set[str] = set()
+        """Uids of pods that may need a machine: without a node, refused by a scheduler or gated, and asking for more than CPUs and memory."""
         self.claiming = Index()
         """Pods with claims to devices under their namespace."""
         self.limited: set[str] = set()
@@ -303,6 +231,10 @@ class PodTable:
             self.by_owner.add(pod.owner.uid, pod.uid)
         if pod.maker:
             self.by_maker.add(pod.maker, pod.uid)
+        self._note_kind(pod)
+
+    def _note_kind(self, pod: Pod) -> None:
+        """Put a pod into the sets of those of which plans ask for few."""
         if pod.gates:
             self.gated.add(pod.uid)
         if pod.nominated_node:
@@ -313,6 +245,8 @@ class PodTable:
             self.finalized.add(pod.uid)
         if pod.has_claims:
             self.claiming.add(pod.namespace, pod.uid)
+        if _may_need_machine(pod):
+            self.asking.add(pod.uid)
         if pod.deadline is not None or pod.deleting is not None:
             self.limited.add(pod.uid)
 
@@ -333,6 +267,7 @@ class PodTable:
         self.annotated.discard(pod.uid)
         self.finalized.discard(pod.uid)
         self.claiming.remove(pod.namespace, pod.uid)
+        self.asking.discard(pod.uid)
         self.limited.discard(pod.uid)
 
 

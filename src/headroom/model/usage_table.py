@@ -17,10 +17,10 @@ from msgspec import structs
 
 from headroom.model.census import cut
 from headroom.model.facts import Pairs
+from headroom.model.numbering import ABSENT, Ints, Numbering
 from headroom.model.ordering import Group, Order, Terms
 from headroom.model.postings import Postings
 from headroom.model.segments import NO_END, OPEN, Bounds, PodRows, Segments
-from headroom.model.tables import ABSENT, Ints, Numbering
 from headroom.model.usage import UNSEEN, Row, merged
 
 __all__ = ["OPEN", "PodRows", "UsageTable"]

@@ -262,8 +262,8 @@ class SimSwitches:
         self._known: dict[str, facts.Machine] = {}
         self._calls: dict[str, facts.Call] = {}
         self._silent: dict[str, int] = {}
-        self.changed: Callable[[], None] = lambda: None
-        """Called when something is new."""
+        self.changed: Callable[[str], None] = lambda _machine: None
+        """Told of which machine something is new."""
 
     @property
     def machines(self) -> Mapping[str, facts.Machine]:
@@ -320,7 +320,7 @@ class SimSwitches:
 
     def _note(self, machine: str, command: Command, at: int, outcome: Any, message: str) -> None:
         self._calls[machine] = facts.Call(machine=machine, command=command, at=at, outcome=outcome, message=message)
-        self.changed()
+        self.changed(machine)
 
     # --- asking -----------------------------------------------------------------------------------------------------------
 
@@ -350,7 +350,7 @@ class SimSwitches:
         if before is None or before.power != power:
             # When it turned nobody says: it is known since it was first seen so.
             self._known[name] = facts.Machine(name=name, power=power, since=self._clock.now())
-            self.changed()
+            self.changed(name)
 
 
 def switches_of(transport: Transport, clock: Clock) -> SimSwitches | None:

@@ -59,7 +59,7 @@ class Machines:
             raise Unavailable("nobody answers")
         return self.power[name]
 
-    def _changed(self) -> None:
+    def _changed(self, _machine: str) -> None:
         self.news += 1
 
     async def live(self, seconds: float) -> None:

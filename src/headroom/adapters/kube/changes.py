@@ -56,8 +56,8 @@ class Subscriptions:
 
     # What the sinks report
 
-    def pod(self, uid: str, *, unbound: bool, nodes: Iterable[str]) -> None:
-        """A pod came, went or changed; `nodes` are where it was and is.
+    def pod(self, uid: str, *, unbound: bool, nodes: Iterable[str], asking: bool = False) -> None:
+        """A pod came, went or changed; `nodes` are where it was and is, `asking` whether it needed or needs a machine, as far as it says.
 
         A plan that looks at pods and nodes is told of the nodes too: of a pod that is gone, nobody else could name its node.
         """
@@ -71,6 +71,7 @@ class Subscriptions:
                 self._news.set()
             if unbound and Topic.UNBOUND in parts:
                 pending.unbound = True
+                pending.asking = pending.asking or asking
                 self._news.set()
 
     def node(self, name: str) -> None:
@@ -118,4 +119,4 @@ def _forget_all(pending: Changes) -> None:
     pending.pods.clear()
     pending.nodes.clear()
     pending.facts.clear()
-    pending.unbound = False
+    pending.unbound = pending.asking = False

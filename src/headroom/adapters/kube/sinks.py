@@ -81,15 +81,16 @@ class PodSink:
             return
         if fact.nominated_node and self._now is not None:
             structs.force_setattr(fact, "nominated_since", self._nominated_since(before, fact, self._now()))
-        unbound = before is not None and fact.uid in self._table.unbound
+        unbound, asking = fact.uid in self._table.unbound, fact.uid in self._table.asking
         if self._table.put(fact):
             unbound = unbound or fact.uid in self._table.unbound
+            asking = asking or fact.uid in self._table.asking
             nodes = {each.node for each in (before, fact) if each is not None and each.node}
             if fact.finalizers:
                 self._held[fact.key] = fact.uid
             elif before is not None and before.finalizers:
                 self._let_go(before)
-            self._changes.pod(fact.uid, unbound=unbound, nodes=nodes)
+            self._changes.pod(fact.uid, unbound=unbound, nodes=nodes, asking=asking)
             if self._observer is not None:
                 self._observer.pod(fact)
 
@@ -120,13 +121,14 @@ class PodSink:
         """The pod is gone."""
         before = self._table.get(key)
         if before is not None:
-            unbound = key in self._table.unbound
+            unbound, asking = key in self._table.unbound, key in self._table.asking
             self._table.remove(key)
             if self._now is not None:
                 self._table.note_departure(last or before, self._now(), is_final=last is not None)
             if before.finalizers:
                 self._let_go(before)
-            self._changes.pod(key, unbound=unbound, nodes=(before.node,) if before.node else ())
+            nodes = (before.node,) if before.node else ()
+            self._changes.pod(key, unbound=unbound, nodes=nodes, asking=asking)
         known = last or before
         if known is not None and self._observer is not None:
             self._observer.gone(known, seen_until)
@@ -204,6 +206,8 @@ class ResourceSink:
             if not listed and is_older(fact, before):
                 return
             self._refs.pop(before.uid, None)
+            if fact.spec == before.spec:
+                structs.force_setattr(fact, "spec", before.spec)  # so whoever has looked at a large one knows it again
         self._refs[fact.uid] = ref
         self._resources.put(ref, fact)
         if before is None or structs.replace(fact, resource_version=before.resource_version) != before:

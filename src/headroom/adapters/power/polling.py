@@ -48,10 +48,10 @@ class Polling:
         ask: Callable[[Order], Awaitable[State]],
         clock: Clock,
         rng: random.Random,
-        changed: Callable[[], None],
+        changed: Callable[[str], None],
         unread: Callable[[str, str], None],
     ) -> None:
-        """`changed` is told when something is new, `unread` when a machine's power cannot be read any more, and why."""
+        """`changed` is told of which machine something is new, `unread` when a machine's power cannot be read any more, and why."""
         self._ask, self._clock, self._rng, self._changed, self._unread = ask, clock, rng, changed, unread
         self.known: dict[str, Machine] = {}
         self._asked: dict[str, _Asked] = {}
@@ -99,12 +99,12 @@ class Polling:
         before = self.known.get(name)
         if name in self._asked and (before is None or before.power != power):
             self.known[name] = Machine(name=name, power=power, since=self._clock.now())
-            self._changed()
+            self._changed(name)
 
     def _forget(self, name: str) -> None:
         del self._asked[name]
         if self.known.pop(name, None) is not None:
-            self._changed()
+            self._changed(name)
 
     async def stop(self) -> None:
         """Ask nobody any more, and forget what was known: it grows old."""

@@ -121,8 +121,8 @@ class Power:
 
     def _note(self, machine: str, command: Command, at: int, outcome: Outcome, message: str = "") -> None:
         self._calls[machine] = Call(machine=machine, command=command, at=at, outcome=outcome, message=message)
-        self._changed()
+        self._changed(machine)
 
-    def _changed(self) -> None:
+    def _changed(self, machine: str) -> None:
         if self._port is not None:
-            self._port.tell(Topic.MACHINES)
+            self._port.tell(Topic.MACHINES, machine)

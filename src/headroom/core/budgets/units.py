@@ -19,8 +19,9 @@ from headroom.model import times
 from headroom.model.actions import MOST_GRACE_SECONDS, DeletePod, EvictPod, SuspendOwner
 from headroom.model.facts import Pairs, Pod, Workload
 from headroom.model.gangs import JOBSET, SUSPENDABLE, belongs_to_node, gang_of
+from headroom.model.numbering import ABSENT
 from headroom.model.selectors import may_select, selects
-from headroom.model.tables import ABSENT, PHASES
+from headroom.model.tables import PHASES
 from headroom.model.world import World
 
 SINGLE: Final = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Node")

@@ -6,11 +6,12 @@ A supply that raises is left out, and the others are decided as if it were not t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 from msgspec import Struct
 
 from headroom.api.kinds import AnyResource
-from headroom.core import usage
+from headroom.core import demand, usage
 from headroom.core.capacity import opening, rounds
 from headroom.core.capacity.rounds import Round, guarded
 from headroom.core.capacity.supplies import Supply, SupplyFailed
@@ -20,6 +21,9 @@ from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan, raised
 from headroom.model.world import World
 
+OF_PENDING: Final = frozenset({Topic.CLAIMS, Topic.NAMESPACES, Topic.KARPENTER})
+"""What makes no difference while no pod is pending."""
+
 
 class Source(Struct, frozen=True, kw_only=True):
     """A kind whose resources bring machines."""
@@ -27,6 +31,11 @@ class Source(Struct, frozen=True, kw_only=True):
     kind: str
     supplies: Callable[[World, Collection[Ref]], Iterable[Supply]]
     """One for each resource that can be read, but for some that are left out."""
+    concerned: Callable[[World, Changes], Collection[Ref] | None] | None = None
+    """Which resources are to be decided anew while no pod is pending, given what changed; None for all.
+
+    A source without it has all of them decided, every time.
+    """
     undecided: Callable[[World, Ref, AnyResource], Decision]
     """What is said of a resource that is no supply: it cannot be read, or the view is not complete."""
 
@@ -34,9 +43,9 @@ class Source(Struct, frozen=True, kw_only=True):
 def plan_of(sources: Sequence[Source], chores: Callable[[World], Iterable[Action]] = lambda _world: ()) -> Plan:
     """The plan that asks all of them; the chores are those that come of their machines."""
 
-    def decide(world: World, _changes: Changes) -> Iterator[Decision]:
-        """One decision for each resource, whatever changed: what one supply does, the others must know."""
-        return _decided(world, sources)
+    def decide(world: World, changes: Changes) -> Iterator[Decision]:
+        """One decision for each resource while pods are pending, since what one supply does, the others must know; else for few."""
+        return _decided(world, sources, _concerned(world, sources, changes))
 
     return Plan(
         name="capacity",
@@ -63,12 +72,17 @@ def plan_of(sources: Sequence[Source], chores: Callable[[World], Iterable[Action
     )
 
 
-def round_of(world: World, sources: Sequence[Source], failed: dict[Ref, Exception] | None = None) -> Round:
-    """Who is pending, where they go, and what each supply does. Those that raised are noted in `failed`."""
+def round_of(
+    world: World,
+    sources: Sequence[Source],
+    failed: dict[Ref, Exception] | None = None,
+    without: Collection[Ref] = (),
+) -> Round:
+    """Who is pending, where they go, and what each supply does, but for some. Those that raised are noted in `failed`."""
     failed = {} if failed is None else failed
     while True:
         try:
-            return _round(world, sources, failed)
+            return _round(world, sources, {*failed, *without})
         except SupplyFailed as found:
             if found.ref in failed:
                 raise
@@ -86,11 +100,38 @@ def _round(world: World, sources: Sequence[Source], failed: Collection[Ref]) -> 
     return found
 
 
-def _decided(world: World, sources: Sequence[Source]) -> Iterator[Decision]:
+def _concerned(world: World, sources: Sequence[Source], changes: Changes) -> frozenset[Ref] | None:
+    """Which resources are to be decided anew; None for all."""
+    # While pods are pending, or were until now, all supplies are asked.
+    if changes.everything or changes.asking or not world.complete or demand.may_be_wanted(world):
+        return None
+    if changes.facts.keys() - {Topic.MACHINES, *OF_PENDING}:
+        return None
+    kinds, found = {each.kind for each in sources}, set[Ref]()
+    for ref in changes.resources:
+        resource = world.resources.get(ref)
+        if ref.kind in kinds and (resource is None or resource.generation != resource.status.observed_generation):
+            return None  # what one of them is, others may depend on: they may name the same machines
+    for each in sources:
+        mine = each.concerned(world, changes) if each.concerned is not None else None
+        if mine is None:
+            return None
+        found.update(mine)
+    return frozenset(found)
+
+
+def _decided(world: World, sources: Sequence[Source], concerned: Collection[Ref] | None) -> Iterator[Decision]:
+    """One decision for each resource, or for each that is concerned, while no pod is pending."""
+    if concerned is not None and not concerned:
+        return
     failed: dict[Ref, Exception] = {}
-    decisions = round_of(world, sources, failed).decisions if world.complete else {}
+    every = [ref for each in sources for ref, _ in world.of_kind(each.kind)] if concerned is not None else []
+    others = frozenset(every) - frozenset(concerned or ())
+    decisions = round_of(world, sources, failed, others).decisions if world.complete else {}
     for source in sources:
         for ref, resource in world.of_kind(source.kind):
+            if ref in others:
+                continue
             if ref in decisions:
                 yield decisions[ref]
             elif ref in failed:

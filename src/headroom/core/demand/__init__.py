@@ -28,7 +28,7 @@ from headroom.core.demand.units import (
     Verdict,
     Wanted,
 )
-from headroom.core.demand.waiting import wanted
+from headroom.core.demand.waiting import may_be_wanted, wanted
 from headroom.core.demand.wishes import unmatched, untolerated, wishes_of
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "expand",
     "first_run",
     "impossible",
+    "may_be_wanted",
     "place",
     "reopened",
     "returning",

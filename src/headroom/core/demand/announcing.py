@@ -21,7 +21,7 @@ from headroom.model import sight
 from headroom.model.batch_facts import CronJob
 from headroom.model.facts import Part, Pod, Shape, Workload
 from headroom.model.gangs import JOBSET, SUSPENDABLE
-from headroom.model.tables import ABSENT
+from headroom.model.numbering import ABSENT
 from headroom.model.times import HOUR, MINUTE, SECOND
 from headroom.model.world import World
 

@@ -19,7 +19,8 @@ from headroom.core.demand.fitting import PODS, WHOLE
 from headroom.core.demand.units import Apart, Room
 from headroom.core.demand.wishes import HOSTNAME, refusal, wishes_of
 from headroom.model.facts import Amounts, Node, Pairs, Pod, Shape
-from headroom.model.tables import ABSENT, PHASES, Ints
+from headroom.model.numbering import ABSENT, Ints
+from headroom.model.tables import PHASES
 from headroom.model.world import World
 
 ENDED: Final = ("Succeeded", "Failed")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from headroom.core.demand.packing import Lot
 from headroom.core.demand.stock import Stock
 from headroom.core.demand.units import Candidate
-from headroom.model.tables import Ints
+from headroom.model.numbering import Ints
 
 FEW: Final = 12
 """Up to so many classes, every set of rooms is thought of."""

@@ -12,7 +12,8 @@ from headroom.core.demand.stock import Units, asked, units_of
 from headroom.core.demand.units import VERDICT_MS, Room
 from headroom.core.demand.waiting import nominated_until
 from headroom.model.facts import Amounts, Node, Taint
-from headroom.model.tables import PHASES, Ints
+from headroom.model.numbering import Ints
+from headroom.model.tables import PHASES
 from headroom.model.world import World
 
 CORDON: Final = "node.kubernetes.io/unschedulable"

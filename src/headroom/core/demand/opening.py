@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headroom.core.demand.closed import Closed
 from headroom.core.demand.stock import Holding
-from headroom.model.tables import Ints
+from headroom.model.numbering import Ints
 
 MOST_POLISHED: Final = 32
 """So many of the emptiest rooms are looked at again."""

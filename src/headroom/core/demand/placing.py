@@ -14,7 +14,7 @@ from headroom.core.demand.packing import Lot, Patience, pack
 from headroom.core.demand.stock import Bools, Holding, Stock, dealt
 from headroom.core.demand.units import VERDICT_MS, Part, Placed, Room, Unit, Verdict
 from headroom.model.facts import Pod
-from headroom.model.tables import ABSENT, Ints
+from headroom.model.numbering import ABSENT, Ints
 from headroom.model.world import World
 
 

@@ -17,7 +17,7 @@ from headroom.core.demand.fitting import ORDINARY, PODS, WHOLE, is_gpu
 from headroom.core.demand.units import OF_GANGS, Apart, Part, Room
 from headroom.core.demand.wishes import refusal, wishes_of
 from headroom.model.facts import Amounts, Shape
-from headroom.model.tables import Ints
+from headroom.model.numbering import Ints
 
 Bools = NDArray[np.bool_]
 

@@ -67,6 +67,11 @@ def wanted(
     )
 
 
+def may_be_wanted(world: World) -> bool:
+    """Whether anything may be wanted. Far cheaper than to find out what; whatever `wanted` looks at beside pods belongs here too."""
+    return bool(world.pods.asking or world.workloads or world.cron_jobs)
+
+
 class _Gang(NamedTuple):
     """The pods of a gang that have no node."""
 

@@ -101,8 +101,8 @@ def _due(pool: Pool) -> list[Action]:
 
 
 def _turns(pool: Pool, outcome: Outcome) -> Iterator[int]:
-    known = [pool.floor_turns_at, pool.brake_ends_at, pool.breaker_until, pool.ration_ends_at, outcome.recheck_at]
-    known.append(warmth.turns_at(pool))
+    known = [pool.floor_turns_at, pool.brake_ends_at, pool.breaker_until, warmth.turns_at(pool), outcome.recheck_at]
+    known += [pool.ration_ends_at] if pool.fruitless or pool.unserved_pods else []
     known += [each for it in pool.members for each in _turns_of(pool, it)]
     known += [it.since + states.NEW_MS for it in pool.are("On") if it.name in outcome.into]
     known += fruitless.expected_turns(pool)

@@ -2,20 +2,23 @@
 
 A machine that is kept on for pods that are announced and do not come is as fruitless, each time they do not.
 
-After the first of them a namespace has a ration: so many an hour, over all pools together. Each wake that was of use takes one back.
+After the first of them a namespace has a ration: so many an hour, over all pools together. Each wake that was of use takes one back
+that its pool remembers: what a pool remembers depends on no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from headroom.api.power_status import MOST_EXPECTED, MOST_NAMESPACES, Expected, Fruitless
+from headroom.api.kinds import AnyResource
+from headroom.api.power_status import MOST_EXPECTED, MOST_NAMESPACES, Expected, Fruitless, PowerPoolStatus
 from headroom.core import demand
 from headroom.core.capacity import Outcome
 from headroom.core.demand import Presence
 from headroom.core.power.members import Member, Pool, moment_of, told, when
 from headroom.model import times
+from headroom.model.decisions import Ref
 from headroom.model.world import World
 
 AN_HOUR: Final = 5
@@ -25,26 +28,26 @@ MOST_MOMENTS: Final = 32
 """For each namespace, the latest."""
 
 
-def observe(world: World, pools: list[Pool]) -> None:
-    """Take up what is remembered, and say for how many pods of each namespace machines may wake."""
-    presence = demand.Presence(world)
-    for pool in pools:
-        pool.fruitless = {}
-        for each in pool.before.fruitless:
-            moments = [moment for text in each.at if (moment := when(text, pool.now)) is not None]
-            pool.fruitless[each.namespace] = sorted(at for at in moments if at > pool.now - REMEMBERED_MS)
-        _meet(presence, pool)
-    for pool in pools:
+class Memory:
+    """What all pools remember."""
+
+    def __init__(self, world: World, pools: Iterable[tuple[Ref, AnyResource]]) -> None:
+        now = self._now = world.now
+        self._presence = Presence(world)
+        self._known = {ref: _moments(each.status, now) for ref, each in pools if each.status.fruitless}
+
+    def observe(self, pool: Pool) -> None:
+        """Take up what a pool remembers, and say for how many pods of each namespace its machines may wake."""
+        pool.fruitless = dict(self._known.get(pool.ref, {}))
+        _meet(self._presence, pool)
         for it in pool.members:
             if it.woken_for:
-                _look(it, pools)
-    every: dict[str, list[int]] = {}
-    for pool in pools:
-        pool.fruitless = {name: moments for name, moments in pool.fruitless.items() if moments}
-        for name, moments in pool.fruitless.items():
-            every.setdefault(name, []).extend(moments)
-    for pool in pools:
-        hour = {name: sorted(at for at in moments if at > pool.now - times.HOUR) for name, moments in every.items()}
+                _look(it, pool)
+        every: dict[str, list[int]] = {}
+        for each in (pool.fruitless, *(known for ref, known in self._known.items() if ref != pool.ref)):
+            for name, moments in each.items():
+                every.setdefault(name, []).extend(moments)
+        hour = {name: sorted(at for at in found if at > self._now - times.HOUR) for name, found in every.items()}
         pool.rations = {name: max(0, AN_HOUR - len(moments)) for name, moments in hour.items()}
         ends = [moments[-AN_HOUR] + times.HOUR for moments in hour.values() if len(moments) >= AN_HOUR]
         pool.ration_ends_at = min(ends, default=None)
@@ -85,17 +88,24 @@ def expected_turns(pool: Pool) -> Iterator[int]:
     return ((moment_of(each.due_at) or 0) + demand.LATE_MS for each in pool.expected.values())
 
 
-def _look(it: Member, pools: list[Pool]) -> None:
+def _moments(status: PowerPoolStatus, now: int) -> dict[str, list[int]]:
+    """When wakes for each namespace were fruitless, in the last day."""
+    found = {}
+    for each in status.fruitless:
+        moments = (moment for text in each.at if (moment := when(text, now)) is not None)
+        if late := sorted(at for at in moments if at > now - REMEMBERED_MS):
+            found[each.namespace] = late
+    return found
+
+
+def _look(it: Member, pool: Pool) -> None:
     """Whether a machine was of use to those it was woken for."""
     if not {it.was, it.state} <= {"Booting", "On"}:
         it.woken_for = ()
     elif it.state == "On" and _was_used(it):
         for name in it.woken_for:
-            oldest = min(
-                (pool for pool in pools if pool.fruitless.get(name)), key=lambda p: p.fruitless[name][0], default=None
-            )
-            if oldest is not None:
-                del oldest.fruitless[name][0]
+            left = pool.fruitless.pop(name, [])[1:]
+            pool.fruitless |= {name: left} if left else {}
         it.woken_for = ()
 
 

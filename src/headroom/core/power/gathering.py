@@ -3,52 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
+from typing import NamedTuple
 
 from headroom.api.kinds import AnyResource
-from headroom.api.power import sleep_switch
+from headroom.api.power import PowerPoolSpec, sleep_switch
 from headroom.core.capacity import guarded
 from headroom.core.power import breaking, fruitless, idling, schedule, states
 from headroom.core.power.coming import gpus_shown
 from headroom.core.power.members import KIND, Member, Pool, cordon_of, remember
+from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Ref
+from headroom.model.tables import PLAIN_RESOURCES
 from headroom.model.world import World
 
 
-def pools_of(world: World, without: Collection[Ref] = ()) -> list[Pool]:
-    """Every pool that can be read, but for some. A machine that two of them name belongs to the first."""
+class _Same:
+    """A spec under its identity: to compare or hash the machines of a large one takes longer than all that is asked of it."""
+
+    def __init__(self, spec: PowerPoolSpec) -> None:
+        self.spec = spec
+
+    def __hash__(self) -> int:
+        return id(self.spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.spec is self.spec
+
+
+@lru_cache(maxsize=1024)
+def _switches(same: _Same) -> dict[str, str]:
+    """The machines that a spec names, each with what sends it to sleep."""
+    found: dict[str, str] = {}
+    for machine in same.spec.machines:
+        found.setdefault(machine.name, sleep_switch(same.spec, machine))
+    return found
+
+
+class Fleet(NamedTuple):
+    """What the specs of all pools say of who has which machine."""
+
+    pools: list[tuple[Ref, AnyResource]]
+    """Those that can be read, in the order in which they are asked."""
+    owners: dict[str, str]
+    """The pool of each machine: of two that name it, the first."""
+    sharing: dict[str, str]
+    """Machines that cannot be switched off alone, each with another one that would go off too."""
+
+
+def fleet_of(world: World) -> Fleet:
+    """Who has which machine."""
     readable = [(ref, each) for ref, each in world.of_kind(KIND) if each.spec is not None]
-    owners: dict[str, str] = {}
+    found = Fleet(sorted(readable, key=lambda pair: (pair[1].spec.order, pair[0].name)), {}, {})
+    owner, first = found.owners.setdefault, dict[str, str]()
+    for ref, each in found.pools:
+        for machine, switch in _switches(_Same(each.spec)).items():
+            if owner(machine, ref.name) == ref.name and switch:
+                other = first.setdefault(switch, machine)
+                if other != machine:
+                    found.sharing[machine] = other
+                    found.sharing.setdefault(other, machine)
+    return found
+
+
+def pools_of(world: World, without: Collection[Ref] = ()) -> list[Pool]:
+    """Every pool that can be read, but for some."""
+    fleet = fleet_of(world)
+    memory = fruitless.Memory(world, fleet.pools)
     pools = []
-    for ref, each in sorted(readable, key=lambda pair: (pair[1].spec.order, pair[0].name)):
-        for machine in each.spec.machines:
-            owners.setdefault(machine.name, ref.name)
+    for ref, each in fleet.pools:
         if ref not in without:
-            pools.append(guarded(ref, _pool, world, ref, each, owners))
-    _mark_shared_switches(pools)
-    fruitless.observe(world, pools)
+            pool = guarded(ref, _pool, world, ref, each, fleet)
+            memory.observe(pool)
+            pools.append(pool)
     return pools
 
 
-def _mark_shared_switches(pools: list[Pool]) -> None:
-    """Find machines of which none can be switched off alone."""
-    first: dict[str, Member] = {}
-    for pool in pools:
-        for it in pool.members:
-            switch = sleep_switch(pool.spec, it.spec)
-            other = first.setdefault(switch, it) if switch else it
-            if other is not it:
-                it.shares_switch = other.name
-                other.shares_switch = other.shares_switch or it.name
+def concerned(world: World, changes: Changes) -> Collection[Ref] | None:
+    """The pools that are to be decided anew while no pod is pending; None for all."""
+    pools = world.of_kind(KIND)
+    if any(each.spec is not None and each.spec.gpu_resource_name in PLAIN_RESOURCES for _, each in pools):
+        return None  # then any pod may need a machine
+    pods = (world.pods.get(uid) for uid in changes.pods)
+    names = {*changes.nodes, *changes.facts.get(Topic.MACHINES, ()), *(pod.node for pod in pods if pod is not None)}
+    found = set(changes.resources)
+    for ref, each in pools:
+        is_named = each.spec is not None and not names.isdisjoint(_switches(_Same(each.spec)).keys())
+        # What one pool remembers of trials and fruitless wakes, others read; and whom it expects, may have come.
+        if is_named or each.status.trials or each.status.fruitless or each.status.expected:
+            found.add(ref)
+    return found
 
 
-def _pool(world: World, ref: Ref, resource: AnyResource, owners: dict[str, str]) -> Pool:
+def _pool(world: World, ref: Ref, resource: AnyResource, fleet: Fleet) -> Pool:
     spec, now = resource.spec, world.now
     pool = Pool(ref=ref, resource=resource, spec=spec, now=now)
+    boot_ms = pool.boot_ms
     pool.halted = _halted(world, pool)
     known = {each.name: each for each in resource.status.machines}
     seen: set[str] = set()
     for machine in spec.machines:
-        owner = owners[machine.name]
+        owner = fleet.owners[machine.name]
         if owner != ref.name:
             pool.elsewhere[machine.name] = owner
         elif machine.name not in seen:
@@ -63,10 +118,11 @@ def _pool(world: World, ref: Ref, resource: AnyResource, owners: dict[str, str])
                 call=world.calls.get(machine.name),
                 cordon=cordon_of(node, ref),
                 gpus_shown=gpus_shown(world, node, spec),
+                shares_switch=fleet.sharing.get(machine.name, ""),
             )
             remember(member, now)
-            states.observe(member, now, pool.boot_ms)
-            if not states.is_awaited(member, now, pool.boot_ms):
+            states.observe(member, now, boot_ms)
+            if member.assigned and not states.is_awaited(member, now, boot_ms):
                 member.assigned = {}  # those it was for are bound, or have passed on
             idling.measure(world, pool, member)
             pool.members.append(member)

@@ -89,7 +89,10 @@ def measure(world: World, pool: Pool, it: Member) -> None:
 
 def _bound(world: World, pool: Pool, node: str) -> str:
     """The first pod that is bound to a node and keeps it on, though the node is not ready; empty if there is none."""
-    pods = (pod for uid in world.pods.by_node[node] if (pod := world.pods.get(uid)) is not None)
+    uids = world.pods.by_node[node]
+    if not uids:
+        return ""
+    pods = (pod for uid in uids if (pod := world.pods.get(uid)) is not None)
     there = (pod for pod in pods if pod.phase not in ENDED)
     return min((pod.key for pod in there if keeps_machine_on(pod, pool.spec.gpu_resource_name)), default="")
 

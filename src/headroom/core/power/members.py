@@ -198,7 +198,9 @@ class Member(Struct, kw_only=True, eq=False):
             toggles=tuple(map(_text, self.toggles)),
             assigned=tuple(
                 Assigned(shape=shape, pods=many) for shape, many in sorted(self.assigned.items())[:MOST_SHAPES]
-            ),
+            )
+            if self.assigned
+            else (),
         )
 
 

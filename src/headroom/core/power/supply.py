@@ -10,7 +10,7 @@ from headroom.core import demand
 from headroom.core.capacity import Outcome, Source, Stage, Terms, Trial, Why
 from headroom.core.demand import Candidate, Room, Unit
 from headroom.core.power import coming, deciding, fruitless, sleeping, states, unserved, waking
-from headroom.core.power.gathering import pools_of
+from headroom.core.power.gathering import concerned, pools_of
 from headroom.core.power.members import KIND, Cordon, Member, Pool, moment_of, told
 from headroom.core.power.states import ABORT_MS
 from headroom.model.decisions import Decision, Ref
@@ -144,4 +144,4 @@ def supplies(world: World, without: Collection[Ref] = ()) -> Iterator[PowerSuppl
     return (PowerSupply(world, pool) for pool in pools_of(world, without))
 
 
-SOURCE = Source(kind=KIND, supplies=supplies, undecided=deciding.undecided)
+SOURCE = Source(kind=KIND, supplies=supplies, concerned=concerned, undecided=deciding.undecided)

@@ -249,7 +249,8 @@ def _boots(pool: Pool) -> Verdict:
 
 
 def _fruitless(pool: Pool) -> Verdict:
-    barred = sorted(name for name, many in pool.rations.items() if not many)
+    # Of namespaces for which machines of other pools were woken, those tell.
+    barred = sorted(name for name in pool.fruitless if not pool.rations.get(name, 1))
     if not barred:
         return Verdict("FruitlessWakes", False, "WakesAreOfUse", "Machines that are woken are used.")
     return Verdict("FruitlessWakes", True, "NamespacesBarred", fruitless_words(pool, barred))

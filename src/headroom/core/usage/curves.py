@@ -11,7 +11,7 @@ from headroom.core.usage import coverage
 from headroom.core.usage.forecasts import Forecast
 from headroom.core.usage.reckoning import Ledgered, quota_of
 from headroom.core.usage.summary import gpus_in
-from headroom.model.tables import Ints
+from headroom.model.numbering import Ints
 from headroom.model.times import HOUR, SECOND
 from headroom.model.world import World
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from headroom.core.usage.windows import Numbers
-from headroom.model.tables import Ints
+from headroom.model.numbering import Ints
 from headroom.model.usage_table import OPEN
 
 _SAFE: Final = 2**61

@@ -16,7 +16,7 @@ from headroom.core.usage.coverage import Scope, counted
 from headroom.core.usage.devices import MICRO
 from headroom.core.usage.forecasts import Forecast
 from headroom.core.usage.windows import Curve, Numbers, Rates, Span, largest, overlaps, rates_of
-from headroom.model.tables import Ints
+from headroom.model.numbering import Ints
 from headroom.model.times import HOUR
 from headroom.model.usage_table import OPEN, UsageTable
 from headroom.model.world import World

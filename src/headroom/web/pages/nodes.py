@@ -11,8 +11,8 @@ from headroom.api import marks
 from headroom.core import usage
 from headroom.model import times
 from headroom.model.facts import Node, Pod
+from headroom.model.numbering import ABSENT
 from headroom.model.selectors import selects
-from headroom.model.tables import ABSENT
 from headroom.model.world import World
 from headroom.web.pages import machines, parts
 from headroom.web.pages.parts import Model

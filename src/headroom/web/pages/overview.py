@@ -14,8 +14,9 @@ from headroom.core import usage
 from headroom.model import conditions
 from headroom.model.decisions import Decision, Ref
 from headroom.model.facts import Pod
+from headroom.model.numbering import ABSENT
 from headroom.model.segments import Bools
-from headroom.model.tables import ABSENT, PHASES, PodTable
+from headroom.model.tables import PHASES, PodTable
 from headroom.model.times import HOUR, SECOND
 from headroom.model.world import World
 from headroom.web.pages import machines, parts
