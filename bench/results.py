@@ -45,7 +45,7 @@ def write(
     document = {
         "name": name,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _output("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"),
+        "commit": _COMMIT,
         "versions": _versions() | dict(also or {}),
         "machine": _machine(),
         "rows": msgspec.to_builtins(checked),
@@ -105,3 +105,7 @@ def _output(*command: str) -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip() or None
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+_COMMIT = _output("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12")
+"""What is measured: as the tree was at the start, which may change while a benchmark runs for an hour."""
