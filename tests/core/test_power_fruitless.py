@@ -86,11 +86,12 @@ def test_all_pools_count_together() -> None:
     assert [wakes(each) for each in decided(view).values()] == [[], []]
 
 
-def test_a_gang_is_tried_whole_once_an_hour() -> None:
+def test_a_gang_is_tried_whole_as_rarely_as_five_pods() -> None:
     labels = (("scheduling.x-k8s.io/pod-group", "train"),)
     pods = [shaped(f"r{number}", 1000, labels=labels, since=NOON - MINUTE) for number in range(7)]
-    assert len(wakes(decided(a_view(doubted(pool_of(10), 9, NOON - 2 * HOUR), pods=pods))["one"])) == 7
-    assert wakes(decided(a_view(doubted(pool_of(10), 5), pods=pods))["one"]) == []
+    for many, ago, woken in ((5, HOUR, 7), (5, HOUR - SECOND, 0), (9, 5 * HOUR, 7), (9, 5 * HOUR - SECOND, 0)):
+        pool = doubted(pool_of(10), many, NOON - ago)
+        assert len(wakes(decided(a_view(pool, pods=pods))["one"])) == woken, (many, ago)
 
 
 def test_it_ends_by_itself() -> None:

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from headroom.adapters import documents
 from headroom.api.kinds import AnyResource
+from headroom.api.power_status import Energy
 from headroom.model import actions
 from headroom.model.facts import Machine, Owner, Pod, Shape, Taint, Usage
 from headroom.model.times import HOUR, MINUTE, SECOND, moment
@@ -182,6 +183,7 @@ def test_what_slept_in_a_record_is_on_without_its_pool() -> None:
     world = a_used_world(a_pool(*workers(2)), usage=rows, nodes=nodes, now=NOON)
     case = recorded.read(load(save(world)), "test", days=None)
     assert "1 machines of PowerPools were off where the record ends" in " ".join(case.notes)
+    assert not [note for note in case.notes if "kWh" in note], "it has counted nothing"
     before, log = played(case, *case.resources.values())
     assert [shift.machine for shift in log.shifts] == ["worker-0"]
     after, _ = played(case)
@@ -359,3 +361,14 @@ def _spans(case: Case, shifts: list[tuple[str, int, int | None]]) -> dict[str, l
     for name, begin, end in sorted(shifts):
         found.setdefault(name, []).append((begin, case.end if end is None else end))
     return found
+
+
+def test_what_a_pool_has_counted_is_told_beside_the_energy_of_the_replay() -> None:
+    """Both are called energy, and differ: one is what happened while the pool was watched, the other what a replay makes of the record."""
+    pool = a_pool(*workers(1))
+    energy = Energy(used_kwh="23.8", saved_kwh="4", as_of="2026-11-15T12:00:00Z")
+    pool = structs.replace(pool, status=structs.replace(pool.status, energy=energy))
+    case = recorded.read(load(save(a_used_world(pool, nodes=[a_node("worker-0")], now=NOON))), "test", days=None)
+    [note] = [each for each in case.notes if "kWh" in each]
+    assert "PowerPool/" in note
+    assert "23.8 kWh used and 4 kWh saved up to 2026-11-15T12:00:00Z" in note

@@ -42,6 +42,14 @@ class MachineStatus(ApiType, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(max_length=MOST_NAMESPACES, description="Namespaces of the pods it was woken for, until it was of use."),
     ] = ()
+    kept_for: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=MOST_NAMESPACES,
+            description="Namespaces of refused pods for which it was kept on though it was idle, until it was of use.",
+        ),
+    ] = ()
+    kept_since: Annotated[str, Meta(description="Since when; empty if it was not.")] = ""
     resent_at: Annotated[
         str, Meta(description="When that was last sent again, since its power was still off; empty if it was not.")
     ] = ""

@@ -8,13 +8,25 @@ refused. `plan` asks all supplies and has each of them settle.
 from headroom.core.capacity.opening import may_hold
 from headroom.core.capacity.plan import Source, plan_of, round_of
 from headroom.core.capacity.rounds import Round, declined, guarded, reason, without
-from headroom.core.capacity.supplies import Opened, Outcome, PodAnswer, Stage, Supply, SupplyFailed, Terms, Trial, Why
+from headroom.core.capacity.supplies import (
+    Opened,
+    Outcome,
+    PodAnswer,
+    Ration,
+    Stage,
+    Supply,
+    SupplyFailed,
+    Terms,
+    Trial,
+    Why,
+)
 from headroom.core.capacity.trials import Standing, newest_trials, next_trial_at, times_in_vain, trials_of_closed
 
 __all__ = [
     "Opened",
     "Outcome",
     "PodAnswer",
+    "Ration",
     "Round",
     "Source",
     "Stage",

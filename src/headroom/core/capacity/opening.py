@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from msgspec import structs
@@ -35,32 +36,21 @@ def serve(round_: Round) -> list[Outcome]:
     _try_out(round_)
     # Who only takes what is free on its way puts nothing to use: for them nothing is opened, nor anything instead of what they take.
     used = used.union(*round_.seated.values())
-    needed = {*round_.into, *trials.running(round_.tried), *_nominated(round_)}
-    return [
-        _outcome(round_, supply, passed, _held(round_, supply, used), _held(round_, supply, needed))
-        for supply in round_.supplies
-    ]
+    return [_outcome(round_, supply, passed, used) for supply in round_.supplies]
 
 
-def _held(round_: Round, supply: Supply, rooms: set[str]) -> frozenset[str]:
-    """Rooms but for those that only pods would take which are not there yet, and for which the supply would not open them."""
-    unwanted = {
-        uid for unit in round_.soon if declined(round_, supply, unit) for part in unit.parts for uid in part.pods
-    }
-    if not unwanted:
-        return frozenset(rooms)
-    return frozenset(each for each in rooms if not unwanted.issuperset(round_.into.get(each) or ("",)))
-
-
-def _outcome(
-    round_: Round, supply: Supply, passed: list[Unit], used: frozenset[str], needed: frozenset[str]
-) -> Outcome:
+def _outcome(round_: Round, supply: Supply, passed: list[Unit], used: set[str]) -> Outcome:
+    reserved = frozenset({*trials.running(round_.tried), *_nominated(round_)})
+    soon = {uid for unit in round_.soon if declined(round_, supply, unit) for part in unit.parts for uid in part.pods}
+    # Pods for which it would open nothing keep nothing of its own open either, if they are not there yet or it opens nothing for them any more.
+    needed = _but_for(soon | round_.beyond.get(supply.ref, frozenset()), round_, round_.into)
     return Outcome(
         opened=round_.of(supply, round_.opened),
         kept=round_.of(supply, round_.kept),
         into=round_.into,
-        used=used,
-        needed=needed,
+        used=frozenset(_but_for(soon, round_, used)),
+        needed=reserved.union(needed),
+        reserved=reserved,
         unserved=tuple((unit, reason(round_, supply, unit)) for unit in round_.left if not unit.due_at),
         waiting=tuple(unit for unit in round_.waiting.get(supply.ref, ()) if not unit.due_at),
         passed=tuple((unit, reason(round_, supply, unit)) for unit in passed),
@@ -68,6 +58,14 @@ def _outcome(
         recheck_at=round_.recheck_at,
         round=round_,
     )
+
+
+def _but_for(unwanted: Collection[str], round_: Round, rooms: Iterable[str]) -> Iterator[str]:
+    """Rooms but for those that only these pods would take."""
+    for name in rooms:
+        uids = round_.into.get(name, ())
+        if not (unwanted and uids and all(uid in unwanted for uid in uids)):
+            yield name
 
 
 def _nominated(round_: Round) -> set[str]:

@@ -231,11 +231,14 @@ def _apart(round_: Round, unit: Unit) -> Iterator[Unit]:
 
 def _beyond(supply: Supply, pending: Iterable[Unit]) -> frozenset[str]:
     """The pods that a supply does not serve, since it serves only so many of their namespace."""
-    rations, left, found = supply.terms.rations, dict(supply.terms.rations), set[str]()
+    rations, found = supply.terms.rations, set[str]()
+    left = {name: each.pods for name, each in rations.items()}
     for unit in pending:
         pods = [(uid, name) for part in unit.parts for uid, name in zip(part.pods, part.names, strict=True)]
         spaces = {namespace_of(name) for _, name in pods} & rations.keys()
-        if unit.gang and any(left[each] < max(1, rations[each]) for each in spaces):
+        if unit.gang and not all(
+            left[each] >= len(pods) or (rations[each].gangs and left[each] == rations[each].pods) for each in spaces
+        ):
             found |= {uid for uid, _ in pods}
             continue
         for uid, name in pods:
@@ -273,8 +276,11 @@ def _ready(round_: Round) -> Iterable[Room]:
 def _regain(round_: Round, placed: Placed) -> list[Unit]:
     """Keep rooms that were about to close and can hold what is pending; those that were kept a moment ago hold it as they did then."""
     # A room that kube-scheduler passes over is no help, however often it is kept.
-    judged = [unit for unit in placed.rest if is_judged(round_, unit)]
-    plain = [unit for unit in placed.rest if not is_judged(round_, unit)]
+    plain: list[Unit] = []
+    judged: list[Unit] = []
+    beyond = frozenset[str]().union(*round_.beyond.values())
+    for unit in placed.rest:
+        (judged if is_judged(round_, unit) or unit.parts[0].pods[0] in beyond else plain).append(unit)
     if not plain or not round_.leaving:
         return list(placed.rest)
     soon = [unit for unit in plain if unit.due_at]

@@ -52,6 +52,16 @@ class Trial(Struct, frozen=True, kw_only=True):
     """Others use it."""
 
 
+class Ration(NamedTuple):
+    """How many pods of a namespace are served."""
+
+    pods: int
+    gangs: bool
+    """A gang that is larger is served too, if nobody was before it."""
+    until: int | None = None
+    """When there may be more, if now there are none."""
+
+
 class Terms(Struct, frozen=True, kw_only=True):
     """On what terms a supply opens rooms."""
 
@@ -74,8 +84,8 @@ class Terms(Struct, frozen=True, kw_only=True):
     """Pods that Karpenter could serve are served."""
     namespaces: frozenset[str] | None = None
     """Whose pods are served; None for all."""
-    rations: Mapping[str, int] = {}
-    """Of some namespaces only so many pods are served, those whose turn comes first; a gang, if the whole ration is left."""
+    rations: Mapping[str, Ration] = {}
+    """Of some namespaces only so many pods are served, those whose turn comes first."""
     floor_gap: int = 0
     """So many are opened anyway, whoever needs them."""
     at_most: int | None = None
@@ -114,7 +124,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
     used: Collection[str]
     """Rooms that somebody needs, and not only shares."""
     needed: Collection[str]
-    """Rooms that must not close."""
+    """Rooms that must not close:"""
+    reserved: Collection[str]
+    """those that are on trial or where somebody is nominated, and those that hold pods which are pending."""
     unserved: tuple[tuple[Unit, str], ...]
     """Pods for which nobody opens a room, each with the reason why this supply does not, as one word; empty for want of room."""
     waiting: tuple[Unit, ...]

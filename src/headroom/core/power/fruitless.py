@@ -1,8 +1,8 @@
-"""Fruitless wakes: machines that were woken for pods of a namespace, came, and went to sleep again without any pod.
+"""Fruitless wakes: machines that were woken for pods of a namespace, or kept on for them, and went to sleep again without any pod.
 
 A machine that is kept on for pods that are announced and do not come is as fruitless, each time they do not.
 
-After the first of them a namespace has a ration: so many an hour, over all pools together. Each wake that was of use takes one back
+After the first of them a namespace has a ration: so many an hour over all pools together, later ever fewer. Each wake that was of use takes one back
 that its pool remembers: what a pool remembers depends on no other.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 from headroom.api.kinds import AnyResource
 from headroom.api.power_status import MOST_EXPECTED, MOST_NAMESPACES, Expected, Fruitless, PowerPoolStatus
 from headroom.core import demand
-from headroom.core.capacity import Outcome
+from headroom.core.capacity import Outcome, Ration
 from headroom.core.demand import Presence
 from headroom.core.power.members import Member, Pool, moment_of, told, when
 from headroom.model import times
@@ -22,7 +22,12 @@ from headroom.model.decisions import Ref
 from headroom.model.world import World
 
 AN_HOUR: Final = 5
-"""Machines that are woken for a namespace in an hour though none was of use."""
+"""Machines that are woken for a namespace in an hour though none was of use,"""
+AT_ONCE: Final = 5
+"""and idle ones that are kept on for its refused pods; one less for each time that it was for nothing."""
+DOUBLES_AFTER: Final = 10
+LONGEST_PAUSE_MS: Final = 4 * times.HOUR
+KEPT_MS: Final = 10 * times.MINUTE
 REMEMBERED_MS: Final = 24 * times.HOUR
 MOST_MOMENTS: Final = 32
 """For each namespace, the latest."""
@@ -43,14 +48,33 @@ class Memory:
         for it in pool.members:
             if it.woken_for:
                 _look(it, pool)
+            if it.busy or it.state not in ("On", "Draining"):
+                it.kept_for, it.kept_since = (), None
         every: dict[str, list[int]] = {}
         for each in (pool.fruitless, *(known for ref, known in self._known.items() if ref != pool.ref)):
             for name, moments in each.items():
                 every.setdefault(name, []).extend(moments)
-        hour = {name: sorted(at for at in found if at > self._now - times.HOUR) for name, found in every.items()}
-        pool.rations = {name: max(0, AN_HOUR - len(moments)) for name, moments in hour.items()}
-        ends = [moments[-AN_HOUR] + times.HOUR for moments in hour.values() if len(moments) >= AN_HOUR]
+        pool.rations = {name: ration(sorted(moments), self._now) for name, moments in every.items()}
+        pool.keeps = {name: max(0, AT_ONCE - len(moments)) for name, moments in every.items()}
+        ends = [each.until for each in pool.rations.values() if each.until is not None]
         pool.ration_ends_at = min(ends, default=None)
+
+
+def ration(moments: list[int], now: int) -> Ration:
+    """For how many pods of a namespace machines may wake, given when wakes for it were fruitless in the last day.
+
+    Up to five an hour at first; then one after the other, an hour apart, and the more there were the longer: up to four hours, so that
+    nobody who has mended the pods waits for longer. A gang counts as five.
+    """
+    lately = [at for at in moments if at > now - times.HOUR]
+    if len(moments) <= AN_HOUR:
+        until = lately[0] + times.HOUR if len(lately) >= AN_HOUR else None
+        return Ration(AN_HOUR - len(lately), gangs=not lately, until=until)
+    pause = min(LONGEST_PAUSE_MS, times.HOUR << (len(moments) - AN_HOUR - 1) // DOUBLES_AFTER)
+    until = moments[-1] + pause
+    if until > now:
+        return Ration(0, gangs=False, until=until)
+    return Ration(1, gangs=moments[-1] + AN_HOUR * pause <= now)
 
 
 def _meet(presence: Presence, pool: Pool) -> None:
@@ -118,9 +142,12 @@ def _was_used(it: Member) -> bool:
 
 def note(pool: Pool, it: Member) -> None:
     """A machine goes to sleep, be it for nothing or not. That one came without its GPUs is nobody's fault but its own."""
-    for name in it.woken_for if not it.failures else ():
+    woken = it.woken_for if not it.failures else ()
+    # One that was kept for a moment only cost nothing.
+    kept = it.kept_for if pool.now - (it.kept_since or pool.now) >= KEPT_MS else ()
+    for name in {*woken, *kept}:
         _add(pool, name)
-    it.woken_for = ()
+    it.woken_for = it.kept_for = ()
 
 
 def _add(pool: Pool, namespace: str) -> None:

@@ -23,7 +23,7 @@ from headroom.api.power_status import (
     Unserved,
 )
 from headroom.core import demand
-from headroom.core.capacity import Trial
+from headroom.core.capacity import Ration, Trial
 from headroom.core.demand import Room
 from headroom.model import times
 from headroom.model.actions import Action
@@ -89,6 +89,10 @@ class Member(Struct, kw_only=True, eq=False):
     woken_at: int | None = None
     woken_for: tuple[str, ...] = ()
     """Namespaces of the pods it was woken for, until it was of use."""
+    kept_for: tuple[str, ...] = ()
+    """Namespaces of refused pods for which it was kept on though it was idle, until it was of use,"""
+    kept_since: int | None = None
+    """and since when, also while it drains."""
     resent_at: int | None = None
     """When its wake was last sent again."""
     is_untaken: bool = False
@@ -190,6 +194,8 @@ class Member(Struct, kw_only=True, eq=False):
             busy=True if self.busy else None,
             woken_at=told(self.woken_at),
             woken_for=self.woken_for,
+            kept_for=self.kept_for,
+            kept_since=told(self.kept_since),
             resent_at=told(self.resent_at),
             slept_at=told(self.slept_at),
             drained_at=told(self.drained_at),
@@ -243,8 +249,10 @@ class Pool(Struct, kw_only=True, eq=False):
     """Before when nothing is woken because of that."""
     fruitless: dict[str, list[int]] = field(default_factory=dict)
     """When machines went to sleep that were of no use, by the namespace they were woken for."""
-    rations: dict[str, int] = field(default_factory=dict)
+    rations: dict[str, Ration] = field(default_factory=dict)
     """For so many pods of a namespace machines may wake now because of that; of any other namespace for all."""
+    keeps: dict[str, int] = field(default_factory=dict)
+    """So many idle machines are kept on for refused pods of a namespace because of that."""
     ration_ends_at: int | None = None
     expected: dict[str, Expected] = field(default_factory=dict)
     """Announced pods for which a machine was woken or kept on, and that have not come, by who makes them."""
@@ -316,7 +324,8 @@ def remember(member: Member, now: int) -> None:
     member.resent_at, member.drained_at = when(before.resent_at, now), when(before.drained_at, now)
     retry = _moment(before.retry_after) if before.retry_after else None
     member.retry_after = None if retry is None else min(retry, now + LONGEST_RETRY_MS)
-    member.woken_for = before.woken_for
+    member.woken_for, member.kept_for = before.woken_for, before.kept_for
+    member.kept_since = when(before.kept_since, now)
     member.assigned = {each.shape: each.pods for each in before.assigned}
     member.toggles = tuple(each for text in before.toggles if (each := when(text, now)) is not None)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final, NamedTuple
 
 from msgspec import structs
 
+from headroom.api.power_status import MOST_NAMESPACES
 from headroom.core import demand
 from headroom.core.capacity import Outcome, times_in_vain, trials_of_closed, without
 from headroom.core.demand import Unit
@@ -78,9 +80,47 @@ def _keep_for_refused(pool: Pool, outcome: Outcome) -> None:
         rooms = [found.rooms[name] for name in sorted(names) if (members[name].woken_at or 0) < since]
         if rooms:
             unjudged = [structs.replace(without(found, room), source="Machine", ready_since=None) for room in rooms]
-            for name in demand.place(found.world, [unit], unjudged).into:
-                it = members[name]
-                it.wanted_until = max(it.wanted_until, max(since, it.idle_since or 0) + REFUSED_MS)
+            for name, uids in demand.place(found.world, [unit], unjudged).into.items():
+                pods = (found.world.pods.get(uid) for uid in uids)
+                _keep(pool, members[name], {pod.namespace for pod in pods if pod is not None}, since)
+
+
+def _is_needed(pool: Pool, it: Member, outcome: Outcome) -> bool:
+    """Whether pods are about to be bound to a machine. They may say so for an hour, however often they are made anew."""
+    uids = outcome.into.get(it.name, ())
+    if it.name not in outcome.needed or it.name in outcome.reserved or not outcome.round.announced.keys().isdisjoint(uids):
+        return it.name in outcome.needed
+    if it.idle_since is None or _stays_until(pool, it, it.idle_since) > pool.now:
+        return True
+    namespaces = {pod.namespace for uid in uids if (pod := outcome.round.world.pods.get(uid)) is not None}
+    _note_kept(pool, it, namespaces)
+    may = any(pool.keeps.get(name, fruitless.AT_ONCE) for name in namespaces)
+    return may and not was_kept_in_vain(pool, it)
+
+
+def was_kept_in_vain(pool: Pool, it: Member) -> bool:
+    """Whether an idle machine was kept on for refused pods for so long that it is not any more."""
+    return it.kept_since is not None and it.kept_since + REFUSED_MS <= pool.now
+
+
+def _note_kept(pool: Pool, it: Member, namespaces: set[str]) -> None:
+    it.kept_for = tuple(sorted({*it.kept_for, *namespaces}))[:MOST_NAMESPACES]
+    it.kept_since = it.kept_since or pool.now
+
+
+def _keep(pool: Pool, it: Member, namespaces: set[str], since: int) -> None:
+    """Keep one on for pods of some namespaces, as far as that was of use before: else who makes pods anew would keep it on for ever."""
+    if it.idle_since is None:
+        return
+    kept = Counter(name for each in pool.are("On") if each is not it for name in each.kept_for)
+    may = {name for name in namespaces if name in it.kept_for or kept[name] < pool.keeps.get(name, fruitless.AT_ONCE)}
+    # Since when it is kept so, whoever it is for, is remembered: from then on an hour must do.
+    until = min(max(since, it.idle_since), it.kept_since or pool.now) + REFUSED_MS
+    if not may or until <= pool.now:
+        return
+    it.wanted_until = max(it.wanted_until, until)
+    if _stays_until(pool, it, it.idle_since) <= pool.now:
+        _note_kept(pool, it, may)
 
 
 def _refused_since(world: World, unit: Unit) -> int:
@@ -172,7 +212,7 @@ def _cordon_more(pool: Pool, outcome: Outcome) -> None:
     for it in sorted(pool.are("On"), key=lambda each: (-each.gpus, each.name)):
         if free <= 0 or spare <= 0:
             return
-        if it.name in outcome.needed or awake(pool, it) is not None:
+        if _is_needed(pool, it, outcome) or awake(pool, it) is not None:
             continue
         it.held = warm.holds()
         if it.held:

@@ -72,7 +72,9 @@ class PowerSupply:
         for it in pool.members:
             if it.name in ready and states.was_kept(it, pool.now):
                 yield Candidate(room=ready[it.name])
-        draining = [it.node for it in pool.are("Draining") if it.node is not None and not pool.halted]
+        # One that was kept for an hour, and used by none of those it was kept for, is not kept for the next.
+        going = [it for it in pool.are("Draining") if not sleeping.was_kept_in_vain(pool, it) and not pool.halted]
+        draining = [it.node for it in going if it.node is not None]
         for room in demand.reopened(self.world, sorted(draining, key=lambda node: node.name)):
             yield Candidate(room=coming.with_devices(self.world, pool, room))
 

@@ -250,7 +250,7 @@ def _boots(pool: Pool) -> Verdict:
 
 def _fruitless(pool: Pool) -> Verdict:
     # Of namespaces for which machines of other pools were woken, those tell.
-    barred = sorted(name for name in pool.fruitless if not pool.rations.get(name, 1))
+    barred = sorted(name for name in pool.fruitless if name in pool.rations and not pool.rations[name].pods)
     if not barred:
         return Verdict("FruitlessWakes", False, "WakesAreOfUse", "Machines that are woken are used.")
     return Verdict("FruitlessWakes", True, "NamespacesBarred", fruitless_words(pool, barred))

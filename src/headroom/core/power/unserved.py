@@ -102,8 +102,8 @@ def fruitless_words(pool: Pool, namespaces: Collection[str]) -> str:
     ends = f" before {told(pool.ration_ends_at)}" if pool.ration_ends_at is not None else ""
     spaces = f"namespace{'' if len(named) == 1 else 's'} {few(named)}"
     return (
-        f"Machines that were woken for pods of {spaces} went to sleep again without any pod, "
-        f"so at most {fruitless.AN_HOUR} are in an hour, and no more{ends}."
+        f"Machines that were woken for pods of {spaces}, or kept on for them, went to sleep again without any pod, "
+        f"so at most {fruitless.AN_HOUR} are woken in an hour, ever fewer, and no more{ends}."
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from headroom.api import durations, marks
+from headroom.api.power import PowerPool
 from headroom.api.releases import ReleaseRequest
 from headroom.core import usage
 from headroom.model.facts import Amounts, Owner, Pairs, Pod, Shape
@@ -59,10 +60,22 @@ def read(world: World, title: str, days: float | None, team_label: str = "") -> 
         case.notes.append(
             f"{len(asleep)} machines of PowerPools were off where the record ends: with their pool they begin so, without it they are on."
         )
+    case.notes += list(_counted(world))
     _remark(case, world, records)
     cut(case, records, days)
     case.history += [row for row in world.usage if row.cluster != world.cluster]
     return case
+
+
+def _counted(world: World) -> Iterator[str]:
+    """How the energy of a replay differs from what pools have counted."""
+    for ref, each in world.of_kind(PowerPool.kind.name):
+        energy = each.status.energy
+        if energy is not None:
+            yield (
+                f"{ref} has counted {energy.used_kwh} kWh used and {energy.saved_kwh} kWh saved up to {energy.as_of}, since it is "
+                "watched: what happened. The energy here is that of a replay over the whole record, in which pods may go to other machines."
+            )
 
 
 def _ran(world: World) -> Iterator[Recorded]:
