@@ -88,7 +88,11 @@ def _keep_for_refused(pool: Pool, outcome: Outcome) -> None:
 def _is_needed(pool: Pool, it: Member, outcome: Outcome) -> bool:
     """Whether pods are about to be bound to a machine. They may say so for an hour, however often they are made anew."""
     uids = outcome.into.get(it.name, ())
-    if it.name not in outcome.needed or it.name in outcome.reserved or not outcome.round.announced.keys().isdisjoint(uids):
+    if (
+        it.name not in outcome.needed
+        or it.name in outcome.reserved
+        or not outcome.round.announced.keys().isdisjoint(uids)
+    ):
         return it.name in outcome.needed
     if it.idle_since is None or _stays_until(pool, it, it.idle_since) > pool.now:
         return True
