@@ -103,7 +103,7 @@ def test_idle_machines_are_not_kept_on_again_and_again(every: int) -> None:
 
 
 def test_a_namespace_keeps_few_idle_machines_on_and_fewer_the_more_often_it_was_for_nothing() -> None:
-    for many, kept in ((0, 5), (2, 3), (5, 0), (20, 0)):
+    for many, kept in ((0, 10), (2, 3), (5, 0), (20, 0)):
         known = (Fruitless(namespace="lab", at=(times.text(NOON - 5 * HOUR),) * many),) if many else ()
         machines = [was(f"m{number}", "On", idle_since=NOON - 20 * MINUTE) for number in range(MACHINES)]
         pool = remembered(a_pool(machines={f"m{number}": 8 for number in range(MACHINES)}), *machines, fruitless=known)

@@ -24,7 +24,7 @@ from headroom.model.world import World
 AN_HOUR: Final = 5
 """Machines that are woken for a namespace in an hour though none was of use,"""
 AT_ONCE: Final = 5
-"""and idle ones that are kept on for its refused pods; one less for each time that it was for nothing."""
+"""and idle ones that are then kept on for its refused pods, one less for each time that it was for nothing; before, as many as they need."""
 DOUBLES_AFTER: Final = 10
 LONGEST_PAUSE_MS: Final = 4 * times.HOUR
 KEPT_MS: Final = 10 * times.MINUTE

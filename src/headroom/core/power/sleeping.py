@@ -98,7 +98,7 @@ def _is_needed(pool: Pool, it: Member, outcome: Outcome) -> bool:
         return True
     namespaces = {pod.namespace for uid in uids if (pod := outcome.round.world.pods.get(uid)) is not None}
     _note_kept(pool, it, namespaces)
-    may = any(pool.keeps.get(name, fruitless.AT_ONCE) for name in namespaces)
+    may = any(pool.keeps.get(name, 1) for name in namespaces)
     return may and not was_kept_in_vain(pool, it)
 
 
@@ -117,7 +117,7 @@ def _keep(pool: Pool, it: Member, namespaces: set[str], since: int) -> None:
     if it.idle_since is None:
         return
     kept = Counter(name for each in pool.are("On") if each is not it for name in each.kept_for)
-    may = {name for name in namespaces if name in it.kept_for or kept[name] < pool.keeps.get(name, fruitless.AT_ONCE)}
+    may = {name for name in namespaces if name in it.kept_for or kept[name] < pool.keeps.get(name, len(pool.members))}
     # Since when it is kept so, whoever it is for, is remembered: from then on an hour must do.
     until = min(max(since, it.idle_since), it.kept_since or pool.now) + REFUSED_MS
     if not may or until <= pool.now:
