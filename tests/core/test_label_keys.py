@@ -128,6 +128,18 @@ actions = st.one_of(
 )
 
 
+@example(
+    frozenset(),
+    [
+        (("relabel", ()), 1),
+        (("select", frozenset({"team"})), 1),
+        (("restart", None), 1),
+        (("select", frozenset()), 1),
+        (("shrink", None), 1),
+        (("select", frozenset({"tier"})), 1),
+        (("read", None), 1),
+    ],
+)
 @given(some_keys, st.lists(st.tuples(actions, st.integers(1, 5000)), max_size=25))
 def test_usage_by_selected_labels_is_what_rows_with_all_labels_say(
     keys: frozenset[str], steps: list[tuple[tuple[str, Any], int]]

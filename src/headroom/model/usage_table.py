@@ -260,12 +260,14 @@ class UsageTable:
 
     def _merge(self, key: str, number: int, row: Row, segments: Segments | None = None, place: int = 0) -> Row | None:
         """Merge a row with the one of the same key."""
-        known = self.row(number)
-        if structs.replace(result := merged(known, row), labels=self.cut(result.labels)) == known:
+        # Of labels that nobody selects by, more or others must not make a difference to which of the two counts.
+        known, lean = self.row(number), structs.replace(row, labels=self.cut(row.labels))
+        if (result := merged(known, lean)) == known:
             return None
         self._store(number, result, is_new=False)
         self._settle(key, number, segments, place)
-        return result
+        is_from_row = (result.version, result.observed, result.labels) == (lean.version, lean.observed, lean.labels)
+        return structs.replace(result, labels=row.labels) if is_from_row else result
 
     def _settle(self, key: str, number: int, segments: Segments | None, place: int) -> None:
         """Work out what follows from a row that is new, for it and its neighbours."""
@@ -381,8 +383,6 @@ class UsageTable:
             self._order.forget()  # a merge that changed what was held: rare enough to sort anew
         columns["group"][number] = group
 
-    # Small things
-
     def _key(self, cluster: str, uid: str) -> str:
         # A pod without a uid of its own goes by its name, which may be the same in another cluster.
         return uid if cluster == self.cluster else f"{cluster}\n{uid}"
@@ -395,6 +395,5 @@ class UsageTable:
         return self._terms[int(self._columns["terms"][number])].cluster == self.cluster
 
     def _is_open(self, uid: str) -> bool:
-        numbers = self._numbers(uid)
-        last = numbers[-1]
+        last = self._numbers(uid)[-1]
         return bool(self._columns["ended"][last] == ABSENT and self._columns["gone_by"][last] == ABSENT)
