@@ -83,6 +83,14 @@ def test_machines_on_trial_are_told_with_how_often_it_was_in_vain(headroom: Head
     assert ["gpu-02", "2026-11-15T11:30:00Z", "2"] in lines
 
 
+def test_a_pool_names_who_announced_the_pods_it_expects(headroom: Headroom, tmp_path: Path) -> None:
+    found = list(yaml.safe_load_all(pool_with(tmp_path, FAILED).read_text()))
+    pool = next(each for each in found if each["kind"] == "PowerPool")
+    pool["status"]["expected"] = [{"of": "CronJob/lab/nightly", "uid": "u", "dueAt": "2026-11-15T12:03:00Z"}]
+    done = headroom("explain", "pp/basement", "-f", "-", "--now", NOON, stdin=yaml.safe_dump_all(found).encode())
+    assert ["CronJob/lab/nightly", "2026-11-15T12:03:00Z"] in [line.split() for line in done.out.splitlines()]
+
+
 RACK = {
     "apiVersion": "headroom.dev/v1alpha1",
     "kind": "PowerPool",

@@ -48,6 +48,8 @@ def show(pool: AnyResource, status: PowerPoolStatus) -> None:
     found = remembered(pool, status)
     output.as_fields(_numbers(status, found))
     _show_machines(found)
+    expected = [(each.of, each.due_at) for each in status.expected]
+    _table("Kept on or woken for pods that are announced", ("BY", "DUE"), expected)
     unserved = [(each.pod, each.pods, each.reason, each.message) for each in status.unserved]
     _table("No machine is woken for", ("POD", "PODS", "REASON", "WHY"), unserved, texts=1)
     trials = [(each.machine, each.at, each.in_vain or "") for each in status.trials]
