@@ -28,6 +28,8 @@ from tests.integration.enforced import (
 )
 
 MINUTE = 60_000
+KILLS = 2
+"""So often the operator is killed here."""
 GANG = "scheduling.x-k8s.io/pod-group"
 TINY = "0.002"
 """GPU-hours that one GPU uses up within seconds."""
@@ -348,7 +350,9 @@ def test_a_gang_goes_as_one_but_for_a_protected_pod(gangs: Team) -> None:
 def test_a_job_that_is_retried_for_ever_is_evicted_three_times(retried: Team) -> None:
     wait_for(lambda: retried.is_so("EnforcementBlocked", "EvictionLoop"), "it is given up", 150)
     assert "Job/retried/forever" in retried.message("EnforcementBlocked")
-    assert len(retried.evicted()) == 3
+    assert {each["owner"]: each["count"] for each in retried.status()["evictions"]} == {"Job/retried/forever": 3}
+    # The operator is killed twice meanwhile: of one that goes while nobody looks, nobody can say whether it was evicted.
+    assert len(set(retried.evicted())) == len(retried.evicted()) <= 3 + KILLS
     wait_for(lambda: len(retried.names(is_running)) == 1, "it runs on")
 
 
