@@ -389,6 +389,7 @@ EVERYWHERE: Table = {
             *("nodepools.karpenter.sh", "nodeclaims.karpenter.sh"),
             *(f"resource{what}.resource.k8s.io" for what in ("claims", "claimtemplates", "slices")),
             "deviceclasses.resource.k8s.io",
+            *("cronjobs.batch", "priorityclasses.scheduling.k8s.io", "resourceflavors.kueue.x-k8s.io"),
             *(
                 f"{mode}admissionpolic{what}.admissionregistration.k8s.io"
                 for mode in ("mutating", "validating")
