@@ -9,6 +9,8 @@ from typing import Final
 SECOND: Final = 1000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
+FIRST: Final = -62_135_596_800_000
+"""The first moment that can be written: the begin of the year 1."""
 LAST: Final = 253_402_300_799_999
 """The last moment that can be written: the end of the year 9999."""
 
@@ -33,7 +35,8 @@ def moment(text: str | None) -> int | None:
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return (when - _EPOCH) // timedelta(milliseconds=1)
+    found = (when - _EPOCH) // timedelta(milliseconds=1)
+    return found if FIRST <= found <= LAST else None  # another zone may be in a year that cannot be written
 
 
 def text(ms: int) -> str:

@@ -79,6 +79,8 @@ class Notices:
     def __init__(self, world: World, ahead_ms: int, queues: Announced) -> None:
         self._world, self._ahead, self._queues = world, ahead_ms, queues
         self._presence = Presence(world)
+        self._others = {uid for each in world.workloads.values() for uid in (each.uid, *each.owner_uids)}
+        """Uids of Jobs that announce their pods themselves, or by a Workload of Kueue's."""
         self.turns: list[int] = []
 
     def due(self) -> Iterator[tuple[Notice, list[Pod]]]:
@@ -111,11 +113,15 @@ class Notices:
             return  # what Kueue queues is announced once it has quota
         ran = each.ran_at or 0
         job = dict(each.active).get(job_of(each.name, ran), "")
-        missing = many - len(world.pods.by_owner[job]) if job else 0
+        # Whom a budget has just released, or Kueue admitted, is announced by that.
+        missing = many - len(world.pods.by_owner[job]) if job and job not in self._others else 0
         if missing > 0 and ran + LATE_MS > now:
             yield _notice(each.key, each.uid, ran, ((each.part, missing),))
         elif not (each.is_alone and each.active):
-            yield from self._next_run(each, many)
+            # Where runs still have pods, the next one takes their place: else each would wake a machine beside the one in use.
+            running = sum(len(world.pods.by_owner[uid]) for _, uid in each.active)
+            if many > running:
+                yield from self._next_run(each, many - running)
 
     def _next_run(self, each: CronJob, many: int) -> Iterator[Notice]:
         now, ahead = self._world.now, self._ahead

@@ -83,14 +83,16 @@ def _meet(presence: Presence, pool: Pool) -> None:
     for each in pool.before.expected:
         if each.of.count("/") != 2:
             continue  # nobody is named so
-        # A clock that was turned back must not make anybody wait for long.
-        due_at = min(moment_of(each.due_at) or 0, pool.now + pool.boot_ms)
+        due_at = moment_of(each.due_at) or 0
+        if due_at > pool.now + pool.boot_ms:
+            continue  # the clock was turned back: it is announced anew if it is still so
         if presence.has_come(each.of, each.uid, due_at):
             continue
+        namespace = each.of.split("/")[1]
         if due_at + demand.LATE_MS > pool.now:
             pool.expected[each.of] = each
-        else:
-            _add(pool, each.of.split("/")[1])
+        elif not any(namespace in it.woken_for for it in pool.members):
+            _add(pool, namespace)  # what was woken for them counts when it goes to sleep
 
 
 def expect(pool: Pool, outcome: Outcome) -> None:

@@ -74,7 +74,7 @@ def pools_of(world: World, without: Collection[Ref] = ()) -> list[Pool]:
     for ref, each in fleet.pools:
         if ref not in without:
             pool = guarded(ref, _pool, world, ref, each, fleet)
-            memory.observe(pool)
+            guarded(ref, memory.observe, pool)
             pools.append(pool)
     return pools
 

@@ -88,15 +88,13 @@ def _keep_for_refused(pool: Pool, outcome: Outcome) -> None:
 def _is_needed(pool: Pool, it: Member, outcome: Outcome) -> bool:
     """Whether pods are about to be bound to a machine. They may say so for an hour, however often they are made anew."""
     uids = outcome.into.get(it.name, ())
-    if (
-        it.name not in outcome.needed
-        or it.name in outcome.reserved
-        or not outcome.round.announced.keys().isdisjoint(uids)
-    ):
+    if it.name not in outcome.needed or it.name in outcome.reserved:
         return it.name in outcome.needed
+    if any(outcome.round.announced.get(uid) == "" for uid in uids):
+        return True  # a budget has said when it releases them; what others announce is only their word
     if it.idle_since is None or _stays_until(pool, it, it.idle_since) > pool.now:
         return True
-    namespaces = {pod.namespace for uid in uids if (pod := outcome.round.world.pods.get(uid)) is not None}
+    namespaces = outcome.round.namespaces_of(uids)
     _note_kept(pool, it, namespaces)
     may = any(pool.keeps.get(name, 1) for name in namespaces)
     return may and not was_kept_in_vain(pool, it)

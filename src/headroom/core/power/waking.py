@@ -47,7 +47,10 @@ def wake(world: World, pool: Pool, outcome: Outcome) -> None:
     if not pool.halted:
         _send_again(pool, outcome)
         on_trial = frozenset[str]().union(*outcome.round.seated.values())
-        coming = {it.name for it in pool.members if not it.busy and it.name in outcome.used} - on_trial
+        # Pods that are only announced put nothing to use yet.
+        soon = outcome.round.announced.keys()
+        used = {name for name in outcome.used if not soon or not soon >= set(outcome.into.get(name, ("",)))}
+        coming = {it.name for it in pool.members if not it.busy and it.name in used} - on_trial
         warmth.measure(pool, len(coming))
         _keep_floor(world, pool, [unit for unit, reason in outcome.passed if reason in UNWANTED])
 
