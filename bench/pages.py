@@ -95,7 +95,7 @@ async def measured() -> list[Row]:
     serving = asyncio.create_task(Answering(local, lambda error: print(error, file=sys.stderr)).serve(link))
     await local.warm.wait()
     began, count, took, busy = time.perf_counter(), local.count, local.took, local.busy
-    await asyncio.sleep(SECONDS)
+    await asyncio.sleep(SECONDS)  # what is measured
     seconds = time.perf_counter() - began
     count, took, busy = local.count - count, local.took - took, local.busy - busy
     link.close()

@@ -30,7 +30,7 @@ class Silent:
         self._serving.start()
 
     def _serve(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the listener was closed before anybody came
             accepted, _ = self._listener.accept()
             wrapped = self._tls.wrap_socket(accepted, server_side=True)
             wrapped.recv(65536)
@@ -71,7 +71,7 @@ async def test_what_is_left_half_read_is_cut_although_the_server_says_no_goodbye
         if is_watch:
             lines = transport.stream("/api/v1/pods", query={}, idle=5)
             assert await anext(lines) == b"{}"
-            await lines.aclose()  # type: ignore[attr-defined]
+            await lines.aclose()  # type: ignore[attr-defined]  # it is a generator
         else:
             with pytest.raises(Unavailable):
                 await transport.request("GET", "/api/v1/pods", timeout=0.2)

@@ -112,7 +112,7 @@ def test_it_shows_a_fleet_at_work_and_ends_at_ctrl_c() -> None:
         deadline = time.monotonic() + PATIENCE
         while "headroom_leading 1.0" not in (metrics := get(f"{url}metrics")):
             assert time.monotonic() < deadline, metrics
-            time.sleep(1)
+            time.sleep(1)  # metrics may not be asked for more often
         lines_until(process, "There it is Tuesday, 03 March 2026.", "of 320 GPUs held")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=120)

@@ -284,7 +284,7 @@ async def test_without_descriptors_it_rests_and_goes_on(monkeypatch: pytest.Monk
         asking = asyncio.create_task(here.ask())
         assert await gone(slow)  # whoever has waited longest gives theirs up
         for _ in range(100):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the door takes a turn of the loop
         assert stubborn.asked == 1  # it is not woken for ever for what cannot be accepted
         stubborn.is_over = True
         door._go_on(stubborn)  # type: ignore[arg-type]  # as above

@@ -1,4 +1,4 @@
-"""What people see of power pools and of one machine: what it is doing, what it was told, and who waits in vain."""
+"""What people see of power pools and of one machine: what it is doing, what it was told, and which pods are unserved."""
 
 from __future__ import annotations
 

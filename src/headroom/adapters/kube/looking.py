@@ -36,7 +36,7 @@ class Looking(ABC):
     async def follow(self) -> None:
         """Ask again and again. Never returns."""
         while True:
-            await self._kube.clock.sleep(LOOK_SECONDS)
+            await self._kube.clock.sleep(LOOK_SECONDS)  # none of it can be watched
             await self.look()
 
     @abstractmethod

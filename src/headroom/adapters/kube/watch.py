@@ -363,9 +363,8 @@ class Reflector(Generic[Fact]):
 
     async def _pause(self, problem: Exception | None) -> None:
         if self.absent and not absence.is_ours(self._path):
-            await self._clock.sleep(
-                self._rng.uniform(*self._pace.absent_seconds)
-            )  # nothing tells when somebody installs it
+            # Nothing tells when somebody installs it.
+            await self._clock.sleep(self._rng.uniform(*self._pace.absent_seconds))
             return
         asked_for = problem.retry_after if isinstance(problem, errors.ApiError) else None
         await self._clock.sleep(self._backoff.pause(is_seen=self.seen, asked_for=asked_for))
