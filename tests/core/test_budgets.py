@@ -15,8 +15,9 @@ from headroom.core.budgets import PLAN
 from headroom.model import conditions
 from headroom.model.actions import EmitEvent
 from headroom.model.changes import EVERYTHING, Changes
+from headroom.model.cloud_facts import Offer
 from headroom.model.decisions import Decision
-from headroom.model.facts import UNREADABLE, Namespace, Node, Offer, Pod, Price, Shape, Usage
+from headroom.model.facts import UNREADABLE, Namespace, Node, Pod, Price, Shape, Usage
 from headroom.model.times import HOUR, MINUTE, SECOND, moment, text
 from headroom.model.world import LedgerState, World, ref_of
 from tests.builders import NOON, a_node, a_pod, a_resource, a_used_world, a_world

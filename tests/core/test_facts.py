@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headroom.model import batch_facts, device_facts, facts
+from headroom.model import batch_facts, cloud_facts, device_facts, facts
 from headroom.model.changes import Topic
 from headroom.model.world import FACTS, World, load, save
 
@@ -18,8 +18,20 @@ GIVEN: dict[type, dict[str, Any]] = {
     facts.Workload: {"kind": "Job", "uid": "u", "namespace": "lab", "name": "n1"},
     batch_facts.CronJob: {"uid": "u", "namespace": "lab", "name": "n1"},
     device_facts.Claim: {"namespace": "lab", "name": "n1", "uid": "u"},
+    cloud_facts.Listing: {"pool": "n1", "at": 1, "problem": "Throttled"},
+    cloud_facts.Launch: {"token": "n1", "pool": "lab/spot", "at": 1, "outcome": "SoldOut"},
+    cloud_facts.Gateway: {"pool": "n1", "at": 1, "ours": ("10.0.0.1:8080",)},
 }
 KEYS = {"workloads": "Job/lab/n1", "cron_jobs": "CronJob/lab/n1", "claims": "lab/n1"}
+
+SETTINGS = {"unseen", "pool_namespaces"}
+"""Mappings that are no facts; they are saved under their own names."""
+
+
+def test_what_an_administrator_set_for_spot_pools_comes_back_from_json() -> None:
+    world = World(now=1_000, instances_given=False, pool_namespaces={"lab/spot": ("team-a",)}, end_orphans=True)
+    found = load(save(world))
+    assert (found.instances_given, found.pool_namespaces, found.end_orphans) == (False, {"lab/spot": ("team-a",)}, True)
 
 
 @pytest.mark.parametrize("name", FACTS)
@@ -43,5 +55,5 @@ def test_an_older_snapshot_that_lacks_a_fact_is_read_without_it() -> None:
 def test_every_mapping_of_facts_in_the_world_is_declared() -> None:
     """One that is not would be lost in a snapshot."""
     mappings = {each.name for each in structs.fields(World) if each.default_factory is dict}
-    assert mappings == {*FACTS, "unseen"}
+    assert mappings == {*FACTS, *SETTINGS}
     assert {each.topic for each in FACTS.values()} <= set(Topic)

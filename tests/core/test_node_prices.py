@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from headroom.core.usage.keeping import Around, NodePrices
-from headroom.model.facts import Offer, Price
+from headroom.model.cloud_facts import Offer
+from headroom.model.facts import Price
 from headroom.model.tables import NodeTable
 from tests.builders import a_node, no_devices
 

@@ -22,7 +22,7 @@ KINDS: Final[dict[str, type[Struct]]] = {
 }
 _MICRO: Final = 1000
 """Billionths in a millionth."""
-_MOMENTS: Final = ("launchedAt", "at", "since", "start", "end")
+_MOMENTS: Final = ("launchedAt", "reclaimAt", "at", "since", "start", "end")
 _AMOUNTS: Final = ("gpus", "pricePerHour")
 _MAPPINGS: Final = ("tags", "labels")
 _POWER: Final = ("On", "Off", "PoweringOff", "Unknown")
@@ -75,7 +75,7 @@ def _value(kind: str, key: str, value: Any) -> tuple[Any, str]:
     if key == "score":
         good = isinstance(value, int) and not isinstance(value, bool)
         return (value, "") if good else (None, f"must be a whole number, not {value!r}")
-    if key == "holds":
+    if key in ("holds", "available"):
         return (value, "") if isinstance(value, bool) else (None, f"must be true or false, not {value!r}")
     if kind == "Machine" and key == "power" and isinstance(value, bool):
         value = "On" if value else "Off"  # YAML takes these two words for yes and no

@@ -192,27 +192,60 @@ class RemoveFinalizer(Action, frozen=True, kw_only=True):
     object: str
 
 
+class AddFinalizer(Action, frozen=True, kw_only=True):
+    """Put our finalizer onto an object, so that it cannot vanish before what it owns. Undo: RemoveFinalizer."""
+
+    target = "object"
+    object: str
+
+
 class TouchPod(OnPod, frozen=True, kw_only=True):
     """Annotate a pod so that kube-scheduler looks at it again."""
 
 
-class LaunchInstance(Action, frozen=True, kw_only=True):
+class OnInstance(Action, frozen=True, kw_only=True):
+    """A call to a cloud on behalf of a Spotpool, `namespace/name`. What comes of it, the plan decides."""
+
+    timeout_seconds = 30.0
+    """A cloud takes longer than an API server. A call that ends late does no harm: its intent stands in the status, and it is safe
+    to repeat by its token, or by the id of the machine."""
+    at_once = 16
+    repeat_seconds = 10.0
+    pool: str
+
+
+class LaunchInstance(OnInstance, frozen=True, kw_only=True):
     """Buy one machine; the token makes a repeated call buy no second one. Undo: TerminateInstance."""
 
     target = "pool"
-    pool: str
     slot: int
     token: str
     instance_type: str
     zone: str
 
 
-class TerminateInstance(Action, frozen=True, kw_only=True):
+class TerminateInstance(OnInstance, frozen=True, kw_only=True):
     """Give one machine back."""
 
     target = "instance"
-    pool: str
     instance: str
+
+
+class OnGateway(Action, frozen=True, kw_only=True):
+    """A change to the targets of a Spotpool's gateway, `host:port`."""
+
+    target = "gateway_target"
+    timeout_seconds = 12.0
+    pool: str
+    gateway_target: str = msgspec.field(name="target")
+
+
+class AddGatewayTarget(OnGateway, frozen=True, kw_only=True):
+    """Let the gateway send requests to a machine. Undo: RemoveGatewayTarget."""
+
+
+class RemoveGatewayTarget(OnGateway, frozen=True, kw_only=True):
+    """Let the gateway send no more requests to a machine."""
 
 
 class OnMachine(Action, frozen=True, kw_only=True):

@@ -157,41 +157,6 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     allocatable: Amounts = ()
 
 
-class Instance(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A machine of a cloud; `name` is the cloud's id."""
-
-    name: str
-    provider: str = ""
-    region: str = ""
-    zone: str = ""
-    instance_type: str = ""
-    state: str = ""
-    public_ip: str = ""
-    private_ip: str = ""
-    tags: dict[str, str] = {}
-    launched_at: int | None = None
-    node: str = ""
-
-
-class Offer(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A machine type that can be had in a zone, at a price."""
-
-    name: str
-    provider: str = ""
-    region: str = ""
-    zone: str = ""
-    zone_id: str = ""
-    instance_type: str = ""
-    arch: str = ""
-    vendor: str = ""
-    gpus: int = 0
-    capacity_type: str = ""
-    price_per_hour: int | None = None
-    """Millionths of a dollar."""
-    at: int | None = None
-    score: int | None = None
-
-
 class Hold(Struct, frozen=True, gc=False, kw_only=True):
     """A BudgetHold: the API server lets no new pods of the budget start."""
 

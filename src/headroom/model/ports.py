@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
-from headroom.model.actions import Action
+from headroom.model.actions import Action, LaunchInstance
 from headroom.model.changes import Changes, Topic
+from headroom.model.cloud_facts import Gateway, Instance, Launch, Listing, Offer
 from headroom.model.facts import Call, Machine, Pod
 from headroom.model.history import Entry
 from headroom.model.retention import Retention
@@ -182,6 +183,51 @@ class Switches(Protocol):
 
     def refused(self, machine: str, command: Literal["Wake", "Sleep"], why: str) -> None:
         """Note that a call was not made at all; in `calls` it stands as one that failed."""
+        ...
+
+
+class Clouds(Protocol):
+    """Whoever launches, lists and ends machines of clouds. Raises `Refused` or `Unavailable`, nothing else."""
+
+    @property
+    def instances(self) -> Mapping[str, Instance]:
+        """Every machine of this cluster that was listed last, read by its id, or launched since, by id."""
+        ...
+
+    @property
+    def listings(self) -> Mapping[str, Listing]:
+        """When the machines of each Spotpool were last listed in full, by namespace/name."""
+        ...
+
+    @property
+    def launches(self) -> Mapping[str, Launch]:
+        """What came of launches by this process, by token."""
+        ...
+
+    @property
+    def offers(self) -> Mapping[str, Offer]:
+        """What the clouds offer to the Spotpools, at which price."""
+        ...
+
+    @property
+    def gateways(self) -> Mapping[str, Gateway]:
+        """The targets of Spotpools' gateways, by namespace/name."""
+        ...
+
+    async def launch(self, pool: AnyResource, action: LaunchInstance) -> None:
+        """Launch one machine; whoever calls has made sure that its intent still stands in the pool's status."""
+        ...
+
+    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False) -> None:
+        """End one machine, after a look at its tags: it is this pool's, or, as an orphan, of this cluster and of no pool that exists."""
+        ...
+
+    async def add_target(self, pool: AnyResource, target: str) -> None:
+        """Add a target to the pool's gateway, with our mark; its upstream, service and route are made first where they are missing."""
+        ...
+
+    async def remove_target(self, pool: AnyResource, target: str) -> None:
+        """Remove a target that has our mark."""
         ...
 
 

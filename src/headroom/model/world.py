@@ -17,7 +17,7 @@ from headroom.api import kinds
 from headroom.api.budget_index import IndexEntry
 from headroom.api.kinds import AnyResource
 from headroom.api.schema import Problem
-from headroom.model import batch_facts, device_facts, facts, times
+from headroom.model import batch_facts, cloud_facts, device_facts, facts, times
 from headroom.model.changes import EVERYTHING, Changes, Topic
 from headroom.model.decisions import Ref, status_wire
 from headroom.model.devices import DeviceTable
@@ -119,8 +119,20 @@ class World(Struct, frozen=True, kw_only=True):
     """Given as any mapping, they are kept by kind."""
     pods: PodTable = msgspec.field(default_factory=PodTable)
     nodes: NodeTable = msgspec.field(default_factory=NodeTable)
-    instances: Annotated[Mapping[str, facts.Instance], Fact(Topic.INSTANCES, manifest=True)] = {}
-    offers: Annotated[Mapping[str, facts.Offer], Fact(Topic.OFFERS, manifest=True)] = {}
+    instances: Annotated[Mapping[str, cloud_facts.Instance], Fact(Topic.INSTANCES, manifest=True)] = {}
+    offers: Annotated[Mapping[str, cloud_facts.Offer], Fact(Topic.OFFERS, manifest=True)] = {}
+    listings: Annotated[Mapping[str, cloud_facts.Listing], Fact(Topic.INSTANCES, key="pool")] = {}
+    """When each Spotpool's instances were last listed in full, by namespace/name."""
+    instances_given: bool = True
+    """The instances are given as the complete view of now, as in documents: no listing is needed."""
+    launches: Annotated[Mapping[str, cloud_facts.Launch], Fact(Topic.INSTANCES, key="token")] = {}
+    """The calls of this process that launched machines, or tried to, by token."""
+    gateways: Annotated[Mapping[str, cloud_facts.Gateway], Fact(Topic.INSTANCES, key="pool")] = {}
+    """The targets of Spotpools' gateways, by namespace/name."""
+    pool_namespaces: Mapping[str, tuple[str, ...]] = {}
+    """Namespaces beside its own whose pods a Spotpool may serve, by namespace/name; `*` for all. An administrator's setting."""
+    end_orphans: bool = False
+    """Machines of this cluster that no Spotpool owns may be ended; an administrator's setting."""
     machines: Annotated[Mapping[str, facts.Machine], Fact(Topic.MACHINES, manifest=True)] = {}
     calls: Annotated[Mapping[str, facts.Call], Fact(Topic.MACHINES, key="machine")] = {}
     """The last call to each machine's switch, by machine; only those of this process."""
@@ -234,6 +246,9 @@ class _SavedBase(Struct, kw_only=True):
     kueue: bool = False
     hold_problem: str = ""
     caps: Caps = Caps()
+    instances_given: bool = True
+    pool_namespaces: dict[str, tuple[str, ...]] = {}
+    end_orphans: bool = False
 
 
 _Saved: Any = msgspec.defstruct(
@@ -280,6 +295,9 @@ def save(world: World) -> bytes:
         kueue=world.kueue,
         hold_problem=world.hold_problem,
         caps=world.caps,
+        instances_given=world.instances_given,
+        pool_namespaces=dict(world.pool_namespaces),
+        end_orphans=world.end_orphans,
         **{name: [found for _, found in sorted(getattr(world, name).items())] for name in FACTS},
     )
     return msgspec.json.format(msgspec.json.encode(saved), indent=1)
@@ -324,6 +342,9 @@ def load(text: bytes) -> World:
         kueue=saved.kueue,
         hold_problem=saved.hold_problem,
         caps=saved.caps,
+        instances_given=saved.instances_given,
+        pool_namespaces=saved.pool_namespaces,
+        end_orphans=saved.end_orphans,
         **{name: each.named(getattr(saved, name)) for name, each in FACTS.items()},
     )
 

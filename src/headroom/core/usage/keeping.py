@@ -13,9 +13,10 @@ from headroom.core.usage.devices import DeviceView
 from headroom.core.usage.finding import Found
 from headroom.core.usage.observing import Held, Look
 from headroom.model.census import cut
+from headroom.model.cloud_facts import Offer
 from headroom.model.device_facts import Claim
 from headroom.model.devices import DeviceTable
-from headroom.model.facts import Amounts, Namespace, Node, Offer, Pairs, Pod, Price, Usage
+from headroom.model.facts import Amounts, Namespace, Node, Pairs, Pod, Price, Usage
 from headroom.model.gpus import ANY
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.usage import Row

@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Final
 
 from headroom.core.usage.names import DRIVERS, Resource, parsed
+from headroom.model.cloud_facts import Offer
 from headroom.model.devices import WHOLE, DeviceTable, profile_part
-from headroom.model.facts import UNREADABLE, Amounts, Node, Offer, Price
+from headroom.model.facts import UNREADABLE, Amounts, Node, Price
 from headroom.model.gpus import is_gpu
 
 INSTANCE_TYPE: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
