@@ -15,6 +15,7 @@ from headroom.api.marks import (
     CORDONED_BY,
     EXPECTED_DURATION,
     GATE,
+    POOL_FINALIZER,
     PROTECTED,
     SUSPENDED,
     SUSPENDED_BY,
@@ -57,6 +58,7 @@ def operator(account: str = ACCOUNT) -> dict[str, Json]:
                 cel.rule(["CREATE", "UPDATE"], ["jobs", "jobs/*"], "batch"),
                 cel.rule(["CREATE", "UPDATE"], ["jobsets", "jobsets/*"], "jobset.x-k8s.io"),
                 cel.rule(["CREATE", "UPDATE"], ["workloads", "workloads/*"], "kueue.x-k8s.io"),
+                cel.rule(["CREATE", "UPDATE"], ["spotpools"], GROUP),
             ]
         },
         "matchConditions": [{"name": "the-operator", "expression": f"request.userInfo.username == '{account}'"}],
@@ -73,7 +75,7 @@ def operator(account: str = ACCOUNT) -> dict[str, Json]:
                 _same("labels", f"variables.what in {[*_OWNERS]} && k == '{SUSPENDED}'"), "changes no label of others"
             ),
             _only(_same("annotations", _OURS), "changes no annotation of others"),
-            _only(_finalizers(), "takes away no finalizer of others, and sets none"),
+            _only(_finalizers(), "takes away no finalizer of others, and sets none but that of Spotpools"),
             _only(_of("pods", _gates()), f"takes away no scheduling gate but {GATE}"),
             _only(_of("nodes", _taints()), f"changes no taint whose key does not begin with {GROUP}/"),
             _only(
@@ -179,7 +181,9 @@ def _same(part: str, unless: str) -> str:
 
 def _finalizers() -> str:
     new, old = "variables.newFinalizers", "variables.oldFinalizers"
-    return f"{new}.all(f, f in {old}) && {old}.all(f, f in {new} || (variables.what == 'pods' && f.startsWith('{GROUP}/')))"
+    sets = f"variables.what == 'spotpools' && f == '{POOL_FINALIZER}'"
+    takes = f"variables.what == 'pods' && f.startsWith('{GROUP}/')"
+    return f"{new}.all(f, f in {old} || ({sets})) && {old}.all(f, f in {new} || ({takes}) || ({sets}))"
 
 
 def _gates() -> str:
