@@ -132,3 +132,13 @@ def test_nothing_outside_may_be_called_unless_it_is_listed() -> None:
     listed = "https://power-api.example.com,wol://10.0.7.255"
     assert settings.load({}, {"HEADROOM_ALLOW_EGRESS": listed}).allow_egress == listed
     assert settings.load({"allow_egress": "10.0.7.1"}, {"HEADROOM_ALLOW_EGRESS": listed}).allow_egress == "10.0.7.1"
+
+
+def test_a_list_of_pairs_is_read_and_a_slip_in_it_is_named() -> None:
+    found = settings.load({"pool_namespaces": "team-a/spot=team-b + team-c, lab/spot=*"}, {})
+    assert settings.pool_namespaces(found) == {"team-a/spot": ("team-b", "team-c"), "lab/spot": ("*",)}
+    for wrong in ("team-a/spot", "=team-b", "a/b=", "a/b=c,a/b=d"):
+        with pytest.raises(Misconfigured, match="HEADROOM_POOL_NAMESPACES"):
+            settings.load({"pool_namespaces": wrong}, {})
+    with pytest.raises(Misconfigured, match="HEADROOM_ORPHAN_POLICY"):
+        settings.load({"orphan_policy": "Delete"}, {})

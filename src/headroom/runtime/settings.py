@@ -20,6 +20,7 @@ from headroom.model.errors import Misconfigured
 PREFIX = "HEADROOM_"
 HIDDEN = "headroom-hidden"
 ADDRESSES = ("metrics_address", "health_address")
+PAIRS = ("pool_namespaces", "cloud_endpoints", "interruption_queues")
 _ADDRESS = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*):([0-9]{1,5})")
 
 
@@ -86,6 +87,36 @@ class Settings(Struct, frozen=True, kw_only=True):
             description="Let a pool say whom to believe even beside a Secret: redfish.insecure and redfish.certificateAuthority."
         ),
     ] = False
+    orphan_policy: Annotated[
+        Literal["Report", "Terminate"],
+        Meta(
+            description="What becomes of cloud machines of this cluster that no Spotpool owns, an hour after they are first seen."
+        ),
+    ] = "Report"
+    pool_namespaces: Annotated[
+        str,
+        Meta(
+            description="Whose pods a Spotpool may serve beside its own namespace's, such as team-a/spot=team-b+team-c,lab/spot=*; empty: nobody's."
+        ),
+    ] = ""
+    ambient_credentials: Annotated[
+        str,
+        Meta(
+            description="Namespaces whose Spotpools may use the process's own cloud credentials, such as lab,team-a; empty: none."
+        ),
+    ] = ""
+    cloud_endpoints: Annotated[
+        str,
+        Meta(
+            description="Where clouds are reached if not at their usual addresses, such as tencent=https://cvm.internal,aws-ec2=http://10.0.0.5:5000."
+        ),
+    ] = ""
+    interruption_queues: Annotated[
+        str,
+        Meta(
+            description="SQS queues with EC2's interruption warnings, by region, such as us-east-1=https://sqs.us-east-1.amazonaws.com/1/spot; empty: none."
+        ),
+    ] = ""
     price_book: Annotated[
         str, Meta(description="File with prices of nodes, beside the ConfigMap headroom-prices; empty: none.")
     ] = ""
@@ -126,6 +157,8 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ) 
     _refuse_misspelt(environment, set(known.values()))
     for name in ADDRESSES:
         _check_address(name, getattr(settings, name))
+    for name in PAIRS:
+        pairs_of(name, getattr(settings, name))
     accepted = settings.accept_history_loss_before
     if accepted and times.moment(accepted) is None:
         raise Misconfigured(
@@ -172,6 +205,25 @@ def _check_address(name: str, address: str) -> None:
         raise Misconfigured(
             f"reading the settings: {_spoken(name)} must be host:port such as 0.0.0.0:8443, not {address!r}"
         )
+
+
+def pairs_of(name: str, text: str) -> dict[str, str]:
+    """A setting of the form key=value,key=value."""
+    found: dict[str, str] = {}
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = (part.strip() for part in each.partition("="))
+        if not (key and equals and value) or key in found:
+            raise Misconfigured(
+                f"reading the settings: {_spoken(name)} must be a list such as key=value,key=value with each key once, not {text!r}"
+            )
+        found[key] = value
+    return found
+
+
+def pool_namespaces(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """By Spotpool, namespace/name: the namespaces beside its own whose pods it may serve; `*` for all."""
+    listed = pairs_of("pool_namespaces", settings.pool_namespaces)
+    return {pool: tuple(part.strip() for part in value.split("+") if part.strip()) for pool, value in listed.items()}
 
 
 def _spoken(name: str) -> str:
