@@ -16,12 +16,11 @@ from tests.api.cases import (
     Cases,
     free_text,
     manifest,
-    number,
     object_name,
     whole,
-    word,
 )
 from tests.api.power_cases import POOL, POOL_FIELDS
+from tests.api.spot_cases import REGION, SPOTPOOL, SPOTPOOL_FIELDS
 
 
 def _request() -> dict[str, Any]:
@@ -32,26 +31,7 @@ def _request() -> dict[str, Any]:
 
 FULL: dict[str, dict[str, Any]] = {
     "GPUWorkloadBudget": BUDGET,
-    "Spotpool": manifest(
-        "Spotpool",
-        "pool",
-        {
-            "paused": True,
-            "region": "ap-singapore",
-            "availabilityZone": "ap-singapore-2",
-            "instanceType": "GN7.2XLARGE32",
-            "minimum": 2,
-            "maximum": 4,
-            "subnetId": "DEFAULT",
-            "vpcId": "DEFAULT",
-            "securityGroupIds": ["sg-1"],
-            "imageId": "img-1",
-            "instanceChargeType": "SPOTPAID",
-            "credentialsSecretRef": {"name": "cloud-keys"},
-            "secretId": "",
-            "secretKey": "",
-        },
-    ),
+    "Spotpool": SPOTPOOL,
     "PowerPool": POOL,
     "Bandwidth": manifest(
         "Bandwidth",
@@ -135,43 +115,7 @@ def _requests(path: str) -> dict[str, Cases]:
 
 FIELDS: dict[str, dict[str, Cases]] = {
     "GPUWorkloadBudget": BUDGET_FIELDS,
-    "Spotpool": {
-        "spec.paused": BOOL,
-        "spec.region": word(128, "ap-singapore"),
-        "spec.availabilityZone": word(128, "ap-singapore-2"),
-        "spec.instanceType": word(128, "GN7.2XLARGE32"),
-        "spec.minimum": Cases(
-            valid=(0, 1, 4, None, LEFT_OUT),
-            invalid=(
-                -1,
-                1001,
-                At(5, "spec.maximum"),
-                "2",
-                True,
-                [],
-                2**63,
-                *map(number, ("1.0", "1e0", "1.5", "1e400")),
-            ),
-        ),
-        "spec.maximum": Cases(
-            valid=(2, 1000),
-            invalid=(1, -1, 1001, None, LEFT_OUT, "4", False, {}, 2**63, *map(number, ("4.0", "4.5", "1e400"))),
-        ),
-        "spec.subnetId": word(128, "DEFAULT", "subnet-1"),
-        "spec.vpcId": word(128, "DEFAULT", "vpc-1"),
-        "spec.securityGroupIds": Cases(
-            valid=([], None, ["sg-1", "sg-1"], ["sg"] * 16),
-            invalid=("sg-1", [""], ["a b"], [None], [3], ["sg"] * 17, {"a": "b"}, [["sg"]]),
-        ),
-        "spec.imageId": word(128, "img-1"),
-        "spec.instanceChargeType": Cases(
-            valid=("SPOTPAID", "POSTPAID_BY_HOUR", "PREPAID", "CDHPAID", "CDCPAID", None),
-            invalid=("", "spotpaid", "FREE", *NOT_TEXT),
-        ),
-        "spec.credentialsSecretRef.name": object_name("cloud-keys"),
-        "spec.secretId": Cases(valid=("", None, LEFT_OUT), invalid=("AKID", " ", "a" * 257, *NOT_TEXT)),
-        "spec.secretKey": Cases(valid=("", None, LEFT_OUT), invalid=("key", "0", "ä" * 300, *NOT_TEXT)),
-    },
+    "Spotpool": SPOTPOOL_FIELDS,
     "PowerPool": POOL_FIELDS,
     "Bandwidth": {
         "spec.paused": BOOL,
@@ -191,7 +135,7 @@ FIELDS: dict[str, dict[str, Cases]] = {
     },
     "LeftoverNodePool": {
         "spec.paused": BOOL,
-        "spec.region": free_text(64, "us-east-1", empty=False),
+        "spec.region": REGION,
         "spec.families": Cases(
             valid=([], None, ["g5"], ["p4d", "p4d"], ["g"] * 64),
             invalid=(

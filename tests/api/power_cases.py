@@ -91,7 +91,7 @@ _ENDPOINT = Cases(
         *NOT_TEXT,
     ),
 )
-_OTHER_ENDPOINT = Cases(valid=(*_ENDPOINT.valid, None, LEFT_OUT), invalid=_ENDPOINT.invalid)
+OTHER_ENDPOINT = Cases(valid=(*_ENDPOINT.valid, None, LEFT_OUT), invalid=_ENDPOINT.invalid)
 _UP, _DOWN = "spec.machines[].scaleUpEndpoint", "spec.machines[].scaleDownEndpoint"
 _BY_BMC = {_UP: LEFT_OUT, _DOWN: LEFT_OUT, "spec.machines[].redfish": _BMC}
 _BY_LAN = {_UP: LEFT_OUT, "spec.machines[].wakeOnLan": {"mac": "0a:1b:2c:3d:4e:5f"}}
@@ -100,48 +100,48 @@ _TIME = Cases(
 )
 
 
-def _choice(*words: str) -> Cases:
+def choice(*words: str) -> Cases:
     return Cases(valid=(*words, None, LEFT_OUT), invalid=("", words[0].lower(), "Sometimes", *NOT_TEXT))
 
 
-def _optional(cases: Cases) -> Cases:
+def optional(cases: Cases) -> Cases:
     return Cases(valid=(*cases.valid, None, LEFT_OUT), invalid=cases.invalid, beside=cases.beside)
 
 
-_RESOURCES = Cases(
+RESOURCES = Cases(
     valid=({"cpu": 64}, {"cpu": "500m", "memory": "1Ti", "example.com/nic": 2}, {}, None, LEFT_OUT),
     invalid=({"cpu": "many"}, {"cpu": True}, {"cpu": []}, {f"r{i}": 1 for i in range(17)}, "cpu", ["cpu"]),
 )
-_TAINTS = Cases(
+TAINTS = Cases(
     valid=([], None, LEFT_OUT, [{"key": "a", "effect": "NoExecute"}], [{"key": "a", "effect": "NoSchedule"}] * 16),
     invalid=([{}], [None], [{"key": "a"}], [{"key": "a", "effect": "NoSchedule"}] * 17, "a", {"a": "b"}),
 )
-_KEY = Cases(
+KEY = Cases(
     valid=("dedicated", "nvidia.com/gpu", "a" * 63),
     invalid=("", "a b", "/a", "a/", "-a", "ä", "a" * 64, "a" * 254 + "/b", MEGABYTE, *NOT_TEXT),
 )
-_VALUE = Cases(
+VALUE = Cases(
     valid=("", "ml", "a" * 63, None, LEFT_OUT), invalid=("a b", "-a", "a" * 64, "ä", "a\n", MEGABYTE, *NOT_TEXT)
 )
 
 
 def _hardware_fields(path: str) -> dict[str, Cases]:
     return {
-        f"{path}.resources": _RESOURCES,
-        f"{path}.labels": _optional(LABELS),
-        f"{path}.taints": _TAINTS,
-        f"{path}.taints[].key": _KEY,
-        f"{path}.taints[].value": _VALUE,
+        f"{path}.resources": RESOURCES,
+        f"{path}.labels": optional(LABELS),
+        f"{path}.taints": TAINTS,
+        f"{path}.taints[].key": KEY,
+        f"{path}.taints[].value": VALUE,
         f"{path}.taints[].effect": Cases(
             valid=("NoSchedule", "PreferNoSchedule", "NoExecute"),
             invalid=("", "noschedule", "Never", None, LEFT_OUT, *NOT_TEXT),
         ),
-        f"{path}.idleWatts": _optional(whole(0, 100_000)),
-        f"{path}.busyWatts": _optional(whole(0, 100_000)),
+        f"{path}.idleWatts": optional(whole(0, 100_000)),
+        f"{path}.busyWatts": optional(whole(0, 100_000)),
     }
 
 
-_SECRET_KEY = Cases(valid=("token", "a.b_c-D", None, LEFT_OUT), invalid=("", "a b", "ä", "a/b", "a" * 254, *NOT_TEXT))
+SECRET_KEY = Cases(valid=("token", "a.b_c-D", None, LEFT_OUT), invalid=("", "a b", "ä", "a/b", "a" * 254, *NOT_TEXT))
 _MACHINES = Cases(
     valid=(
         [_MACHINE, _MACHINE | {"name": "b"}],
@@ -175,7 +175,7 @@ _MAC = Cases(
 _SWITCHES: dict[str, Cases] = {
     _UP: Cases(valid=_ENDPOINT.valid, invalid=(At(LEFT_OUT, "spec.machines[0]"), *_ENDPOINT.invalid)),
     _DOWN: Cases(valid=_ENDPOINT.valid, invalid=(At(LEFT_OUT, "spec.machines[0]"), *_ENDPOINT.invalid)),
-    "spec.machines[].statusEndpoint": _OTHER_ENDPOINT,
+    "spec.machines[].statusEndpoint": OTHER_ENDPOINT,
     "spec.machines[].redfish.address": Cases(valid=_ENDPOINT.valid, invalid=_ENDPOINT.invalid, beside=_BY_BMC),
     "spec.machines[].redfish.system": Cases(
         valid=("", "1", "System.Embedded.1", "a:b-c_d", None),
@@ -196,7 +196,7 @@ _SWITCHES: dict[str, Cases] = {
     ),
     "spec.machines[].wakeOnLan.port": whole(1, 65535, beside=_BY_LAN),
 }
-_WEBHOOK: dict[str, Cases] = {
+WEBHOOK: dict[str, Cases] = {
     "spec.webhook.headers": Cases(
         valid=([], None, [{"name": "A", "value": "b"}], [{"name": f"A{i}"} for i in range(16)]),
         invalid=(
@@ -217,12 +217,12 @@ _WEBHOOK: dict[str, Cases] = {
     ),
     "spec.webhook.headers[].secretKeyRef.name": object_name("keys", beside={"spec.webhook.headers[].value": ""}),
     "spec.webhook.headers[].secretKeyRef.key": Cases(
-        valid=_SECRET_KEY.valid,
-        invalid=_SECRET_KEY.invalid,
+        valid=SECRET_KEY.valid,
+        invalid=SECRET_KEY.invalid,
         beside={"spec.webhook.headers[].value": "", "spec.webhook.headers[].secretKeyRef": {"name": "a", "key": "b"}},
     ),
     "spec.webhook.tokenSecretRef.name": object_name("power-api"),
-    "spec.webhook.tokenSecretRef.key": _SECRET_KEY,
+    "spec.webhook.tokenSecretRef.key": SECRET_KEY,
     "spec.webhook.body": Cases(valid=("", "{}", "ä" * 4096, None), invalid=("a" * 4097, MEGABYTE, *NOT_TEXT)),
     "spec.webhook.expectedStatus": Cases(
         valid=([], [200, 202, 204], None), invalid=([199], [300], ["200"], [True], [200] * 17, 200, "200")
@@ -239,13 +239,13 @@ _POLICY: dict[str, Cases] = {
     "spec.policy.minOnSeconds": whole(0, 7 * 86400),
     "spec.policy.minOffSeconds": whole(0, 7 * 86400),
     "spec.policy.togglesPerHour": whole(1, 120),
-    "spec.policy.maxConcurrentWakes": _optional(whole(1, 512)),
-    "spec.policy.maxConcurrentSleeps": _optional(whole(1, 512)),
+    "spec.policy.maxConcurrentWakes": optional(whole(1, 512)),
+    "spec.policy.maxConcurrentSleeps": optional(whole(1, 512)),
     "spec.policy.schedulers": Cases(
         valid=([], None, ["gpu-binpack", "a.b"], [f"s{i}" for i in range(16)]),
         invalid=([""], ["A"], ["a/b"], [3], ["x" * 254], [f"s{i}" for i in range(17)], "a", {"a": "b"}),
     ),
-    "spec.policy.warmPercent": _optional(whole(0, 100)),
+    "spec.policy.warmPercent": optional(whole(0, 100)),
     "spec.policy.protectedMachines": Cases(
         valid=([], None, ["a", "b"], [f"m{i}" for i in range(512)]),
         invalid=([""], ["A"], [3], [f"m{i}" for i in range(513)], "a", {"a": "b"}),
@@ -263,9 +263,9 @@ _POLICY: dict[str, Cases] = {
         valid=("UTC", "Europe/Berlin", "Etc/GMT+1", None),
         invalid=("", "../etc/passwd", "/UTC", "Europe Berlin", "Mars/Olympus", "Europe", "a" * 65, *NOT_TEXT),
     ),
-    "spec.policy.keepOn[].minOn": _optional(whole(1, 512)),
-    "spec.policy.prefer": _choice("FewestGPUs", "FewestWatts"),
-    "spec.policy.drain": _choice("Never", "NonGpuPods"),
+    "spec.policy.keepOn[].minOn": optional(whole(1, 512)),
+    "spec.policy.prefer": choice("FewestGPUs", "FewestWatts"),
+    "spec.policy.drain": choice("Never", "NonGpuPods"),
     "spec.policy.priorityFloor": Cases(
         valid=(-(2**31), -10, 0, 2**31 - 1, None, LEFT_OUT),
         invalid=(-(2**31) - 1, 2**31, 2**63, "0", True, [], number("1.5"), number("1e400")),
@@ -281,7 +281,7 @@ POOL_FIELDS: dict[str, Cases] = {
     **_hardware_fields("spec.machines[]"),
     **_SWITCHES,
     **_hardware_fields("spec.template"),
-    **_WEBHOOK,
+    **WEBHOOK,
     **_POLICY,
     "spec.gpuResourceName": Cases(
         valid=("nvidia.com/gpu", "gpu", None, LEFT_OUT),

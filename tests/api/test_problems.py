@@ -118,11 +118,18 @@ def test_every_wrong_field_is_named_at_once() -> None:
         ("Spotpool", "spec.region", None, Problem("spec.region", "is required", "Required")),
         (
             "Spotpool",
-            "spec.region",
+            "spec.imageId",
             ["a"],
-            Problem("spec.region", "must be text, not a list: write an id without spaces", "TypeInvalid"),
+            Problem("spec.imageId", "must be text, not a list: write an id without spaces", "TypeInvalid"),
         ),
-        ("Spotpool", "spec.region", "a b", Problem("spec.region", 'must be an id without spaces, not "a b"')),
+        ("Spotpool", "spec.imageId", "a b", Problem("spec.imageId", 'must be an id without spaces, not "a b"')),
+        (
+            "Spotpool",
+            "spec.desired",
+            "3",
+            Problem("spec.desired", 'must be Demand or a whole number, not "3"'),
+        ),
+        ("Spotpool", "spec.desired", 1001, Problem("spec.desired", "must be from 0 to 1000, not 1001")),
         ("Spotpool", "spec.paused", "no", Problem("spec.paused", 'must be true or false, not "no"', "TypeInvalid")),
         (
             "GPUWorkloadBudget",

@@ -18,7 +18,7 @@ from headroom.api.offers import LeftoverNodePoolStatus
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
 from headroom.api.releases import ReleaseRequestStatus
 from headroom.api.resources import Condition, Status
-from headroom.api.spot_pools import PoolInstance, SpotpoolStatus
+from headroom.api.spot_pools_status import Orphan, PoolInstance, Purchases, Slot, SoldOut, SpotpoolStatus
 from tests.api.cases import At
 from tests.api.document_cases import ACCEPTED, REFUSED, SEED_SAMPLES
 from tests.api.documents import any_type_anywhere, as_json, at_the_limits, put, several_at_once
@@ -74,7 +74,19 @@ STATUSES: dict[str, Status] = {
             Stopped(unit="Pod/team-a/z", action="Evict", at="2026-01-31T11:50:00Z", outcome="Blocked"),
         ),
     ),
-    "Spotpool": SpotpoolStatus(conditions=(_READY,), size=0, instances=(PoolInstance(instance_id="ins-1"),)),
+    "Spotpool": SpotpoolStatus(
+        conditions=(_READY,),
+        size=0,
+        instances=(PoolInstance(instance_id="ins-1"),),
+        slots=(
+            Slot(slot=0, state="Launching", token="t-1", since="2026-01-31T12:00:00Z"),
+            Slot(slot=3, state="Running"),
+        ),
+        purchases=(Purchases(minute="2026-01-31T12:00:00Z", count=2),),
+        sold_out=(SoldOut(instance_type="GN7.2XLARGE32", zone="*", failures=1, reason="QuotaReached"),),
+        orphans=(Orphan(instance_id="ins-9", since="2026-01-31T12:00:00Z"),),
+        orphan_count=1,
+    ),
     "PowerPool": PowerPoolStatus(conditions=(_READY,), machines=(MachineStatus(name="gpu-worker-1", state="On"),)),
     "Bandwidth": BandwidthStatus(
         conditions=(_READY,),

@@ -54,7 +54,7 @@ _DOMAIN_LENGTH: Final = Rule(
 )
 
 
-def _amount(description: str, largest: int) -> Meta:
+def positive_amount(description: str, largest: int) -> Meta:
     """A quantity above 0."""
 
     def holds(value: str | int) -> bool:
@@ -75,11 +75,11 @@ class Quota(ApiType, frozen=True, kw_only=True):
 
     gpu_hours: Annotated[
         str | int | None,
-        _amount("GPU-hours that may be used inside the window, for example 100 or 2.5.", LARGEST_GPU_HOURS),
+        positive_amount("GPU-hours that may be used inside the window, for example 100 or 2.5.", LARGEST_GPU_HOURS),
     ] = None
     usd: Annotated[
         str | int | None,
-        _amount("Dollars that may be spent inside the window, for example 500 or 99.50.", LARGEST_USD),
+        positive_amount("Dollars that may be spent inside the window, for example 500 or 99.50.", LARGEST_USD),
     ] = None
     window_hours: Annotated[
         int, Meta(ge=1, le=LONGEST_WINDOW_HOURS, description="Length of the rolling window that ends now, in hours.")
@@ -111,7 +111,7 @@ class GpuResource(ApiType, frozen=True, kw_only=True):
     ]
     weight: Annotated[
         str | int | None,
-        _amount(
+        positive_amount(
             "GPUs that one unit counts as. Without it a MIG profile counts its compute slices as a part of its GPU "
             "(sevenths, quarters of an A30), and anything else counts 1.",
             LARGEST_WEIGHT,

@@ -77,7 +77,7 @@ def openapi(schema: Schema) -> dict[str, Json]:
     out: dict[str, Json] = {}
     if schema.description:
         out["description"] = " ".join(schema.description.split())
-    if schema.type == "quantity":
+    if schema.type in ("quantity", "int-or-string"):
         out |= {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
     else:
         out["type"] = schema.type

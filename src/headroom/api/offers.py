@@ -19,6 +19,7 @@ from headroom.api.resources import (
     object_name,
 )
 from headroom.api.schema import Rule, extra
+from headroom.api.spot_pools import Region
 
 TAG_KEYS: Final = Rule(
     cel="self.all(key, key.size() >= 1 && key.size() <= 128)",
@@ -55,7 +56,7 @@ def _has_one_node_class(spec: dict[str, Any]) -> bool:
 class LeftoverNodePoolSpec(Spec, frozen=True, kw_only=True):
     """Which GPU machines may be offered, and how they are presented to Karpenter."""
 
-    region: Annotated[str, Meta(min_length=1, max_length=64, description="The cloud's region.")]
+    region: Annotated[Region, Meta(description="The cloud's region.")]
     families: Annotated[tuple[Family, ...], Meta(max_length=64, description="Instance families; none means any.")] = ()
     node_class_name: NodeClassName | None = None
     node_class_selector: Annotated[

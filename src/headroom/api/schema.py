@@ -99,10 +99,27 @@ def _schema(info: inspect.Type, *, description: str = "", default: Any = UNSET) 
     }
     if meta["of"] == "quantity":
         return Schema(type="quantity", pattern=quantities.PATTERN, max_length=quantities.MAX_LENGTH, **common)
+    if meta["of"] == "int-or-string":
+        return _int_or_string(info, common)
     if isinstance(info, inspect.UnionType):  # `X | None`: the field may be left out
         present = [each for each in info.types if not isinstance(each, inspect.NoneType)]
         return _merge(_schema(present[0], description=description), common)
     return _plain(info, common, meta["map_key"])
+
+
+def _int_or_string(info: inspect.Type, common: dict[str, Any]) -> Schema:
+    """A whole number within limits, or one of a few words; `int | str | None` with the limits of both."""
+    both = info.types if isinstance(info, inspect.UnionType) else ()
+    of_number = next(each for each in both if isinstance(each, inspect.IntType))
+    of_text = next(each for each in both if isinstance(each, inspect.StrType))
+    return Schema(
+        type="int-or-string",
+        minimum=of_number.ge,
+        maximum=of_number.le,
+        max_length=of_text.max_length,
+        pattern=of_text.pattern or "",
+        **common,
+    )
 
 
 def _merge(schema: Schema, common: dict[str, Any]) -> Schema:
@@ -167,6 +184,8 @@ _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
     "boolean": (bool,),
     "quantity": (str, int),
+    "integer": (),
+    "int-or-string": (str,),
 }
 _TYPE_WORDS: Final = {
     "object": "a mapping",
@@ -175,6 +194,7 @@ _TYPE_WORDS: Final = {
     "integer": "a whole number",
     "boolean": "true or false",
     "quantity": "a quantity such as 100, 500m or 1.5k; a fraction is written as text, in quotes",
+    "int-or-string": "a whole number or text",
 }
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _SHOWN: Final = 60
@@ -226,7 +246,7 @@ def defaulted(schema: Schema, value: Json) -> Json:
         return filled
     if schema.items and isinstance(value, (list, tuple)):
         return [defaulted(schema.items, item) for item in value]
-    if schema.type == "integer" and isinstance(value, float) and value.is_integer():
+    if schema.type in ("integer", "int-or-string") and isinstance(value, float) and value.is_integer():
         return int(value)
     return value
 
@@ -252,15 +272,15 @@ def shown(value: Json) -> str:
 def _has_type(name: str, value: Json) -> bool:
     if isinstance(value, bool):
         return name == "boolean"
-    if name == "integer":
-        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if name in ("integer", "int-or-string") and isinstance(value, (int, float)):
+        return isinstance(value, int) or value.is_integer()
     return isinstance(value, _JSON_TYPES[name])
 
 
 def _check_limits(schema: Schema, value: Json, path: str) -> Iterator[Problem]:
     if schema.enum and value not in schema.enum:
         yield Problem(path, f"must be one of {', '.join(schema.enum)}, not {shown(value)}", "NotSupported")
-    if schema.type == "integer":
+    if schema.type in ("integer", "int-or-string") and isinstance(value, (int, float)):
         least = _SMALLEST if schema.minimum is None else schema.minimum
         most = _LARGEST if schema.maximum is None else schema.maximum
         if not least <= value <= most:

@@ -25,7 +25,7 @@ Endpoint = Annotated[
 
 
 class SecretKey(ApiType, frozen=True, kw_only=True):
-    """One value of a Secret in the operator's own namespace."""
+    """One value of a Secret in the operator's own namespace; for a resource that has a namespace, in that one."""
 
     name: Annotated[str, object_name("The Secret's name.", hint="the name of a Secret")]
     key: Annotated[
