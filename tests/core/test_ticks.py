@@ -8,17 +8,21 @@ import pytest
 from hypothesis import given
 from msgspec import structs
 
+from headroom.api import marks
+from headroom.api.budgets import GPUWorkloadBudgetStatus
+from headroom.api.enforcement import Held, QueuedUnit
 from headroom.api.kinds import KINDS
 from headroom.api.resources import Condition, Status
+from headroom.cli.planning import with_chores
 from headroom.core import CAPACITY, PLANS, budgets
-from headroom.core.ticks import Tick, as_seen_by, decide_all
-from headroom.model import conditions
+from headroom.core.ticks import Heard, Tick, as_seen_by, decide_all, whole_tick
+from headroom.model import conditions, times
+from headroom.model.actions import Action, EmitEvent
 from headroom.model.changes import EVERYTHING, Changes
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan
-from headroom.model.times import HOUR
+from headroom.model.times import HOUR, MINUTE, SECOND
 from headroom.model.world import World, by_ref
-from headroom.runtime.loop import substance
 from tests.builders import NOON, a_ref, a_resource, a_used_world, a_world
 from tests.core import power_stage, stage
 from tests.core.test_plans import History, histories
@@ -72,6 +76,20 @@ def test_what_earlier_ticks_decided_is_seen_until_it_is_written() -> None:
     assert reasons(Tick(world, plans, known).ask(plans[1], Changes())) == ["second+first"]
 
 
+def test_chores_see_what_earlier_plans_have_decided_too() -> None:
+    def chores(world: World) -> Iterator[Action]:
+        for ref, budget in world.of_kind(BUDGET):
+            for each in budget.status.conditions:
+                yield EmitEvent(object=str(ref), event_type="Normal", reason=each.reason, message="")
+
+    world = a_world(a_resource(BUDGET), a_resource(POOL))
+    plans = (says("first", BUDGET), structs.replace(says("second", POOL), chores=chores))
+    tick, _ = whole_tick(world, plans)
+    assert [each.reason for each in tick.chores(plans[1]) if isinstance(each, EmitEvent)] == ["first"]
+    [*_, due] = with_chores(world, plans)
+    assert [each.reason for each in due.actions if isinstance(each, EmitEvent)] == ["first"]
+
+
 def test_the_world_itself_stays_as_it_was() -> None:
     world = a_world(a_resource(BUDGET), a_resource(POOL))
     decide_all(world, (says("first", BUDGET), says("second", POOL, BUDGET)))
@@ -87,7 +105,7 @@ def test_a_decision_on_what_is_gone_is_not_seen() -> None:
 @given(steps=histories())
 def test_asking_each_plan_for_what_changed_equals_asking_all_for_everything(steps: list[tuple[str, str, str]]) -> None:
     """The law that lets the loop ask for little, across the sequence."""
-    history, known = History(), dict[Ref, Decision]()
+    history, known, heard = History(), dict[Ref, Decision](), Heard()
     for what, kind, name in steps:
         changes = history.step(what, kind, name, known)
         known = {ref: each for ref, each in known.items() if ref in history.world.resources}
@@ -95,13 +113,9 @@ def test_asking_each_plan_for_what_changed_equals_asking_all_for_everything(step
         for plan in PLANS:
             mine = {ref for ref in turned if ref.kind in (*plan.kinds, *plan.reads)}
             found = {each.resource: each for each in tick.ask(plan, structs.replace(changes, resources=mine))}
-            turned |= {ref for ref, each in found.items() if _turned(known.get(ref), each)}
+            turned |= {ref for ref, each in found.items() if heard.is_news(plan, each, history.world.now)}
             known |= found
         assert known == {each.resource: each for each in decide_all(history.world, PLANS)}
-
-
-def _turned(before: Decision | None, after: Decision) -> bool:
-    return before is None or substance(before) != substance(after)
 
 
 def test_every_plan_reads_only_what_earlier_plans_decide() -> None:
@@ -151,3 +165,68 @@ def test_nobody_writes_to_the_world_inside_a_plan() -> None:
     assert known.usage.regrouped == before[0] + 1, "a tick does it, once"
     Tick(known, PLANS).ask(budgets.PLAN, EVERYTHING)
     assert known.usage.regrouped == before[0] + 1
+
+
+# --- estimated starts -----------------------------------------------------------------------------------------------------------------
+
+
+def queueing(starts: dict[str, int | None], state: str = "Waiting") -> Decision:
+    """A decision of a budget that queues some pods, with the moments at which they may start."""
+    queue = tuple(
+        QueuedUnit(unit=name, gpus="1", pods=1, starts_at="" if at is None else times.text(at), state=state)  # type: ignore[arg-type]  # one of its words
+        for name, at in starts.items()
+    )
+    status = GPUWorkloadBudgetStatus(held=Held(units=len(queue), pods=len(queue), queue=queue))
+    return Decision(resource=a_ref(BUDGET), status=status, reason="Holding", message="")
+
+
+def news(*steps: tuple[int, Decision]) -> list[bool]:
+    """Whether each of some decisions is news to who reads budgets; each with the moment at which it is made."""
+    heard = Heard()
+    return [heard.is_news(budgets.PLAN, decision, now) for now, decision in steps]
+
+
+SOON = NOON + 10 * MINUTE
+
+
+def test_an_estimated_start_that_moved_is_news() -> None:
+    assert news((NOON, queueing({"Pod/a/p": SOON})), (NOON, queueing({"Pod/a/p": SOON - 5 * MINUTE}))) == [True, True]
+    assert news((NOON, queueing({"Pod/a/p": SOON})), (NOON, queueing({"Pod/a/p": SOON + 5 * MINUTE}))) == [True, True]
+    assert news((NOON, queueing({"Pod/a/p": None})), (NOON, queueing({"Pod/a/p": SOON}))) == [True, True]
+    assert news((NOON, queueing({"Pod/a/p": SOON})), (NOON, queueing({"Pod/a/p": SOON}, "NeverFits"))) == [True, True]
+    assert news((NOON, queueing({"Pod/a/p": SOON})), (NOON, queueing({"Pod/a/p": SOON}, "Releasing"))) == [True, True]
+    assert news((NOON, queueing({"Pod/a/p": SOON})), (NOON, queueing({}))) == [True, True]
+
+
+def test_one_that_moves_by_seconds_is_not_until_they_add_up() -> None:
+    moved = [(NOON + n * SECOND, queueing({"Pod/a/p": SOON + 2 * n * SECOND})) for n in range(60)]
+    found = news(*moved)
+    assert found[0]
+    assert 1 <= sum(found[1:]) <= 3
+
+
+def test_one_that_lies_far_ahead_may_move_by_more() -> None:
+    far = NOON + 20 * HOUR
+    assert news((NOON, queueing({"a": far})), (NOON, queueing({"a": far - HOUR}))) == [True, False]
+    assert news((NOON, queueing({"a": far})), (NOON, queueing({"a": NOON + HOUR}))) == [True, True]
+
+
+def test_a_pod_whose_start_comes_near_by_a_minute_has_its_machine_woken() -> None:
+    """The law across the sequence: who is asked only when something is news decides as who is asked about everything."""
+    pool = power_stage.a_pool(machines={"w1": 8}, bootTimeoutSeconds=300)
+    pod = structs.replace(
+        power_stage.waiting("p", namespace="team-a", labels=(("team", "a"),)),
+        gates=(marks.GATE,),
+        unschedulable_since=None,
+    )
+    world = a_used_world(stage.a_budget(hours="10"), pool, pods=[pod], nodes=[power_stage.off("w1")])
+
+    def seen(starts: int) -> list[str]:
+        told = queueing({"Pod/team-a/p": starts}).status
+        overlaid = structs.replace(world, resources=world.resources.overlaid({a_ref(BUDGET): told}))
+        [found] = CAPACITY.decide(overlaid, EVERYTHING)
+        return power_stage.wakes(found)
+
+    assert (seen(NOON + 6 * MINUTE), seen(NOON + 4 * MINUTE)) == ([], ["w1"])
+    steps = [(NOON, queueing({"Pod/team-a/p": NOON + each * MINUTE})) for each in (6, 4)]
+    assert news(*steps) == [True, True]

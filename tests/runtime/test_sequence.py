@@ -12,8 +12,9 @@ from headroom.model.changes import Changes
 from headroom.model.conditions import holds, judged
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan, judgement
+from headroom.model.times import MINUTE, SECOND
 from headroom.model.world import World, by_ref
-from tests.builders import a_ref, a_resource
+from tests.builders import NOON, a_ref, a_resource
 from tests.core.test_ticks import used_up
 from tests.runtime.fakes import FakePort
 from tests.runtime.test_loop import Rig
@@ -88,6 +89,20 @@ async def test_a_decision_that_only_says_the_same_again_is_not() -> None:
     rig.port._changes["budgets"].resources.add(a_ref())
     await rig.tick()
     assert len(verdict.seen) == count
+
+
+async def test_an_estimated_start_that_moved_is_news_and_one_that_moves_by_seconds_is_not() -> None:
+    verdict, starts = Verdict(), {"Pod/a/p": NOON + 10 * MINUTE}
+    budgets = structs.replace(verdict.budgets, announces=lambda _status: dict(starts))
+    rig = Rig(FakePort(a_resource(), a_resource(POOL)), budgets, verdict.pools)
+    for _ in range(3):
+        await rig.tick()
+    count = len(verdict.seen)
+    for moved, is_news in ((SECOND, False), (5 * MINUTE, True)):
+        starts["Pod/a/p"] -= moved
+        rig.port._changes["budgets"].resources.add(a_ref())
+        await rig.tick()
+        assert (len(verdict.seen) > count) is is_news
 
 
 async def test_who_reads_a_kind_hears_that_a_resource_of_it_is_gone() -> None:

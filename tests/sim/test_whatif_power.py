@@ -77,11 +77,10 @@ def test_a_machine_that_is_off_wakes_for_work_and_sleeps_when_it_is_done() -> No
     assert found.saved_kwh == pytest.approx(24 - on)
 
 
-@pytest.mark.parametrize(("hours", "wakes"), [("10", 0), ("100", 1)])
-def test_no_machine_wakes_for_a_budget_that_is_found_over_quota_in_the_same_moment(hours: str, wakes: int) -> None:
-    """Nobody has looked at the budget before: its status says nothing of its quota."""
-    begin, end = NOON - 12 * HOUR, NOON - HOUR
-    before = Row(
+def used_before(end: int) -> Row:
+    """Eleven GPU-hours that were used in the eleven hours before a moment."""
+    begin = end - 11 * HOUR
+    return Row(
         cluster="default",
         uid="before",
         namespace="team-a",
@@ -93,10 +92,26 @@ def test_no_machine_wakes_for_a_budget_that_is_found_over_quota_in_the_same_mome
         amounts=((GPU, 10**6),),
         labels=(("team", "a"),),
     )
+
+
+@pytest.mark.parametrize(("hours", "wakes"), [("10", 0), ("100", 1)])
+def test_no_machine_wakes_for_a_budget_that_is_found_over_quota_in_the_same_moment(hours: str, wakes: int) -> None:
+    """Nobody has looked at the budget before: its status says nothing of its quota, and nothing is written until all plans were asked."""
     asleep = {"worker-0": Machine(name="worker-0", power="Off")}
-    case = a_case(a_work(hours=1, gpus=8), nodes=1, hours=2, machines=asleep, history=[before])
+    case = a_case(a_work(hours=1, gpus=8), nodes=1, hours=2, machines=asleep, history=[used_before(NOON - HOUR)])
     found, _ = played(case, a_pool(*workers(1)), a_budget(hours=hours))
     assert found.wakes == wakes
+
+
+def test_a_machine_wakes_as_soon_as_a_budget_is_back_under_quota() -> None:
+    """Nothing else happens then: only that the earlier plan says something else has the later one asked."""
+    asleep = {"worker-0": Machine(name="worker-0", power="Off")}
+    # All eleven hours lie in the window of a day; the first of them has left it after three hours.
+    case = a_case(a_work(hours=1, gpus=8), nodes=1, hours=20, machines=asleep, history=[used_before(NOON - 11 * HOUR)])
+    found, log = played(case, a_pool(*workers(1)), a_budget(hours="10"))
+    assert found.wakes == 1
+    [shift] = log.shifts
+    assert shift.begin - NOON == pytest.approx(3 * HOUR, abs=MINUTE)
 
 
 def test_machines_without_a_node_become_one_and_those_without_a_pool_are_always_on() -> None:

@@ -133,7 +133,7 @@ def _due(world: World, what: Ref) -> Iterator[str]:
         pod.owner.name for pod in world.pods if pod.owner and (pod.namespace, pod.name) == (what.namespace, what.name)
     }
     names = {f"{what.namespace}/{name}" for name in {what.name} | (owners if what.kind == "Pod" else set())}
-    for decision in [*planning.decisions(world), *planning.chores(world)]:
+    for decision in planning.with_chores(world):
         for action in decision.actions:
             on_it = (
                 isinstance(action, OnPod) and what.kind == "Pod" and action.pod == f"{what.namespace}/{what.name}"

@@ -8,8 +8,11 @@ from headroom.cli import output
 from headroom.cli.options import Form
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headroom.core.capacity import Round
     from headroom.model.decisions import Decision, Ref
+    from headroom.model.plans import Plan
     from headroom.model.world import World
 
 MOST_NAMED: Final = 3
@@ -22,10 +25,30 @@ def decisions(world: World) -> list[Decision]:
     from headroom.core import PLANS
     from headroom.core.ticks import decide_all
 
-    known = world.resources
-    return [
-        each for each in decide_all(world, PLANS) if each.resource not in known or not known[each.resource].problems
+    return _valid(world, decide_all(world, PLANS))
+
+
+def with_chores(world: World, plans: Sequence[Plan] | None = None) -> list[Decision]:
+    """The same, and what is due although no resource asks for it: a decision more for each plan that has such."""
+    from headroom.api.resources import Status
+    from headroom.core import PLANS
+    from headroom.core.ticks import whole_tick
+    from headroom.model.decisions import Decision, Ref
+
+    plans = PLANS if plans is None else plans
+    tick, found = whole_tick(world, plans)
+    says = "Left behind by resources that are gone, or that ask for it no more."
+    due = {plan.name: tick.chores(plan) for plan in plans} if world.complete else {}
+    return _valid(world, found) + [
+        Decision(resource=Ref("Chores", "", name), status=Status(), reason="LeftOver", message=says, actions=actions)
+        for name, actions in due.items()
+        if actions
     ]
+
+
+def _valid(world: World, found: list[Decision]) -> list[Decision]:
+    known = world.resources
+    return [each for each in found if each.resource not in known or not known[each.resource].problems]
 
 
 def capacity_round(world: World, *, by_status: bool = False) -> Round:
@@ -35,21 +58,6 @@ def capacity_round(world: World, *, by_status: bool = False) -> Round:
     from headroom.core.ticks import as_seen_by
 
     return round_of(world if by_status else as_seen_by(CAPACITY, world, PLANS), SOURCES)
-
-
-def chores(world: World) -> list[Decision]:
-    """What is due although no resource asks for it, as one decision for each plan that has such."""
-    from headroom.api.resources import Status
-    from headroom.core import PLANS
-    from headroom.model.decisions import Decision, Ref
-
-    says = "Left behind by resources that are gone, or that ask for it no more."
-    due = {plan.name: tuple(plan.chores(world)) for plan in PLANS}
-    return [
-        Decision(resource=Ref("Chores", "", name), status=Status(), reason="LeftOver", message=says, actions=actions)
-        for name, actions in due.items()
-        if actions
-    ]
 
 
 class Result(dict[str, Any]):
@@ -64,7 +72,7 @@ def planned(world: World, problems: Problems | None = None) -> Result:
 
     if problems is None:
         problems = problems_of(world)
-    found = decisions(world) + (chores(world) if world.complete else [])
+    found = with_chores(world)
     result = Result(
         now=times.text(world.now),
         problems=wire(problems),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from headroom.api.resources import Status
-from headroom.model.actions import Action
+from headroom.model.actions import Action, RemoveFinalizer, identity_of
 
 _VERDICTS: Final = ("Ready", "QuotaExceeded", "Holding", "Unserved")
 """Conditions whose news the message of a decision has already."""
@@ -52,6 +53,21 @@ class Decision(Struct, frozen=True, kw_only=True):
             "message": self.message,
             "lookAgainAfterSeconds": -(-self.look_again_ms // 1000),
         }
+
+
+def substance(decision: Decision) -> tuple[object, tuple[bytes, ...]]:
+    """What makes two decisions different ones: not the numbers and moments in them, which move by themselves."""
+    verdicts = [(each.type, each.status, each.reason) for each in decision.status.conditions]
+    return (decision.reason, verdicts), tuple(identity_of(each) for each in split_finalizers(decision.actions)[1])
+
+
+def split_finalizers(actions: Iterable[Action]) -> tuple[tuple[Action, ...], tuple[Action, ...]]:
+    """Those that let go of finalizers, of which there may be very many, and all others."""
+    every = tuple(actions)
+    return (
+        tuple(action for action in every if isinstance(action, RemoveFinalizer)),
+        tuple(action for action in every if not isinstance(action, RemoveFinalizer)),
+    )
 
 
 def status_wire(status: Status) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 from msgspec import Struct, structs
 
 from headroom.api.kinds import AnyResource
-from headroom.api.resources import Condition
+from headroom.api.resources import Condition, Status
 from headroom.model import conditions
 from headroom.model.actions import Action, EmitEvent
 from headroom.model.changes import Changes, Topic
@@ -43,6 +43,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     decide: Callable[[World, Changes], Iterable[Decision]]
     chores: Callable[[World], Iterable[Action]] = lambda _world: ()
     """What is due although no resource asks for it."""
+    announces: Callable[[Status], Mapping[str, int]] = lambda _status: {}
+    """When somebody starts whom it queues, by a status of its own: later plans make room in time, so they are asked again when that moves."""
 
     @property
     def parts(self) -> frozenset[str]:

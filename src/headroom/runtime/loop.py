@@ -9,7 +9,7 @@ since it leaves out by itself what makes it raise.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from time import perf_counter, time
 from typing import Final
@@ -18,10 +18,10 @@ from msgspec import Struct, field, structs
 
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
-from headroom.core.ticks import Tick
-from headroom.model.actions import Action, RemoveFinalizer, identity_of
+from headroom.core.ticks import Heard, Tick, ask_in_order
+from headroom.model.actions import Action
 from headroom.model.changes import EVERYTHING, Changes
-from headroom.model.decisions import Decision, Ref
+from headroom.model.decisions import Decision, Ref, split_finalizers, substance
 from headroom.model.plans import INTERNAL_ERROR, Plan, raised
 from headroom.model.ports import Port
 from headroom.model.world import World
@@ -45,6 +45,14 @@ class PlanState(Struct):
     look_at: dict[Ref, float] = field(default_factory=dict)
     absent: set[Ref] = field(default_factory=set)
     """Objects that do not exist yet and that it decided on, such as those that it has made."""
+
+    def has_news(self) -> bool:
+        """Whether it has not been asked about everything that is new."""
+        return bool(self.pending)
+
+    def hear(self, refs: Collection[Ref]) -> None:
+        """An earlier plan says something else of these now."""
+        self.pending.resources |= set(refs)
 
     def due_at(self) -> float:
         """When it should be asked next."""
@@ -101,6 +109,7 @@ class Loop:
         self._writer, self._finalizing = writers
         self._clock, self._metrics, self._log = around.clock, around.metrics, around.log
         self._pace = around.pace
+        self._heard = Heard()
         self._states = [PlanState(plan, around.pace.full_pass_seconds) for plan in plans]
         self._bugs: dict[str, str] = {}
         self._sight = SightLog(around.clock, around.log)
@@ -156,17 +165,13 @@ class Loop:
         return min(soonest, self._writer.next_retry())
 
     def _ask_in_order(self, world: World) -> bool:
-        """Ask the plans that are due, and before each of them those with news that it must not miss; whether any was asked."""
-        tick, has_asked = Tick(world, [state.plan for state in self._states], self.decisions), False
-        for place, state in enumerate(self._states):
-            now = self._clock.monotonic()
-            is_needed = bool(state.pending) and any(later.due_at() <= now for later in self._states[place + 1 :])
-            if (is_needed or state.due_at() <= now) and not self._is_unsettled(state):
-                turned = self._ask(state, tick)
-                has_asked = True
-                for later in self._states[place + 1 :]:
-                    later.pending.resources |= {ref for ref in turned if ref.kind in later.plan.reads}
-        return has_asked
+        """Ask the plans that are due; whether any was asked."""
+        tick = Tick(world, [state.plan for state in self._states], self.decisions)
+        return ask_in_order(
+            self._states,
+            lambda state: state.due_at() <= self._clock.monotonic(),
+            lambda state: None if self._is_unsettled(state) else self._ask(state, tick),
+        )
 
     def _is_unsettled(self, state: PlanState) -> bool:
         """Whether a status is on its way that a plan which decides all its resources together rests on; its end is news."""
@@ -178,7 +183,7 @@ class Loop:
         changes, state.pending, state.asked_at = state.pending, Changes(), now
         changes.resources |= {ref for ref, at in state.look_at.items() if at <= now}
         turned = self._take_in(state, tick, self._pass(state.plan, tick, changes), is_full=changes.everything)
-        self._do_chores(state.plan, tick.seen_by(state.plan))
+        self._do_chores(state.plan, tick)
         if changes.everything:
             state.full_at = now
         elif now - state.full_at >= state.full_pass_seconds:
@@ -251,8 +256,7 @@ class Loop:
             ref, resource = decision.resource, world.resources.get(decision.resource)
             if resource is None and ref not in state.absent:
                 continue
-            before = self.decisions.get(ref)
-            if before is None or substance(before) != substance(decision):
+            if self._heard.is_news(state.plan, decision, world.now):
                 turned.add(ref)
             # Counted from the moment that was looked at: deciding takes time, and a turn that is due must not wait for it.
             state.look_at[ref] = self._looked_at + self._look_again_ms(decision) / 1000
@@ -263,6 +267,7 @@ class Loop:
         for ref in [ref for ref in state.look_at if ref not in world.resources and ref not in state.absent]:
             del state.look_at[ref]
             self.decisions.pop(ref, None)
+            self._heard.forget(ref)
             self._writer.forget(ref)
             self._finalizing.forget(ref)
             turned.add(ref)
@@ -277,7 +282,7 @@ class Loop:
         paused = resource.spec is not None and resource.spec.paused
         if world.complete or self._is_long_blind():
             effects = world.complete and not world.stopped and not paused
-            of_finalizers, others = parted(decision.actions)
+            of_finalizers, others = split_finalizers(decision.actions)
             self._writer.submit(structs.replace(decision, actions=others), resource, effects=effects)
             if of_finalizers or self._finalizing.knows(decision.resource):
                 self._do(decision.resource, of_finalizers, self._finalizing, effects=effects)
@@ -286,16 +291,17 @@ class Loop:
         """Whether the view has been incomplete for so long that the statuses should say so; a moment is no news."""
         return self._clock.monotonic() - self._saw_at > BLIND_SECONDS
 
-    def _do_chores(self, plan: Plan, world: World) -> None:
+    def _do_chores(self, plan: Plan, tick: Tick) -> None:
         """What is due although no resource asks for it."""
+        world = tick.world
         if not world.complete:
             return
         try:
-            due = tuple(plan.chores(world))
+            due = tick.chores(plan)
         except Exception as error:  # noqa: BLE001 - a bug in one plan must not stop the others
             self._bug(plan, error)
             return
-        of_finalizers, others = parted(due)
+        of_finalizers, others = split_finalizers(due)
         self._do(Ref("Chores", "", plan.name), others, self._writer, effects=not world.stopped)
         self._do(Ref("Chores", "", plan.name), of_finalizers, self._finalizing, effects=not world.stopped)
 
@@ -339,25 +345,10 @@ class Loop:
         metrics.nodes.set(len(world.nodes))
 
 
-def substance(decision: Decision) -> tuple[object, tuple[bytes, ...]]:
-    """What makes two decisions different ones: not the numbers and moments in them, which move by themselves."""
-    verdicts = [(each.type, each.status, each.reason) for each in decision.status.conditions]
-    return (decision.reason, verdicts), tuple(identity_of(each) for each in parted(decision.actions)[1])
-
-
 def is_news(before: Decision, after: Decision) -> bool:
     """Whether a decision says something that the one before did not: that something is due no more goes without saying."""
     (old, had), (new, has) = substance(before), substance(after)
     return new != old or not set(has) <= set(had)
-
-
-def parted(actions: Iterable[Action]) -> tuple[tuple[Action, ...], tuple[Action, ...]]:
-    """Those that let go of finalizers, of which there may be very many, and all others."""
-    every = tuple(actions)
-    return (
-        tuple(action for action in every if isinstance(action, RemoveFinalizer)),
-        tuple(action for action in every if not isinstance(action, RemoveFinalizer)),
-    )
 
 
 def differences(known: Mapping[Ref, Decision], full: Mapping[Ref, Decision]) -> list[Ref]:

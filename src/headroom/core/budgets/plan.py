@@ -13,7 +13,7 @@ from msgspec import structs
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Condition
-from headroom.core import usage
+from headroom.core import demand, usage
 from headroom.core.budgets import counting, holding, index, ladder, pausing, telling
 from headroom.core.budgets.accounts import Account, is_acting
 from headroom.core.budgets.counting import Verdict, degraded
@@ -246,4 +246,5 @@ PLAN = Plan(
     prepare=usage.arrange,
     decide=decide,
     chores=chores,
+    announces=demand.starts_of,
 )

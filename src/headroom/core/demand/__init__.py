@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from headroom.core.demand.announced import starts_of
 from headroom.core.demand.announcing import LATE_MS, Presence
 from headroom.core.demand.choosing import by_urgency, choose, expand, impossible
 from headroom.core.demand.claims import devices_on, with_devices
@@ -60,6 +61,7 @@ __all__ = [
     "rooms",
     "served_by_karpenter",
     "started",
+    "starts_of",
     "unmatched",
     "untolerated",
     "wanted",

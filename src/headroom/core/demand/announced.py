@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headroom.api import marks
+from headroom.api.budgets import GPUWorkloadBudgetStatus
+from headroom.api.enforcement import QueuedUnit
+from headroom.api.resources import Status
 from headroom.core import usage
 from headroom.model import times
 from headroom.model.facts import Pod
@@ -20,6 +23,19 @@ class Queue(NamedTuple):
     pods: int
 
 
+def starts_of(status: Status) -> dict[str, int]:
+    """When those start that a budget queues, as its status says, by Kind/namespace/name; far in the future where it does not know."""
+    held = status.held if isinstance(status, GPUWorkloadBudgetStatus) else None
+    return {each.unit: _start(each) for each in held.queue} if held is not None else {}
+
+
+def _start(queued: QueuedUnit) -> int:
+    if queued.state == "Releasing":
+        return 0
+    start = times.moment(queued.starts_at) if queued.starts_at and queued.state != "NeverFits" else None
+    return times.LAST if start is None else start
+
+
 class Announced:
     """When queued pods start, by what their budgets have decided."""
 
@@ -30,11 +46,8 @@ class Announced:
             held = budget.status.held
             for each in held.queue if held is not None and not budget.deleting else ():
                 # It starts once the last of its budgets lets it; one that does not know when is such a one.
-                start = times.moment(each.starts_at) if each.starts_at else None
-                start = times.LAST if start is None or each.state == "NeverFits" else start
-                start = 0 if each.state == "Releasing" else start
                 before = self._queued.get(each.unit, Queue(0, 0))
-                self._queued[each.unit] = Queue(max(start, before.starts_at), max(each.pods, before.pods))
+                self._queued[each.unit] = Queue(max(_start(each), before.starts_at), max(each.pods, before.pods))
 
     def __bool__(self) -> bool:
         return bool(self._queued)

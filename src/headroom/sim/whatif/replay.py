@@ -7,7 +7,7 @@ that the clock alone would change it, a second after something it waits for or d
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from typing import Final
 
@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.core import PLANS
+from headroom.core.ticks import Heard, Tick, ask_in_order
 from headroom.model import times
 from headroom.model.actions import Action
 from headroom.model.changes import EVERYTHING
@@ -35,9 +36,9 @@ LONG_QUEUE: Final = 100
 """With so many that wait they are gathered twice as long, with twice as many three times, up to the longest."""
 SOON_MS: Final = times.SECOND
 """And so soon after something that the plans did or wait for."""
-CHORES_MS: Final = 5 * times.MINUTE
 OUTSIDE: Final[tuple[Makes, ...]] = (Switching,)
 """What is played beside the cluster."""
+CHORES_MS: Final = 5 * times.MINUTE
 """Chores tidy up marks and what policies that are gone left behind; policies do not go in a replay, so this is often enough."""
 PRUNED_MS: Final = 24 * times.HOUR
 """How often what no window reaches any more is forgotten."""
@@ -71,6 +72,24 @@ class _Turn(Struct, kw_only=True):
     turns_at: int
     """When the clock alone will change what it says."""
     tidied_at: int
+    cluster: Cluster
+
+    def has_news(self) -> bool:
+        """Whether something happened that it may care about."""
+        return not (self.cluster.changed | self.cluster.urgent).isdisjoint(self.plan.kinds)
+
+    def hear(self, refs: Collection[Ref]) -> None:
+        """An earlier plan says something else of these now: it waits for that."""
+        if refs:
+            self.cluster.urgent.update(self.plan.kinds)
+
+
+class _Due(Struct, frozen=True, kw_only=True):
+    """What a plan has decided, to be carried out once all have been asked."""
+
+    turn: _Turn
+    decisions: list[Decision]
+    chores: tuple[Action, ...]
 
 
 class _Replay:
@@ -82,10 +101,17 @@ class _Replay:
         self._hands = Hands(self.cluster)
         kinds = {ref.kind for ref in resources}
         self._turns = [
-            _Turn(plan=plan, asked_at=case.begin - every, turns_at=case.begin, tidied_at=case.begin)
+            _Turn(
+                plan=plan,
+                asked_at=case.begin - every,
+                turns_at=case.begin,
+                tidied_at=case.begin,
+                cluster=self.cluster,
+            )
             for plan in PLANS
             if not kinds.isdisjoint(plan.kinds)
         ]
+        self._heard = Heard()
         self._pruned_at = case.begin
         windows = [each.spec.quota.window_hours for each in resources.values() if each.kind == "GPUWorkloadBudget"]
         self._window = max(windows, default=24) * times.HOUR
@@ -126,36 +152,39 @@ class _Replay:
             return soon
         # A long queue makes every look dear, and the moment of one arrival matter less: it waits for hours anyway.
         longer = self._every * (1 + len(cluster.pods.gated) // LONG_QUEUE)
-        gathered = turn.asked_at + max(self._every, min(longer, LONGEST_MS)) if self._has_news(turn) else NEVER
+        gathered = turn.asked_at + max(self._every, min(longer, LONGEST_MS)) if turn.has_news() else NEVER
         return min(gathered, max(soon, turn.turns_at))
 
-    def _has_news(self, turn: _Turn) -> bool:
-        return not (self.cluster.changed | self.cluster.urgent).isdisjoint(turn.plan.kinds)
-
     def _ask(self) -> None:
-        """Ask the plans that are due, and before each of them those with news that it must not miss."""
+        """Ask the plans as the loop does: each sees what those before it decide now, and nothing is done before all have been asked."""
         cluster = self.cluster
         cluster.log.passes += 1
-        due = [self._due_at(turn) <= cluster.now for turn in self._turns]
-        for place, turn in enumerate(self._turns):
-            if not due[place] and not (self._has_news(turn) and any(due[place:])):
-                continue
-            cluster.changed.difference_update(turn.plan.kinds)
-            cluster.urgent.difference_update(turn.plan.kinds)
-            turn.asked_at, turn.turns_at = cluster.now, NEVER
-            world = cluster.world()
-            turn.plan.prepare(world)
-            decisions = list(turn.plan.decide(world, EVERYTHING))
-            chores: list[Action] = []
-            if cluster.now - turn.tidied_at >= CHORES_MS:
-                turn.tidied_at = cluster.now
-                chores = list(turn.plan.chores(world))
-            for decision in decisions:
-                self._take(turn, decision)
-            self._hands.carry_out(chores, None)
+        tick, found = Tick(cluster.world(), [turn.plan for turn in self._turns]), list[_Due]()
+        ask_in_order(
+            self._turns,
+            lambda turn: self._due_at(turn) <= cluster.now,
+            lambda turn: self._ask_one(turn, tick, found),
+        )
+        for due in found:
+            for decision in due.decisions:
+                self._take(due.turn, decision)
+            self._hands.carry_out(due.chores, None)
         if cluster.now - self._pruned_at >= PRUNED_MS:
             self._pruned_at = cluster.now
             cluster.usage.prune(cluster.now - self._window)
+
+    def _ask_one(self, turn: _Turn, tick: Tick, found: list[_Due]) -> set[Ref]:
+        """Ask a plan; the resources of which it says something else now."""
+        cluster, plan = self.cluster, turn.plan
+        cluster.changed.difference_update(plan.kinds)
+        cluster.urgent.difference_update(plan.kinds)
+        turn.asked_at, turn.turns_at = cluster.now, NEVER
+        decisions, chores = tick.ask(plan, EVERYTHING), tuple[Action, ...]()
+        if cluster.now - turn.tidied_at >= CHORES_MS:
+            turn.tidied_at = cluster.now
+            chores = tick.chores(plan)
+        found.append(_Due(turn=turn, decisions=decisions, chores=chores))
+        return {each.resource for each in decisions if self._heard.is_news(plan, each, cluster.now)}
 
     def _take(self, turn: _Turn, decision: Decision) -> None:
         cluster = self.cluster
