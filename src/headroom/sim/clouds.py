@@ -1,0 +1,153 @@
+"""The clouds beside a simulated cluster, and the port to them that an operator process has.
+
+What goes wrong are faults with the verbs `launch`, `terminate` and `list` and the path `/cloud/NAMESPACE/POOL`, and whatever the simulated
+clouds themselves do wrong (`Cloud.wrong`, `Cloud.lag`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from headroom.adapters.kube import parse
+from headroom.adapters.kube.transport import Transport
+from headroom.api.kinds import AnyResource
+from headroom.model.actions import LaunchInstance, OnInstance
+from headroom.model.cloud_facts import Gateway, Instance, Launch, Listing, Offer
+from headroom.model.errors import HeadroomError, Refused, Unavailable
+from headroom.model.ports import Clock
+from headroom.sim.apiserver import ApiServer
+from headroom.sim.cloud import Cloud
+from headroom.sim.cloud_view import CloudView, key_of
+from headroom.sim.connection import SimTransport
+from headroom.sim.faults import Fault
+
+KIND: Final = "Spotpool"
+POLL_SECONDS: Final = 40.0
+POLL_SECONDS_UNDER_WAY: Final = 10.0
+SETTLED: Final = "Running"
+"""The state of a slot in which nothing is under way."""
+
+
+class Regions:
+    """All regions of all clouds, each made when somebody first asks for it."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self.found: dict[str, Cloud] = {}
+        server.beside[Regions] = self
+
+    def __getitem__(self, region: str) -> Cloud:
+        if region not in self.found:
+            self.found[region] = Cloud(self._server.clock.now, region)
+        return self.found[region]
+
+    def pools(self) -> list[AnyResource]:
+        """Every Spotpool there is that can be read."""
+        every = (parse.resource(body) for body in self._server.objects(KIND))
+        return [pool for pool in every if not pool.problems]
+
+
+class SimClouds:
+    """A `model.ports.Clouds`."""
+
+    def __init__(self, regions: Regions, transport: SimTransport, clock: Clock, cluster: str) -> None:
+        self._regions, self._transport, self._clock = regions, transport, clock
+        self._view = CloudView(regions, cluster, clock.now)
+        self.changed: Callable[[str], None] = lambda _pool: None
+        """Told of which pool something is new."""
+
+    @property
+    def instances(self) -> Mapping[str, Instance]:
+        """Every machine that was listed last, read by its id, or launched since."""
+        return self._view.instances
+
+    @property
+    def listings(self) -> Mapping[str, Listing]:
+        """When the machines of each pool were last listed in full."""
+        return self._view.listings
+
+    @property
+    def launches(self) -> Mapping[str, Launch]:
+        """What came of launches."""
+        return self._view.launches
+
+    @property
+    def offers(self) -> Mapping[str, Offer]:
+        """What there is to be had."""
+        return self._view.offers
+
+    @property
+    def gateways(self) -> Mapping[str, Gateway]:
+        """There are none here."""
+        return {}
+
+    async def launch(self, pool: AnyResource, action: LaunchInstance) -> None:
+        """Launch one machine."""
+        sent = self._clock.now()
+        try:
+            await self._call("launch", pool, partial(self._view.launch, pool, action))
+        except (Unavailable, asyncio.CancelledError):
+            self._view.unheard(pool, action, sent)
+            raise
+        finally:
+            self.changed(key_of(pool))
+
+    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False) -> None:
+        """End one machine."""
+        await self._call("terminate", pool, partial(self._view.terminate, pool, instance, orphan=orphan))
+
+    async def add_target(self, pool: AnyResource, target: str) -> None:
+        """Nobody has a gateway here."""
+        raise Refused(f"adding target {target} of Spotpool {key_of(pool)}: there is no gateway")
+
+    async def remove_target(self, pool: AnyResource, target: str) -> None:
+        """Nobody has a gateway here."""
+        raise Refused(f"removing target {target} of Spotpool {key_of(pool)}: there is no gateway")
+
+    async def _call(self, verb: str, pool: AnyResource, effect: Callable[[], None]) -> None:
+        failed: list[HeadroomError] = []
+
+        def reached(_due: list[Fault]) -> None:
+            try:
+                effect()
+            except HeadroomError as error:
+                failed.append(error)
+
+        path, doing = f"/cloud/{key_of(pool)}", f"{verb} for Spotpool {key_of(pool)}"
+        status = await self._transport.call(verb, path, reached, OnInstance.timeout_seconds)
+        if status is None:
+            raise Unavailable(f"{doing}: no answer came")
+        if not 200 <= status < 300:
+            raise (Unavailable if status == 429 or status >= 500 else Refused)(f"{doing}: it answered {status}")
+        if failed:
+            raise failed[0]
+
+    async def run(self) -> None:
+        """List the machines of every pool, more often while something is under way."""
+        while True:
+            pools = self._regions.pools()
+            for gone in self._view.listings.keys() - {key_of(each) for each in pools}:
+                self._view.forget(gone)
+            for pool in pools:
+                await self._look(pool)
+            under_way = any(slot.state != SETTLED for pool in pools for slot in pool.status.slots)
+            await self._clock.sleep(POLL_SECONDS_UNDER_WAY if under_way else POLL_SECONDS)
+
+    async def _look(self, pool: AnyResource) -> None:
+        before = self._view.instances, self._view.listings.get(key_of(pool))
+        try:
+            await self._call("list", pool, partial(self._view.look, pool))
+        except (Refused, Unavailable):
+            self._view.unread(pool)
+        if before != (self._view.instances, self._view.listings.get(key_of(pool))):
+            self.changed(key_of(pool))
+
+
+def clouds_of(transport: Transport, clock: Clock, cluster: str) -> SimClouds | None:
+    """The clouds that a new operator process gets; None where there are none."""
+    assert isinstance(transport, SimTransport)
+    regions = transport.server.beside.get(Regions)
+    return None if regions is None else SimClouds(regions, transport, clock, cluster)
