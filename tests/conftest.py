@@ -1,7 +1,7 @@
 """Fixtures for every tier, and the rules of a run."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -10,6 +10,9 @@ from tests import postgres as postgres_server
 from tests.control_plane import ControlPlane, find_assets, lacking
 from tests.postgres import Postgres
 from tests.tiers import CI, Tiers
+
+if TYPE_CHECKING:
+    from tests.aws_service import AwsService
 
 # No deadline, because a busy machine is not a bug. In CI the same examples each time; elsewhere always new ones.
 SLOW = [hypothesis.HealthCheck.too_slow]  # judged by the wall clock
@@ -69,6 +72,16 @@ def postgres() -> Iterator[Postgres]:
         pytest.skip(why)
     with Postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def aws_service() -> "Iterator[AwsService]":
+    """AWS on this machine, for all: have a cluster of your own, whose machines nobody else sees."""
+    from tests.aws_service import AwsService  # noqa: PLC0415 - moto is loaded only where it is asked for
+    from tests.cloud_sides import KEY, KEY_ID  # noqa: PLC0415 - the same
+
+    with AwsService({KEY_ID: KEY}) as service:
+        yield service
 
 
 @pytest.fixture
