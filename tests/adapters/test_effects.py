@@ -242,7 +242,6 @@ def test_a_pod_is_found_by_name() -> None:
 # --- all of them -----------------------------------------------------------------------------------------------------------------
 
 NOT_YET = [
-    actions.LaunchInstance(pool="p", slot=0, token="t", instance_type="i", zone="z"),
     actions.SetNodeResources(node="n1", resources={"headroom.dev/egress-mbps": "100"}),
     actions.DeleteNodePool(node_pool="x"),
 ]

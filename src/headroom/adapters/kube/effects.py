@@ -17,6 +17,7 @@ from headroom.adapters.kube.budget_check import check_gone
 from headroom.adapters.kube.changing import remove_finalizers
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.effects_budgets import BudgetEffects
+from headroom.adapters.kube.effects_clouds import CloudEffects, check_empty
 from headroom.adapters.kube.effects_nodes import NodeEffects
 from headroom.adapters.kube.effects_owners import OwnerEffects
 from headroom.adapters.kube.effects_pods import PodEffects
@@ -27,12 +28,13 @@ from headroom.adapters.kube.telling import CHORES, Telling, Told, View
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.releases import ReleaseRequest
 from headroom.api.resources import API_VERSION
+from headroom.api.spot_pools import Spotpool
 from headroom.model import actions, facts
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref
 from headroom.model.errors import Refused
 from headroom.model.handlers import carries_out, handlers_of
-from headroom.model.ports import Clock, Switches
+from headroom.model.ports import Clock, Clouds, Switches
 from headroom.model.tables import PodTable
 from headroom.model.world import ref_of
 
@@ -42,7 +44,7 @@ Handler = Callable[[Any, AnyResource], Awaitable[None]]
 class Effects:
     """Does what a decision asks for, one action at a time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what effects reach, each named where it is given
         self,
         kube: Kube,
         events: Events,
@@ -50,6 +52,7 @@ class Effects:
         clock: Clock,
         view: View,
         switches: Switches | None = None,
+        clouds: Clouds | None = None,
         told: Told = lambda _reason, _resource: None,
     ) -> None:
         """`told` hears what was done."""
@@ -59,7 +62,8 @@ class Effects:
         nodes, owners = NodeEffects(kube), OwnerEffects(kube, clock, view, telling)
         power = PowerEffects(kube, events, clock, view, switches)
         budgets = BudgetEffects(kube, clock, view, told)
-        self._handlers: dict[type[Action], Handler] = handlers_of(pods, nodes, owners, power, budgets, self)
+        spot = CloudEffects(kube, clouds)
+        self._handlers: dict[type[Action], Handler] = handlers_of(pods, nodes, owners, power, budgets, spot, self)
 
     async def perform(self, action: Action, resource: AnyResource) -> None:
         """Carry out one action that a decision on `resource` asked for; returns only when it is done."""
@@ -87,6 +91,8 @@ class Effects:
             if pod := self._view.pod_with_finalizer(f"{target.namespace}/{target.name}"):
                 await finalizers.remove_from_pod(self._kube, pod)
             return
+        if target.kind == Spotpool.kind.name:
+            await check_empty(self._kube, target.namespace, target.name)
         uid = resource.uid if target == ref_of(resource) else ""
         await remove_finalizers(self._kube, paths.resource(*_parts(target)), uid=uid)
 

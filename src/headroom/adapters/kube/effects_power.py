@@ -20,6 +20,7 @@ from headroom.adapters.power import status_of
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.api.power import PowerPoolSpec
+from headroom.api.spot_pools import SpotpoolSpec
 from headroom.model import actions
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.gangs import keeps_machine_on
@@ -95,7 +96,7 @@ class PowerEffects:
         if node is not None:
             _check_cordon(doing, node, pool)
         # Also where the node is not ready, or gone: its pods may run on behind a broken network.
-        left = [pod for pod in await self._pods(machine) if keeps_on(pod, pool.spec.gpu_resource_name)]
+        left = [pod for pod in await pods_on(self._kube, machine) if keeps_on(pod, gpus_of(pool))]
         if left:
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
             raise Refused(f"{doing}: pod {_key(left[0])} is there{more}")
@@ -108,8 +109,11 @@ class PowerEffects:
         if node is None:
             raise Refused(f"{doing}: it is gone")
         _check_cordon(doing, node, resource)
-        gpus = resource.spec.gpu_resource_name
-        pods = [pod for pod in await self._pods(action.node) if keeps_on(pod, gpus)]
+        pods = [pod for pod in await pods_on(self._kube, action.node) if keeps_on(pod, gpus_of(resource))]
+        if isinstance(resource.spec, SpotpoolSpec):
+            # The machine ends whoever is there: whoever can be asked is asked, with GPUs or without, and the others go with it.
+            own = self._world().own_namespace
+            pods = [pod for pod in pods if not untouchable(pod, own)]
         for pod in pods:
             if why := self._stays(pod, resource):
                 raise Refused(f"{doing}: pod {_key(pod)} stays: {why}")
@@ -125,8 +129,10 @@ class PowerEffects:
 
     def _stays(self, pod: raw.Pod, resource: AnyResource) -> str:
         """Why a pod must not be evicted to let a machine sleep; empty if it may be."""
+        if isinstance(resource.spec, SpotpoolSpec):
+            return ""
         fact, own = parse.pod_of(pod), self._world().own_namespace
-        gpus = resource.spec.gpu_resource_name if isinstance(resource.spec, PowerPoolSpec) else ""
+        gpus = gpus_of(resource)
         if why := untouchable(pod, own):
             return why
         if has_gpus(fact.shape.requests, gpus) or fact.has_claims:
@@ -142,25 +148,37 @@ class PowerEffects:
             await self._kube.evict(namespace, name, uid=found.uid or "", resource_version=found.resource_version or "")
             reference = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": found.uid}
             with suppress(HeadroomError):  # the effect stands whoever hears of it
-                message = (
-                    f"PowerPool {resource.name} lets machine {node} sleep; its controller makes the pod anew elsewhere."
-                )
+                message = _why_drained(resource, node)
                 await self._events.emit(reference, "Normal", "Drained", message)
-
-    async def _pods(self, node: str) -> list[raw.Pod]:
-        """All pods bound to a node. Without a resource version the API server answers from its storage, not from a cache."""
-        found: list[raw.Pod] = []
-        async for body in self._kube.pages(paths.pods(), query={"fieldSelector": f"spec.nodeName={node}"}):
-            page = raw.read(body, _Pods)
-            if page.metadata is None or not page.metadata.resource_version or page.items is None:
-                raise Unavailable(
-                    f"listing the pods on node {node}: the API server answered with something that is no list"
-                )
-            found += page.items
-        return found
 
     def _world(self) -> World:
         return self._view.world(self._clock.now())
+
+
+async def pods_on(kube: Kube, node: str) -> list[raw.Pod]:
+    """All pods bound to a node. Without a resource version the API server answers from its storage, not from a cache."""
+    found: list[raw.Pod] = []
+    async for body in kube.pages(paths.pods(), query={"fieldSelector": f"spec.nodeName={node}"}):
+        page = raw.read(body, _Pods)
+        if page.metadata is None or not page.metadata.resource_version or page.items is None:
+            raise Unavailable(
+                f"listing the pods on node {node}: the API server answered with something that is no list"
+            )
+        found += page.items
+    return found
+
+
+def gpus_of(pool: AnyResource) -> str:
+    """The resource by which pods ask for the GPUs of a pool's machines."""
+    if isinstance(pool.spec, SpotpoolSpec):
+        return pool.spec.template.gpu_resource_name
+    return pool.spec.gpu_resource_name if isinstance(pool.spec, PowerPoolSpec) else ""
+
+
+def _why_drained(pool: AnyResource, node: str) -> str:
+    if isinstance(pool.spec, SpotpoolSpec):
+        return f"Spotpool {pool.namespace}/{pool.name} ends the machine of node {node}."
+    return f"PowerPool {pool.name} lets machine {node} sleep; its controller makes the pod anew elsewhere."
 
 
 def keeps_on(pod: raw.Pod, gpus: str) -> bool:

@@ -33,12 +33,12 @@ class KubePort(Viewing):
         recording: Recording | None = None,
         **more: Unpack[Options],
     ) -> None:
-        """Without `switches` no machine is woken."""
-        switches = more.get("switches")
+        """Without `switches` no machine is woken, without `clouds` none is bought."""
+        switches, clouds = more.get("switches"), more.get("clouds")
         super().__init__(kube, clock=clock, rng=rng, recording=recording, **more)
         self.enforced: Callable[[str, AnyResource], None] = lambda _reason, _resource: None
         """Told of what was really done for a resource, as one word."""
-        self._effects = Effects(kube, events, clock=clock, view=self, switches=switches, told=self._told)
+        self._effects = Effects(kube, events, clock=clock, view=self, switches=switches, clouds=clouds, told=self._told)
 
     def _told(self, reason: str, resource: AnyResource) -> None:
         self.enforced(reason, resource)

@@ -35,6 +35,8 @@ class Viewing(Watching):
     ) -> None:
         """`recording` keeps the usage, and `switches` knows the power of machines; without them nothing is known of either."""
         self.caps, self._switches, self._recording = more.get("caps", _CAPS), more.get("switches"), recording
+        self._clouds, self._end_orphans = more.get("clouds"), more.get("end_orphans", False)
+        self._pool_namespaces = more.get("pool_namespaces", {})
         super().__init__(kube, clock=clock, rng=rng, recording=recording, **more)
         self._no_usage = UsageTable()
         self._acting_since = _NEVER
@@ -65,6 +67,7 @@ class Viewing(Watching):
     def world(self, now: int) -> World:
         """The view at this instant; good until the next `await`."""
         recording, index, switches = self._recording, self._indexes.facts.get(INDEX_NAME), self._switches
+        clouds = self._clouds
         complete, ledger = self.complete, recording.state() if recording else _NO_LEDGER
         return World(
             now=now,
@@ -80,6 +83,14 @@ class Viewing(Watching):
             nodes=self._nodes,
             machines=switches.machines if switches else {},
             calls=switches.calls if switches else {},
+            instances=clouds.instances if clouds else {},
+            offers=clouds.offers if clouds else {},
+            listings=clouds.listings if clouds else {},
+            launches=clouds.launches if clouds else {},
+            gateways=clouds.gateways if clouds else {},
+            instances_given=False,
+            pool_namespaces=self._pool_namespaces,
+            end_orphans=self._end_orphans,
             devices=self._devices,
             prices=self._book,
             usage=recording.table if recording else self._no_usage,

@@ -24,7 +24,7 @@ from headroom.model.changes import Changes, Topic
 from headroom.model.devices import DeviceTable
 from headroom.model.errors import HeadroomError
 from headroom.model.pace import Pace
-from headroom.model.ports import SETTLE_MS, Clock, Recording, Switches
+from headroom.model.ports import SETTLE_MS, Clock, Clouds, Recording, Switches
 from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import Caps
@@ -70,6 +70,12 @@ class Options(TypedDict, total=False):
     """Of a view: how far enforcement goes."""
     switches: Switches | None
     """Of a view: who knows the power of machines, and wakes them."""
+    clouds: Clouds | None
+    """Of a view: who knows the machines of clouds, and buys them."""
+    pool_namespaces: Mapping[str, tuple[str, ...]]
+    """Of a view: whose pods Spotpools may serve beside those of their own namespace."""
+    end_orphans: bool
+    """Of a view: machines of this cluster that no Spotpool owns may be ended."""
 
 
 class Watching:

@@ -1,0 +1,237 @@
+"""What is done for Spotpools on a simulated API server: nothing is bought or ended but what the pool asks for at that very moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from headroom.adapters.kube import paths
+from headroom.adapters.kube.effects import Effects
+from headroom.api import marks
+from headroom.api.kinds import AnyResource
+from headroom.model import actions
+from headroom.model.actions import Action
+from headroom.model.cloud_facts import Gateway, Instance, Launch, Listing, Offer
+from headroom.model.errors import Refused, Unavailable
+from tests.adapters.simulated import Cluster, virtual
+
+NAME = "Spotpool/team-a/one"
+LAUNCH = actions.LaunchInstance(pool="team-a/one", slot=0, token="t1", instance_type="GN7.2XLARGE32", zone="z1")
+END = actions.TerminateInstance(pool="team-a/one", instance="ins-1")
+SLOT = {"slot": 0, "state": "Launching", "token": "t1", "instanceType": "GN7.2XLARGE32", "zone": "z1"}
+ENDING = {"slot": 0, "state": "Ending", "token": "t1", "instanceId": "ins-1"}
+
+
+class Bought:
+    """A cloud that notes what it is asked for."""
+
+    instances: dict[str, Instance] = {}
+    listings: dict[str, Listing] = {}
+    launches: dict[str, Launch] = {}
+    offers: dict[str, Offer] = {}
+    gateways: dict[str, Gateway] = {}
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, ...]] = []
+
+    async def launch(self, pool: AnyResource, action: actions.LaunchInstance) -> None:
+        self.calls.append(("launch", pool.uid, action.token))
+
+    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False) -> None:
+        self.calls.append(("orphan" if orphan else "terminate", pool.uid, instance))
+
+    async def add_target(self, pool: AnyResource, target: str) -> None:
+        self.calls.append(("add", pool.uid, target))
+
+    async def remove_target(self, pool: AnyResource, target: str) -> None:
+        self.calls.append(("remove", pool.uid, target))
+
+
+class Yard(Cluster):
+    """A cluster with one Spotpool."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cloud = Bought()
+        self.effects = Effects(self.kube, self.events, clock=self.clock, view=self.port, clouds=self.cloud)
+
+    async def pool(self, *slots: dict[str, Any], kept: bool = True, **status: Any) -> AnyResource:
+        """The pool with these slots in its status."""
+        self.resource("Spotpool")
+        if kept:
+            self.change({"metadata": {"finalizers": [marks.POOL_FINALIZER]}})
+        path = paths.status("Spotpool", "team-a", "one")
+        self.server.do("PATCH", path, {"status": {"slots": list(slots)} | status})
+        await self.settle()
+        return self.read("Spotpool", "team-a", "one")
+
+    def change(self, patch: dict[str, Any]) -> None:
+        self.server.do("PATCH", paths.resource("Spotpool", "team-a", "one"), patch)
+
+    def finalizers(self) -> list[str]:
+        found: list[str] = self.stored("Spotpool", "team-a", "one")["metadata"].get("finalizers", [])
+        return found
+
+    async def do(self, action: Action, resource: AnyResource) -> None:
+        await self.effects.perform(action, resource)
+
+
+@asynccontextmanager
+async def yard() -> AsyncIterator[Yard]:
+    made = Yard()
+    async with made:
+        yield made
+
+
+@virtual
+async def test_a_machine_is_launched_while_its_intent_stands_in_the_status() -> None:
+    async with yard() as here:
+        pool = await here.pool(SLOT)
+        await here.do(LAUNCH, pool)
+        assert here.cloud.calls == [("launch", pool.uid, "t1")]
+
+
+@pytest.mark.parametrize(
+    ("slots", "kept", "patch", "says"),
+    [
+        ((), True, {}, "slot 0 does not ask for it any more"),
+        ((SLOT | {"token": "t2"},), True, {}, "does not ask for it"),
+        ((SLOT | {"zone": "z2"},), True, {}, "does not ask for it"),
+        ((SLOT | {"state": "Cancelling"},), True, {}, "does not ask for it"),
+        ((SLOT,), False, {}, "has no finalizer"),
+        ((SLOT,), True, {"spec": {"paused": True}}, "is paused"),
+    ],
+)
+@virtual
+async def test_nothing_is_bought_that_the_pool_does_not_ask_for_now(
+    slots: tuple[dict[str, Any], ...], kept: bool, patch: dict[str, Any], says: str
+) -> None:
+    async with yard() as here:
+        pool = await here.pool(*slots, kept=kept)
+        here.change(patch)  # the view does not know of it yet: the API server is asked
+        with pytest.raises(Refused, match=says):
+            await here.do(LAUNCH, pool)
+        assert here.cloud.calls == []
+
+
+@virtual
+async def test_nothing_is_bought_for_a_pool_that_is_being_deleted_or_is_another_one_by_now() -> None:
+    async with yard() as here:
+        pool = await here.pool(SLOT)
+        with pytest.raises(Refused, match="the pool is gone"):
+            await here.do(LAUNCH, structs.replace(pool, uid="another"))
+        with pytest.raises(Refused, match="does not speak for that pool"):
+            await here.do(structs.replace(LAUNCH, pool="team-b/one"), pool)
+        here.server.do("DELETE", paths.resource("Spotpool", "team-a", "one"))
+        with pytest.raises(Refused, match="is being deleted"):
+            await here.do(LAUNCH, pool)
+        assert here.cloud.calls == []
+
+
+@virtual
+async def test_a_machine_is_ended_only_while_its_slot_or_the_list_of_orphans_says_so() -> None:
+    async with yard() as here:
+        pool = await here.pool(ENDING, orphans=[{"instanceId": "ins-9"}])
+        await here.do(END, pool)
+        await here.do(structs.replace(END, instance="ins-9"), pool)
+        with pytest.raises(Refused, match="does not ask for it any more"):
+            await here.do(structs.replace(END, instance="ins-2"), pool)
+        assert here.cloud.calls == [("terminate", pool.uid, "ins-1"), ("orphan", pool.uid, "ins-9")]
+    async with yard() as here:
+        pool = await here.pool(ENDING | {"state": "Running"})
+        with pytest.raises(Refused, match="does not ask for it any more"):
+            await here.do(END, pool)
+
+
+@virtual
+async def test_an_idle_machine_is_not_ended_if_a_pod_has_come_to_its_node() -> None:
+    async with yard() as here:
+        pool = await here.pool(ENDING | {"cause": "Idle", "node": "gpu-1"})
+        here.pod("train-0", node="gpu-1")
+        with pytest.raises(Refused, match=r"pod team-a/train-0 is there"):
+            await here.do(END, pool)
+        assert here.cloud.calls == []
+        # One that was drained for as long as the pool gives is ended whoever is there.
+        pool = await here.pool(ENDING | {"cause": "Surplus", "node": "gpu-1"})
+        await here.do(END, pool)
+        assert here.cloud.calls == [("terminate", pool.uid, "ins-1")]
+
+
+@virtual
+async def test_the_finalizer_is_set_once_and_goes_only_when_nothing_is_left() -> None:
+    async with yard() as here:
+        pool = await here.pool(kept=False)
+        add, remove = actions.AddFinalizer(object=NAME), actions.RemoveFinalizer(object=NAME)
+        await here.do(add, pool)
+        writes = here.writes()
+        await here.do(add, pool)
+        assert (here.finalizers(), here.writes()) == ([marks.POOL_FINALIZER], writes)
+        with pytest.raises(Refused, match="is not being deleted"):
+            await here.do(remove, pool)
+        await here.pool(ENDING)
+        here.server.do("DELETE", paths.resource("Spotpool", "team-a", "one"))
+        with pytest.raises(Refused, match="not all of its machines are known to have ended"):
+            await here.do(remove, pool)
+        here.server.do("PATCH", paths.status("Spotpool", "team-a", "one"), {"status": {"slots": []}})
+        await here.do(remove, pool)
+        assert here.server.objects("Spotpool") == []
+
+
+@virtual
+async def test_no_finalizer_is_set_on_what_is_being_deleted_or_is_not_ours() -> None:
+    async with yard() as here:
+        pool = await here.pool(kept=False)
+        with pytest.raises(Refused, match="Headroom sets none there"):
+            await here.do(actions.AddFinalizer(object="Pod/team-a/p"), pool)
+        here.change({"metadata": {"finalizers": ["example.com/other"]}})
+        here.server.do("DELETE", paths.resource("Spotpool", "team-a", "one"))
+        with pytest.raises(Refused, match="is being deleted"):
+            await here.do(actions.AddFinalizer(object=NAME), pool)
+
+
+@virtual
+async def test_targets_of_the_gateway_are_added_and_removed() -> None:
+    async with yard() as here:
+        pool = await here.pool()
+        await here.do(actions.AddGatewayTarget(pool="team-a/one", gateway_target="10.0.0.1:8080"), pool)
+        await here.do(actions.RemoveGatewayTarget(pool="team-a/one", gateway_target="10.0.0.2:8080"), pool)
+        assert here.cloud.calls == [("add", pool.uid, "10.0.0.1:8080"), ("remove", pool.uid, "10.0.0.2:8080")]
+
+
+@virtual
+async def test_without_anybody_who_speaks_to_clouds_nothing_is_bought() -> None:
+    async with yard() as here:
+        pool = await here.pool(SLOT)
+        with pytest.raises(Refused, match="nobody speaks to clouds here"):
+            await Effects(here.kube, here.events, clock=here.clock, view=here.port).perform(LAUNCH, pool)
+
+
+@virtual
+async def test_a_node_whose_machine_ends_is_drained_of_pods_with_gpus_too_as_disruption_budgets_allow() -> None:
+    async with yard() as here:
+        pool = await here.pool(ENDING | {"state": "Draining", "node": "gpu-1"})
+        metadata = {"name": "gpu-1", "annotations": {marks.CORDONED_BY: NAME}}
+        here.server.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"unschedulable": True}})
+        here.pod("train-0", node="gpu-1")
+        here.pod("kept", node="gpu-1", metadata={"annotations": {marks.PROTECTED: "true"}})
+        await here.do(actions.DrainNode(node="gpu-1"), pool)
+        left = [
+            each["metadata"]["name"]
+            for each in here.server.objects("Pod")
+            if not each["metadata"].get("deletionTimestamp")
+        ]
+        assert left == ["kept"]
+
+
+@virtual
+async def test_a_node_that_another_pool_cordoned_is_not_drained() -> None:
+    async with yard() as here:
+        pool = await here.pool(ENDING | {"state": "Draining", "node": "gpu-1"})
+        metadata = {"name": "gpu-1", "annotations": {marks.CORDONED_BY: "PowerPool/one"}}
+        here.server.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"unschedulable": True}})
+        with pytest.raises((Refused, Unavailable), match="cordoned by PowerPool/one"):
+            await here.do(actions.DrainNode(node="gpu-1"), pool)
