@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from asyncio import sslproto
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -24,7 +25,9 @@ HEARTBEAT_SECONDS: Final = 30.0
 """A WebSocket whose other end answers no ping for so long is broken."""
 GATHER_SECONDS: Final = 0.006
 """Events of a watch are read in bunches this far apart; the loop gathers for longer than that anyway."""
-PLENTY: Final = 128 * 1024
+TLS_BUFFER: Final = 64 * 1024
+"""What each connection under TLS holds from its first moment on. There are some thirty, and asyncio would take 256 KiB for each."""
+PLENTY: Final = 48 * 1024
 """So much at once is bunch enough: then the server is ahead of us, and waiting would only make a first list slower."""
 # Large pieces: fewer wake-ups for big lists and busy watches.
 _READ_BUFFER: Final = 2**20
@@ -201,6 +204,7 @@ class HttpTransport:
 
 
 def _new_session() -> aiohttp.ClientSession:
+    sslproto.SSLProtocol.max_size = TLS_BUFFER
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(socket_factory=_socket),
         headers={"User-Agent": f"headroom/{headroom.__version__}", "Accept": JSON},
