@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec import structs
 
+from headroom.api import marks
 from headroom.model.facts import Node, Owner, Pod, Shape
 from headroom.model.numbering import ABSENT, Numbering
-from headroom.model.tables import MOST_EVICTED, PHASES, NodeTable, PodTable
+from headroom.model.tables import MOST_EVICTED, PHASES, NodeTable, PodTable, may_need_machine
 from headroom.model.world import World, ref_of
 from tests.builders import NOON, a_pod, a_resource
 
@@ -24,7 +25,9 @@ pods = st.builds(
     name=st.sampled_from(["a", "b"]),
     resource_version=st.sampled_from(["1", "2"]),
     labels=st.sampled_from([(), (("team", "a"),), (("app", "x"), ("team", "b"))]),
-    shape=st.sampled_from([Shape(), Shape(requests=(("cpu", 1),)), Shape(host_network=True)]),
+    shape=st.sampled_from(
+        [Shape(), Shape(requests=(("cpu", 1),)), Shape(requests=(("nvidia.com/gpu", 1),)), Shape(host_network=True)]
+    ),
     node=st.sampled_from(["", "n1", "n2"]),
     phase=st.sampled_from([*PHASES, "SomethingNew"]),
     priority=st.integers(-(2**31), 2**31),
@@ -33,6 +36,9 @@ pods = st.builds(
     started=moments,
     ended=moments,
     deleting=moments,
+    gates=st.sampled_from([(), (marks.GATE,), ("example.com/later",), ("example.com/later", marks.GATE)]),
+    claims=st.sampled_from([(), ("c",)]),
+    unschedulable_since=moments,
 )
 
 
@@ -97,6 +103,8 @@ class Tables(RuleBasedStateMachine):
         assert {node: set(self.table.by_node[node]) for node in self.table.by_node.values()} == by_node
         assert {owner: set(self.table.by_owner[owner]) for owner in self.table.by_owner.values()} == by_owner
         assert set(self.table.unbound) == by_node.get("", set())
+        assert self.table.queued == {pod.uid for pod in self.model.values() if marks.GATE in pod.gates}
+        assert self.table.asking == sum(map(may_need_machine, self.model.values()))
 
     @invariant()
     def the_columns_are_the_same(self) -> None:
@@ -229,3 +237,18 @@ def test_resources_are_kept_by_kind_and_in_order_however_they_are_given() -> Non
     assert [ref.name for ref, _ in world.of_kind("GPUWorkloadBudget")] == ["a", "b"]
     assert dict(world.resources) == given
     assert world.of_kind("Spotpool") == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "may"),
+    [
+        ({"gates": ("example.com/later",)}, True),
+        ({"unschedulable_since": NOON}, True),
+        ({"unschedulable_since": NOON, "gpus": 0}, False),
+        ({"unschedulable_since": NOON, "gpus": 0, "claims": ("c",)}, True),
+        ({"unschedulable_since": NOON, "node": "n"}, False),
+        ({}, False),
+    ],
+)
+def test_who_may_need_a_machine(fields: dict[str, Any], *, may: bool) -> None:
+    assert may_need_machine(a_pod("p", **fields)) is may

@@ -167,6 +167,24 @@ def test_nobody_writes_to_the_world_inside_a_plan() -> None:
     assert known.usage.regrouped == before[0] + 1
 
 
+def test_a_round_over_no_resources_is_not_held() -> None:
+    """However many pods are pending: to look for them costs most of what a round does."""
+    rounds = []
+
+    def decide(world: World, _changes: Changes) -> Iterator[Decision]:
+        rounds.append(world)
+        return iter(())
+
+    alone = Plan(name="alone", kinds=(POOL,), at_most_every_ms=0, decide=decide)
+    together = structs.replace(alone, name="together", decides_together=True)
+    decide_all(a_world(a_resource(BUDGET)), (together,))
+    assert not rounds
+    decide_all(a_world(a_resource(BUDGET)), (alone,))
+    assert len(rounds) == 1, "a plan may decide on what does not exist yet"
+    decide_all(a_world(a_resource(POOL)), (together,))
+    assert len(rounds) == 2
+
+
 # --- estimated starts -----------------------------------------------------------------------------------------------------------------
 
 

@@ -49,7 +49,10 @@ class Tick:
     def ask(self, plan: Plan, changes: Changes) -> list[Decision]:
         """What a plan decides now."""
         plan.prepare(self.world)
-        found = list(plan.decide(self.seen_by(plan), changes))
+        world = self.seen_by(plan)
+        if plan.decides_together and not any(True for kind in plan.kinds for _ in world.of_kind(kind)):
+            return []  # a round of nobody: whoever is pending need not be looked for
+        found = list(plan.decide(world, changes))
         self.learn(found)
         return found
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from msgspec import structs
 
+from headroom.api import marks
 from headroom.model.census import Census
 from headroom.model.facts import Amounts, Node, Pod, Refusal, Shape
 from headroom.model.numbering import ABSENT, Index, Ints, Numbering
@@ -22,7 +23,7 @@ from headroom.model.times import HOUR, MINUTE
 Value = TypeVar("Value", bound=Hashable)
 
 PHASES: Final = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
-PLAIN_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
+PLAIN_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 """What every node has."""
 
 _ENDED: Final = ("Succeeded", "Failed")
@@ -36,10 +37,11 @@ MOST_EVICTED: Final = 2000
 """Of so many pods that are gone it is remembered that they were evicted: more than all caps let go in an hour."""
 
 
-def _may_need_machine(pod: Pod) -> bool:
+def may_need_machine(pod: Pod) -> bool:
+    """Whether a pod is without a node, refused by a scheduler or gated, and asks for more than CPUs and memory."""
     if pod.node or not (pod.gates or pod.unschedulable_since is not None):
         return False
-    return pod.has_claims or any(name not in PLAIN_RESOURCES for name, _ in pod.shape.requests)
+    return pod.has_claims or not PLAIN_RESOURCES.issuperset([name for name, _ in pod.shape.requests])
 
 
 def _remember(known: dict[str, Value], uid: str, value: Value) -> None:
@@ -78,16 +80,16 @@ class PodTable:
         """Pods under the uid of the controller that they name."""
         self.by_maker = Index()
         """Queued and released pods under the uid of the controller that made them, whomever they name."""
-        self.gated: set[str] = set()
-        """Uids of pods with a scheduling gate."""
+        self.queued: set[str] = set()
+        """Uids of pods behind our own scheduling gate."""
         self.nominated: set[str] = set()
         """Uids of pods for which room is being made on a node."""
         self.annotated: set[str] = set()
         """Uids of pods with an annotation that Headroom reads."""
         self.finalized: set[str] = set()
         """Uids of pods with a finalizer of ours."""
-        self.asking: set[str] = set()
-        """Uids of pods that may need a machine: without a node, refused by a scheduler or gated, and asking for more than CPUs and memory."""
+        self.asking = 0
+        """How many pods may need a machine. Nobody asks which, and a set of them would take half as much as the pods themselves."""
         self.claiming = Index()
         """Pods with claims to devices under their namespace."""
         self.limited: set[str] = set()
@@ -235,8 +237,8 @@ class PodTable:
 
     def _note_kind(self, pod: Pod) -> None:
         """Put a pod into the sets of those of which plans ask for few."""
-        if pod.gates:
-            self.gated.add(pod.uid)
+        if marks.GATE in pod.gates:
+            self.queued.add(pod.uid)
         if pod.nominated_node:
             self.nominated.add(pod.uid)
         if pod.annotations:
@@ -245,8 +247,7 @@ class PodTable:
             self.finalized.add(pod.uid)
         if pod.has_claims:
             self.claiming.add(pod.namespace, pod.uid)
-        if _may_need_machine(pod):
-            self.asking.add(pod.uid)
+        self.asking += may_need_machine(pod)
         if pod.deadline is not None or pod.deleting is not None:
             self.limited.add(pod.uid)
 
@@ -262,12 +263,12 @@ class PodTable:
         if pod.owner:
             self.by_owner.remove(pod.owner.uid, pod.uid)
         self.by_maker.remove(pod.maker, pod.uid)
-        self.gated.discard(pod.uid)
+        self.queued.discard(pod.uid)
         self.nominated.discard(pod.uid)
         self.annotated.discard(pod.uid)
         self.finalized.discard(pod.uid)
         self.claiming.remove(pod.namespace, pod.uid)
-        self.asking.discard(pod.uid)
+        self.asking -= may_need_machine(pod)
         self.limited.discard(pod.uid)
 
 

@@ -26,7 +26,7 @@ from headroom.model.decisions import Ref
 from headroom.model.facts import Node, Pod, Refusal
 from headroom.model.ports import PodObserver
 from headroom.model.resource_table import ResourceTable
-from headroom.model.tables import NodeTable, PodTable
+from headroom.model.tables import NodeTable, PodTable, may_need_machine
 from headroom.model.world import FACTS, ref_of
 
 
@@ -81,10 +81,10 @@ class PodSink:
             return
         if fact.nominated_node and self._now is not None:
             structs.force_setattr(fact, "nominated_since", self._nominated_since(before, fact, self._now()))
-        unbound, asking = fact.uid in self._table.unbound, fact.uid in self._table.asking
+        unbound = fact.uid in self._table.unbound
         if self._table.put(fact):
             unbound = unbound or fact.uid in self._table.unbound
-            asking = asking or fact.uid in self._table.asking
+            asking = may_need_machine(fact) or (before is not None and may_need_machine(before))
             nodes = {each.node for each in (before, fact) if each is not None and each.node}
             if fact.finalizers:
                 self._held[fact.key] = fact.uid
@@ -121,7 +121,7 @@ class PodSink:
         """The pod is gone."""
         before = self._table.get(key)
         if before is not None:
-            unbound, asking = key in self._table.unbound, key in self._table.asking
+            unbound, asking = key in self._table.unbound, may_need_machine(before)
             self._table.remove(key)
             if self._now is not None:
                 self._table.note_departure(last or before, self._now(), is_final=last is not None)

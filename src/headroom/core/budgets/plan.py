@@ -85,7 +85,7 @@ def chores(world: World) -> Iterator[Action]:
     yield from pausing.left_over(world)
     acting = [each for each in usage.budgets_of(world) if is_acting(world, each)]
     matcher = Matcher(world, [Account(world, each) for each in acting])
-    if world.pods.gated or world.workloads:
+    if world.pods.queued or world.holds or world.workloads:
         # What a budget suspended for the sake of its pods stays so while the step stands, whatever its template says.
         standing = frozenset(str(ref_of(each)) for each in acting if _keeps_suspended(each))
         for each in waiting(world, matcher, standing):

@@ -142,7 +142,8 @@ class Matcher:
 def held_back(world: World, matcher: Matcher) -> list[Pod]:
     """The pods that wait, each for itself or with its gang. What Kueue has not started waits as its Workload."""
     queued, found = Queued(world), []
-    for uid in world.pods.gated:
+    # Only a hold keeps pods behind the gate of somebody else.
+    for uid in world.pods.unbound if world.holds else world.pods.queued:
         pod = world.pods.get(uid)
         if pod is not None and is_alive(pod) and not queued.is_first(pod) and is_held(matcher, pod):
             found.append(pod)

@@ -151,7 +151,7 @@ class _Replay:
         if not cluster.urgent.isdisjoint(turn.plan.kinds):
             return soon
         # A long queue makes every look dear, and the moment of one arrival matter less: it waits for hours anyway.
-        longer = self._every * (1 + len(cluster.pods.gated) // LONG_QUEUE)
+        longer = self._every * (1 + len(cluster.pods.queued) // LONG_QUEUE)
         gathered = turn.asked_at + max(self._every, min(longer, LONGEST_MS)) if turn.has_news() else NEVER
         return min(gathered, max(soon, turn.turns_at))
 

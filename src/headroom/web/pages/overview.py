@@ -8,12 +8,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.model import conditions
 from headroom.model.decisions import Decision, Ref
-from headroom.model.facts import Pod
 from headroom.model.numbering import ABSENT
 from headroom.model.segments import Bools
 from headroom.model.tables import PHASES, PodTable
@@ -155,7 +153,7 @@ def fleet_of(world: World) -> dict[str, Any]:
         "nodesReady": sum(node.ready for node in world.nodes),
         "running": int(np.count_nonzero(phases == PHASES.index("Running"))),
         "waiting": sum(count for gpus, count in _asking(world.pods, _unbound(world.pods)) if gpus),
-        "heldPods": sum(_is_held(world.pods.get(uid)) for uid in world.pods.gated & world.pods.unbound),
+        "heldPods": len(world.pods.queued & world.pods.unbound),
     }
 
 
@@ -164,10 +162,6 @@ def nodes_asleep(world: World, decisions: Mapping[Ref, Decision]) -> dict[str, A
     there = (world.nodes.get(name) for name in machines.asleep(world, decisions))
     count = sum(node is not None and not node.ready for node in there)
     return {"nodesAsleep": count} if count else {}
-
-
-def _is_held(pod: Pod | None) -> bool:
-    return pod is not None and marks.GATE in pod.gates
 
 
 def _unbound(pods: PodTable) -> Bools:
