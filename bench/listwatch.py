@@ -244,6 +244,7 @@ async def main(arguments: list[str]) -> int:
     sizes = [int(arguments[0])] if arguments else [10_000, 100_000]
     rows: list[Row] = []
     python = peers_python()
+    results.compile_modules()
     with ControlPlane(components=()) as plane:
         plane.apply(*(crd(kind) for kind in DEFINITIONS.values()))
         plane.kubectl("create", "namespace", "bench")

@@ -1,5 +1,6 @@
 """Prints what a benchmark measured and keeps it in bench/results/NAME.json, with where and on what it was measured."""
 
+import compileall
 import importlib.metadata
 import json
 import os
@@ -54,6 +55,11 @@ def write(
     (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
     Console().print(_table(name, checked))
     return [row for row in checked if row.is_missed]
+
+
+def compile_modules() -> None:
+    """Have our modules compiled, as an installed package has them; else every process may begin with that, where caches are not written."""
+    compileall.compile_dir(ROOT / "src" / "headroom", quiet=1)
 
 
 def keep_table(name: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
