@@ -62,6 +62,8 @@ class Rack:
         self._lock = threading.Lock()
         self.boot_seconds: dict[str, float] = {}
         """Of machines that are slower or faster than others."""
+        self.drivers: dict[str, Callable[[Api, str, int], None]] = {}
+        """Of machines whose GPUs are no resource of the node: who publishes them, once the node is there."""
         self.harm: list[str] = []
 
     def add(self, name: str, gpus: int, pool: str) -> None:
@@ -104,7 +106,8 @@ class Rack:
     def _boot(self, name: str) -> None:
         """The kubelet registers its node, or reports on the one there is, which may still be cordoned."""
         gpus, pool = self._gpus[name]
-        offers = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)}
+        driver = self.drivers.get(name)
+        offers = {"cpu": "64", "memory": "512Gi", "pods": "110"} | ({} if driver else {GPU: str(gpus)})
         status = {"capacity": offers, "allocatable": offers, "conditions": [_ready("True", "KubeletReady")]}
         metadata: Document = {"annotations": {PLAYED: "fake"}}
         with self._api() as api:
@@ -114,6 +117,8 @@ class Rack:
             else:
                 metadata |= {"name": name, "labels": {"kubernetes.io/hostname": name, "pool": pool}}
                 api.send("POST", "api/v1/nodes", {"metadata": metadata, "status": status})
+            if driver:
+                driver(api, name, gpus)
 
     def _halt(self, name: str) -> None:
         """The last words of a kubelet that shuts down."""
