@@ -26,9 +26,10 @@ ENDED: Final = frozenset({"LAUNCH_FAILED", "SHUTDOWN", "TERMINATING"})
 
 T = TypeVar("T")
 Verb = Literal["launch", "terminate", "list", "describe", "offers"]
-Wrong = Literal["", "Lost", "Unreached", "Throttled", "Denied"]
-"""Lost: done, and no answer comes. Unreached: not done, and no answer comes either. The others are answers, and nothing is done."""
 Shortage = Literal["SoldOut", "PriceTooLow", "QuotaReached", "Refused"]
+Wrong = Literal["", "Lost", "Unreached", "Throttled", "Denied", Shortage]
+"""Lost: done, and no answer comes. Unreached: not done, and no answer comes either. The others are answers, and nothing is done."""
+SHORTAGES: Final[tuple[Shortage, ...]] = ("SoldOut", "PriceTooLow", "QuotaReached", "Refused")
 LaunchOutcome = Literal["Accepted", "Unknown", Shortage]
 
 
@@ -65,6 +66,7 @@ class Order(Struct, frozen=True, kw_only=True):
     zone: str
     tags: Mapping[str, str] = {}
     max_price: int | None = None
+    user_data: str = ""
 
 
 class Turn(Struct, frozen=True):
@@ -134,7 +136,8 @@ class Cloud:
 
     def launch(self, order: Order) -> str:
         """Launch one machine; its id. The same token brings the same id back, whatever became of the machine."""
-        return self._call("launch", lambda: self._launched(order))
+        wrong = self.wrong("launch")
+        return self._done("launch", wrong, lambda: self._launched(order, wrong))
 
     def terminate(self, machine: str) -> None:
         """End a machine; one that is not known, or has ended, stays as it is."""
@@ -158,12 +161,14 @@ class Cloud:
         return self._call("offers", self._offered)
 
     def _call(self, verb: Verb, effect: Callable[[], T]) -> T:
-        wrong = self.wrong(verb)
+        return self._done(verb, self.wrong(verb), effect)
+
+    def _done(self, verb: Verb, wrong: Wrong, effect: Callable[[], T]) -> T:
         if wrong == "Unreached":
             raise NoAnswer
         if wrong == "Throttled":
             raise CallRefused("Throttled")
-        if wrong == "Denied":
+        if wrong == "Denied" or (wrong in SHORTAGES and verb != "launch"):
             raise CallRefused("Forbidden")
         found = effect()
         if wrong == "Lost":
@@ -172,12 +177,14 @@ class Cloud:
 
     # --- what comes of them ---------------------------------------------------------------------------------------------------
 
-    def _launched(self, order: Order) -> str:
+    def _launched(self, order: Order, wrong: Wrong) -> str:
         known = self._tokens.get(order.token) if order.token else None
         if known is not None:
             if _same(self.machines[known].order, order):
                 return known
             raise TokenReused(order.token)
+        if wrong in SHORTAGES:
+            raise NotLaunched(wrong)
         self._check(order)
         return self.add(order).id
 
