@@ -29,8 +29,8 @@ def cloud(time: Time) -> Cloud:
     return Cloud(time)
 
 
-def order(token: str = "t", zone: str = "a", **more: int) -> Order:
-    return Order(token=token, instance_type="GN7", zone=zone, tags=OURS, **more)
+def order(token: str = "t", zone: str = "a") -> Order:
+    return Order(token=token, instance_type="GN7", zone=zone, tags=OURS)
 
 
 def states(cloud: Cloud, lag: int = 0) -> dict[str, str]:
