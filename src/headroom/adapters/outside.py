@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -30,10 +31,16 @@ _POWER: Final = ("On", "Off", "PoweringOff", "Unknown")
 Problems = list[tuple[str, str]]
 
 
+@cache
+def _fields(type_: type[Struct]) -> dict[str, str]:
+    """What a document may say of a fact, and where that goes. Asking msgspec evaluates every annotation anew."""
+    return {each.encode_name: each.name for each in msgspec.structs.fields(type_) if each.name != "name"}
+
+
 def fact(kind: str, document: dict[str, Any]) -> tuple[Any, Problems]:
     """The fact, and what is wrong with it: field and message. A wrong field is left out, never guessed."""
     type_ = KINDS[kind]
-    known = {each.encode_name: each.name for each in msgspec.structs.fields(type_) if each.name != "name"}
+    known = _fields(type_)
     problems: Problems = []
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None

@@ -149,7 +149,8 @@ class Writer:
         actions = tuple(action for key, action in keys.items() if self._attempts.is_due(ref, key))
         # What is no resource has no status that could tell of a failure.
         status = self._with_failures(ref, resource, decision.status) if resource.uid else decision.status
-        differs = status_wire(status) != status_wire(resource.status)
+        # Most are the same as ever, and need not be taken apart to see that.
+        differs = status != resource.status and status_wire(status) != status_wire(resource.status)
         if differs and not self._attempts.is_due(ref, STATUS):
             differs, actions = False, ()  # an action rests on what the status remembers of it, which must stand first
         urgency = urgency_of(resource.status, status, actions)
