@@ -7,24 +7,29 @@ each kind there are; then each of them in turn is crashed before, crashed after,
 import random
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from headroom.adapters.kube.transport import Transport
+from headroom.model.pace import Pace
 from headroom.model.ports import Clock
 from headroom.sim.operators import SimulatedProcess
-from headroom.sim.scenario import Report, Scenario, simulate
+from headroom.sim.scenario import MakeOperator, Report, Scenario, simulate
 from tests.builders import SPECS
 from tests.probe import PROBE_PLANS
+from tests.scenarios.ladder import AS_EVER, UNHURRIED_BUT_LEASES
 
 PODS = ("victim-a", "victim-b", "victim-c")
 FAULTS = ("CrashBefore", "CrashAfter", "LostReply", "Refusal")
 MINUTES = 8
 
 
-def probing(transport: Transport, clock: Clock, rng: random.Random, identity: str) -> SimulatedProcess:
-    return SimulatedProcess(transport, clock, rng, identity, PROBE_PLANS)
+def probing(
+    transport: Transport, clock: Clock, rng: random.Random, identity: str, *, pace: Pace = UNHURRIED_BUT_LEASES
+) -> SimulatedProcess:
+    return SimulatedProcess(transport, clock, rng, identity, PROBE_PLANS, pace=pace)
 
 
 def a_pod(name: str) -> dict[str, Any]:
@@ -37,7 +42,12 @@ def a_pod(name: str) -> dict[str, Any]:
     }
 
 
-def play(*faults: dict[str, Any], operators: int = 1, then: Sequence[dict[str, Any]] = ()) -> Report:
+def play(
+    *faults: dict[str, Any],
+    operators: int = 1,
+    then: Sequence[dict[str, Any]] = (),
+    make: MakeOperator = probing,
+) -> Report:
     """Three pods that should go and stay visible while they go, the given faults, and what else happens."""
     budget = {
         "apiVersion": "headroom.dev/v1alpha1",
@@ -55,7 +65,7 @@ def play(*faults: dict[str, Any], operators: int = 1, then: Sequence[dict[str, A
     }
     scenario = {"apiVersion": "sim.headroom.dev/v1", "kind": "Scenario", "spec": spec}
     pods = [] if then else [a_pod(name) for name in PODS]
-    return simulate(Scenario.of([scenario, budget, node, *pods]), probing)
+    return simulate(Scenario.of([scenario, budget, node, *pods]), make)
 
 
 def evicted(report: Report) -> Counter[str]:
@@ -110,7 +120,8 @@ def test_a_new_leader_whose_view_is_behind_evicts_nobody_a_second_time() -> None
     behind = {"type": "WatchDelay", "actor": "operator-2", "ms": 35_000, "until": "4m"}
     slow = {"type": "Slow", "actor": "operator-1", "verb": "get", "path": "*/pods/*", "ms": 3_000}
     pods = [{"at": "60s", "apply": a_pod(name)} for name in PODS]
-    report = play(behind, slow, operators=2, then=[*pods, {"at": "75s", "killOperator": "operator-1"}])
+    then: list[dict[str, Any]] = [*pods, {"at": "75s", "killOperator": "operator-1"}]
+    report = play(behind, slow, operators=2, then=then, make=partial(probing, pace=AS_EVER))
 
     check(report)
     asked = [each for each in report.trace.by("operator-1") if each.path.endswith("/eviction")]

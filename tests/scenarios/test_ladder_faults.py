@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.scenarios.dense import MINUTE, MINUTES, dense, problems
-from tests.scenarios.ladder import UNHURRIED_BUT_LEASES, Run, a_leader
+from tests.scenarios.ladder import AS_EVER, Run, a_leader
 
 VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete", "PUT": "update"}
 SLOW: dict[str, Any] = {"patience": 90_000, "unseen": 0.1}
@@ -19,13 +19,8 @@ SLOW: dict[str, Any] = {"patience": 90_000, "unseen": 0.1}
 
 @cache
 def calm() -> Run:
-    """The story without any fault."""
-    return dense()
-
-
-def struck(*faults: dict[str, Any], **options: Any) -> Run:
-    """The story with faults, at a pace that answers as fast as ever and does the rest seldom: there are many such runs."""
-    return dense(*faults, pace=UNHURRIED_BUT_LEASES, **options)
+    """The story without any fault, at the pace of a real operator."""
+    return dense(pace=AS_EVER)
 
 
 def effects(run: Run) -> list[tuple[str, str]]:
@@ -74,7 +69,7 @@ def test_every_effect_struck_once(kind: str, part: int, parts: int) -> None:
     """Each effect meets the fault the first time that it is tried. Of crashes a run has a third, or time would leave nothing to do."""
     known = effects(calm())[part::parts]
     faults = [{"type": kind, "verb": verb, "path": path, "times": 1} for verb, path in known]
-    run = struck(*faults, duration="24m")
+    run = dense(*faults, duration="24m")
     assert problems(run, **SLOW) == []
     assert is_quiet(run)
     assert len(run.report.happened) >= len(known) - 1, "the faults should have met something"
@@ -94,7 +89,7 @@ def test_every_effect_struck_once(kind: str, part: int, parts: int) -> None:
     ],
 )
 def test_one_crash_at_each_kind_of_effect(kind: str, verb: str, path: str) -> None:
-    run = struck({"type": kind, "verb": verb, "path": path})
+    run = dense({"type": kind, "verb": verb, "path": path})
     assert problems(run, **SLOW) == []
     assert is_quiet(run)
     assert [word for _, _, word in run.report.happened] == [kind], "the fault met nothing"
@@ -119,7 +114,7 @@ def test_a_bad_view_or_lost_replies_change_nothing(faults: list[dict[str, Any]])
 def test_two_leaders_stop_nobody_twice(late: int) -> None:
     """Both lead at once, each by a lease of its own; one may see everything later than the other."""
     delay = [{"type": "WatchDelay", "actor": "operator-2", "ms": late}] if late else []
-    run = dense(*delay, operators=2, make_operator=a_leader)
+    run = dense(*delay, operators=2, make_operator=a_leader, pace=AS_EVER)
     # They notice each other by their claims on the cluster; from then on nobody stops anything, or undoes what stands.
     assert [each for each in problems(run, **SLOW) if " has headroom.dev/paused-" not in each] == []
     evicted = Counter(life.uid for _, life in run.auditor.evictions() if life is not None)

@@ -10,7 +10,7 @@ from headroom.sim.answers import ApiError
 from headroom.sim.rights import Actor, Right, User
 from headroom.sim.scenario import Simulation
 from tests.scenarios.dense import BRIEF, START, VISION_LABELS, past
-from tests.scenarios.ladder import UNHURRIED, Run, a_budget, a_pod, a_template, play, stage
+from tests.scenarios.ladder import AS_EVER, UNHURRIED, Run, a_budget, a_pod, a_template, play, stage
 
 REQUESTS = "/apis/headroom.dev/v1alpha1/namespaces/lab/releaserequests"
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/releaserequests.headroom.dev"
@@ -104,7 +104,7 @@ def test_a_request_that_is_deleted_before_it_is_done_is_cancelled() -> None:
 def test_without_the_kind_everything_else_goes_on(at: int) -> None:
     """As after an upgrade of the operator alone: pods queue, and nothing is released."""
     root = Person("root", (Right(verbs=("*",), resources=("*",)),))
-    run = played((at, root.sends("DELETE", DEFINITION)))
+    run = played((at, root.sends("DELETE", DEFINITION)), pace=AS_EVER)
     assert root.refused == []
     assert started(run) == set()
     budget = run.simulation.server.object("GPUWorkloadBudget", "lab", "vision") or {}

@@ -8,9 +8,11 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headroom.model.errors import Unavailable
 from headroom.model.times import moment
@@ -20,8 +22,16 @@ from headroom.sim.clock import run_virtual
 from headroom.sim.faults import Crash
 from headroom.sim.operators import ledger_of, production
 from headroom.sim.scenario import Report, Scenario, Simulation
+from tests.scenarios.ladder import AS_EVER, UNHURRIED_BUT_LEASES, bookmarked
 from tests.tiers import DEEP
 
+RECORDING = structs.replace(
+    UNHURRIED_BUT_LEASES,
+    record_seconds=AS_EVER.record_seconds,
+    numbers_seconds=AS_EVER.numbers_seconds,
+    turn_ms=AS_EVER.turn_ms,
+)
+"""Usage is recorded and told as often as ever."""
 MINUTES = 9
 EVERY_MS = 100
 HOUR = 3_600_000
@@ -162,7 +172,7 @@ def play(
     documents = [scenario, NODE, *(a_budget(team, **more) for team in TEAMS)]
 
     async def run() -> Outcome:
-        simulation = Simulation(Scenario.of(documents), production)
+        simulation = bookmarked(Simulation(Scenario.of(documents), partial(production, pace=RECORDING)), RECORDING)
         prepare(simulation)
         auditor = Auditor(simulation)
         watching = asyncio.create_task(auditor.run())
