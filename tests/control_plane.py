@@ -30,10 +30,14 @@ from tests.processes import Guard, NotReady, Process, free_ports
 CORE = ("etcd", "kube-apiserver", "kubectl")
 COMPONENTS = ("kube-controller-manager", "kube-scheduler", "kwok")
 CLIENT_CERTIFICATE_USER = "admin-cert"
+LONGEST_PAUSE = 0.4
+"""Looking costs the API server more than it costs us; what has not come for a second is looked for less often."""
 CLIENT_RATE = {
     "qps": 200,
     "burst": 400,
 }  # requests of a controller in a second; by default a few hundred pods take minutes
+COLLECTED_LATER = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}
+"""A sixth of the processor time of a control plane is spent on garbage, unless it may lie for a while."""
 
 # taint-eviction-controller is left out on purpose: it evicted pods just bound to a new node.
 CONTROLLERS = (
@@ -405,7 +409,7 @@ class ControlPlane:
 
     def _launch(self, name: str, flags: Sequence[str], ready: Callable[[], bool]) -> None:
         assert self._guard is not None
-        environment = {"HOME": str(self.folder), "PATH": "/usr/bin:/bin"}
+        environment = {"HOME": str(self.folder), "PATH": "/usr/bin:/bin", **COLLECTED_LATER}
         command = [str(self.assets / name), *flags]
         process = Process(command, self.folder / f"{name}.log", self._guard, environment)
         self._processes[name] = process
@@ -477,11 +481,12 @@ class ControlPlane:
 
 def wait_until(condition: Callable[[], bool], what: str, timeout: float = 90) -> None:
     """Waits for something that the control plane does in its own time."""
-    deadline = time.monotonic() + timeout
+    deadline, pause = time.monotonic() + timeout, 0.1
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"not so after {timeout:.0f} s: {what}")
-        time.sleep(0.1)
+        time.sleep(pause)
+        pause = min(pause * 1.2, LONGEST_PAUSE)
 
 
 def _certified(pair: tuple[Path, Path]) -> dict[str, str]:

@@ -107,7 +107,7 @@ class Process:
                 raise NotReady(f"{self.name} ended with {self._child.returncode}:\n{self.tail()}")
             if time.monotonic() > deadline:
                 raise NotReady(f"{self.name} not ready after {timeout:.0f} s:\n{self.tail()}")
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     def tail(self, lines: int = 30) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

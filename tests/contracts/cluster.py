@@ -26,6 +26,7 @@ from tests.contracts.objects import Document, namespace
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 120.0
+LONGEST_PAUSE = 0.2
 """How long a test waits for controllers and events; far more than they need."""
 
 
@@ -256,10 +257,11 @@ class Cluster(ABC):
 
     async def until(self, probe: Callable[[], Awaitable[T]], what: str) -> T:
         """The first true answer; fails the test if controllers take too long."""
-        end = self.clock.monotonic() + PATIENCE_SECONDS
+        end, pause = self.clock.monotonic() + PATIENCE_SECONDS, 0.02
         while not (found := await probe()):
             assert self.clock.monotonic() < end, f"waited in vain until {what}"
-            await self.clock.sleep(0.02)
+            await self.clock.sleep(pause)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
         return found
 
     async def until_gone(self, document: Document) -> None:
