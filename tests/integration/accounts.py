@@ -88,6 +88,9 @@ def prepared_plane() -> Iterator[ControlPlane]:
 class Operator:
     """`headroom run` as a user has it. One that was killed and is started again has the same name, folder and flags."""
 
+    serves_pages = False
+    """Whether it has a dashboard and metrics: another process, which takes as long to start as the operator itself."""
+
     def __init__(self, plane: ControlPlane, folder: Path, name: str = "operator", **settings: str) -> None:
         self.folder = folder / name
         self.folder.mkdir(parents=True)
@@ -100,13 +103,16 @@ class Operator:
         """Start it, and wait until it sees the cluster."""
         assert self._process is None, "it runs already"
         self._metrics, self.health = (f"127.0.0.1:{port}" for port in free_ports(2))
-        settings = self._settings | {"metrics_address": self._metrics, "health_address": self.health}
+        settings = self._settings | {
+            "metrics_address": self._metrics * self.serves_pages,
+            "health_address": self.health,
+        }
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
         environment |= {f"HEADROOM_{name.upper()}": value for name, value in settings.items()}
         command = [sys.executable, "-m", "headroom", "run"]
         self._process = Process(command, self.folder / "log", self._guard, environment)
         # Health and the dashboard are processes of their own, each of which answers when it is there.
-        answering = (f"http://{self.health}/readyz", f"http://{self._metrics}/")
+        answering = [f"http://{self.health}/readyz", *([f"http://{self._metrics}/"] * self.serves_pages)]
         self._process.wait_ready(lambda: all(map(_fetched, answering)), timeout=180)
 
     def kill(self) -> None:
@@ -134,6 +140,7 @@ class Operator:
 
     def metrics(self) -> dict[tuple[str, str], float]:
         """What it tells Prometheus: by name of the metric and, for those of a budget, `namespace/name`."""
+        assert self.serves_pages, "it has none"
         time.sleep(METRICS_SECONDS)  # they are measured no more often, and whoever asks more often is turned away
         text = _fetched(f"http://{self._metrics}/metrics")
         assert text, self.log[-2000:]
@@ -150,6 +157,12 @@ class Operator:
         """One of them; of a budget, not a number while it has none."""
         found = self.metrics()
         return found.get((f"headroom_{name}", budget), math.nan) if budget else found[f"headroom_{name}", ""]
+
+
+class OperatorWithPages(Operator):
+    """One that can be looked at."""
+
+    serves_pages = True
 
 
 def _fetched(url: str) -> str:

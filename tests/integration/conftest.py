@@ -9,10 +9,24 @@ from headroom.api.crd import crd
 from headroom.api.kinds import DEFINITIONS
 from tests.api.verdicts import Server
 from tests.control_plane import ControlPlane, find_assets, lacking, wait_until
-from tests.integration import holds
+from tests.integration import accounts, holds
 from tests.integration.policed import KUEUE_ROLE, NAMESPACES, SYSTEM_ROLES, USERS, budget, create
 
 PARTS = ("kube-controller-manager",)  # it fills the roles view, edit and admin
+
+
+@pytest.fixture(scope="session")
+def prepared_plane() -> Iterator[ControlPlane]:
+    """An API server with our kinds, policies and namespace, where operators account. Leave no budget, pod or operator behind."""
+    with accounts.prepared_plane() as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def second_prepared_plane() -> Iterator[ControlPlane]:
+    """Another one, for what spans two clusters."""
+    with accounts.prepared_plane() as plane:
+        yield plane
 
 
 @pytest.fixture(scope="session")

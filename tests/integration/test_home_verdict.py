@@ -1,25 +1,15 @@
 """Two clusters, two operators, one PostgreSQL: a budget that spans them queues in both, by the verdict of its home cluster."""
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from headroom.api.marks import GATE
 from tests.control_plane import ControlPlane, wait_until
-from tests.integration import accounts
 from tests.integration.accounts import Account, Api, Operator, condition
 from tests.integration.holds import GPU, gates
 from tests.postgres import Postgres
 
 NAMESPACE = "spanned"
-
-
-@pytest.fixture
-def planes() -> Iterator[tuple[ControlPlane, ControlPlane]]:
-    with accounts.prepared_plane() as east, accounts.prepared_plane() as west:
-        yield east, west
 
 
 def follows(account: Account) -> tuple[str, bool, bool]:
@@ -28,9 +18,9 @@ def follows(account: Account) -> tuple[str, bool, bool]:
 
 
 def test_new_pods_wait_in_both_clusters_until_home_has_room(
-    planes: tuple[ControlPlane, ControlPlane], postgres: Postgres, tmp_path: Path
+    prepared_plane: ControlPlane, second_prepared_plane: ControlPlane, postgres: Postgres, tmp_path: Path
 ) -> None:
-    url = postgres.new_database()
+    url, planes = postgres.new_database(), (prepared_plane, second_prepared_plane)
     with contextlib.ExitStack() as closing:
         apis = [closing.enter_context(contextlib.closing(Api(plane))) for plane in planes]
         here, there = (Account(api, NAMESPACE) for api in apis)

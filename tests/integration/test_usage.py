@@ -16,6 +16,7 @@ from tests.integration.accounts import (
     Account,
     Api,
     Operator,
+    OperatorWithPages,
     bounds,
     condition,
     is_close,
@@ -29,23 +30,17 @@ PRICES = f"api/v1/namespaces/{accounts.OWN_NAMESPACE}/configmaps"
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    with accounts.prepared_plane() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+def operator(prepared_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """One for the whole file: every test has a namespace of its own."""
-    made = Operator(plane, tmp_path_factory.mktemp("usage"))
+    made = OperatorWithPages(prepared_plane, tmp_path_factory.mktemp("usage"))
     made.start()
     yield made
     made.close()
 
 
 @pytest.fixture
-def account(plane: ControlPlane, operator: Operator) -> Iterator[Account]:
-    api = Api(plane)
+def account(prepared_plane: ControlPlane, operator: Operator) -> Iterator[Account]:
+    api = Api(prepared_plane)
     made = Account(api, f"lab-{next(NUMBERS)}")
     yield made
     made.close()

@@ -9,23 +9,26 @@ import pytest
 
 from headroom.api.policies import USAGE_FINALIZER
 from tests.control_plane import ControlPlane, wait_until
-from tests.integration import accounts
-from tests.integration.accounts import Account, Api, Operator, bounds, condition, is_close, moment, next_second
+from tests.integration.accounts import (
+    Account,
+    Api,
+    Operator,
+    OperatorWithPages,
+    bounds,
+    condition,
+    is_close,
+    moment,
+    next_second,
+)
 from tests.postgres import Postgres
 
 NUMBERS = itertools.count(1)
 MakeOperator = Callable[..., Operator]
 
 
-@pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    with accounts.prepared_plane() as made:
-        yield made
-
-
 @pytest.fixture
-def account(plane: ControlPlane) -> Iterator[Account]:
-    api = Api(plane)
+def account(prepared_plane: ControlPlane) -> Iterator[Account]:
+    api = Api(prepared_plane)
     made = Account(api, f"team-{next(NUMBERS)}")
     yield made
     made.close()
@@ -33,12 +36,12 @@ def account(plane: ControlPlane) -> Iterator[Account]:
 
 
 @pytest.fixture
-def new_operator(plane: ControlPlane, account: Account, tmp_path: Path) -> Iterator[MakeOperator]:
+def new_operator(prepared_plane: ControlPlane, account: Account, tmp_path: Path) -> Iterator[MakeOperator]:
     """Makes operators that are gone before the next test begins."""
     made: list[Operator] = []
 
-    def make(name: str = "operator", at: ControlPlane = plane, **settings: str) -> Operator:
-        made.append(Operator(at, tmp_path, name, **settings))
+    def make(name: str = "operator", at: ControlPlane = prepared_plane, **settings: str) -> Operator:
+        made.append(OperatorWithPages(at, tmp_path, name, **settings))
         return made[-1]
 
     yield make
@@ -189,13 +192,15 @@ def test_a_standby_records_what_happens_while_nobody_leads(
 
 
 def test_one_cluster_decides_for_two_and_waits_for_none_that_is_lost(
-    account: Account, new_operator: MakeOperator, postgres: Postgres
+    account: Account, new_operator: MakeOperator, second_prepared_plane: ControlPlane, postgres: Postgres
 ) -> None:
     url, warned = postgres.new_database(), ("Warning", "QuotaExceeded", 1)
-    with accounts.prepared_plane() as other, contextlib.closing(Api(other)) as api:
-        there = Account(api, account.namespace)
+    with (
+        contextlib.closing(Api(second_prepared_plane)) as api,
+        contextlib.closing(Account(api, account.namespace)) as there,
+    ):
         east = new_operator("east", cluster_id="east", ledger_url=url)
-        west = new_operator("west", other, cluster_id="west", ledger_url=url)
+        west = new_operator("west", second_prepared_plane, cluster_id="west", ledger_url=url)
         for each, gpus in ((account, 1), (there, 8)):
             each.budget(homeCluster="east", quota={"gpuHours": "0.02", "windowHours": 24})
             each.run("one", gpus)
