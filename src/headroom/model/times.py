@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 SECOND: Final = 1000
@@ -39,8 +40,9 @@ def moment(text: str | None) -> int | None:
     return found if FIRST <= found <= LAST else None  # another zone may be in a year that cannot be written
 
 
+@lru_cache(maxsize=256)
 def text(ms: int) -> str:
-    """The moment as RFC 3339, with milliseconds only where there are any."""
+    """The moment as RFC 3339, with milliseconds only where there are any. All budgets of a pass say the same few."""
     when = _EPOCH + timedelta(milliseconds=ms)
     return when.strftime("%Y-%m-%dT%H:%M:%S") + (f".{ms % SECOND:03d}" if ms % SECOND else "") + "Z"
 

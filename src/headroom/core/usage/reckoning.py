@@ -210,12 +210,12 @@ class Ledgered:
 
     def course(self, since: int) -> tuple[Forecast, Forecast]:
         """What the window held of GPUs and of dollars from a moment on, and will hold if what runs goes on."""
-        before = overlaps(self._start, self._end, Span(since, self._span.length))
+        before = _per_group(overlaps(self._start, self._end, Span(since, self._span.length)), self._group)
 
         def course(of_group: dict[int, int]) -> Forecast:
             runs = forecasts.Runs(self._start, self._end, self._column(of_group))
             span = forecasts.Span(since, self._span.length)
-            return Forecast.of(span, _exact_sum(before, self._group, of_group), runs)
+            return Forecast.of(span, _exact_sum(before, of_group), runs)
 
         return course(self._counted.rates), course(self._prices)
 
@@ -282,18 +282,18 @@ class Ledgered:
         high_end, high_start = _of(self._table, "high_end", self.rows), _of(self._table, "high_start", self.rows)
         mask = (high_end != self._end) | (high_start != self._start)
         most = overlaps(high_start[mask], high_end[mask], self._span) - self.gpus.held[mask]
-        groups = self._group[mask]
-        return gpus + _exact_sum(most, groups, self._counted.rates), usd + _exact_sum(most, groups, self._prices)
+        more = _per_group(most, self._group[mask])
+        return gpus + _exact_sum(more, self._counted.rates), usd + _exact_sum(more, self._prices)
 
     def _possible(self) -> tuple[int, int]:
         rates = self._counted.possible
         if not rates:
             return 0, 0
         rows = self._table.rows_of(rates)
-        groups = _of(self._table, "group", rows)
         most = overlaps(_of(self._table, "high_start", rows), _of(self._table, "high_end", rows), self._span)
         prices = {number: self._table.groups[number].terms.price or 0 for number in rates}
-        return _exact_sum(most, groups, rates), _exact_sum(most, groups, prices)
+        more = _per_group(most, _of(self._table, "group", rows))
+        return _exact_sum(more, rates), _exact_sum(more, prices)
 
     def _unreadable(self) -> str:
         if not self._counted.unreadable:
@@ -312,12 +312,19 @@ def _of(table: UsageTable, name: str, rows: Ints) -> Ints:
     return table.column(name)[rows]
 
 
-def _exact_sum(held: Ints, groups: Ints, rates: dict[int, int]) -> int:
-    """Milliseconds are added up per group first, then multiplied as Python's integers."""
-    numbers, where = np.unique(groups, return_inverse=True)
-    sums = np.zeros(len(numbers), np.int64)
-    np.add.at(sums, where, held)
-    return sum(int(total) * rates.get(int(number), 0) for number, total in zip(numbers, sums, strict=True))
+def _per_group(held: Ints, groups: Ints) -> list[tuple[int, int]]:
+    """The milliseconds of each group that has any."""
+    if not len(groups):
+        return []
+    # Not by sorting the groups, which costs more than all the rest where most rows are uncertain, as after every start.
+    sums = np.zeros(int(groups.max()) + 1, np.int64)
+    np.add.at(sums, groups, held)
+    return [(number, int(sums[number])) for number in np.flatnonzero(sums).tolist()]
+
+
+def _exact_sum(per_group: list[tuple[int, int]], rates: dict[int, int]) -> int:
+    """Added up per group before, so that only few are multiplied as Python's integers."""
+    return sum(total * rates.get(number, 0) for number, total in per_group)
 
 
 class _Heard(NamedTuple):
