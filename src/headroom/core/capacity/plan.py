@@ -36,6 +36,8 @@ class Source(Struct, frozen=True, kw_only=True):
 
     A source without it has all of them decided, every time.
     """
+    lead_ms: Callable[[World], int] | None = None
+    """The longest of their lead times. Without it everything counts while anybody could announce pods, however far ahead."""
     undecided: Callable[[World, Ref, AnyResource], Decision]
     """What is said of a resource that is no supply: it cannot be read, or the view is not complete."""
 
@@ -103,7 +105,7 @@ def _round(world: World, sources: Sequence[Source], failed: Collection[Ref]) -> 
 def _concerned(world: World, sources: Sequence[Source], changes: Changes) -> frozenset[Ref] | None:
     """Which resources are to be decided anew; None for all."""
     # While pods are pending, or were until now, all supplies are asked.
-    if changes.everything or changes.asking or not world.complete or demand.may_be_wanted(world):
+    if changes.everything or changes.asking or not world.complete or demand.may_be_wanted(world, _lead(world, sources)):
         return None
     if changes.facts.keys() - {Topic.MACHINES, *OF_PENDING}:
         return None
@@ -118,6 +120,13 @@ def _concerned(world: World, sources: Sequence[Source], changes: Changes) -> fro
             return None
         found.update(mine)
     return frozenset(found)
+
+
+def _lead(world: World, sources: Sequence[Source]) -> int | None:
+    """How long before they start announced pods matter; None if nobody knows."""
+    leads = [each.lead_ms(world) if each.lead_ms is not None else None for each in sources]
+    known = [each for each in leads if each is not None]
+    return max(known, default=0) if len(known) == len(leads) else None
 
 
 def _decided(world: World, sources: Sequence[Source], concerned: Collection[Ref] | None) -> Iterator[Decision]:

@@ -7,7 +7,7 @@ its pods may take to come, and no namespace counts for more than so many pods.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -31,7 +31,7 @@ SKEW_MS: Final = 5 * SECOND
 """Clocks of other machines may be ahead by so much."""
 MOST_OF_NAMESPACE: Final = 1_000
 MOST: Final = 10_000
-"""More pods are never announced at once: by one namespace, and by all."""
+"""More pods are never announced at once: by one namespace, and by all; nor are more CronJobs looked at, the first by name."""
 _CRITICAL: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
@@ -76,12 +76,24 @@ class Notice(NamedTuple):
 class Notices:
     """Everything that is announced, and when that changes by itself."""
 
-    def __init__(self, world: World, ahead_ms: int, queues: Announced) -> None:
-        self._world, self._ahead, self._queues = world, ahead_ms, queues
+    def __init__(self, world: World, ahead_ms: int, queues: Announced | None = None) -> None:
+        """`queues` is what budgets have decided, if somebody has read that."""
+        self._world, self._ahead, self._read = world, ahead_ms, queues
         self._presence = Presence(world)
-        self._others = {uid for each in world.workloads.values() for uid in (each.uid, *each.owner_uids)}
-        """Uids of Jobs that announce their pods themselves, or by a Workload of Kueue's."""
         self.turns: list[int] = []
+
+    @cached_property
+    def _queues(self) -> Announced:
+        return Announced(self._world) if self._read is None else self._read
+
+    @cached_property
+    def _others(self) -> set[str]:
+        """Uids of Jobs that announce their pods themselves, or by a Workload of Kueue's."""
+        return {uid for each in self._world.workloads.values() for uid in (each.uid, *each.owner_uids)}
+
+    def is_any_due(self) -> bool:
+        """Whether anything is announced now: far cheaper than to find out what."""
+        return any(each.until > self._world.now for each in self._every())
 
     def due(self) -> Iterator[tuple[Notice, list[Pod]]]:
         """What is to start soon, each with its pods; the first to start first."""
@@ -97,7 +109,7 @@ class Notices:
 
     def _every(self) -> Iterator[Notice]:
         world = self._world
-        for each in world.cron_jobs.values() if sight.sees(world, sight.CRON_JOBS) else ():
+        for each in _counted(world.cron_jobs) if sight.sees(world, sight.CRON_JOBS) else ():
             yield from self._of_cron_job(each)
         for owner in world.workloads.values():
             if owner.kind == "Workload":
@@ -160,6 +172,18 @@ class Notices:
         yield _notice(each.key, each.uid, each.reserved_at, _without(each.parts, self._presence.count(each)))
 
 
+def _counted(cron_jobs: Mapping[str, CronJob]) -> Iterable[CronJob]:
+    """Those that are looked at: of a namespace, and of all, no more than could announce a pod each."""
+    if len(cron_jobs) <= MOST_OF_NAMESPACE:
+        return cron_jobs.values()
+    found, of_space = list[CronJob](), Counter[str]()
+    for _, each in sorted(cron_jobs.items()):
+        if of_space[each.namespace] < MOST_OF_NAMESPACE and len(found) < MOST:
+            of_space[each.namespace] += 1
+            found.append(each)
+    return found
+
+
 def _notice(of: str, uid: str, due_at: int, parts: tuple[tuple[Part, int], ...], until: int | None = None) -> Notice:
     by = Announcer(of, uid, due_at, True)
     return Notice(by, due_at + LATE_MS if until is None else until, parts, is_judged=False)
@@ -193,10 +217,10 @@ def job_of(cron_job: str, run: int) -> str:
     return f"{cron_job}-{run // MINUTE}"
 
 
-def _is_of(pod: Pod, job: str) -> bool:
+def _is_of_job(pod: Pod) -> bool:
     """Whether a pod is of a Job, and may use what was kept for it."""
     asks = pod.has_claims or any("/" in name and amount for name, amount in pod.shape.requests)
-    return asks and not pod.gates and pod.owner is not None and (pod.owner.kind, pod.owner.name) == ("Job", job)
+    return asks and not pod.gates and pod.owner is not None and pod.owner.kind == "Job"
 
 
 # --- whether they came ----------------------------------------------------------------------------------------------------------
@@ -207,13 +231,16 @@ class Presence:
 
     def __init__(self, world: World) -> None:
         self._world, self._pods = world, world.pods
+        self._jobs: dict[str, tuple[int, dict[str, int]]] = {}
+        """By namespace: since when pods were looked at, and what was found."""
 
     def has_come(self, of: str, uid: str, due_at: int) -> bool:
         """Whether any pod is there that somebody announced."""
         kind, namespace, name = of.split("/", 2)
         if kind == "CronJob":
             # Its Job may be over by now, and the CronJob gone: the pods tell by the name of their owner.
-            return any(_is_of(pod, job_of(name, due_at)) for pod in self._made_since(namespace, due_at - SKEW_MS))
+            since = due_at - SKEW_MS
+            return self._of_jobs(namespace, since).get(job_of(name, due_at), -1) >= since
         owner = self._world.workloads.get(of)
         return self.count(owner) > 0 if owner is not None else bool(self._pods.by_owner[uid])
 
@@ -227,10 +254,19 @@ class Presence:
         uids = [uid for each in owner.owner_uids for uid in (each, *self._pods.by_owner[each])]
         return sum(1 for uid in uids if (pod := self._pods.get(uid)) is not None and not pod.gates)
 
-    def _made_since(self, namespace: str, moment: int) -> Iterator[Pod]:
-        pods = self._pods
-        mine = pods.column("namespace") == pods.names.number(namespace)
-        return (pods.at(row) for row in np.flatnonzero(mine & (pods.column("created") >= moment)).tolist())
+    def _of_jobs(self, namespace: str, moment: int) -> Mapping[str, int]:
+        """The Jobs of a namespace that have pods made since a moment, each with when the newest of them was; found once for all that ask."""
+        since, known = self._jobs.get(namespace, (moment + 1, {}))
+        if moment < since:
+            since, known = moment - HOUR, {}
+            pods = self._pods
+            mine = pods.column("namespace") == pods.names.number(namespace)
+            for row in np.flatnonzero(mine & (pods.column("created") >= since)).tolist():
+                pod = pods.at(row)
+                if pod.owner is not None and _is_of_job(pod):
+                    known[pod.owner.name] = max(pod.created, known.get(pod.owner.name, 0))
+            self._jobs[namespace] = since, known
+        return known
 
     @cached_property
     def _of_job_sets(self) -> Counter[str]:

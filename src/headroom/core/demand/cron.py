@@ -6,7 +6,7 @@ Decision record 16 says why this is our own: no library for Python reads them al
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
@@ -17,6 +17,7 @@ from headroom.model.times import HOUR, MINUTE, SECOND
 
 LONGEST: Final = 256
 """Letters of a schedule that is read: each of the five fields could list everything it knows."""
+MOST_REMEMBERED: Final = 65536
 _MACROS: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -112,6 +113,40 @@ def first_run(text: str, zone: str, since: int, after: int, until: int) -> int |
         steps = max(1, (after - since) // schedule.every_ms + 1)
         found = since - since % SECOND + steps * schedule.every_ms
         return found if found <= until else None
+    return _REMEMBERED.first(text, zone, after, until)
+
+
+class _Span(NamedTuple):
+    """Between two moments there is no run, and at the end of it there is one or not."""
+
+    after: int
+    until: int
+    runs: bool
+
+
+class Remembered:
+    """The next run of each schedule: where thousands are asked about at every look, each is reckoned once for each run."""
+
+    def __init__(self, search: Callable[[str, str, int, int], int | None]) -> None:
+        self._search = search
+        self._spans: dict[tuple[str, str], _Span] = {}
+
+    def first(self, text: str, zone: str, after: int, until: int) -> int | None:
+        """The first run later than one moment and no later than another."""
+        span = self._spans.get((text, zone))
+        is_known = (
+            span is not None and span.after <= after and (after < span.until if span.runs else until <= span.until)
+        )
+        if span is None or not is_known:
+            run = self._search(text, zone, after, until)
+            span = _Span(after, until if run is None else run, run is not None)
+            if len(self._spans) >= MOST_REMEMBERED:
+                self._spans.clear()
+            self._spans[text, zone] = span
+        return span.until if span.runs and span.until <= until else None
+
+
+def _search(text: str, zone: str, after: int, until: int) -> int | None:
     for hour in range(after // HOUR, until // HOUR + 1):
         for run in _runs_of(text, zone, hour):
             if after < run <= until:
@@ -119,25 +154,36 @@ def first_run(text: str, zone: str, since: int, after: int, until: int) -> int |
     return None
 
 
-@lru_cache(maxsize=65536)
-def _runs_of(text: str, zone: str, hour: int) -> tuple[int, ...]:
+def _runs_of(text: str, zone: str, hour: int) -> Iterator[int]:
     """The runs in one hour of the clock that goes on whatever is done to others: what those skip is skipped, what they repeat too."""
-    schedule, place = schedule_of(text), zone_of(zone)
+    schedule = schedule_of(text)
     assert schedule is not None
+    for there, first, many in _local(zone, hour):
+        if there.hour in schedule.hours and schedule.is_on(there):
+            for minute in range(many):
+                if there.minute + minute in schedule.minutes:
+                    yield hour * HOUR + (first + minute) * MINUTE
+
+
+@lru_cache(maxsize=4096)
+def _local(zone: str, hour: int) -> tuple[tuple[datetime, int, int], ...]:
+    """An hour as the clocks of a zone show it: in pieces within which only the minute moves, each with its first minute and how many."""
+    place = zone_of(zone)
     assert place is not None
     begin = datetime.fromtimestamp(hour * HOUR // SECOND, UTC)
-    first, last = begin.astimezone(place), (begin + timedelta(minutes=59)).astimezone(place)
-    is_even = first.utcoffset() == last.utcoffset()
-    if is_even and not any(each.hour in schedule.hours and schedule.is_on(each) for each in (first, last)):
-        return ()
-    return tuple(hour * HOUR + minute * MINUTE for minute in _minutes(schedule, begin, place))
-
-
-def _minutes(schedule: Schedule, begin: datetime, place: ZoneInfo) -> Iterator[int]:
+    found: list[tuple[datetime, int, int]] = []
     for minute in range(60):
         there = (begin + timedelta(minutes=minute)).astimezone(place)
-        if there.minute in schedule.minutes and there.hour in schedule.hours and schedule.is_on(there):
-            yield minute
+        first, since, many = found[-1] if found else (there, minute, 0)
+        goes_on = there.replace(tzinfo=None) == first.replace(tzinfo=None) + timedelta(minutes=many)
+        if found and goes_on and there.hour == first.hour:
+            found[-1] = first, since, many + 1
+        else:
+            found.append((there, minute, 1))
+    return tuple(found)
+
+
+_REMEMBERED: Final = Remembered(_search)
 
 
 # --- reading --------------------------------------------------------------------------------------------------------------------

@@ -67,9 +67,16 @@ def wanted(
     )
 
 
-def may_be_wanted(world: World) -> bool:
-    """Whether anything may be wanted. Far cheaper than to find out what; whatever `wanted` looks at beside pods belongs here too."""
-    return bool(world.pods.asking or world.workloads or world.cron_jobs)
+def may_be_wanted(world: World, ahead_ms: int | None = None) -> bool:
+    """Whether anything may be wanted, with what is announced so long before it starts; None for however long before.
+
+    Far cheaper than to find out what; whatever `wanted` looks at beside pods belongs here too.
+    """
+    if world.pods.asking:
+        return True
+    if ahead_ms is None:
+        return bool(world.workloads or world.cron_jobs)
+    return Notices(world, ahead_ms).is_any_due()
 
 
 class _Gang(NamedTuple):

@@ -39,12 +39,18 @@ class Memory:
     def __init__(self, world: World, pools: Iterable[tuple[Ref, AnyResource]]) -> None:
         now = self._now = world.now
         self._presence = Presence(world)
-        self._known = {ref: _moments(each.status, now) for ref, each in pools if each.status.fruitless}
+        listed = list(pools)
+        self._known = {ref: _moments(each.status, now) for ref, each in listed if each.status.fruitless}
+        self._payers: dict[tuple[str, str], Ref] = {}
+        """The pool that remembers it if somebody does not come, by who and when: the first of those that expect it, so that it counts once."""
+        for ref, each in listed:
+            for expected in each.status.expected:
+                self._payers.setdefault((expected.of, expected.due_at), ref)
 
     def observe(self, pool: Pool) -> None:
         """Take up what a pool remembers, and say for how many pods of each namespace its machines may wake."""
         pool.fruitless = dict(self._known.get(pool.ref, {}))
-        _meet(self._presence, pool)
+        self._meet(pool)
         for it in pool.members:
             if it.woken_for:
                 _look(it, pool)
@@ -58,6 +64,28 @@ class Memory:
         pool.keeps = {name: max(0, AT_ONCE - len(moments)) for name, moments in every.items()}
         ends = [each.until for each in pool.rations.values() if each.until is not None]
         pool.ration_ends_at = min(ends, default=None)
+
+    def _meet(self, pool: Pool) -> None:
+        """Whether those have come that are expected; who announced them answers for it if they have not in time."""
+        pool.expected = {}
+        for each in pool.before.expected:
+            if each.of.count("/") != 2:
+                continue  # nobody is named so
+            due_at = moment_of(each.due_at) or 0
+            if due_at > pool.now + pool.boot_ms:
+                continue  # the clock was turned back: it is announced anew if it is still so
+            if self._presence.has_come(each.of, each.uid, due_at):
+                continue
+            namespace = each.of.split("/")[1]
+            if due_at + demand.LATE_MS > pool.now:
+                pool.expected[each.of] = each
+            elif self._payers[each.of, each.due_at] == pool.ref and not _woke_for(pool, namespace):
+                _add(pool, namespace)
+
+
+def _woke_for(pool: Pool, namespace: str) -> bool:
+    """Whether a machine was woken for a namespace: that counts when it goes to sleep."""
+    return any(namespace in it.woken_for for it in pool.members)
 
 
 def ration(moments: list[int], now: int) -> Ration:
@@ -75,24 +103,6 @@ def ration(moments: list[int], now: int) -> Ration:
     if until > now:
         return Ration(0, gangs=False, until=until)
     return Ration(1, gangs=moments[-1] + AN_HOUR * pause <= now)
-
-
-def _meet(presence: Presence, pool: Pool) -> None:
-    """Whether those have come that are expected; who announced them answers for it if they have not in time."""
-    pool.expected = {}
-    for each in pool.before.expected:
-        if each.of.count("/") != 2:
-            continue  # nobody is named so
-        due_at = moment_of(each.due_at) or 0
-        if due_at > pool.now + pool.boot_ms:
-            continue  # the clock was turned back: it is announced anew if it is still so
-        if presence.has_come(each.of, each.uid, due_at):
-            continue
-        namespace = each.of.split("/")[1]
-        if due_at + demand.LATE_MS > pool.now:
-            pool.expected[each.of] = each
-        elif not any(namespace in it.woken_for for it in pool.members):
-            _add(pool, namespace)  # what was woken for them counts when it goes to sleep
 
 
 def expect(pool: Pool, outcome: Outcome) -> None:
