@@ -25,12 +25,14 @@ from tests.core.power_stage import (
     decided,
     effects,
     gpus_of,
+    machine,
     off,
     on,
     remembered,
     running,
     status,
     waiting,
+    wakes,
     was,
 )
 
@@ -255,7 +257,8 @@ def test_machines_that_come_are_enough_until_pods_are_bound_to_them(place: Place
 def test_what_is_woken_is_needed_and_what_sleeps_is_not(place: Place) -> None:
     sizes = {each.name: each.gpu_count for pool in place.pools for each in pool.spec.machines}
     first = place.decided()
-    woken = [each.machine for one in first.values() for each in one.actions if isinstance(each, WakeMachine)]
+    # A warm spare is woken for nobody.
+    woken = [name for one in first.values() for name in wakes(one) if machine(one, name).assigned]
     waits = sum(gpus_of(pod.shape) for pod in place.pods if not pod.node)
     # A machine on trial is woken for one shape alone, whatever else would fit beside it.
     if woken and not any(status(one).trials for one in first.values()):

@@ -4,9 +4,26 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from headroom.api.power_status import Assigned, MachineStatus, Trial
+from headroom.core import power
+from headroom.model import times
 from headroom.model.facts import Pod, Shape
 from tests.builders import NOON
-from tests.core.power_stage import GPU, MINUTE, SECOND, Stage, a_pool, a_view, decided, on, status, waiting, wakes
+from tests.core.power_stage import (
+    GPU,
+    MINUTE,
+    SECOND,
+    Stage,
+    a_pool,
+    a_view,
+    decided,
+    on,
+    remembered,
+    status,
+    waiting,
+    wakes,
+    was,
+)
 
 REFUSED = "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints."
 SPREAD = Shape(requests=((GPU, 1_000_000),), spread='[{"topologyKey":"zone"}]')
@@ -95,3 +112,48 @@ def test_a_gang_that_counts_on_a_machine_on_trial_wakes_no_other_while_it_boots(
     stage.never |= set(stage.pods)
     stage.pass_time(2 * MINUTE, every=5 * SECOND)
     assert [name for _, name in stage.commands()] == ["wake w1", "wake w2"]
+
+
+# --- which machines are on trial is a field of theirs ---------------------------------------------------------------------------------
+
+
+def rooms_on_trial(shape: str, *machines: MachineStatus, at: int = NOON - MINUTE) -> frozenset[str]:
+    """The machines that a trial still has, by what is remembered of it and of them."""
+    trial = Trial(shape=shape, machine=machines[0].name, at=times.text(at))
+    pool = remembered(a_pool(machines={each.name: 8 for each in machines}), *machines, trials=(trial,))
+    [supply] = power.SOURCE.supplies(a_view(pool, nodes=[on(each.name) for each in machines]), ())
+    return supply.terms.trials[0].rooms
+
+
+def test_a_machine_is_on_trial_by_its_own_word_whatever_the_moments_say() -> None:
+    """A clock that was turned back makes the moment at which it was woken another one than that of the trial."""
+    ahead = NOON + 10 * MINUTE
+    machine = was("w1", "On", woken_at=ahead, tried_for=("a",))
+    assert rooms_on_trial("a", machine, at=ahead) == {"w1"}
+    assert rooms_on_trial("b", machine, at=ahead) == frozenset()
+
+
+def test_one_that_was_woken_in_the_same_moment_for_others_is_not() -> None:
+    woken = NOON - MINUTE
+    machines = [
+        was("w1", "Booting", woken_at=woken, tried_for=("Gang-a",)),
+        was("w2", "Booting", woken_at=woken, tried_for=("Gang-a", "Gang-b")),
+        was("w3", "Booting", woken_at=woken, assigned=(Assigned(shape="Gang-a"),)),
+    ]
+    assert rooms_on_trial("Gang-a", *machines) == {"w1", "w2"}
+
+
+def test_a_status_without_that_field_counts_as_without_a_trial() -> None:
+    assert rooms_on_trial("a", was("w1", "On", woken_at=NOON - MINUTE)) == frozenset()
+
+
+def test_the_field_is_there_while_the_trial_runs_and_goes_with_it() -> None:
+    stage = Stage(a_pool(machines={"w1": 2}, idleSeconds=900), nodes=[on("n1", 1)], pods=refused(1))
+    stage.never = {"uid-p0"}
+    stage.pass_time(10 * SECOND, every=5 * SECOND)
+    [pool] = stage.pools.values()
+    [trial], [machine] = pool.status.trials, pool.status.machines
+    assert (machine.state, machine.tried_for) == ("Booting", (trial.shape,))
+    stage.pass_time(6 * MINUTE, every=5 * SECOND)
+    [pool] = stage.pools.values()
+    assert ([each.in_vain for each in pool.status.trials], pool.status.machines[0].tried_for) == ([1], ())

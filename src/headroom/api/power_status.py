@@ -38,6 +38,10 @@ class MachineStatus(ApiType, frozen=True, kw_only=True):
     idle_since: Annotated[str, Meta(description="Since when no pod keeps it on; empty while one does.")] = ""
     busy: Annotated[bool | None, Meta(description="True while a pod keeps it on.")] = None
     woken_at: Annotated[str, Meta(description="When it was last told to wake.")] = ""
+    tried_for: Annotated[
+        tuple[str, ...],
+        Meta(max_length=MOST_SHAPES, description="Shapes of pods, as digests, for which it was then woken on trial."),
+    ] = ()
     woken_for: Annotated[
         tuple[str, ...],
         Meta(max_length=MOST_NAMESPACES, description="Namespaces of the pods it was woken for, until it was of use."),

@@ -10,7 +10,7 @@ from msgspec import structs
 from headroom.api import power_status
 from headroom.api.kinds import AnyResource
 from headroom.core.capacity import Outcome, Trial, newest_trials
-from headroom.core.power import breaking, energy, fruitless, sleeping, states, telling, waking, warmth
+from headroom.core.power import breaking, energy, fruitless, sleeping, states, telling, turns, waking, warmth
 from headroom.core.power.members import CHANGING, Member, Pool, told
 from headroom.core.power.states import ABORT_MS
 from headroom.model import conditions, sight, times
@@ -53,7 +53,7 @@ def decided(pool: Pool, outcome: Outcome) -> Decision:
         pool.before,
         observed_generation=pool.resource.generation,
         conditions=telling.judged(pool, ready.status.conditions[0]),
-        machines=tuple(it.status() for it in pool.members),
+        machines=tuple(it.status(turns.reason_of(pool, it)) for it in pool.members),
         on=len(pool.are("On")),
         off=len(pool.are("Off")),
         changing=len(pool.are("Booting", "Draining", "Sleeping")),
@@ -74,7 +74,7 @@ def decided(pool: Pool, outcome: Outcome) -> Decision:
         status=status,
         reason=said.reason,
         message=said.message,
-        actions=() if pool.halted else (*_due(pool), *ready.actions, *telling.events(pool)),
+        actions=() if pool.halted else (*_due(pool), *ready.actions, *telling.events(pool, outcome)),
         look_again_ms=max(SOONEST_MS, min(2 * LOOK_AGAIN_MS if rests else LOOK_AGAIN_MS, next_turn)),
         next_turn_ms=max(SOONEST_MS, next_turn),
     )

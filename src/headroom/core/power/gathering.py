@@ -12,6 +12,7 @@ from headroom.core.capacity import guarded
 from headroom.core.power import breaking, fruitless, idling, schedule, states
 from headroom.core.power.coming import gpus_shown
 from headroom.core.power.members import KIND, Member, Pool, cordon_of, remember
+from headroom.model import times
 from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Ref
 from headroom.model.tables import PLAIN_RESOURCES
@@ -93,6 +94,12 @@ def concerned(world: World, changes: Changes) -> Collection[Ref] | None:
         if is_named or each.status.trials or each.status.fruitless or each.status.expected:
             found.add(ref)
     return found
+
+
+def lead_ms(world: World) -> int:
+    """The longest time that a machine of any pool may take to boot."""
+    readable = (each.spec for _, each in world.of_kind(KIND) if each.spec is not None)
+    return max((spec.policy.boot_timeout_seconds * times.SECOND for spec in readable), default=0)
 
 
 def _pool(world: World, ref: Ref, resource: AnyResource, fleet: Fleet) -> Pool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -25,6 +25,7 @@ from headroom.api.power_status import (
 from headroom.core import demand
 from headroom.core.capacity import Ration, Trial
 from headroom.core.demand import Room
+from headroom.core.power.news import News, Turn
 from headroom.model import times
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref
@@ -54,15 +55,6 @@ class Cordon(Enum):
     FOREIGN = 3
 
 
-class News(Struct, frozen=True):
-    """A turn of a machine, to be told as an event."""
-
-    kind: Literal["Normal", "Warning"]
-    reason: str
-    machine: str
-    message: str
-
-
 class Member(Struct, kw_only=True, eq=False):
     """One machine of a pool."""
 
@@ -81,12 +73,16 @@ class Member(Struct, kw_only=True, eq=False):
     state: State = "Unknown"
     since: int = 0
     reason: str = ""
-    """For people; what is decided by it is the cause."""
+    """For people, as it was told before; what is decided by it is the cause."""
     cause: Cause = ""
+    why: News | None = None
+    """Its reason, if this round has found another one."""
     idle_since: int | None = None
     busy: bool = False
     """A pod keeps it on."""
     woken_at: int | None = None
+    tried_for: tuple[str, ...] = ()
+    """Digests of the shapes for which it was then woken on trial."""
     woken_for: tuple[str, ...] = ()
     """Namespaces of the pods it was woken for, until it was of use."""
     kept_for: tuple[str, ...] = ()
@@ -159,15 +155,19 @@ class Member(Struct, kw_only=True, eq=False):
             return None
         return call
 
-    def become(self, state: State, now: int, reason: str = "", cause: Cause = "") -> None:
+    def become(self, state: State, now: int, why: News | None = None, cause: Cause = "") -> None:
         """Turn, or stay as it is with another reason."""
         if state != self.state:
             self.state, self.since = state, now
-        self.reason, self.cause = reason[:LONGEST_REASON], cause
+        self.reason, self.why, self.cause = "", why, cause
 
-    def tell(self, reason: str, message: str, *, warns: bool = False) -> None:
-        """An event about a turn; what is seen for the first time has not turned."""
-        self.news.append(News("Warning" if warns else "Normal", reason, self.name, f"{self.name} {message}"))
+    def new(self, state: State, cause: Turn, *, at: int | None = None, count: int = 0, text: str = "") -> News:
+        """A turn of it."""
+        return News(machine=self.name, state=state, cause=cause, at=at, count=count, text=text)
+
+    def tell(self, cause: Turn, *, at: int | None = None, count: int = 0) -> None:
+        """An event about a turn that it has made; what is seen for the first time has not turned."""
+        self.news.append(self.new(self.state, cause, at=at, count=count))
 
     def lately(self, now: int) -> tuple[int, ...]:
         """When it was switched in the last hour."""
@@ -182,17 +182,18 @@ class Member(Struct, kw_only=True, eq=False):
         self.failures += 1
         self.retry_after = now + pause
 
-    def status(self) -> MachineStatus:
+    def status(self, reason: str) -> MachineStatus:
         """What is remembered of it from now on."""
         return MachineStatus(
             name=self.name,
             state=self.state,
             since=_text(self.since),
-            reason=self.reason,
+            reason=reason[:LONGEST_REASON],
             cause=self.cause,
             idle_since=told(self.idle_since),
             busy=True if self.busy else None,
             woken_at=told(self.woken_at),
+            tried_for=self.tried_for,
             woken_for=self.woken_for,
             kept_for=self.kept_for,
             kept_since=told(self.kept_since),
@@ -325,6 +326,7 @@ def remember(member: Member, now: int) -> None:
     retry = _moment(before.retry_after) if before.retry_after else None
     member.retry_after = None if retry is None else min(retry, now + LONGEST_RETRY_MS)
     member.woken_for, member.kept_for = before.woken_for, before.kept_for
+    member.tried_for = before.tried_for
     member.kept_since = when(before.kept_since, now)
     member.assigned = {each.shape: each.pods for each in before.assigned}
     member.toggles = tuple(each for text in before.toggles if (each := when(text, now)) is not None)

@@ -13,9 +13,10 @@ from headroom.core.capacity import Outcome, times_in_vain, trials_of_closed, wit
 from headroom.core.demand import Unit
 from headroom.core.power import fruitless, idling, states
 from headroom.core.power.members import Cordon, Member, Pool, cordon_of, told
+from headroom.core.power.news import Turn
 from headroom.core.power.states import ABORT_MS, doubled
 from headroom.core.power.warmth import Warm, least_on, turns_at
-from headroom.core.power.wording import of_gpus, of_machines
+from headroom.core.power.wording import of_machines
 from headroom.model import times
 from headroom.model.actions import CordonNode, DrainNode, SleepMachine, UncordonNode
 from headroom.model.world import World
@@ -155,10 +156,10 @@ def _drain(pool: Pool, it: Member) -> None:
     now = pool.now
     why = _comes_back(pool, it)
     if why:
-        states.stay_on(it, now, why)
+        states.stay_on(it, now, why, count=pool.floor)
     elif now - it.since >= ABORT_MS and (it.lodgers or it.cordon is not Cordon.OURS):
         it.put_off(now, doubled(ABORT_MS, it.failures, times.HOUR))
-        states.stay_on(it, now, f"it could not be emptied within {ABORT_MS // times.MINUTE} minutes")
+        states.stay_on(it, now, Turn.NOT_EMPTIED)
     elif it.cordon is not Cordon.OURS:
         it.due.append(CordonNode(node=it.name))
     elif now < it.since + SETTLE_MS:
@@ -170,8 +171,8 @@ def _drain(pool: Pool, it: Member) -> None:
         it.slept_at = now
         it.become("Sleeping", now)
         it.due.append(SleepMachine(pool=pool.ref.name, machine=it.name))
-        it.tell("SleepingMachine", f"({of_gpus(it.gpus)}) is sent to sleep; it was idle since {told(it.idle_since)}.")
-        it.idle_since = None
+        it.tell(Turn.IDLE, at=it.idle_since)
+        it.idle_since, it.tried_for = None, ()
 
 
 def _put_back(pool: Pool, it: Member) -> None:
@@ -191,19 +192,19 @@ def _put_back(pool: Pool, it: Member) -> None:
         return
     it.switch(pool.now)
     it.slept_at = pool.now
-    why = "never joined" if it.cause == "NeverJoined" else "did not go off"
-    it.become("Sleeping", pool.now, f"It {why}, so it is sent to sleep again.", it.cause)
+    it.tried_for = ()
+    it.become("Sleeping", pool.now, it.new("Sleeping", Turn.PUT_BACK), it.cause)
     it.due.append(SleepMachine(pool=pool.ref.name, machine=it.name))
-    it.tell("SleepingMachine", f"({of_gpus(it.gpus)}) {why} and is sent to sleep again.")
+    it.tell(Turn.PUT_BACK)
 
 
-def _comes_back(pool: Pool, it: Member) -> str:
+def _comes_back(pool: Pool, it: Member) -> Turn | None:
     """Why a machine does not go to sleep after all; pods that wait and fit on it have been asked before."""
     if it.idle_since is None:
-        return "a pod has come"
+        return Turn.POD_CAME
     if len(pool.are("On")) < pool.floor:
-        return f"{of_machines(pool.floor)} must be on now"
-    return "it is protected" if idling.is_protected(pool, it) else ""
+        return Turn.MUST_BE_ON
+    return Turn.PROTECTED if idling.is_protected(pool, it) else None
 
 
 def _cordon_more(pool: Pool, outcome: Outcome) -> None:
@@ -227,9 +228,9 @@ def _cordon_more(pool: Pool, outcome: Outcome) -> None:
         it.drained_at = pool.now
         fruitless.note(pool, it)
         drains.begun.insert(0, pool.now)
-        it.become("Draining", pool.now, "It is being cordoned.", "Cordoning")
+        it.become("Draining", pool.now, it.new("Draining", Turn.IDLE), "Cordoning")
         it.due.append(CordonNode(node=it.name))
-        it.tell("DrainingMachine", f"({of_gpus(it.gpus)}) is idle since {told(it.idle_since)} and gets no new pods.")
+        it.tell(Turn.IDLE, at=it.idle_since)
         known = {each.shape for each in pool.trials}
         new = trials_of_closed(it.name, it.woken_at or it.since, pool.now, outcome.round.tried, outcome.round.verdicts)
         pool.trials += [each for each in new if each.in_vain > 1 or each.shape not in known]

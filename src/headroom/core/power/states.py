@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from headroom.api.power_status import Cause
-from headroom.core.power.members import Cordon, Member, told
+from headroom.core.power.members import Cordon, Member
+from headroom.core.power.news import News, Turn
 from headroom.model import times
 
 HEARTBEAT_MS: Final = 5 * times.MINUTE
@@ -72,14 +73,13 @@ def resends_at(it: Member) -> int:
 def resend(it: Member, now: int) -> None:
     """Its wake is sent again, with the same key."""
     it.resent_at = now
-    it.tell("WakingMachine", "is woken again with the same key: its power is still off.", warns=True)
+    it.tell(Turn.UNTAKEN)
 
 
 def give_up(it: Member, now: int) -> None:
     """It did not hear its wake, and nobody needs it any more."""
     it.put_off(now, call_pause(it.failures + 1))
-    it.become("Off", now, f"It was told to wake at {told(it.woken_at)}, and its power stayed off.")
-    it.tell("MachineOff", "is still off, and others serve its pods.", warns=True)
+    _turn(it, now, it.new("Off", Turn.GIVEN_UP, at=it.woken_at))
 
 
 def is_joining(it: Member, now: int, boot_ms: int) -> bool:
@@ -109,15 +109,13 @@ def may_still_join_until(it: Member, boot_ms: int) -> int:
 def _observe_up(it: Member, now: int, boot_ms: int) -> None:
     if _is_dark(it, now):
         if it.was != "Sleeping":
-            is_off = "off" if it.power_is == "Off" else "going off"
-            _unknown(it, now, f"Its power is {is_off}, and its node has not noticed yet.")
+            _unknown(it, now, Turn.DARK)
     elif it.was == "Sleeping":
         _observe_still_up(it, now, boot_ms)
     elif it.was == "Draining":
         _observe_draining(it, now)
-    elif it.was == "Booting" and _short(it) and now < (it.woken_at or it.since) + boot_ms:
-        said = f"shows {it.gpus_shown} of {it.gpus} GPUs" if it.gpus_shown < it.gpus else f"has the taint {it.starts}"
-        it.become("Booting", now, f"Its node is Ready and {said} so far.")
+    elif it.was == "Booting" and _is_short(it) and now < (it.woken_at or it.since) + boot_ms:
+        it.become("Booting", now, it.new("Booting", Turn.STARTING))
     else:
         _on(it, now, boot_ms)
 
@@ -136,35 +134,37 @@ def _observe_still_up(it: Member, now: int, boot_ms: int) -> None:
     ready_since = it.node.ready_since if it.node is not None else None
     if call is not None:
         it.put_off(now, call_pause(it.failures + 1))
-        _stay_on(it, now, f"it could not be sent to sleep: {call.message or 'the call failed'}", warns=True)
+        stay_on(it, now, Turn.SLEEP_CALL_FAILED, text=call.message)
     elif ready_since is not None and ready_since >= sent + BACK_AFTER_MS:
         it.retry_after = None
         it.become("On", now)
-        it.tell("MachineOn", "is on again; it was not Headroom that woke it.")
+        it.tell(Turn.BACK_BY_OTHERS)
     elif now - sent >= boot_ms:
         it.put_off(now, max(times.MINUTE, boot_pause(it.failures + 1, boot_ms)))
-        _stay_on(it, now, f"it was told to sleep at {told(sent)} and is still Ready", warns=True)
+        stay_on(it, now, Turn.STILL_READY, at=sent)
 
 
 def _observe_draining(it: Member, now: int) -> None:
     if it.cordon is Cordon.LIFTED:
         it.retry_after = now + ABORT_MS
-        _stay_on(it, now, "somebody uncordoned its node")
+        stay_on(it, now, Turn.UNCORDONED)
     elif it.cordon is Cordon.FOREIGN:
-        _stay_on(it, now, "somebody else cordoned its node")
+        stay_on(it, now, Turn.CORDONED)
     elif it.cordon is Cordon.OURS and it.cause == "Cordoning":
         # Settling begins only now that no new pod can come.
-        it.since, it.reason, it.cause = now, "", ""
+        it.since = now
+        it.become("Draining", now)
 
 
-def _stay_on(it: Member, now: int, why: str, *, warns: bool = False) -> None:
-    it.become("On", now, f"It stays on: {why}.", "Kept")
-    it.tell("MachineOn", f"stays on: {why}.", warns=warns)
-
-
-def stay_on(it: Member, now: int, why: str) -> None:
+def stay_on(it: Member, now: int, why: Turn, *, at: int | None = None, count: int = 0, text: str = "") -> None:
     """Do not let it sleep after all."""
-    _stay_on(it, now, why)
+    _turn(it, now, it.new("On", why, at=at, count=count, text=text), "Kept")
+
+
+def _turn(it: Member, now: int, why: News, cause: Cause = "") -> None:
+    """Become something, and tell so."""
+    it.become(why.state, now, why, cause)
+    it.news.append(why)
 
 
 def was_kept(it: Member, now: int) -> bool:
@@ -173,12 +173,12 @@ def was_kept(it: Member, now: int) -> bool:
 
 
 def _on(it: Member, now: int, boot_ms: int) -> None:
-    was, short = it.was, _short(it)
+    was, short = it.was, it.new("On", Turn.SHORT) if _is_short(it) else None
     if was == "On":
         # Why it did not go to sleep is worth knowing until it is tried again.
         is_tried_later = it.retry_after is not None and it.retry_after > now
         if short or not (is_tried_later or was_kept(it, now)):
-            it.reason, it.cause = short, ""
+            it.become("On", now, short)
         return
     woken = it.woken_at
     it.become("On", now, short)
@@ -187,21 +187,20 @@ def _on(it: Member, now: int, boot_ms: int) -> None:
         return
     if short and was == "Booting":
         it.put_off(now, boot_pause(it.failures + 1, boot_ms))
-        it.tell("MachineOn", f"is on, but {short[0].lower()}{short[1:]}", warns=True)
+        it.news.append(short)
         return
     it.failures, it.retry_after = 0, None
     if was == "Booting" and woken is not None:
-        it.tell("MachineOn", f"is on, {max(0, now - woken) // times.SECOND} s after it was told to wake.")
+        it.tell(Turn.JOINED, count=max(0, now - woken) // times.SECOND)
     elif was in ("Failed", "Unknown"):
-        it.tell("MachineOn", "is on after all.")
+        it.tell(Turn.AFTER_ALL)
     else:
-        it.tell("MachineOn", "is on; it was not Headroom that woke it.")
+        it.tell(Turn.WOKEN_BY_OTHERS)
 
 
-def _short(it: Member) -> str:
-    if it.gpus_shown < it.gpus:
-        return f"Its node shows {it.gpus_shown} of {it.gpus} GPUs."
-    return f"Its node still has the taint {it.starts}." if it.starts else ""
+def _is_short(it: Member) -> bool:
+    """Whether its node shows too few GPUs, or what runs on every node has not started there."""
+    return it.gpus_shown < it.gpus or bool(it.starts)
 
 
 # --- its node is not ready, or not there ----------------------------------------------------------------------------------------
@@ -212,11 +211,11 @@ def _observe_booting(it: Member, now: int, boot_ms: int) -> None:
     call = it.failed_call("Wake", sent)
     if call is not None:
         it.put_off(now, call_pause(it.failures + 1))
-        _fail(it, now, f"It could not be woken: {call.message or 'the call failed'}")
+        _turn(it, now, it.new("Failed", Turn.WAKE_CALL_FAILED, text=call.message))
     elif now - sent >= boot_ms:
         it.put_off(now, boot_pause(it.failures + 1, boot_ms))
-        says = f"It was woken at {told(sent)} and was not Ready {boot_ms // times.SECOND} s later."
-        _fail(it, now, says, "NeverJoined")
+        late = it.new("Failed", Turn.NOT_READY_IN_TIME, at=sent, count=boot_ms // times.SECOND)
+        _turn(it, now, late, "NeverJoined")
     elif it.power_is == "Off" and now >= resends_at(it):
         it.is_untaken = True
         if it.resent_at is not None:
@@ -230,10 +229,10 @@ def _observe_going_down(it: Member, now: int, boot_ms: int) -> None:
         _off(it, now)
     elif call is not None:
         it.put_off(now, call_pause(it.failures + 1))
-        _fail(it, now, f"It could not be sent to sleep: {call.message or 'the call failed'}", it.cause)
+        _turn(it, now, it.new("Failed", Turn.SLEEP_CALL_FAILED, text=call.message), it.cause)
     elif now - sent >= boot_ms:
         it.put_off(now, boot_pause(it.failures + 1, boot_ms))
-        _fail(it, now, f"It was told to sleep at {told(sent)} and its power is still on.", it.cause)
+        _turn(it, now, it.new("Failed", Turn.STILL_ON, at=sent), it.cause)
 
 
 def _observe_failed(it: Member, now: int, boot_ms: int) -> None:
@@ -250,30 +249,30 @@ def _observe_down(it: Member, now: int, boot_ms: int) -> None:
     if it.power_is == "Off":
         _off(it, now)
     elif it.power_is == "On":
-        _unknown(it, now, "It is on, and its node is not Ready.")
+        _unknown(it, now, Turn.ON_NOT_READY)
     elif it.power_is == "PoweringOff":
         if it.slept_at is not None and now - it.slept_at < boot_ms:
-            it.become("Sleeping", now, "It is shutting down.")
+            it.become("Sleeping", now, it.new("Sleeping", Turn.SHUTTING_DOWN))
         else:
-            _unknown(it, now, "It is shutting down.")
+            _unknown(it, now, Turn.SHUTTING_DOWN)
     elif it.node is None or it.was == "Off":
         _off(it, now)
     else:
-        _unknown(it, now, "Its node is not Ready.")
+        _unknown(it, now, Turn.NOT_READY)
 
 
 def _off(it: Member, now: int) -> None:
     was, has_joined = it.was, it.cause != "NeverJoined"
-    it.become("Off", now, "" if has_joined else f"It was woken at {told(it.woken_at)} and never joined.")
+    it.become("Off", now, None if has_joined else it.new("Off", Turn.NEVER_JOINED, at=it.woken_at))
     if was is None:
         it.since = _went_off(it, now)
     elif was in ("Sleeping", "Failed"):
-        if has_joined and (it.node is None or not _short(it)):
+        if has_joined and (it.node is None or not _is_short(it)):
             # What it was last told it did; only one that came up short would do so again.
             it.failures, it.retry_after = 0, None
-        it.tell("MachineOff", "is off.")
+        it.tell(Turn.WENT_OFF)
     elif was != "Off":
-        it.tell("MachineOff", "is off; it was not Headroom that switched it off.")
+        it.tell(Turn.OFF_BY_OTHERS)
 
 
 def _went_off(it: Member, now: int) -> int:
@@ -284,13 +283,8 @@ def _went_off(it: Member, now: int) -> int:
     return now if seen is None else min(now, seen)
 
 
-def _unknown(it: Member, now: int, reason: str) -> None:
-    is_new = it.was not in (None, "Unknown")
-    it.become("Unknown", now, reason)
+def _unknown(it: Member, now: int, why: Turn) -> None:
+    is_new, found = it.was not in (None, "Unknown"), it.new("Unknown", why)
+    it.become("Unknown", now, found)
     if is_new:
-        it.tell("MachineUnknown", f"does not answer: {reason[0].lower()}{reason[1:]}", warns=True)
-
-
-def _fail(it: Member, now: int, reason: str, cause: Cause = "") -> None:
-    it.become("Failed", now, reason, cause)
-    it.tell("MachineFailed", f"failed: {reason[0].lower()}{reason[1:]}", warns=True)
+        it.news.append(found)

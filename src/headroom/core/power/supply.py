@@ -10,8 +10,8 @@ from headroom.core import demand
 from headroom.core.capacity import Outcome, Source, Stage, Terms, Trial, Why
 from headroom.core.demand import Candidate, Room, Unit
 from headroom.core.power import coming, deciding, fruitless, sleeping, states, unserved, waking
-from headroom.core.power.gathering import concerned, pools_of
-from headroom.core.power.members import KIND, Cordon, Member, Pool, moment_of, told
+from headroom.core.power.gathering import concerned, lead_ms, pools_of
+from headroom.core.power.members import KIND, Cordon, Member, Pool, moment_of
 from headroom.core.power.states import ABORT_MS
 from headroom.model.decisions import Decision, Ref
 from headroom.model.world import World
@@ -96,6 +96,7 @@ class PowerSupply:
         """Wake, keep, fill up and let sleep."""
         pool, self.outcome = self.pool, outcome
         pool.trials = [*outcome.trials]
+        _forget_tried(pool)
         waking.wake(self.world, pool, outcome)
         unserved.tell(pool, outcome)
         sleeping.let_sleep(pool, outcome)
@@ -114,14 +115,11 @@ def _candidate(it: Member, room: Room) -> Candidate:
 
 def _known(pool: Pool, trial: power_status.Trial) -> Trial:
     """What is remembered of a trial, with what its machines are doing now."""
-    woken = [it for it in pool.members if told(it.woken_at) == trial.at]
+    woken = [it for it in pool.members if trial.shape in it.tried_for]
     machine = next((it for it in woken if it.name == trial.machine), None)
     rooms = frozenset[str]()
     if machine is not None and not trial.until and _is_open(machine):
-        of_gang = trial.shape.startswith(demand.OF_GANGS)
-        rooms = (
-            frozenset(it.name for it in woken if trial.shape in it.assigned) if of_gang else frozenset({machine.name})
-        )
+        rooms = frozenset(it.name for it in woken if _is_open(it))
     return Trial(
         shape=trial.shape,
         room=trial.machine,
@@ -136,6 +134,14 @@ def _known(pool: Pool, trial: power_status.Trial) -> Trial:
     )
 
 
+def _forget_tried(pool: Pool) -> None:
+    """A trial that was in vain, that nobody remembers or that has another machine now, is no matter of a machine any more."""
+    running = {(name, trial.shape) for trial in pool.trials if not trial.until for name in (trial.room, *trial.rooms)}
+    for it in pool.members:
+        if it.tried_for:
+            it.tried_for = tuple(shape for shape in it.tried_for if (it.name, shape) in running)
+
+
 def _is_open(it: Member) -> bool:
     """Whether pods can go to a machine, or will be able to."""
     return it.state == "Booting" or (it.state == "On" and it.cordon in (Cordon.NOBODY, Cordon.LIFTED, Cordon.OURS))
@@ -146,4 +152,4 @@ def supplies(world: World, without: Collection[Ref] = ()) -> Iterator[PowerSuppl
     return (PowerSupply(world, pool) for pool in pools_of(world, without))
 
 
-SOURCE = Source(kind=KIND, supplies=supplies, concerned=concerned, undecided=deciding.undecided)
+SOURCE = Source(kind=KIND, supplies=supplies, concerned=concerned, lead_ms=lead_ms, undecided=deciding.undecided)

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 from headroom.api.power_status import Unserved
 from headroom.api.resources import Condition
 from headroom.core.capacity import Outcome
-from headroom.core.power import breaking, energy
+from headroom.core.power import breaking, energy, turns
 from headroom.core.power.members import Cordon, Member, Pool, told
 from headroom.core.power.sleeping import awake, most_at_once
+from headroom.core.power.turns import reason_of
 from headroom.core.power.unserved import HALTED, WAKE_LIMIT, fruitless_words
 from headroom.core.power.warmth import least_on
 from headroom.core.power.wording import few, for_pods, how_many, machines, of_machines, of_pods, quoted, small, whom
@@ -62,8 +63,7 @@ def _sentences(outcome: Outcome, pool: Pool) -> Iterator[Said]:
     woken = [it for it in pool.are("Booting") if it.woken_at == pool.now]
     booting = [it for it in pool.are("Booting") if it.woken_at != pool.now]
     if woken:
-        on_trial = any(it.name in _tried_now(pool) for it in woken)
-        yield Said("Waking", f"Waking {_purposes(outcome, pool, woken)}.", on_trial)
+        yield Said("Waking", f"Waking {_purposes(outcome, pool, woken)}.", any(it.tried_for for it in woken))
     if booting:
         yield Said("Waking", f"{_booting(outcome, pool, booting)}.")
     if pool.unserved:
@@ -81,26 +81,22 @@ def _sentences(outcome: Outcome, pool: Pool) -> Iterator[Said]:
 
 def _purposes(outcome: Outcome, pool: Pool, woken: list[Member]) -> str:
     """Whom machines are woken for: those on trial apart from the others, and only the first of them with the reason."""
-    shapes = _tried_now(pool)
-    plain = [it for it in woken if it.name not in shapes]
-    tried = [it for it in woken if it.name in shapes]
+    plain = [it for it in woken if not it.tried_for]
+    tried = [it for it in woken if it.tried_for]
     says = [f"{machines(plain)} {_purpose(outcome, pool, plain)}"] if plain else []
     if tried:
-        first = tried[0]
-        verdict = outcome.round.verdicts.get(shapes[first.name])
+        # A gang may take several.
+        first = [it for it in tried if it.tried_for == tried[0].tried_for]
+        verdicts = outcome.round.verdicts
+        verdict = next((verdicts[shape] for shape in tried[0].tried_for if shape in verdicts), None)
         why = ""
         if verdict is not None:
             refused = f"{verdict.scheduler} does not place {verdict.pod} on {few(verdict.rooms)}, where it would fit"
             why = f": {refused} ({quoted(verdict.message).removesuffix('.')})"
-        says.append(f"{machines([first])} on trial {_purpose(outcome, pool, [first])}{why}")
-    if len(tried) > 1:
-        says.append(f"{machines(tried[1:])} on trial for others")
+        says.append(f"{machines(first)} on trial {_purpose(outcome, pool, first)}{why}")
+        if len(tried) > len(first):
+            says.append(f"{machines([it for it in tried if it not in first])} on trial for others")
     return ", and ".join(says)
-
-
-def _tried_now(pool: Pool) -> dict[str, str]:
-    """The machines that are woken on trial now, each with the shape; one may also stand for a trial of the past."""
-    return {trial.room: trial.shape for trial in pool.trials if trial.at == pool.now}
 
 
 def _purpose(outcome: Outcome, pool: Pool, woken: list[Member]) -> str:
@@ -196,7 +192,7 @@ def _capital(text: str) -> str:
 def verdicts(pool: Pool) -> Iterator[Verdict]:
     """All that may hold beside `Ready`."""
     failed = pool.are("Failed")
-    says = " ".join(f"{it.name}: {it.reason}" for it in failed[:3]) + (
+    says = " ".join(f"{it.name}: {reason_of(pool, it)}" for it in failed[:3]) + (
         f" And {len(failed) - 3} more." if len(failed) > 3 else ""
     )
     yield Verdict(
@@ -268,15 +264,15 @@ def judged(pool: Pool, ready: Condition) -> tuple[Condition, ...]:
     return (ready, *(each for each in known if each.type not in ours), *found)
 
 
-def events(pool: Pool) -> Iterator[Action]:
+def events(pool: Pool, outcome: Outcome) -> Iterator[Action]:
     """One for each machine that turned, and one if what was counted is lost."""
     for it in pool.members:
         for news in it.news:
             yield EmitEvent(
                 object=str(pool.ref),
-                event_type=news.kind,
-                reason=news.reason,
-                message=news.message,
+                event_type="Warning" if turns.warns(news) else "Normal",
+                reason=turns.EVENTS[news.state],
+                message=f"{news.machine} {turns.event(pool, outcome, it, news)}",
                 machine=news.machine,
             )
     lost = energy.lost(pool.before.energy)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from headroom.api.power_status import MOST_NAMESPACES
+from headroom.api.power_status import MOST_NAMESPACES, MOST_SHAPES
 from headroom.core.capacity import Outcome, may_hold
 from headroom.core.demand import Candidate, Unit
 from headroom.core.power import breaking, coming, energy, states, warmth
 from headroom.core.power.members import Cordon, Member, Pool, told
-from headroom.core.power.wording import for_pods, of_gpus
+from headroom.core.power.news import Turn
 from headroom.model import times
 from headroom.model.actions import WakeMachine
 from headroom.model.world import World
@@ -33,15 +33,10 @@ def wake(world: World, pool: Pool, outcome: Outcome) -> None:
     """Wake and keep on what a round needs, and as many as must be on beside."""
     members = {it.name: it for it in pool.members}
     for each in outcome.kept:
-        waits = "1 pod that waits fits" if len(each.pods) == 1 else f"{len(each.pods)} pods that wait fit"
-        states.stay_on(members[each.name], pool.now, f"{waits} on it")
+        states.stay_on(members[each.name], pool.now, Turn.PODS_FIT, count=len(each.pods))
         members[each.name].assigned = dict(each.assigned)
-    asks = outcome.round.asks(pool.spec.gpu_resource_name)
     for each in outcome.opened:
-        why = (
-            f"on trial for pod {each.on_trial}" if each.on_trial else for_pods(asks, each.pods, outcome.round.announced)
-        )
-        _wake(pool, members[each.name], why, each.assigned)
+        _wake(pool, members[each.name], Turn.ON_TRIAL if each.on_trial else Turn.FOR_PODS, each.assigned)
         named = outcome.round.namespaces_of(each.pods) or {each.on_trial.partition("/")[0]} - {""}
         members[each.name].woken_for = tuple(sorted(named))[:MOST_NAMESPACES]
     if not pool.halted:
@@ -111,13 +106,14 @@ def slots(pool: Pool) -> int | None:
     return max(0, min(limits) - len(pool.are("Booting"))) if limits else None
 
 
-def _wake(pool: Pool, it: Member, why: str, assigned: Mapping[str, int] | None = None) -> None:
+def _wake(pool: Pool, it: Member, why: Turn, assigned: Mapping[str, int] | None = None) -> None:
     it.switch(pool.now)
     it.woken_at, it.resent_at, it.retry_after, it.assigned = pool.now, None, None, dict(assigned or {})
     it.woken_for = ()
+    it.tried_for = tuple(sorted(it.assigned))[:MOST_SHAPES] if why is Turn.ON_TRIAL else ()
     it.become("Booting", pool.now)
     it.due.append(WakeMachine(pool=pool.ref.name, machine=it.name))
-    it.tell("WakingMachine", f"({of_gpus(it.gpus)}) wakes {why}.")
+    it.tell(why)
 
 
 def _send_again(pool: Pool, outcome: Outcome) -> None:
@@ -141,7 +137,7 @@ def _keep_floor(world: World, pool: Pool, unwanted: list[Unit]) -> None:
     usual = warmth.usual_size(pool) if least.machines > pool.floor else 0
     asleep = sorted(pool.are("Draining"), key=lambda it: _like(it, usual))
     for it in asleep[: max(0, least.machines - len(pool.are("On", "Booting")))]:
-        states.stay_on(it, pool.now, least.why)
+        states.stay_on(it, pool.now, Turn.WARM)
     short = least.machines - len(pool.are("On", "Booting"))
     if short <= 0:
         return
@@ -151,7 +147,7 @@ def _keep_floor(world: World, pool: Pool, unwanted: list[Unit]) -> None:
     for number, it in enumerate(asleep[: short if free is None else min(short, free)]):
         room = coming.room_of(world, pool, it)
         if number < must or not any(may_hold(unit, room) for unit in unwanted):
-            _wake(pool, it, f"since {least.why}")
+            _wake(pool, it, Turn.FOR_FLOOR)
     pool.wants = len(pool.are("On", "Booting")) < least.machines
 
 
