@@ -284,3 +284,26 @@ def test_a_cron_job_among_the_documents_wakes_a_machine_or_keeps_it_and_it_is_sa
     assert not [each for each in early[0]["actions"] if each["type"] == "WakeMachine"]
     kept = headroom("explain", "machine/metal-1", "-f", on, "--now", NOON).out
     assert "kept on for 1 announced pod (CronJob/lab/nightly) that will fit on it" in kept
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "named"),
+    [
+        ("schedule", "61 13 * * *", "spec.schedule '61 13 * * *' is not a schedule"),
+        ("schedule", "0 0 30 2 *", "spec.schedule '0 0 30 2 *' names a day that none of its months has"),
+        ("timeZone", "Europe/Nowhere", "spec.timeZone 'Europe/Nowhere' is not a known time zone"),
+    ],
+)
+def test_a_cron_job_that_never_runs_is_named_with_its_field(
+    headroom: Headroom, tmp_path: Path, field: str, text: str, named: str
+) -> None:
+    documents = list(yaml.safe_load_all(POOL.replace("STATUS", "False")))
+    documents[-1]["spec"][field] = text
+    file = tmp_path / "wrong.yaml"
+    file.write_text(yaml.safe_dump_all(documents))
+    for command in (("plan",), ("explain", "machine/metal-1")):
+        done = headroom(*command, "-f", file, "--now", NOON)
+        assert done.code == 0
+        assert f"CronJob/lab/nightly: {named}" in done.err
+    (tmp_path / "right.yaml").write_text(POOL.replace("STATUS", "False"))
+    assert "CronJob" not in headroom("plan", "-f", tmp_path / "right.yaml", "--now", NOON).err

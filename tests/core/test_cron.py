@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headroom.core.demand.cron import LONGEST, first_run, schedule_of, zone_of
+from headroom.core.demand.cron import LONGEST, first_run, problem_of, schedule_of, zone_of
 from headroom.model.times import HOUR, MINUTE, SECOND
 from tests.builders import NOON
 
+DAY = 24 * HOUR
 RUNS: list[tuple[str, str, int, int]] = json.loads((Path(__file__).parent / "cron_runs.json").read_text())
 REACH = 32 * 24 * 3600
 """Seconds: beyond this the library's answer is only taken as `not before`."""
@@ -79,3 +80,27 @@ def test_zones_that_there_are_not(zone: str) -> None:
 
 def test_a_schedule_that_never_comes_costs_little() -> None:
     assert first_run("0 0 31 2 *", "", 0, NOON, NOON + 24 * HOUR) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "field"),
+    [
+        ("5 13 * * *", "Europe/Berlin", ""),
+        ("@every 1h", "", ""),
+        ("0 0 29 2 *", "", ""),
+        ("0 0 31 */2 *", "", ""),
+        ("0 0 30 2 1", "", ""),
+        ("0 0 30 2 *", "", "spec.schedule"),
+        ("0 0 31 4,6,9,11 *", "", "spec.schedule"),
+        ("61 * * * *", "", "spec.schedule"),
+        ("* * * *", "", "spec.schedule"),
+        ("5 13 * * *", "Europe/Nowhere", "spec.timeZone"),
+        ("5 13 * * *", "Local", "spec.timeZone"),
+    ],
+)
+def test_what_never_runs_is_told_with_its_field(text: str, zone: str, field: str) -> None:
+    found = problem_of(text, zone)
+    assert (found[0] if found else "") == field
+    begin = NOON - NOON % DAY
+    never = first_run(text, zone, begin, begin, begin + 5 * 366 * DAY) is None
+    assert never == bool(field), "it says so of what never runs, and of nothing else"

@@ -62,7 +62,22 @@ def documents_of(files: list[Path], now: int, cluster: str = "default") -> Given
     found = documents.read(texts)
     passing.say(found.ignored)
     complaints = manifests.complaints(found, texts)
-    return Given(found.world(now, cluster), [(each.resource, each.field, each.message) for each in complaints])
+    world = found.world(now, cluster)
+    _warn_of_schedules(world)
+    return Given(world, [(each.resource, each.field, each.message) for each in complaints])
+
+
+def _warn_of_schedules(world: World) -> None:
+    """Name CronJobs that never run; in a cluster the API server refuses most of them."""
+    if not world.cron_jobs:
+        return
+    from headroom.cli import output
+    from headroom.core import demand
+
+    for key, each in sorted(world.cron_jobs.items()):
+        wrong = demand.problem_of(each.schedule, each.time_zone)
+        if wrong is not None:
+            output.say(f"{key}: {wrong[0]} {wrong[1]}; no machine is woken ahead of its runs")
 
 
 def moment(text: str) -> int:

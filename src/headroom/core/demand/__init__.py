@@ -9,7 +9,7 @@ from headroom.core.demand.announced import starts_of
 from headroom.core.demand.announcing import LATE_MS, Presence
 from headroom.core.demand.choosing import by_urgency, choose, expand, impossible
 from headroom.core.demand.claims import devices_on, with_devices
-from headroom.core.demand.cron import first_run
+from headroom.core.demand.cron import first_run, problem_of
 from headroom.core.demand.digests import digest_of
 from headroom.core.demand.existing import reopened, returning, rooms, started
 from headroom.core.demand.fitting import why_not
@@ -56,6 +56,7 @@ __all__ = [
     "impossible",
     "may_be_wanted",
     "place",
+    "problem_of",
     "reopened",
     "returning",
     "rooms",

@@ -34,6 +34,8 @@ _MONTHS: Final = {
         ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1
     )
 }
+_LENGTHS: Final = dict(zip(range(1, 13), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
+"""Days of the months, at most."""
 _WEEKDAYS: Final = {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
 _NUMBER: Final = re.compile(r"\+?[0-9]{1,9}", re.ASCII)
 _LENGTH: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
@@ -102,6 +104,20 @@ def zone_of(name: str) -> ZoneInfo | None:
         return ZoneInfo(name or "UTC") if name.lower() != "local" else None
     except (KeyError, OSError, ValueError):
         return None
+
+
+def problem_of(text: str, zone: str) -> tuple[str, str] | None:
+    """What keeps a CronJob from ever running: the field, and what about it; None if nothing does."""
+    schedule = schedule_of(text)
+    if schedule is None:
+        return "spec.schedule", f"{text!r} is not a schedule that Kubernetes accepts"
+    if zone_of(zone) is None:
+        return "spec.timeZone", f"{zone!r} is not a known time zone"
+    # With a weekday beside the day, one of them is enough.
+    is_ever = (
+        schedule.every_ms or schedule.is_either or any(min(schedule.days) <= _LENGTHS[each] for each in schedule.months)
+    )
+    return None if is_ever else ("spec.schedule", f"{text!r} names a day that none of its months has")
 
 
 def first_run(text: str, zone: str, since: int, after: int, until: int) -> int | None:
