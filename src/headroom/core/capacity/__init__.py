@@ -2,11 +2,12 @@
 
 `supplies` has the words: a capability that brings machines gives a `Supply` for each of its resources. `rounds` places what is pending
 in rooms that are ready, `assigning` in those that are coming for it, `opening` opens candidates for the rest, `trials` tries what is
-refused. `plan` asks all supplies and has each of them settle.
+refused, `refusing` tells which rooms are kept for that. `plan` asks all supplies and has each of them settle.
 """
 
 from headroom.core.capacity.opening import may_hold
 from headroom.core.capacity.plan import Source, plan_of, round_of
+from headroom.core.capacity.refusing import refused_beside, trials_if_closed
 from headroom.core.capacity.rounds import Round, declined, guarded, reason, without
 from headroom.core.capacity.supplies import (
     Opened,
@@ -20,7 +21,7 @@ from headroom.core.capacity.supplies import (
     Trial,
     Why,
 )
-from headroom.core.capacity.trials import Standing, newest_trials, next_trial_at, times_in_vain, trials_of_closed
+from headroom.core.capacity.trials import Standing, newest_trials, next_trial_at
 
 __all__ = [
     "Opened",
@@ -43,8 +44,8 @@ __all__ = [
     "next_trial_at",
     "plan_of",
     "reason",
+    "refused_beside",
     "round_of",
-    "times_in_vain",
-    "trials_of_closed",
+    "trials_if_closed",
     "without",
 ]

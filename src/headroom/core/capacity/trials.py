@@ -189,18 +189,11 @@ def begin(ref: Ref, shape: str, rooms: tuple[str, ...], now: int, tried: Tried) 
     _keep(ref, new, tried)
 
 
-def trials_of_closed(
-    name: str, opened_at: int, now: int, tried: Tried, verdicts: Mapping[str, Verdict]
-) -> Iterator[Trial]:
+def if_closed(trial: Trial | None, verdict: Verdict, room: str, now: int) -> Trial:
     """What is to be remembered of a room that closes beside which pods were refused: for them none is opened for a while."""
-    for verdict in verdicts.values():
-        known = tried.get(verdict.digest)
-        if name not in verdict.rooms or (known is not None and known.runs):
-            continue
-        if known is None:
-            yield _in_vain(Trial(shape=verdict.digest, room=name, at=opened_at), now)
-        else:
-            yield structs.replace(known.trial, refused_at=now)
+    if trial is None:
+        return _in_vain(Trial(shape=verdict.digest, room=room, at=now), now)
+    return structs.replace(trial, refused_at=now)
 
 
 def newest_trials(trials: Iterable[Trial]) -> list[Trial]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from headroom.api import marks
 from headroom.api.budgets import GPUWorkloadBudgetStatus
@@ -14,6 +15,8 @@ from headroom.model import times
 from headroom.model.facts import Pod
 from headroom.model.gangs import gang_of
 from headroom.model.world import World
+
+_moment: Final = lru_cache(maxsize=65536)(times.moment)
 
 
 class Queue(NamedTuple):
@@ -32,7 +35,7 @@ def starts_of(status: Status) -> dict[str, int]:
 def _start(queued: QueuedUnit) -> int:
     if queued.state == "Releasing":
         return 0
-    start = times.moment(queued.starts_at) if queued.starts_at and queued.state != "NeverFits" else None
+    start = _moment(queued.starts_at) if queued.starts_at and queued.state != "NeverFits" else None
     return times.LAST if start is None else start
 
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
-from msgspec import structs
-
 from headroom.api.power_status import MOST_NAMESPACES
-from headroom.core import demand
-from headroom.core.capacity import Outcome, times_in_vain, trials_of_closed, without
-from headroom.core.demand import Unit
+from headroom.core.capacity import Outcome, refused_beside, trials_if_closed
 from headroom.core.power import fruitless, idling, states
 from headroom.core.power.members import Cordon, Member, Pool, cordon_of, told
 from headroom.core.power.news import Turn
@@ -23,7 +19,6 @@ from headroom.model.world import World
 
 SETTLE_MS: Final = 10 * times.SECOND
 """From the moment the cordon is seen: kube-scheduler may have decided on a pod just before it saw it."""
-ENOUGH_TRIED: Final = 3
 REFUSED_MS: Final = times.HOUR
 """For so long an idle machine is kept for pods that would fit on it and are refused."""
 LEAST_DRAINS: Final = 3
@@ -68,22 +63,12 @@ def let_sleep(pool: Pool, outcome: Outcome) -> None:
 
 
 def _keep_for_refused(pool: Pool, outcome: Outcome) -> None:
-    """Keep on what would hold pods that kube-scheduler refuses: it may be right only for now."""
-    found, verdicts = outcome.round, outcome.round.verdicts
-    members = {it.name: it for it in pool.members} if verdicts else {}
-    refused = (unit for unit in (*found.wanted.units, *found.wanted.exhausted) if not unit.due_at)
-    for unit in refused if verdicts else ():
-        since = _refused_since(found.world, unit)
-        # By the time some were tried in vain, such pods have had an hour, however often they were made anew.
-        digests = {part.digest for part in unit.parts if times_in_vain(found.tried, part) < ENOUGH_TRIED}
-        names = {name for digest in digests & verdicts.keys() for name in verdicts[digest].rooms} & members.keys()
-        # What was woken while they waited has its answer.
-        rooms = [found.rooms[name] for name in sorted(names) if (members[name].woken_at or 0) < since]
-        if rooms:
-            unjudged = [structs.replace(without(found, room), source="Machine", ready_since=None) for room in rooms]
-            for name, uids in demand.place(found.world, [unit], unjudged).into.items():
-                pods = (found.world.pods.get(uid) for uid in uids)
-                _keep(pool, members[name], {pod.namespace for pod in pods if pod is not None}, since)
+    """Keep on what would hold pods that kube-scheduler refuses. What was woken while they waited has its answer."""
+    members = {it.name: it for it in pool.members} if outcome.round.verdicts else {}
+    for each in refused_beside(
+        outcome.round, lambda name, since: name in members and (members[name].woken_at or 0) < since
+    ):
+        _keep(pool, members[each.room], each.namespaces, each.since)
 
 
 def _is_needed(pool: Pool, it: Member, outcome: Outcome) -> bool:
@@ -124,12 +109,6 @@ def _keep(pool: Pool, it: Member, namespaces: set[str], since: int) -> None:
     it.wanted_until = max(it.wanted_until, until)
     if _stays_until(pool, it, it.idle_since) <= pool.now:
         _note_kept(pool, it, may)
-
-
-def _refused_since(world: World, unit: Unit) -> int:
-    """Since when kube-scheduler has refused the first of a unit's pods."""
-    pods = (world.pods.get(uid) for part in unit.parts for uid in part.pods)
-    return min((pod.unschedulable_since for pod in pods if pod and pod.unschedulable_since is not None), default=0)
 
 
 def _drains(pool: Pool) -> Drains:
@@ -231,9 +210,7 @@ def _cordon_more(pool: Pool, outcome: Outcome) -> None:
         it.become("Draining", pool.now, it.new("Draining", Turn.IDLE), "Cordoning")
         it.due.append(CordonNode(node=it.name))
         it.tell(Turn.IDLE, at=it.idle_since)
-        known = {each.shape for each in pool.trials}
-        new = trials_of_closed(it.name, it.woken_at or it.since, pool.now, outcome.round.tried, outcome.round.verdicts)
-        pool.trials += [each for each in new if each.in_vain > 1 or each.shape not in known]
+        pool.trials += trials_if_closed(outcome.round, it.name)
 
 
 def most_at_once(pool: Pool) -> int:
