@@ -16,7 +16,7 @@ from headroom.model.batch_facts import CronJob, Flavor, PriorityClass
 from headroom.model.changes import Topic
 from headroom.model.devices import DeviceTable
 from headroom.model.facts import Hold, Node, NodePool, Owner, Part, Shape, Workload
-from headroom.model.times import HOUR, MINUTE, SECOND
+from headroom.model.times import HOUR, MINUTE, SECOND, text
 from headroom.model.world import World
 from tests.builders import NOON, a_pod
 from tests.core.power_stage import (
@@ -222,7 +222,7 @@ def test_an_idle_machine_is_kept_for_a_cron_job_but_not_for_a_budget_over_quota(
 def test_it_is_said_for_whom_a_machine_is_kept() -> None:
     world = a_fleet(ONE, cron(), nodes=[on("w1")])
     assert power.holding(a_round(world), "w1") == (
-        "kept on for 1 announced pod (CronJob/team-a/nightly) that will fit on it",
+        f"kept on for 1 announced pod (CronJob/team-a/nightly) that will fit on it, until {text(NOON + HOUR)} at most",
     )
     assert "1 announced pod (CronJob/team-a/nightly) fits on w1" in decided(world)["one"].message
 

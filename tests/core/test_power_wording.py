@@ -195,7 +195,12 @@ LATELY = was("w2", "On", LONG_AGO, idle_since=NOON - MINUTE)
         ({"protectedMachines": ["w2"]}, IDLE, {}, "stays on, since it is protected"),
         ({"minOn": 1}, IDLE, {}, "stays on, since 1 machine must be on now (minOn, keepOn)"),
         ({"paused": True}, IDLE, {}, "stays as it is: the pool is paused"),
-        ({}, IDLE, {"pods": [waiting("p0")]}, "kept on for 1 pod that will fit on it"),
+        (
+            {},
+            IDLE,
+            {"pods": [waiting("p0")]},
+            f"kept on for 1 pod that will fit on it, until {text(NOON + HOUR)} at most",
+        ),
         (
             {},
             IDLE,

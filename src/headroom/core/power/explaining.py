@@ -10,7 +10,7 @@ from headroom.core.demand import Unit
 from headroom.core.power import unserved
 from headroom.core.power.idling import ENDED, may_be_evicted
 from headroom.core.power.members import KIND, Member, Pool, told
-from headroom.core.power.sleeping import awake
+from headroom.core.power.sleeping import awake, kept_until
 from headroom.core.power.supply import PowerSupply
 from headroom.core.power.telling import staying
 from headroom.core.power.unserved import HALTED
@@ -68,7 +68,7 @@ def holding(found: Round, name: str) -> tuple[str, ...]:
     if coming:
         says.append(f"kept on for {few(sorted(pod.key for pod in coming))}, as room is being made there by preemption")
     elif it.name in _needed(found, pool):
-        says.append(f"kept on for {whom(found.into[name], found.announced)} that will fit on it")
+        says.append(f"kept on for {whom(found.into[name], found.announced)} that will fit on it{_at_most(found, it)}")
     elif pool.halted:
         says.append(f"stays as it is: {small(HALTED[pool.halted]).removesuffix('.')}")
     elif it.state == "Draining":
@@ -78,6 +78,14 @@ def holding(found: Round, name: str) -> tuple[str, ...]:
     if it.lodgers:
         says.append(f"to be evicted first: {few(_named(world, it.lodgers))}")
     return tuple(says)
+
+
+def _at_most(found: Round, it: Member) -> str:
+    """Until when it is kept for them; for those whom a budget releases, however long that takes."""
+    until = kept_until(it)
+    if until is None or any(found.announced.get(uid) == "" for uid in found.into[it.name]):
+        return ""
+    return f", until {told(until)} at most"
 
 
 def _until_when(pool: Pool, it: Member) -> str:

@@ -88,7 +88,13 @@ def _is_needed(pool: Pool, it: Member, outcome: Outcome) -> bool:
 
 def was_kept_in_vain(pool: Pool, it: Member) -> bool:
     """Whether an idle machine was kept on for refused pods for so long that it is not any more."""
-    return it.kept_since is not None and it.kept_since + REFUSED_MS <= pool.now
+    until = kept_until(it)
+    return until is not None and until <= pool.now
+
+
+def kept_until(it: Member) -> int | None:
+    """Until when an idle machine is kept on for pods that are not bound to it; None if it is not."""
+    return it.kept_since + REFUSED_MS if it.kept_since is not None else None
 
 
 def _note_kept(pool: Pool, it: Member, namespaces: set[str]) -> None:
