@@ -110,7 +110,7 @@ def over_a_connection(do: Callable[[SimClouds, Cloud, Faults], Coroutine[Any, An
         regions = Regions(server)
         server.put(a_document("Spotpool"))
         faults = Faults(clock, NOON, 1, [])
-        clouds = clouds_of(server.transport("headroom", actor="operator-1", faults=faults), clock, "c")
+        clouds = clouds_of(server.transport("headroom", actor="operator-1", faults=faults), clock)
         assert clouds is not None
         await do(clouds, regions["ap-singapore"], faults)
 

@@ -146,8 +146,10 @@ class SimClouds:
             self.changed(key_of(pool))
 
 
-def clouds_of(transport: Transport, clock: Clock, cluster: str) -> SimClouds | None:
+def clouds_of(transport: Transport, clock: Clock) -> SimClouds | None:
     """The clouds that a new operator process gets; None where there are none."""
     assert isinstance(transport, SimTransport)
     regions = transport.server.beside.get(Regions)
-    return None if regions is None else SimClouds(regions, transport, clock, cluster)
+    found = transport.server.object("Namespace", "", "kube-system")
+    assert found is not None, "every cluster has it"
+    return None if regions is None else SimClouds(regions, transport, clock, found["metadata"]["uid"])

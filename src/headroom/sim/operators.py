@@ -24,6 +24,7 @@ from headroom.runtime.operator import Operator
 from headroom.runtime.recording import Recorder
 from headroom.runtime.settings import Settings
 from headroom.runtime.surroundings import Surroundings
+from headroom.sim.clouds import clouds_of
 from headroom.sim.ledger import ledger_of
 from headroom.sim.power import switches_of
 
@@ -55,7 +56,7 @@ class SimulatedProcess:
         leases = KubeLeases(kube, settings.namespace, settings.lease_name)
         self.leader = Leader(leases, clock, identity, rng, pace)
         self.recorder = Recorder(ledger_of(transport), around, may_lead=self.leader.may_act)
-        self.switches = switches_of(transport, clock)
+        self.switches, self.clouds = switches_of(transport, clock), clouds_of(transport, clock)
         self.port = KubePort(
             kube,
             Events(kube, clock),
@@ -66,9 +67,12 @@ class SimulatedProcess:
             caps=caps,
             pace=pace,
             switches=self.switches,
+            clouds=self.clouds,
         )
         if self.switches is not None:
             self.switches.changed = partial(self.port.tell, Topic.MACHINES)
+        if self.clouds is not None:
+            self.clouds.changed = partial(self.port.tell, Topic.INSTANCES)
         self.recorder.connect(self.port)
         self.operator = Operator(self.port, self.leader, settings, around, plans)
         self.operator.loop.noted = self.recorder.decided
@@ -83,6 +87,8 @@ class SimulatedProcess:
             tasks.create_task(self.recorder.run(), name="recorder")
             if self.switches is not None:
                 tasks.create_task(self.switches.run(), name="switches")
+            if self.clouds is not None:
+                tasks.create_task(self.clouds.run(), name="clouds")
 
     async def stop(self) -> None:
         """End what has begun, then give the lease back, then stop watching."""
