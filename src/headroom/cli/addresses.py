@@ -1,4 +1,4 @@
-"""The addresses in power pools, read as the operator's guard reads them: which can never be called, and what must be listed for the others."""
+"""The addresses in pools, read as the operator's guard reads them: which can never be called, and what must be listed for the others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from headroom.api.kinds import AnyResource
     from headroom.api.power import Machine
     from headroom.api.schema import Problem
+    from headroom.api.switches import WakeOnLan
 
 MOST_LISTED: Final = 20
 BROADCAST: Final = "255.255.255.255"
@@ -29,18 +30,20 @@ class Called(NamedTuple):
 
 
 def called(pool: AnyResource) -> Iterator[Called]:
-    """Every address of a valid power pool; of other kinds none."""
+    """Every address of a valid pool; of other kinds none."""
     from headroom.api.power import PowerPoolSpec
+    from headroom.api.spot_pools import SpotpoolSpec
+    from headroom.cli import spot_addresses
 
+    if isinstance(pool.spec, SpotpoolSpec):
+        for field, address in spot_addresses.called(pool.spec):
+            yield _read(field, address)
     if isinstance(pool.spec, PowerPoolSpec):
         for number, machine in enumerate(pool.spec.machines):
             yield from _of_machine(f"spec.machines[{number}]", machine)
 
 
 def _of_machine(where: str, machine: Machine) -> Iterator[Called]:
-    from headroom.adapters.egress import datagram_to, target_of
-    from headroom.model.errors import Refused
-
     addresses = {
         "scaleUpEndpoint": machine.scale_up_endpoint,
         "scaleDownEndpoint": machine.scale_down_endpoint,
@@ -49,15 +52,20 @@ def _of_machine(where: str, machine: Machine) -> Iterator[Called]:
         "wakeOnLan.address": machine.wake_on_lan.address if machine.wake_on_lan else None,
     }
     for name, address in addresses.items():
-        if address is None:
-            continue
-        try:
+        if address is not None:
             packets = machine.wake_on_lan if name == "wakeOnLan.address" else None
-            target = datagram_to(packets.address, packets.port) if packets else target_of(address)
-        except Refused as problem:
-            yield Called(f"{where}.{name}", None, str(problem).removeprefix("its address "))
-        else:
-            yield Called(f"{where}.{name}", target)
+            yield _read(f"{where}.{name}", address, packets)
+
+
+def _read(field: str, address: str, packets: WakeOnLan | None = None) -> Called:
+    from headroom.adapters.egress import datagram_to, target_of
+    from headroom.model.errors import Refused
+
+    try:
+        target = datagram_to(packets.address, packets.port) if packets else target_of(address)
+    except Refused as problem:
+        return Called(field, None, str(problem).removeprefix("its address "))
+    return Called(field, target)
 
 
 def refused(pool: AnyResource) -> list[Problem]:
@@ -90,7 +98,7 @@ def _doubt(target: Target) -> str:
 
 
 def entries(pools: Iterable[AnyResource]) -> list[str]:
-    """What an administrator must list so that the operator can switch the machines of these pools; nothing dubious, as people copy it."""
+    """What an administrator must list so that the operator can do what these pools ask for; nothing dubious, as people copy it."""
     targets = (each.target for pool in pools for each in called(pool) if each.target)
     return sorted({target.entry for target in targets if not _doubt(target)})
 
@@ -104,13 +112,29 @@ def hint(listed: list[str], most: int = MOST_LISTED) -> str:
 
 def secret_uses(pools: Iterable[AnyResource]) -> dict[str, list[str]]:
     """What each Secret must say of who uses it, so that the operator sends it where these pools want it; by its name."""
+    from headroom.api.spot_pools import SpotpoolSpec
+
     found: dict[str, set[str]] = {}
     for pool in pools:
+        if isinstance(pool.spec, SpotpoolSpec):
+            for secret, use in _of_spot_pool(pool):
+                found.setdefault(secret, set()).add(use)
+            continue
         for each in called(pool):
             if each.target:
                 for secret in _sent_to(pool, each.field):
                     found.setdefault(secret, set()).add(f"{pool.kind}/{pool.name}@{each.target.entry}")
     return {name: sorted(found[name]) for name in sorted(found)}
+
+
+def _of_spot_pool(pool: AnyResource) -> Iterator[tuple[str, str]]:
+    """Its Secrets, which are of its own namespace, each with what it must say."""
+    from headroom.cli import spot_addresses
+
+    for secret, address in spot_addresses.sent(pool.spec):
+        target = _read("", address).target
+        if target is not None:
+            yield f"{pool.namespace}/{secret}", f"{pool.kind}/{pool.namespace}/{pool.name}@{target.entry}"
 
 
 def _sent_to(pool: AnyResource, field: str) -> set[str]:

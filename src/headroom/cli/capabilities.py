@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headroom.cli import face_budgets, face_power
+from headroom.cli import face_budgets, face_power, face_spot
 from headroom.cli.face import Face
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FACES: Final = {
     "GPUWorkloadBudget": face_budgets.FACE,
     "PowerPool": face_power.FACE,
+    "Spotpool": face_spot.FACE,
 }
 PARTS: Final[dict[str, Part]] = {part.name: part for face in FACES.values() for part in face.parts}
 _PLAIN: Final = Face()

@@ -14,7 +14,7 @@ from headroom.model.facts import Node, Pod
 from headroom.model.numbering import ABSENT
 from headroom.model.selectors import selects
 from headroom.model.world import World
-from headroom.web.pages import machines, parts
+from headroom.web.pages import machines, parts, spot_pools
 from headroom.web.pages.parts import Model
 from headroom.web.scope import Scope
 from headroom.web.view import View
@@ -39,9 +39,10 @@ def model(view: View, scope: Scope) -> Model:
     if scope.nodes:
         nodes = sorted(world.nodes, key=lambda node: node.name)
         asleep = machines.asleep(world, view.loop.decisions)
+        of_clouds = spot_pools.machines_of_nodes(world, view.loop.decisions)
         for node in nodes:
             power = {} if node.ready or node.name not in asleep else {"power": asleep[node.name]}
-            page["nodes"][node.name] = _node(world, node, counting) | power
+            page["nodes"][node.name] = _node(world, node, counting) | power | of_clouds.get(node.name, {})
     return page
 
 

@@ -134,7 +134,8 @@ function updateNode(item, { name, node }) {
   const sick = asleep ?? (!node.ready ? "not ready" : node.cordoned ? "cordoned" : "");
   setBadge(mark, sick, asleep ? (node.power === "Off" ? "idle" : "busy") : node.ready ? "warn" : "bad");
   show(mark, sick);
-  text(facts, [node.type, node.zone, Number(node.gpus) ? `${format.number(node.held)} of ${format.count(node.gpus, "GPU")} held` : "no GPUs"].filter(Boolean).join(" · "));
+  const said = [node.type, node.zone, Number(node.gpus) ? `${format.number(node.held)} of ${format.count(node.gpus, "GPU")} held` : "no GPUs", node.pricePerHour && `${format.dollars(node.pricePerHour)} / h`];
+  fill(facts, said.filter(Boolean).join(" · "), node.reclaimAt ? [" · reclaimed ", time(node.reclaimAt, "ahead")] : null);
   show(strip, Number(node.gpus));
   const holding = (node.pods ?? []).filter((pod) => Number(pod.gpus) > 0);
   fill(strip, holding.map(box), Number(node.free) > 0 ? sized(h("span", { class: "box free", text: sick || "free", title: `${format.count(node.free, "GPU")} ${sick || "free"}` }), node.free) : null);

@@ -1,0 +1,39 @@
+"""The addresses in spot pools, and which of their Secrets are sent where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headroom.api.spot_pools import SpotpoolSpec
+
+
+def called(spec: SpotpoolSpec) -> Iterator[tuple[str, str]]:
+    """Every address that a pool gives, with its field. Those of clouds are settings, so no pool can change them."""
+    if spec.endpoint:
+        yield "spec.endpoint", spec.endpoint
+    if spec.gateway:
+        yield "spec.gateway.adminUrl", spec.gateway.admin_url
+
+
+def sent(spec: SpotpoolSpec) -> Iterator[tuple[str, str]]:
+    """Every Secret of a pool, with the address that it is sent to."""
+    cloud = spec.endpoint or cloud_address(spec.provider, spec.region)
+    of_webhook = (spec.webhook.token_secret_ref, *(each.secret_key_ref for each in spec.webhook.headers))
+    for ref in (spec.credentials_secret_ref, spec.user_data_secret_ref, *(of_webhook if spec.endpoint else ())):
+        if ref is not None:
+            yield ref.name, cloud
+    if spec.gateway and spec.gateway.token_secret_ref:
+        yield spec.gateway.token_secret_ref.name, spec.gateway.admin_url
+
+
+def cloud_address(provider: str, region: str) -> str:
+    """Where a cloud answers unless a setting says otherwise; empty for one whose address a pool gives, and for no region."""
+    from headroom.adapters.clouds import aws, tencent
+    from headroom.model.errors import Refused
+
+    try:
+        return {"aws": aws.usual_url(region), "tencent": tencent.URL}.get(provider, "")
+    except Refused:
+        return ""

@@ -1,0 +1,118 @@
+"""What the commands say of spot pools: a pool, one machine by its cloud's id, the fleet, and what is dubious in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from headroom.runtime.clock import RealClock
+from headroom.sim.rights import Right
+from tests.cli.conftest import Headroom
+from tests.cli.served import Served
+from tests.cli.stage import NOON_MS, fleet_behind_a_port
+from tests.web import spots
+from tests.web.pools import Left
+
+SEES_POOLS = (Right(verbs=("get", "list"), resources=("spotpools",), namespaces=("*",)),)
+SEES_NOTHING = (Right(verbs=("get", "list"), resources=("pods",), namespaces=("lab",)),)
+
+
+def a_document(left: Left, **spec: Any) -> dict[str, Any]:
+    """The pool as it stands in a cluster, with its status."""
+    metadata = {"name": left.resource.name, "namespace": left.resource.namespace, "uid": "u"}
+    status = msgspec.to_builtins(left.resource.status)
+    given = spots.SPEC | spec
+    return {"apiVersion": "headroom.dev/v1alpha1", "kind": "Spotpool", "metadata": metadata} | {
+        "spec": given,
+        "status": status,
+    }
+
+
+@pytest.fixture(autouse=True)
+def _noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RealClock, "now", lambda _: NOON_MS)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Served]:
+    with fleet_behind_a_port(tmp_path) as made:
+        made.put(a_document(spots.troubled()))
+        yield made
+
+
+def test_a_pool_says_what_each_slot_is_doing_and_what_rests(headroom: Headroom, fleet: Served) -> None:
+    done = headroom("explain", "sp/team-a/inference", "--kubeconfig", fleet.kubeconfig())
+    lines = [line.split() for line in done.out.splitlines()]
+    assert "Machines      4 of 1 to 6: 1 Launching, 1 Cancelling, 2 Running, 1 Draining, 1 Ending" in done.out
+    assert "Offers        g5.12xlarge, g6.12xlarge in us-east-1a, us-east-1b (aws)" in done.out
+    assert "Cost          $6.25 an hour, as far as prices are known" in done.out
+    assert "Bought        3 machines in the last hour" in done.out
+    assert "Never joined  3 machines in a row; nothing is launched before 2026-11-15T12:20:00Z" in done.out
+    first = next(line for line in lines if line[:2] == ["0", "Running"])
+    assert first[3:] == ["i-000", "g5.12xlarge", "us-east-1a", "spot-0", "$2.2/h"]
+    assert "the cloud takes it back at 2026-11-15T12:02:30Z" in done.out
+    assert ["g6.12xlarge", "all", "zones", "QuotaReached", "1", "2026-11-15T12:04:00Z"] in lines
+    assert "It needs 16 nvidia.com/gpu and 4 are there." in done.out
+    assert ["i-lost", "2026-11-15T11:00:00Z"] in lines
+
+
+def test_one_machine_is_asked_by_its_clouds_id(headroom: Headroom, fleet: Served) -> None:
+    done = headroom("explain", "instance/i-003", "--kubeconfig", fleet.kubeconfig())
+    assert done.out.splitlines() == [
+        "Instance i-003 (g5.12xlarge in us-east-1a), slot 3 of Spotpool/team-a/inference, is Draining since 2026-11-15T11:59:30Z.",
+        "- node spot-3, not ready yet",
+        "- costs $2.2 an hour",
+        "- the cloud takes it back at 2026-11-15T12:02:30Z",
+        "- Spotpool/team-a/inference: All is well.",
+    ]
+    found = json.loads(headroom("explain", "instance/i-003", "-o", "json", "--kubeconfig", fleet.kubeconfig()).out)
+    assert (found["pool"], found["source"], found["slot"]["slot"]) == ("team-a/inference", "written", 3)
+
+
+def test_a_machine_that_no_pool_has_is_offered_another(headroom: Headroom, fleet: Served) -> None:
+    done = headroom("explain", "instance/i-033", "--kubeconfig", fleet.kubeconfig())
+    assert done.code == 2
+    assert "looking for instance i-033: no Spotpool has it (did you mean i-003 or" in done.err
+
+
+def test_the_fleet_lists_spot_pools_and_those_that_need_a_look_first(headroom: Headroom, fleet: Served) -> None:
+    fleet.put(a_document(spots.a_spot_pool("able", slots=spots.SLOTS[:2])))
+    lines = headroom("status", "--kubeconfig", fleet.kubeconfig()).out.splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("SPOT POOL"))
+    assert lines[head].split() == ["SPOT", "POOL", "RUNNING", "LAUNCHING", "LEAVING", "RANGE", "COST", "STATE", "WHY"]
+    assert lines[head + 1].split()[:7] == ["team-a/inference", "2", "1", "3", "1..6", "$6.25/h", "NeverJoined"]
+    assert "team-a/able" in "".join(lines[head + 2 :])
+    assert not [line for line in lines if line.startswith("Spotpool:")], "told in their own table"
+
+
+def test_who_may_not_list_pools_is_told_so(headroom: Headroom, fleet: Served) -> None:
+    done = headroom("explain", "instance/i-003", "--kubeconfig", fleet.kubeconfig("half", SEES_POOLS))
+    assert done.code == 0
+    done = headroom("explain", "instance/i-003", "--kubeconfig", fleet.kubeconfig("tenant", SEES_NOTHING))
+    assert (done.code, "you may not list them" in done.err) == (2, True)
+
+
+def test_check_says_what_is_dubious_what_is_called_and_what_secrets_must_say(headroom: Headroom) -> None:
+    gateway = {"adminUrl": "https://kong.example.com:8444", "upstream": "llm", "tokenSecretRef": {"name": "kong"}}
+    pool = a_document(spots.a_spot_pool(), zones=["us-east-1a"], maxSurge=0, gateway=gateway)
+    webhook = a_document(spots.a_spot_pool("other"), provider="webhook", endpoint="https://broker.example.com/v1")
+    done = headroom("check", "-", stdin=yaml.safe_dump_all([pool, webhook]).encode())
+    assert done.code == 0
+    assert "warning: spec.maxSurge is 0" in done.out
+    assert "--allow-egress https://broker.example.com,https://kong.example.com:8444" in done.err
+    host = "https://ec2.us-east-1.amazonaws.com"
+    assert f"Secret team-a/spot-keys: headroom.dev/usable-by: Spotpool/team-a/inference@{host},Spotpool/team-a/other@https://broker.example.com" in done.err  # fmt: skip
+    assert "Secret team-a/kong: headroom.dev/usable-by: Spotpool/team-a/inference@https://kong.example.com:8444" in done.err  # fmt: skip
+
+
+def test_an_address_that_is_never_called_is_refused(headroom: Headroom) -> None:
+    webhook = a_document(spots.a_spot_pool(), provider="webhook", endpoint="https://user:pass@broker.example.com")
+    done = headroom("check", "-", stdin=yaml.safe_dump(webhook).encode())
+    assert done.code == 1
+    assert "spec.endpoint" in done.out
