@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from headroom.adapters.usable_by import Use
 from headroom.api.kinds import problems
 from tests.cli import samples
 from tests.cli.conftest import Done, Headroom
@@ -21,7 +22,9 @@ def converted(done: Done) -> list[Any]:
 @pytest.mark.parametrize("kind", samples.ALL)
 def test_each_sample_becomes_a_valid_resource_with_a_plan(headroom: Headroom, tmp_path: Path, kind: str) -> None:
     done = headroom("convert", "-", stdin=samples.ALL[kind].encode())
-    assert (done.code, done.err) == (0, ALLOW if kind == "PowerPool" else "")
+    assert done.code == 0
+    if kind != "Spotpool":  # of which there is more to tell
+        assert done.err == (ALLOW if kind == "PowerPool" else "")
     [ours] = [each for each in converted(done) if each["kind"] == kind]
     assert problems(ours) == []
     planned = headroom("plan", "-f", "-", "-o", "json", stdin=done.out.encode())
@@ -37,7 +40,12 @@ def test_plain_keys_move_into_a_secret(headroom: Headroom) -> None:
     assert secret == {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": "spotpool-sample-credentials"},
+        "metadata": {
+            "name": "spotpool-sample-credentials",
+            "annotations": {
+                "headroom.dev/usable-by": "Spotpool/default/spotpool-sample@https://cvm.tencentcloudapi.com"
+            },
+        },
         "type": "Opaque",
         "stringData": {"secretId": "<your-secret-id>", "secretKey": "<your-secret-key>"},
     }
@@ -62,6 +70,48 @@ def test_keys_also_leave_a_pool_that_is_ours_already_and_what_kubectl_remembers(
     assert secret["metadata"]["namespace"] == "lab"
     ours = samples.SPOTPOOL.replace("devops.jokerbai.com/v1", "headroom.dev/v1alpha1")
     assert [each["kind"] for each in converted(headroom("convert", "-", stdin=ours.encode()))] == ["Secret", "Spotpool"]
+
+
+def test_a_spot_pool_stays_what_it_was_and_its_reader_is_told_what_changes(headroom: Headroom) -> None:
+    old = samples.SPOTPOOL.replace("  minimum: 2", "  kongGatewayIP: 10.0.3.4\n  minimum: 2")
+    old = old.replace("subnetId: DEFAULT", 'subnetId: ""')
+    done = headroom("convert", "-", stdin=old.encode())
+    secret, pool = converted(done)
+    assert pool["spec"]["gateway"] == {
+        "adminUrl": "http://10.0.3.4:8001",
+        "upstream": "llama2-upstream",
+        "port": 8080,
+        "path": "/api/chat",
+        "route": "/ollama-chat",
+    }
+    assert (pool["spec"]["publicIp"], pool["spec"]["join"], pool["spec"]["minimum"]) == (True, False, 2)
+    assert "subnetId" not in pool["spec"]
+    assert done.code == 0
+    for said in (
+        "they are neither counted nor ended, so end them yourself",
+        "name SSH keys of the cloud in spec.keyIds",
+        "give it --allow-egress http://10.0.3.4:8001",
+        "names the pool in namespace default; change it if you apply the pool elsewhere",
+        "kubectl create role headroom-secrets -n default --verb=get --resource=secrets",
+    ):
+        assert said in done.err
+    # The Secret says what the adapter asks for.
+    use = Use(
+        kind="Spotpool",
+        namespace="default",
+        name="spotpool-sample",
+        url="https://cvm.tencentcloudapi.com/",
+        field="spec.credentialsSecretRef",
+    )
+    assert secret["metadata"]["annotations"]["headroom.dev/usable-by"] == str(use)
+
+
+def test_keys_of_an_aws_pool_are_named_as_aws_names_them(headroom: Headroom) -> None:
+    ours = samples.SPOTPOOL.replace("devops.jokerbai.com/v1", "headroom.dev/v1alpha1")
+    ours = ours.replace("  region: ap-singapore\n", "  provider: aws\n  region: us-east-1\n")
+    secret, _ = converted(headroom("convert", "-", stdin=ours.encode()))
+    assert set(secret["stringData"]) == {"accessKeyId", "secretAccessKey"}
+    assert secret["metadata"]["annotations"]["headroom.dev/usable-by"].endswith("@https://ec2.us-east-1.amazonaws.com")
 
 
 MACHINES = [

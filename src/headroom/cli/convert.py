@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from headroom.cli import addresses, machines, manifests, output
+from headroom.cli import addresses, convert_spot, machines, manifests, output
 from headroom.cli.options import ManifestForm, Manifests
 from headroom.model.errors import Misconfigured
 
@@ -38,7 +38,6 @@ _OLD_ANNOTATIONS: Final = {
 _DROPPED_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
 _SET_BY_SERVER: Final = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 _WANTED: Final = "give manifests as YAML or JSON, chart values, an .env file, or a `docker run` line"
-_PLACE_OF_KEYS: Final = "credentialsSecretRef"
 
 
 def convert(
@@ -48,7 +47,7 @@ def convert(
     """Rewrite manifests of five older systems as Headroom's.
 
     They are gwb-operator, Spotpool, k8s-gpu-autoprovision, vaclab-bandwidth-operator and Leftover. What cannot be taken over is said on
-    stderr. Keys in a Spotpool move into a Secret. The machines of k8s-gpu-autoprovision are found in .env files, docker lines, compose files,
+    stderr. Keys in a Spotpool move into a Secret, and its kongGatewayIP becomes a gateway. The machines of k8s-gpu-autoprovision are found in .env files, docker lines, compose files,
     chart values, ConfigMaps and Deployments and become one PowerPool. Exit code 1 if something in the result still needs an editor, or if a machine is not in it.
 
     Example: headroom convert old/*.yaml nodes.env > new.yaml && headroom check new.yaml
@@ -110,6 +109,7 @@ class Conversion:
         listed = addresses.entries(_pools(self.documents()))
         if listed:
             yield addresses.hint(listed, most=len(listed))
+        yield from convert_spot.hints(self.documents())
 
     def _take_document(self, source: str, document: dict[str, Json]) -> None:
         candidates = list(_candidates(document))
@@ -145,7 +145,7 @@ class Conversion:
         group, kind = str(document.get("apiVersion", "")).partition("/")[0], document["kind"]
         document = _with_new_annotations(document)
         if group == GROUP:
-            return _without_plain_keys(document) if kind == "Spotpool" else [document]
+            return convert_spot.without_plain_keys(document) if kind == "Spotpool" else [document]
         if OLD_GROUPS.get(group) != kind:
             self._warn(source, f"{_named(document)} is of no kind that is converted; it is passed on as it is")
             return [document]
@@ -153,7 +153,7 @@ class Conversion:
         for change in _CHANGES[kind]:
             self.warnings += [f"{source}: {_named(document)}: {said}" for said in change(metadata, spec)]
         converted = _ours(kind, metadata, spec)
-        return _without_plain_keys(converted) if kind == "Spotpool" else [converted]
+        return convert_spot.without_plain_keys(converted) if kind == "Spotpool" else [converted]
 
     def _warn(self, source: str, text: str) -> None:
         self.warnings.append(f"{source}: {text}")
@@ -187,15 +187,15 @@ def _problems(documents: list[Json]) -> Iterator[str]:
                 yield f"{_named(document)}: {problem.field} {problem.message}"
     for pool in _pools(documents):
         for problem in addresses.refused(pool):
-            yield f"PowerPool/{pool.name}: {problem.field} {problem.message}"
+            yield f"{pool.kind}/{pool.name}: {problem.field} {problem.message}"
 
 
 def _pools(documents: list[Json]) -> list[AnyResource]:
-    """The power pools of a result, read as they will be."""
+    """The pools of a result, read as they will be."""
     from headroom.adapters.kube import parse
     from headroom.api.resources import GROUP
 
-    pools = (each for each in documents if each.get("kind") == "PowerPool")
+    pools = (each for each in documents if each.get("kind") in ("PowerPool", "Spotpool"))
     return [parse.resource(each) for each in pools if str(each.get("apiVersion")).partition("/")[0] == GROUP]
 
 
@@ -236,29 +236,6 @@ def _is_old(document: dict[str, Json]) -> bool:
 # --- kind by kind ---------------------------------------------------------------------------------------------------------
 
 
-def _without_plain_keys(pool: dict[str, Json]) -> list[Json]:
-    """A Spotpool, after the Secret that its keys moved into if it had any."""
-    spec, metadata = dict(_mapping(pool, "spec")), _mapping(pool, "metadata")
-    keys = {key: spec.pop(key) for key in ("secretId", "secretKey") if key in spec}
-    if not any(keys.values()):
-        return [pool | {"spec": spec}] if keys else [pool]
-    name = f"{metadata.get('name', 'spotpool')}-credentials"
-    place = {"name": name} | {key: metadata[key] for key in ("namespace",) if key in metadata}
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": place,
-        "type": "Opaque",
-        "stringData": {key: str(value) for key, value in keys.items() if value},
-    }
-    return [secret, pool | {"spec": {_PLACE_OF_KEYS: {"name": name}} | spec}]
-
-
-def _drop_gateway(_: Json, spec: dict[str, Json]) -> Iterator[str]:
-    if spec.pop("kongGatewayIP", None) is not None:
-        yield "spec.kongGatewayIP has no meaning here and is left out"
-
-
 def _rename_reservations(_: Json, spec: dict[str, Json]) -> Iterator[str]:
     reservations = spec.pop("reservations", None)
     if isinstance(reservations, list):
@@ -289,7 +266,7 @@ def _drop_zeros(_: Json, spec: dict[str, Json]) -> Iterator[str]:
 
 _CHANGES: Final = {
     "GPUWorkloadBudget": (),
-    "Spotpool": (_drop_gateway,),
+    "Spotpool": (convert_spot.changed,),
     "Bandwidth": (_rename_reservations, _same_node_name),
     "LeftoverNodePool": (_drop_zeros,),
 }
