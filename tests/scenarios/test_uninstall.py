@@ -11,8 +11,10 @@ import pytest
 from headroom.adapters.kube import paths
 from headroom.adapters.kube.leases import KubeLeases
 from headroom.api.kinds import DEFINITIONS
+from headroom.api.marks import CORDONED_BY, POOL_FINALIZER
 from headroom.api.policies import policies
-from headroom.cli import leftovers
+from headroom.api.resources import API_VERSION
+from headroom.cli import leftovers, leftovers_spot
 from headroom.cli.uninstall import refuse_while_led, take_all
 from headroom.model import actions
 from headroom.model.errors import Refused
@@ -176,3 +178,50 @@ async def test_nodes_that_we_cordoned_take_pods_again_and_those_of_others_do_not
     assert [name for name, node in nodes.items() if node["spec"].get("unschedulable")] == ["theirs"]
     assert not any("headroom.dev" in str(node["metadata"].get("annotations")) for node in nodes.values())
     assert [each async for each in leftovers.marks(cluster.kube)] == []
+
+
+def a_pool_with(*slots: dict[str, Any], name: str = "inference") -> dict[str, Any]:
+    spec = {"region": "ap-singapore", "instanceType": "GN7.2XLARGE32", "minimum": 1, "maximum": 3}
+    metadata = {"name": name, "namespace": "team-a", "finalizers": [POOL_FINALIZER]}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Spotpool",
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"slots": list(slots)},
+    }
+
+
+@virtual
+async def test_machines_of_spot_pools_are_named_and_never_ended() -> None:
+    cluster = Cluster()
+    assert await leftovers_spot.machines_left(cluster.kube) == []
+    running = {"slot": 0, "state": "Running", "instanceId": "ins-1"}
+    launching = {"slot": 1, "state": "Launching", "token": "t"}
+    cluster.server.put(a_pool_with(running, launching))
+    cluster.server.put(a_pool_with(name="empty"))
+    said, how = await leftovers_spot.machines_left(cluster.kube)
+    assert said == ("not ended: 1 machine of Spotpool/team-a/inference: ins-1; 1 launch may have brought more")
+    assert "`kubectl delete spotpool -n team-a inference`" in how
+    assert "headroom.dev/cluster" in how
+    named = [each.what async for each in leftovers.marks(cluster.kube)]
+    assert named == ["our finalizer from Spotpool/team-a/empty", "our finalizer from Spotpool/team-a/inference"]
+    await take_all(cluster.kube, SETTINGS, set(named), crds=False)
+    pool = cluster.server.object("Spotpool", "team-a", "inference")
+    assert pool is not None
+    assert not pool["metadata"].get("finalizers"), "so that nothing is stuck"
+    assert pool["status"]["slots"][0]["instanceId"] == "ins-1", "and who looks later still finds it"
+
+
+@virtual
+async def test_a_cordon_of_a_spot_pool_goes() -> None:
+    cluster = Cluster()
+    metadata = {"name": "spot-0", "annotations": {CORDONED_BY: "Spotpool/team-a/inference"}}
+    cluster.server.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"unschedulable": True}})
+    found = [each async for each in leftovers.marks(cluster.kube)]
+    assert [each.what for each in found] == ["our cordon of node spot-0"]
+    await leftovers.remove_many(cluster.kube, found)
+    after = cluster.server.object("Node", "", "spot-0")
+    assert after is not None
+    assert not after["spec"].get("unschedulable")
+    assert CORDONED_BY not in after["metadata"].get("annotations", {})

@@ -36,25 +36,26 @@ def uninstall(
 ) -> None:
     """Remove what Headroom left in a cluster.
 
-    These are its policies, its holds, its gates, annotations and finalizers on pods, its BudgetIndex, its ConfigMap and its Lease; what it has suspended goes on, and nodes that it cordoned take pods again. With --crds also its kinds. Remove the operator's Deployment first, or it puts things back; while one leads, this refuses. May be repeated.
+    These are its policies, its holds, its gates, annotations and finalizers on pods, its BudgetIndex, its ConfigMap and its Lease; what it has suspended goes on, and nodes that it cordoned take pods again. With --crds also its kinds. Machines of Spotpools are not ended: it says which go on, and how to end them. Remove the operator's Deployment first, or it puts things back; while one leads, this refuses. May be repeated.
 
     Example: headroom uninstall --crds
     """
-    from headroom.cli import leftovers, live, output
+    from headroom.cli import leftovers, leftovers_spot, live, output
 
     settings = live.settings_of(kubeconfig, context, namespace)
 
-    async def find(kube: Kube) -> list[Leftover]:
+    async def find(kube: Kube) -> tuple[list[Leftover], list[str]]:
         if not force:
             await refuse_while_led(kube, settings)
         first = [each async for each in leftovers.rules(kube)] + [each async for each in leftovers.marks(kube)]
-        return first + [each async for each in leftovers.rest(kube, settings, crds=crds)]
+        rest = [each async for each in leftovers.rest(kube, settings, crds=crds)]
+        return first + rest, await leftovers_spot.machines_left(kube)
 
-    found = live.with_cluster(settings, find)
+    found, machines = live.with_cluster(settings, find)
     if not found:
         output.line("There is nothing to remove.")
         return
-    for line in _shown(found, "removing" if yes else "would remove"):
+    for line in [*_shown(found, "removing" if yes else "would remove"), *machines]:
         output.line(line)
     _confirm(yes)
     told = {each.what for each in found}
