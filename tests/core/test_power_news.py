@@ -82,7 +82,11 @@ def test_every_turn_has_words_of_its_own(words: dict[Any, tuple[Turn, ...]]) -> 
         for cause in causes:
             news = machine.new(state, cause, at=NOON, count=2)
             machine.why = news
-            said = turns.event(pool, outcome, machine, news) if words is EVENTS else turns.reason_of(pool, machine)
+            said = (
+                turns.event(pool, outcome.round, machine, news, None)
+                if words is EVENTS
+                else turns.reason_of(pool, machine)
+            )
             told.append((turns.EVENTS[state], said))
     assert all(said for _, said in told)
     # Why a machine wakes is told by what was opened in the round, and here nothing was; and the floor keeps as it wakes.

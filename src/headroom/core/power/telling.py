@@ -266,13 +266,14 @@ def judged(pool: Pool, ready: Condition) -> tuple[Condition, ...]:
 
 def events(pool: Pool, outcome: Outcome) -> Iterator[Action]:
     """One for each machine that turned, and one if what was counted is lost."""
+    opened = {each.name: each for each in outcome.opened}
     for it in pool.members:
         for news in it.news:
             yield EmitEvent(
                 object=str(pool.ref),
                 event_type="Warning" if turns.warns(news) else "Normal",
                 reason=turns.EVENTS[news.state],
-                message=f"{news.machine} {turns.event(pool, outcome, it, news)}",
+                message=f"{news.machine} {turns.event(pool, outcome.round, it, news, opened.get(it.name))}",
                 machine=news.machine,
             )
     lost = energy.lost(pool.before.energy)

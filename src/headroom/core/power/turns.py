@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headroom.api.power_status import State
-from headroom.core.capacity import Outcome
+from headroom.core.capacity import Opened, Round
 from headroom.core.power.members import Member, Pool, told
 from headroom.core.power.news import News, Turn
 from headroom.core.power.states import ABORT_MS
@@ -54,13 +54,13 @@ def warns(news: News) -> bool:
     return news.state in ("Unknown", "Failed") or news.cause in _WARNS
 
 
-def event(pool: Pool, outcome: Outcome, it: Member, news: News) -> str:
-    """What a machine does now, as the rest of a sentence that begins with its name."""
+def event(pool: Pool, round_: Round, it: Member, news: News, opened: Opened | None) -> str:
+    """What a machine does now, as the rest of a sentence that begins with its name; `opened` is for whom the round wakes it, if it does."""
     if news.cause in _PLAIN:
         return _PLAIN[news.cause]
     match news.state:
         case "Booting":
-            return f"({of_gpus(it.gpus)}) wakes {_purpose(pool, outcome, news)}."
+            return f"({of_gpus(it.gpus)}) wakes {_purpose(pool, round_, news, opened)}."
         case "Draining":
             return f"({of_gpus(it.gpus)}) is idle since {told(news.at)} and gets no new pods."
         case "Sleeping":
@@ -78,13 +78,12 @@ def event(pool: Pool, outcome: Outcome, it: Member, news: News) -> str:
     return f"stays on: {_staying(pool, news)}."
 
 
-def _purpose(pool: Pool, outcome: Outcome, news: News) -> str:
-    opened = next((each for each in outcome.opened if each.name == news.machine), None)
+def _purpose(pool: Pool, round_: Round, news: News, opened: Opened | None) -> str:
     if opened is None:
         return f"since {least_on(pool).why}"
     if news.cause is Turn.ON_TRIAL:
         return f"on trial for pod {opened.on_trial}"
-    return for_pods(outcome.round.asks(pool.spec.gpu_resource_name), opened.pods, outcome.round.announced)
+    return for_pods(round_.asks(pool.spec.gpu_resource_name), opened.pods, round_.announced)
 
 
 def reason_of(pool: Pool, it: Member) -> str:
