@@ -6,10 +6,12 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import json
 import re
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final, Self
@@ -123,6 +125,32 @@ class AwsService:
     def user_data(self, machine: str) -> str:
         """With what it started."""
         return base64.b64decode(str(self.instances()[machine].user_data)).decode()
+
+    # Warnings, by the way that EC2's go: EventBridge, a rule, and a queue
+
+    def _backend(self, service: str) -> Any:
+        return get_backend(service)[DEFAULT_ACCOUNT_ID][REGION]  # type: ignore[call-overload]  # any service
+
+    def warning_queue(self) -> str:
+        """A queue into which warnings come; its URL."""
+        name = f"warnings-{uuid.uuid4().hex[:8]}"
+        queue = self._backend("sqs").create_queue(name, {})
+        pattern = json.dumps({"source": ["aws.ec2"]})
+        self._backend("events").put_rule(name, event_pattern=pattern, state="ENABLED")
+        self._backend("events").put_targets(name, None, [{"Id": "1", "Arn": queue.queue_arn}])
+        return f"{self.url}/{DEFAULT_ACCOUNT_ID}/{name}"
+
+    def warn(self, machine: str) -> int:
+        """EC2 says that it takes a machine back; when."""
+        at = int(time.time()) * 1000
+        detail = {"instance-id": machine, "instance-action": "terminate"}
+        entry: dict[str, Any] = {
+            "Source": "aws.ec2",
+            "DetailType": "EC2 Spot Instance Interruption Warning",
+            "Time": at // 1000,
+        }
+        self._backend("events").put_events([entry | {"Detail": json.dumps(detail)}])
+        return at
 
     # One request
 

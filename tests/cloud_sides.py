@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from headroom.adapters.clouds.aws import Aws
 from headroom.adapters.clouds.aws_sdk import Clients
-from headroom.adapters.clouds.providers import CLUSTER, OWNER, SLOT, Keys, LaunchRequest, Provider
+from headroom.adapters.clouds.providers import Keys, LaunchRequest, Provider
 from headroom.adapters.clouds.tencent import Tencent
 from headroom.adapters.clouds.threads import Threads
 from headroom.adapters.clouds.webhook import Webhook
 from headroom.adapters.egress import Guard, entries
+from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG
 from tests.cloud_faults import CloudMachine, Faults
 from tests.tencent_service import TencentService
 from tests.webhook_service import WebhookService
@@ -47,7 +48,11 @@ class CloudSide(ABC):
 
     async def __aenter__(self) -> Self:
         await self.start()
-        self.foreign = [self.add(), self.add(team="b"), self.add(**{CLUSTER: "another", OWNER: self.owner, SLOT: "0"})]
+        self.foreign = [
+            self.add(),
+            self.add(team="b"),
+            self.add(**{CLUSTER_TAG: "another", OWNER_TAG: self.owner, SLOT_TAG: "0"}),
+        ]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -62,7 +67,9 @@ class CloudSide(ABC):
 
     def ours(self, count: int) -> list[str]:
         """So many machines of the pool, launched by somebody before; their ids."""
-        return [self.add(**{CLUSTER: self.cluster, OWNER: self.owner, SLOT: str(slot)}) for slot in range(count)]
+        return [
+            self.add(**{CLUSTER_TAG: self.cluster, OWNER_TAG: self.owner, SLOT_TAG: str(slot)}) for slot in range(count)
+        ]
 
     @property
     def untouched(self) -> bool:
@@ -94,6 +101,10 @@ class CloudSide(ABC):
     @abstractmethod
     def states(self) -> dict[str, str]:
         """What it knows of all machines, by id."""
+
+    @abstractmethod
+    def owners(self) -> dict[str, str]:
+        """The uid that the tag of each machine names, by id."""
 
     @abstractmethod
     def user_data(self, machine: str) -> str:
@@ -148,6 +159,9 @@ class _Played(CloudSide):
 
     def states(self) -> dict[str, str]:
         return {name: each.state for name, each in self.service.machines.items()}
+
+    def owners(self) -> dict[str, str]:
+        return {name: each.tags.get(OWNER_TAG, "") for name, each in self.service.machines.items()}
 
     def machine(self, name: str) -> CloudMachine:
         return self.service.machines[name]
@@ -228,6 +242,7 @@ class OnAws(CloudSide):
 
     async def start(self) -> None:
         self.service.forget()
+        self._before = frozenset(self.service.instances())  # of other tests
         self.clients = Clients()
         self._stack.push_async_callback(self.clients.close)
 
@@ -243,7 +258,17 @@ class OnAws(CloudSide):
 
     def states(self) -> dict[str, str]:
         words = {"pending": "PENDING", "running": "RUNNING", "terminated": "SHUTDOWN", "shutting-down": "TERMINATING"}
-        return {name: words.get(each._state.name, each._state.name) for name, each in self.service.instances().items()}
+        return {
+            name: words.get(each._state.name, each._state.name)
+            for name, each in self.service.instances().items()
+            if name not in self._before
+        }
+
+    def owners(self) -> dict[str, str]:
+        return {
+            name: next((tag["value"] for tag in each.get_tags() if tag["key"] == OWNER_TAG), "")
+            for name, each in self.service.instances().items()
+        }
 
     def user_data(self, machine: str) -> str:
         return self.service.user_data(machine)

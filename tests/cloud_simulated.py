@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from headroom.adapters.clouds.providers import Provider
+from headroom.api.marks import OWNER_TAG
 from headroom.model import times
 from headroom.sim.cloud import Cloud, Order, Verb, Wrong
 from headroom.sim.cloud_provider import SimProvider
@@ -59,6 +60,9 @@ class OnSimulator(CloudSide):
 
     def states(self) -> dict[str, str]:
         return {name: each.state(self._now) for name, each in self.cloud.machines.items()}
+
+    def owners(self) -> dict[str, str]:
+        return {name: each.order.tags.get(OWNER_TAG, "") for name, each in self.cloud.machines.items()}
 
     def user_data(self, machine: str) -> str:
         return self.cloud.machines[machine].order.user_data

@@ -140,7 +140,7 @@ class WebhookService:
 
 
 def _shown(machine: CloudMachine) -> dict[str, Any]:
-    number = int(machine.name.removeprefix("m-"))
+    number = int(machine.name[-4:], 16)
     running = machine.state != "PENDING"
     return {
         "id": machine.name,

@@ -1,4 +1,4 @@
-"""Secrets are read from one namespace only, when they are needed, and nothing of them is told."""
+"""Secrets are read from the operator's own namespace unless another is named, when they are needed, and nothing of them is told."""
 
 from __future__ import annotations
 
@@ -34,6 +34,22 @@ async def test_the_values_of_a_secret_of_our_own_namespace() -> None:
     for name in ("theirs", "../team-a/theirs", "../../team-a/secrets/theirs"):
         with pytest.raises(Refused):
             await secrets.read(name)
+
+
+@virtual
+async def test_another_namespace_is_read_only_where_it_is_named() -> None:
+    cluster = Cluster()
+    put(cluster, "headroom-system", "keys", secretId=b"ours")
+    put(cluster, "team-a", "keys", usable_by="Spotpool/team-a/one@cvm.example.com", secretId=b"theirs")
+    secrets = Secrets(cluster.kube, "headroom-system")
+    found = await secrets.read("keys", "team-a")
+    assert (found, found.place) == ({"secretId": "theirs"}, "team-a/keys")
+    assert (await secrets.read("keys"))["secretId"] == "ours"
+    with pytest.raises(Refused, match="team-b/keys"):
+        await secrets.read("keys", "team-b")
+    cluster.transport._faults.add(wrong.Refusal(path="*/team-a/secrets/*", status=403, reason="Forbidden"))
+    with pytest.raises(Refused, match="kubectl create role -n team-a headroom-secret-keys"):
+        await secrets.read("keys", "team-a")
 
 
 @virtual

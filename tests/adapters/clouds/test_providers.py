@@ -8,10 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headroom.adapters.clouds.providers import (
-    CLUSTER,
     NOT_FOUND,
-    OWNER,
-    SLOT,
     BadCredentials,
     NotLaunched,
     NotPermitted,
@@ -19,6 +16,7 @@ from headroom.adapters.clouds.providers import (
     Question,
     Throttled,
 )
+from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG
 from headroom.model.errors import HeadroomError, Unavailable
 from tests.cloud_faults import Call, How
 from tests.cloud_sides import CANARY, SIDES, CloudSide, OnAws, OnTencent, OnWebhook
@@ -43,7 +41,7 @@ async def test_the_life_of_a_machine(side: CloudSide) -> None:
         assert await provider.machines(side.cluster) == []
         launched = await provider.launch(wanted)
         assert (launched.state, launched.zone, launched.instance_type) == ("PENDING", side.zone, side.kind)
-        assert launched.tags == {CLUSTER: side.cluster, OWNER: side.owner, SLOT: "7"}
+        assert launched.tags == {CLUSTER_TAG: side.cluster, OWNER_TAG: side.owner, SLOT_TAG: "7"}
         assert side.user_data(launched.name) == wanted.user_data["userData"]
         side.settle()
         (listed,) = await provider.machines(side.cluster)
@@ -63,7 +61,7 @@ async def test_all_machines_are_listed_over_three_pages(side: CloudSide) -> None
     async with side.provider(page=20) as provider:
         found = await provider.machines(side.cluster)
         assert sorted(each.name for each in found) == sorted(ours)
-        assert {each.tags[SLOT] for each in found} == {str(slot) for slot in range(45)}
+        assert {each.tags[SLOT_TAG] for each in found} == {str(slot) for slot in range(45)}
         assert await provider.machines("none-of-ours") == []
 
 
@@ -136,7 +134,7 @@ async def test_machines_are_known_by_id_beside_those_that_are_not(side: CloudSid
             **dict.fromkeys(gone, NOT_FOUND),
             **dict.fromkeys([*ours[:2], side.foreign[0]], "RUNNING"),
         }
-        assert found[side.foreign[0]].tags.get(CLUSTER) is None
+        assert found[side.foreign[0]].tags.get(CLUSTER_TAG) is None
         for how in ("garbage", "drop"):
             side.faults.next("describe", "garbage" if how == "garbage" else "drop")
             with pytest.raises(Unavailable):

@@ -11,7 +11,6 @@ from typing import Any, Final, Self
 from headroom.adapters.clouds.aws_sdk import Clients, Said, told, within
 from headroom.adapters.clouds.providers import (
     CALL_SECONDS,
-    CLUSTER,
     SPOT,
     BadCredentials,
     Keys,
@@ -30,6 +29,7 @@ from headroom.adapters.clouds.providers import (
     own_tags,
     unknown_ids,
 )
+from headroom.api.marks import CLUSTER_TAG
 from headroom.model import times
 from headroom.model.cloud_facts import Instance, Offer
 from headroom.model.errors import HeadroomError, Refused, Unavailable
@@ -106,7 +106,7 @@ class Aws:
         found: dict[str, Instance] = {}
         async with self._plain(LIST_SECONDS) as ec2:
             pages = ec2.get_paginator("describe_instances").paginate(
-                Filters=[{"Name": f"tag:{CLUSTER}", "Values": [cluster]}], PaginationConfig={"PageSize": self._page}
+                Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]}], PaginationConfig={"PageSize": self._page}
             )
             async for page in pages:
                 for each in self._instances(page):
@@ -115,7 +115,7 @@ class Aws:
                     found[each.name] = each
                 if len(found) > MOST_MACHINES:
                     raise Unavailable("AWS answered with an impossible number of machines")
-        return [each for each in found.values() if each.tags.get(CLUSTER) == cluster]
+        return [each for each in found.values() if each.tags.get(CLUSTER_TAG) == cluster]
 
     async def describe(self, ids: Sequence[str]) -> dict[str, Instance]:
         """Machines by id. As a filter, so that one that is not known does not spoil the answer for the others."""

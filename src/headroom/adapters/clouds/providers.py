@@ -16,15 +16,11 @@ from typing import Any, Final, Literal, Protocol, Self
 
 from msgspec import Struct
 
-from headroom.api.resources import GROUP
+from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG
 from headroom.model.cloud_facts import Instance, Offer
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 
-CLUSTER: Final = f"{GROUP}/cluster"
-OWNER: Final = f"{GROUP}/owner-uid"
-SLOT: Final = f"{GROUP}/slot"
-"""The tags by which a machine is known as ours."""
-TAGS: Final = frozenset({CLUSTER, OWNER, SLOT})
+TAGS: Final = frozenset({CLUSTER_TAG, OWNER_TAG, SLOT_TAG})
 NOT_FOUND: Final = "NOT_FOUND"
 """The state of a machine whose id the cloud does not know. Only we say it."""
 SPOT, ON_DEMAND = "spot", "on-demand"
@@ -132,7 +128,7 @@ class LaunchRequest(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     @property
     def tags(self) -> dict[str, str]:
         """The marks by which the machine is known as ours."""
-        return {CLUSTER: self.cluster, OWNER: self.owner, SLOT: str(self.slot)}
+        return {CLUSTER_TAG: self.cluster, OWNER_TAG: self.owner, SLOT_TAG: str(self.slot)}
 
 
 class Notice(Struct, frozen=True):

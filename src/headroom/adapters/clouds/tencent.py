@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from headroom.adapters.clouds.providers import (
     CALL_SECONDS,
-    CLUSTER,
     ON_DEMAND,
     SPOT,
     BadCredentials,
@@ -36,6 +35,7 @@ from headroom.adapters.clouds.providers import (
 from headroom.adapters.clouds.tencent_sdk import NO_SUCH_ID, Said, not_launched, sdk, told
 from headroom.adapters.clouds.threads import Threads
 from headroom.adapters.egress import target_of
+from headroom.api.marks import CLUSTER_TAG
 from headroom.model import times
 from headroom.model.cloud_facts import Instance, Offer
 from headroom.model.errors import HeadroomError, Refused, Unavailable
@@ -122,9 +122,9 @@ class Tencent:
     async def machines(self, cluster: str) -> list[Instance]:
         """Every machine with the cluster's tag."""
         for _ in range(TRIES):
-            found = await self._pages({"Filters": [{"Name": f"tag:{CLUSTER}", "Values": [cluster]}]})
+            found = await self._pages({"Filters": [{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]}]})
             if found is not None:
-                return [each for each in map(self._instance, found) if each.tags.get(CLUSTER) == cluster]
+                return [each for each in map(self._instance, found) if each.tags.get(CLUSTER_TAG) == cluster]
         raise Unavailable("machines came and went while they were listed")
 
     async def describe(self, ids: Sequence[str]) -> dict[str, Instance]:

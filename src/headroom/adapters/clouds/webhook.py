@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from headroom.adapters.clouds.providers import (
-    CLUSTER,
     ON_DEMAND,
     SPOT,
     BadCredentials,
@@ -34,6 +33,7 @@ from headroom.adapters.clouds.providers import (
     unknown_ids,
 )
 from headroom.adapters.egress import Answer, Guard, Request, target_of
+from headroom.api.marks import CLUSTER_TAG
 from headroom.model import times
 from headroom.model.cloud_facts import Instance, Offer
 from headroom.model.errors import HeadroomError, Refused, Unavailable
@@ -123,7 +123,7 @@ class Webhook:
                 found[each.id] = self._instance(each)
             self._notices, page = answer.notices, answer.next
             if not page:
-                return [each for each in found.values() if each.tags.get(CLUSTER) == cluster]
+                return [each for each in found.values() if each.tags.get(CLUSTER_TAG) == cluster]
             if page in pages or len(pages) >= MOST_PAGES:
                 raise Unavailable(f"{self._host} answered with a page that came before, or with too many")
             pages.add(page)

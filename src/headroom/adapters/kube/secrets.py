@@ -1,4 +1,8 @@
-"""Reads Secrets of the operator's own namespace, at the moment they are needed. Nothing of them is kept, logged or told."""
+"""Reads Secrets at the moment they are needed. Nothing of them is kept, logged or told.
+
+Which it may read, RBAC says: those of its own namespace that an administrator names, and in a pool's namespace those for which a
+RoleBinding there gives the right. There is no right for the whole cluster.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +26,22 @@ class _Secret(raw.Object):
 
 
 class Secrets:
-    """The Secrets of one namespace, and of no other."""
+    """The Secrets of the operator's own namespace, or, where it is named, of another one."""
 
     def __init__(self, kube: Kube, namespace: str) -> None:
         self._kube, self._namespace = kube, namespace
 
-    async def read(self, name: str) -> Secret:
+    async def read(self, name: str, namespace: str = "") -> Secret:
         """Its values, which must be text, and who may use it. Raises `Refused` if there is none or we may not read it."""
-        doing = f"reading Secret {self._namespace}/{name}"
+        namespace = namespace or self._namespace
+        doing = f"reading Secret {namespace}/{name}"
         try:
             async with asyncio.timeout(READ_SECONDS):
-                found = raw.read(await self._kube.get(paths.secret(self._namespace, name)), _Secret)
+                found = raw.read(await self._kube.get(paths.secret(namespace, name)), _Secret)
         except TimeoutError as problem:
             raise Unavailable(f"{doing}: no answer within {READ_SECONDS:g} s") from problem
         except errors.Forbidden as problem:
-            raise Refused(f"{problem}; {_remedy(self._namespace, name)}") from problem
+            raise Refused(f"{problem}; {_remedy(namespace, name)}") from problem
         try:
             values = {key: base64.b64decode(value, validate=True).decode() for key, value in (found.data or {}).items()}
         except (binascii.Error, UnicodeDecodeError):
@@ -45,7 +50,7 @@ class Secrets:
             ) from None  # their bytes are no part of the sentence
         secret = Secret(values)
         secret.usable_by = ((found.metadata and found.metadata.annotations) or {}).get(USABLE_BY, "")
-        secret.place = f"{self._namespace}/{name}"
+        secret.place = f"{namespace}/{name}"
         return secret
 
 

@@ -1,0 +1,235 @@
+"""The machines of all Spotpools, in whichever cloud: launched once per token, ended after a last look, and listed all the time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, Literal, Protocol
+
+from headroom.adapters.clouds.credentials import Secrets
+from headroom.adapters.clouds.gateway import Gateways
+from headroom.adapters.clouds.polling import KIND, Polling, key_of, slots_of
+from headroom.adapters.clouds.providers import NOT_FOUND, NotLaunched
+from headroom.adapters.clouds.sessions import Places, Sessions
+from headroom.adapters.egress import Guard
+from headroom.api.kinds import AnyResource
+from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG
+from headroom.model import times
+from headroom.model.actions import LaunchInstance
+from headroom.model.changes import Topic
+from headroom.model.cloud_facts import Gateway, Instance, Launch, Listing, Offer
+from headroom.model.errors import HeadroomError, Refused, Unavailable
+from headroom.model.ports import Clock
+from headroom.model.world import World
+
+STEP_SECONDS: Final = 1.0
+LAG_MS: Final = 35 * times.MINUTE
+"""No list is further behind."""
+REMEMBERED_MS: Final = 2 * times.HOUR
+"""What came of launches is kept for so long, and for as long as a status has the token."""
+_ENDED: Final = frozenset({"TERMINATING", "SHUTDOWN"})
+
+LaunchOutcome = Literal["Accepted", "SoldOut", "PriceTooLow", "QuotaReached", "Refused", "Unknown"]
+
+
+class Surroundings(Protocol):
+    """The port, as far as it is needed here."""
+
+    def world(self, now: int) -> World:
+        """The view at this instant."""
+        ...
+
+    def tell(self, topic: Topic, name: str = "") -> None:
+        """Some facts are new."""
+        ...
+
+
+class CloudFleet:
+    """Implements `Clouds` for real clouds."""
+
+    def __init__(self, guard: Guard, secrets: Secrets, clock: Clock, rng: random.Random, places: Places) -> None:
+        self._sessions = Sessions(guard, secrets, places)
+        self._clock, self._began = clock, clock.now()
+        self._port: Surroundings | None = None
+        self._may_act: Callable[[], bool] = lambda: True
+        self._launches: dict[str, Launch] = {}
+        self._unresolved: dict[str, int] = {}
+        """When the last call with a token was sent that may have launched a machine without telling us."""
+        self._polling = Polling(self._sessions, clock, rng, self._tell)
+        self._gateways = Gateways(guard, self._sessions, clock, rng, self._tell)
+        self.instances: Mapping[str, Instance] = MappingProxyType(self._polling.inventory.known)
+        self.listings: Mapping[str, Listing] = MappingProxyType(self._polling.listings)
+        self.launches: Mapping[str, Launch] = MappingProxyType(self._launches)
+        self.gateways: Mapping[str, Gateway] = MappingProxyType(self._gateways.known)
+
+    @property
+    def offers(self) -> Mapping[str, Offer]:
+        """What the clouds offer to the Spotpools; a new mapping whenever that changes."""
+        return self._polling.offers
+
+    def connect(self, port: Surroundings, may_act: Callable[[], bool]) -> None:
+        """Learn which Spotpools there are, whom to tell of news, and whether we lead; before `run`."""
+        self._port, self._may_act = port, may_act
+
+    async def run(self) -> None:
+        """List everything while we may act."""
+        try:
+            while True:
+                if self._may_act():
+                    world = self._world()
+                    self._polling.step(world)
+                    self._gateways.step(world)
+                    self._forget_launches(world)
+                else:
+                    await self._rest()
+                await self._clock.sleep(STEP_SECONDS)
+        finally:
+            await self._rest()
+            await self._sessions.close()
+
+    async def _rest(self) -> None:
+        await self._polling.stop()
+        await self._gateways.stop()
+
+    # Launching
+
+    async def launch(self, pool: AnyResource, action: LaunchInstance) -> None:
+        """Launch one machine, or learn which one its token has launched."""
+        began, doing = self._clock.now(), f"launching a machine for Spotpool {key_of(pool)}"
+        try:
+            found = await self._launched(pool, action)
+        except NotLaunched as problem:
+            outcome = problem.outcome
+            if problem.before_token:
+                outcome = outcome if self._is_first(pool, action) else "Unknown"
+            elif outcome == "Unknown":
+                self._unresolved[action.token] = began
+            self._note(pool, action, began, outcome, message=str(problem))
+            raise (Unavailable if outcome == "Unknown" else Refused)(f"{doing}: {problem}") from None
+        except asyncio.CancelledError:
+            self._unresolved[action.token] = began
+            self._note(pool, action, began, "Unknown", message="nobody waited for the answer")
+            raise
+        self._polling.launched(pool, found)
+        self._note(pool, action, began, "Accepted", instance=found.name)
+
+    async def _launched(self, pool: AnyResource, action: LaunchInstance) -> Instance:
+        """The machine. Raises `NotLaunched`, nothing else."""
+        try:
+            cluster = self._cluster()
+            request = await self._sessions.request(pool, action, cluster)
+            provider = await self._sessions.provider(pool)
+        except HeadroomError as problem:
+            refused = isinstance(problem, Refused)
+            raise NotLaunched("Refused" if refused else "Unknown", str(problem), before_token=True) from None
+        async with provider:
+            return await provider.launch(request)
+
+    def _is_first(self, pool: AnyResource, action: LaunchInstance) -> bool:
+        """Whether surely no earlier call with this token has launched a machine.
+
+        A wrong key, a missing right or a bad parameter is told before the cloud looks at the token, so it says nothing of earlier
+        calls: of one that got no answer, or that another process has made. Those count until a list has begun that would show it.
+        """
+        slot = next((each for each in slots_of(pool) if each.token == action.token), None)
+        intended = times.moment(slot.launched_at) if slot else None
+        if intended is None:
+            return False
+        if intended >= self._began and action.token not in self._unresolved:
+            return True
+        last = max(intended, self._began, self._unresolved.get(action.token, 0))
+        listing = self.listings.get(key_of(pool))
+        shown = any(
+            each.tags.get(OWNER_TAG) == pool.uid and each.tags.get(SLOT_TAG) == str(action.slot)
+            for each in self.instances.values()
+        )
+        return listing is not None and listing.at > last + LAG_MS and not shown
+
+    def _note(
+        self,
+        pool: AnyResource,
+        action: LaunchInstance,
+        at: int,
+        outcome: LaunchOutcome,
+        *,
+        instance: str = "",
+        message: str = "",
+    ) -> None:
+        token = action.token
+        if outcome == "Unknown":
+            before = self._launches.get(token)
+            if before is not None and before.outcome == "Accepted":
+                return  # its machine is known; a repeated call that fails changes nothing of that
+        self._launches[token] = Launch(
+            token=token, pool=key_of(pool), at=at, outcome=outcome, instance=instance, message=message
+        )
+        self._tell(Topic.INSTANCES, key_of(pool))
+
+    def _forget_launches(self, world: World) -> None:
+        old = self._clock.now() - REMEMBERED_MS
+        if not any(each.at < old for each in self._launches.values()):
+            return
+        needed = {slot.token for _, pool in world.of_kind(KIND) for slot in slots_of(pool)}
+        for token in [each.token for each in self._launches.values() if each.at < old and each.token not in needed]:
+            del self._launches[token]
+            self._unresolved.pop(token, None)
+
+    # Ending
+
+    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False) -> None:
+        """End one machine, after a look at its tags: it is this pool's, or, as an orphan, of this cluster and of no pool that exists."""
+        try:
+            cluster, world = self._cluster(), self._world()
+            async with await self._sessions.provider(pool) as provider:
+                found = (await provider.describe([instance]))[instance]
+                if found.state == NOT_FOUND:
+                    raise Unavailable("its cloud does not know it now")
+                _check_ours(found, pool, cluster, world if orphan else None)
+                if found.state not in _ENDED:
+                    await provider.terminate([instance])
+        except HeadroomError as problem:
+            kind = Unavailable if isinstance(problem, Unavailable) else Refused
+            raise kind(f"ending machine {instance}: {problem}") from None
+        finally:
+            self._polling.hurry(pool)
+
+    # The gateway
+
+    async def add_target(self, pool: AnyResource, target: str) -> None:
+        """Add a target to the pool's gateway, with our mark."""
+        await self._gateways.add(pool, target)
+
+    async def remove_target(self, pool: AnyResource, target: str) -> None:
+        """Remove a target that has our mark."""
+        await self._gateways.remove(pool, target)
+
+    def _world(self) -> World:
+        assert self._port is not None, "connect comes first"
+        return self._port.world(self._clock.now())
+
+    def _cluster(self) -> str:
+        cluster = self._world().cluster
+        if not cluster:
+            raise Unavailable("the cluster's id is not known yet")
+        return cluster
+
+    def _tell(self, topic: Topic, name: str) -> None:
+        if self._port is not None:
+            self._port.tell(topic, name)
+
+
+def _check_ours(found: Instance, pool: AnyResource, cluster: str, world: World | None) -> None:
+    """Raise `Refused` unless the machine's tags say that it may be ended; with a world, as one that no pool owns."""
+    owner = found.tags.get(OWNER_TAG)
+    if found.tags.get(CLUSTER_TAG) != cluster:
+        raise Refused("its tags do not name this cluster")
+    if world is None:
+        if owner != pool.uid:
+            raise Refused("its tags name another owner")
+        return
+    if not world.complete:
+        raise Unavailable("not all Spotpools are seen, so it cannot be known that none owns it")
+    if not owner or owner in {each.uid for _, each in world.of_kind(KIND)}:
+        raise Refused("its tags do not name a Spotpool that is gone")
