@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import structs
 
+from headroom.adapters.clouds import CloudFleet, Places
 from headroom.adapters.egress import Guard, entries
 from headroom.adapters.kube.api_server import ApiServerNumbers
 from headroom.adapters.kube.client import Kube
@@ -38,7 +39,7 @@ from headroom.runtime.leader import Always
 from headroom.runtime.leader_thread import LeaderThread
 from headroom.runtime.operator import Operator
 from headroom.runtime.recording import Recorder
-from headroom.runtime.settings import Settings
+from headroom.runtime.settings import Settings, pairs_of, pool_namespaces
 from headroom.runtime.surroundings import Surroundings
 from headroom.web.view import Showing, View
 
@@ -91,6 +92,15 @@ async def serve(settings: Settings, plans: Sequence[Plan] = PLANS) -> int:
         return await process.run()
 
 
+def _places(settings: Settings) -> Places:
+    """What an administrator says of clouds."""
+    return Places(
+        endpoints=pairs_of("cloud_endpoints", settings.cloud_endpoints),
+        queues=pairs_of("interruption_queues", settings.interruption_queues),
+        ambient=frozenset(filter(None, (each.strip() for each in settings.ambient_credentials.split(",")))),
+    )
+
+
 class Process:
     """One operator with its lease, its view and its servers."""
 
@@ -115,6 +125,9 @@ class Process:
             unread=self._power_unread,
             allow_insecure=settings.allow_insecure_secrets,
         )
+        self._clouds = CloudFleet(
+            self._guard, Secrets(kube, settings.namespace), around.clock, around.rng, _places(settings)
+        )
         self._ledger = ledgers.of(settings)
         self._recorder = Recorder(
             self._ledger,
@@ -123,9 +136,21 @@ class Process:
             holder=f"{settings.identity}-{uuid.uuid4().hex[:8]}",
             accept_loss_before=times.moment(settings.accept_history_loss_before) or 0,
         )
-        self._port = KubePort(
-            kube,
-            Events(kube, around.clock),
+        self._port = self._seen()
+        self._recorder.connect(self._port)
+        for outside in (self._power, self._clouds):
+            outside.connect(self._port, (self._leader or Always()).may_act)
+        self._operator = Operator(self._port, self._leader or Always(), settings, around, plans)
+        self._operator.loop.noted = self._recorder.decided
+        self._port.enforced = around.metrics.enforced
+        self._fronts = Fronts(settings, self._shown(), around.log)
+
+    def _seen(self) -> KubePort:
+        """The cluster, and what is outside, as the loop sees it."""
+        settings, around = self._settings, self._around
+        return KubePort(
+            self._kube,
+            Events(self._kube, around.clock),
             clock=around.clock,
             rng=around.rng,
             namespace=settings.namespace,
@@ -133,15 +158,12 @@ class Process:
             recording=self._recorder,
             caps=live.caps(settings),
             switches=self._power,
+            clouds=self._clouds,
+            pool_namespaces=pool_namespaces(settings),
+            end_orphans=settings.orphan_policy == "Terminate",
             # Blind for ever, we must not keep the lease: another replica sees.
             on_failure=self._fail,
         )
-        self._recorder.connect(self._port)
-        self._power.connect(self._port, (self._leader or Always()).may_act)
-        self._operator = Operator(self._port, self._leader or Always(), settings, around, plans)
-        self._operator.loop.noted = self._recorder.decided
-        self._port.enforced = around.metrics.enforced
-        self._fronts = Fronts(settings, self._shown(), around.log)
 
     async def run(self) -> int:
         """Start everything, wait for a signal or a failure, stop everything."""
@@ -156,7 +178,8 @@ class Process:
         for task in running:
             task.add_done_callback(self._ended)
         prices = price_book.follow(self._settings.price_book, self._port, self._around.clock, self._around.log)
-        others = [self._settle(), self._follow_leader(), self._power.run(), prices, self._ask_for_rights()]
+        others = [self._settle(), self._follow_leader(), self._power.run(), self._clouds.run(), prices]
+        others.append(self._ask_for_rights())
         if self._settings.allow_egress:
             others.append(self._api_server.follow())
         beside = [asyncio.create_task(each) for each in others]
