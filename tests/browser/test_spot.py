@@ -61,7 +61,7 @@ def test_every_pool_has_its_row_and_leads_to_its_page(page: Page, cloud: Served)
     )
     expect(page.locator("#pools tbody th a")).to_have_text(["team-a/inference", "team-b/batch"])
     first = page.locator("#pools tbody tr").first
-    expect(first.locator(".badge")).to_have_text("Never joined")
+    expect(first.locator(".badge")).to_have_text("Join failing")
     expect(first.locator("td[data-title=Machines] .amount")).to_have_text(
         "2 running, 1 launching, 1 cancelling, 1 draining, 1 ending"
     )
@@ -107,9 +107,9 @@ def test_what_people_must_know_stands_at_the_top(page: Page, cloud: Served) -> N
     opened(page, cloud.url, POOL)
     expect(page.locator("#warnings .notice")).to_have_text(
         [
-            "Braked: 4 of 6 machines are missing from the cloud's list.",
-            re.compile(r"^3 machines in a row never joined\. Nothing is launched before .*, then one at a time"),
-            re.compile(r"^1 machine of this cluster is owned by no Spotpool: i-lost\."),
+            "Braked: 4 of 6 machines are missing from the list.",
+            "Join failing: The last 3 machines did not join, so one is launched at a time.",
+            "Orphans: 1 machine of this cluster belongs to no Spotpool: i-lost. Nobody ends them.",
         ]
     )
     expect(page.locator("#unserved tbody tr").first).to_contain_text("It needs 16 nvidia.com/gpu and 4 are there.")

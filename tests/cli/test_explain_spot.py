@@ -86,7 +86,7 @@ def test_the_fleet_lists_spot_pools_and_those_that_need_a_look_first(headroom: H
     lines = headroom("status", "--kubeconfig", fleet.kubeconfig()).out.splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("SPOT POOL"))
     assert lines[head].split() == ["SPOT", "POOL", "RUNNING", "LAUNCHING", "LEAVING", "RANGE", "COST", "STATE", "WHY"]
-    assert lines[head + 1].split()[:7] == ["team-a/inference", "2", "1", "3", "1..6", "$6.25/h", "NeverJoined"]
+    assert lines[head + 1].split()[:7] == ["team-a/inference", "2", "1", "3", "1..6", "$6.25/h", "JoinFailing"]
     assert "team-a/able" in "".join(lines[head + 2 :])
     assert not [line for line in lines if line.startswith("Spotpool:")], "told in their own table"
 

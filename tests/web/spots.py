@@ -108,7 +108,12 @@ def condition(type_: str, reason: str, message: str, status: str = "True") -> Co
 
 
 READY = condition("Ready", "Steady", "All is well.")
-BRAKED = condition("Braked", "TooManyMissing", "4 of 6 machines are missing from the cloud's list.")
+BRAKED = condition("Braked", "MachinesMissing", "4 of 6 machines are missing from the list.")
+FAILING = condition("JoinFailing", "NeverJoined", "The last 3 machines did not join, so one is launched at a time.")
+ORPHANS = condition("Orphans", "NoOwner", "1 machine of this cluster belongs to no Spotpool: i-lost. Nobody ends them.")
+NOTICES = condition("InterruptionNotice", "Available", "The cloud tells before it takes a machine back.")
+MISSING = condition("MachinesMissing", "SoldOut", "2 machines missing: Nothing can be launched now.")
+WITHOUT = condition("Unserved", "NoMachineFits", "Pod team-a/huge is unserved: it needs 16 nvidia.com/gpu.")
 
 
 def a_spot_pool(
@@ -136,7 +141,7 @@ def troubled() -> Left:
     """The pool with everything that can be wrong with it."""
     orphans = (Orphan(instance_id="i-lost", since=text(NOON - HOUR)),)
     return a_spot_pool(
-        conditions=(READY, BRAKED),
+        conditions=(READY, BRAKED, FAILING, ORPHANS, WITHOUT, NOTICES),
         sold_out=SOLD_OUT,
         unserved=UNSERVED,
         breaker=BREAKER,

@@ -228,11 +228,11 @@ def _answers_written(world: World, key: str) -> str:
 # --- in `headroom status` -----------------------------------------------------------------------------------------------------
 
 
-def _row(world: World, resource: AnyResource, decision: Decision | None) -> dict[str, Any]:
+def _row(_world: World, resource: AnyResource, decision: Decision | None) -> dict[str, Any]:
     from headroom.model import conditions
     from headroom.web.pages.spot_pools import pool_row
 
-    row = pool_row(world, resource, decision)
+    row = pool_row(resource, decision)
     ready = conditions.find(resource.status.conditions, "Ready")
     if decision is None and ready is not None and not resource.problems:
         row |= {"reason": ready.reason, "message": ready.message}

@@ -22,8 +22,15 @@ from headroom.web.scope import Scope
 from headroom.web.view import View
 
 MOST_HISTORY: Final = 100
-COUNTED: Final = ("Launching", "Cancelling", "Running")
-"""The slots that count for minimum and maximum; the others make way."""
+_STANDING: Final = {
+    "JoinFailing": "bad",
+    "Braked": "warn",
+    "MachinesMissing": "warn",
+    "Unserved": "warn",
+    "GatewayFailing": "warn",
+    "Orphans": "warn",
+}
+"""The conditions that say more than the number of machines, the most urgent first, and how bad each is."""
 _ENDED: Final = ("Succeeded", "Failed")
 EXAMPLE: Final = """\
 apiVersion: headroom.dev/v1alpha1
@@ -49,7 +56,7 @@ def model(view: View, scope: Scope) -> Model:
     """The page of all pools that may be seen, without its frame."""
     world = view.world()
     seen = [(ref, each) for ref, each in world.of_kind(KIND) if scope.sees(ref.namespace)]
-    pools = {f"{ref.namespace}/{ref.name}": pool_row(world, each, view.loop.decisions.get(ref)) for ref, each in seen}
+    pools = {f"{ref.namespace}/{ref.name}": pool_row(each, view.loop.decisions.get(ref)) for ref, each in seen}
     return {"pools": pools} if pools else {"pools": {}, "example": EXAMPLE}
 
 
@@ -63,7 +70,7 @@ def pool(view: View, scope: Scope, namespace: str, name: str) -> Model | None:
     status = status_of(resource, decision)
     entries = view.journal.newest(world.now - 7 * DAY, MOST_REMEMBERED, lambda each: each.resource == str(ref))
     return {
-        "pool": pool_row(world, resource, decision) | _details(world, resource, status),
+        "pool": pool_row(resource, decision) | _details(world, resource, status),
         "slots": {str(each.slot): slot_row(world, each) for each in status.slots},
         "mayListNodes": scope.nodes,
         "soldOut": [
@@ -93,7 +100,7 @@ def status_of(resource: AnyResource, decision: Decision | None) -> SpotpoolStatu
     return status
 
 
-def pool_row(world: World, resource: AnyResource, decision: Decision | None) -> Model:
+def pool_row(resource: AnyResource, decision: Decision | None) -> Model:
     """One pool in a few numbers and words."""
     row: Model = {"namespace": resource.namespace, "name": resource.name}
     if resource.spec is None:
@@ -101,7 +108,7 @@ def pool_row(world: World, resource: AnyResource, decision: Decision | None) -> 
         return row | {"state": "Invalid", "tone": "bad", "reason": "InvalidSpec", "message": said}
     status, spec = status_of(resource, decision), resource.spec
     states = [each.state for each in status.slots]
-    state, tone = _state(world, resource, status)
+    state, tone = _state(resource, status)
     return row | parts.known(
         {
             "state": state,
@@ -177,7 +184,7 @@ def _allocated(world: World, node: str) -> int:
     return sum(usage.gpus_of(world, pod) for pod in on_it if pod.phase not in _ENDED)
 
 
-def _state(world: World, resource: AnyResource, status: SpotpoolStatus) -> tuple[str, str]:
+def _state(resource: AnyResource, status: SpotpoolStatus) -> tuple[str, str]:
     """One word for how a pool stands, and how good that is. The words only sum up what the status says."""
     if resource.deleting:
         return "Deleting", "idle"
@@ -188,24 +195,11 @@ def _state(world: World, resource: AnyResource, status: SpotpoolStatus) -> tuple
         return "Waiting", "idle"
     if ready is not None and ready.status == "False":
         return "NotReady", "bad"
-    if status.breaker is not None and (times.moment(status.breaker.until) or 0) > world.now:
-        return "NeverJoined", "bad"
-    if conditions.holds(status.conditions, "Braked"):
-        return "Braked", "warn"
-    if status.sold_out and _missing(resource.spec, status):
-        return "SoldOut", "warn"
-    if status.unserved:
-        return "Unserved", "warn"
+    for type_, tone in _STANDING.items():
+        if conditions.holds(status.conditions, type_):
+            return type_, tone
     is_changing = any(each.state != "Running" for each in status.slots)
     return ("Changing", "good") if is_changing else ("Steady", "good")
-
-
-def _missing(spec: SpotpoolSpec, status: SpotpoolStatus) -> bool:
-    """Whether it has fewer machines than it is to have in any case."""
-    least = spec.minimum
-    if isinstance(spec.desired, int):
-        least = min(max(spec.desired, spec.minimum), spec.maximum)
-    return sum(each.state in COUNTED for each in status.slots) < least
 
 
 def _details(world: World, resource: AnyResource, status: SpotpoolStatus) -> Model:
@@ -218,10 +212,7 @@ def _details(world: World, resource: AnyResource, status: SpotpoolStatus) -> Mod
         ],
         "problems": [f"{each.field} {each.message}" for each in resource.problems],
         "purchases": sum(each.count for each in status.purchases),
-        "breaker": {"failed": status.breaker.failed, "until": status.breaker.until} if status.breaker else None,
-        "orphanIds": [each.instance_id for each in status.orphans] or None,
         "listedAt": times.text(listing.at) if listing and listing.at else "",
-        "notices": listing.notices if listing else None,
     }
     if isinstance(resource.spec, SpotpoolSpec):
         found["settings"] = _settings(resource.spec)

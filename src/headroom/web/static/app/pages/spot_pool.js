@@ -13,7 +13,8 @@ export const gone = ({ namespace, name }) => `The spot pool ${namespace}/${name}
 const MOST_HISTORY = 25;
 const ANSWERS = { True: "yes", False: "no" };
 const ORDER = Object.keys(SLOTS);
-const TOLD_ELSEWHERE = ["Ready", "Unserved", "SoldOut"]; // by the first sentence, and by tables of their own
+const BAD = ["JoinFailing"];
+const TOLD_ELSEWHERE = ["Ready", "Unserved", "SoldOut", "InterruptionNotice"]; // by the first sentence, by tables, and below
 const CAUSES = {
   Surplus: "more machines than needed",
   Idle: "idle",
@@ -81,12 +82,10 @@ export function mount(main, route) {
 
 // --- in words ----------------------------------------------------------------------------------------------------------
 
-function noticesOf({ conditions, problems, breaker, state, orphans, orphanIds }) {
+function noticesOf({ conditions, problems }) {
   const said = (problems ?? []).map((problem) => ["bad", problem]);
   const standing = (conditions ?? []).filter((each) => each.status === "True" && !TOLD_ELSEWHERE.includes(each.type));
-  for (const each of standing) said.push(["warn", `${reasonWords(each.type)}: ${each.message}`]);
-  if (state === "NeverJoined") said.push(["bad", `${format.count(breaker.failed, "machine")} in a row never joined. Nothing is launched before ${breaker.until}, then one at a time until one joins.`]);
-  if (orphans) said.push(["warn", `${format.count(orphans, "machine")} of this cluster ${orphans === 1 ? "is" : "are"} owned by no Spotpool: ${format.listed(orphanIds ?? [])}. End ${orphans === 1 ? "it" : "them"} in the cloud's console, or see orphan-policy in docs/spot-pools.md.`]);
+  for (const each of standing) said.push([BAD.includes(each.type) ? "bad" : "warn", `${reasonWords(each.type)}: ${each.message}`]);
   return said.map(([tone, sentence]) => {
     const node = h("p", { class: `notice ${tone}` });
     prose(node, sentence);
@@ -205,7 +204,6 @@ function factsOf(pool) {
   fact("When the pool is deleted", { Terminate: "its machines are ended", Retain: "its machines stay" }[settings.deletionPolicy]);
   fact("Gateway upstream", settings.gateway);
   fact("Last listed in full", pool.listedAt ? time(pool.listedAt) : undefined);
-  fact("Reclaim notices", pool.notices === undefined ? undefined : pool.notices ? "told by the cloud" : "not available from this cloud");
   for (const each of pool.conditions ?? []) {
     const sentence = h("span");
     prose(sentence, each.message ? `: ${each.message}` : "");
