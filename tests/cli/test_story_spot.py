@@ -8,7 +8,7 @@ from headroom.api.spot_pools_status import Slot, SoldOut, SpotpoolStatus
 from headroom.cli.story_spot import SpotStory
 from headroom.model.decisions import Decision, Ref
 from headroom.model.times import MINUTE, text
-from tests.builders import NOON
+from tests.builders import NOON, a_resource
 
 REF = Ref("Spotpool", "team-a", "inference")
 FIRST = Slot(slot=0, state="Launching", token="t0", instance_type="g5.12xlarge", zone="us-east-1a")
@@ -39,6 +39,20 @@ def test_the_life_of_a_machine_is_told_turn_by_turn() -> None:
     assert told(story) == []
     again = structs.replace(FIRST, token="t1", zone="us-east-1b")
     assert told(story, again) == ["team-a/inference launches g5.12xlarge in us-east-1b"]
+
+
+def test_what_only_moves_in_a_status_is_news_and_told_once() -> None:
+    story = SpotStory()
+    running = structs.replace(FIRST, state="Running", instance_id="i-1")
+    told(story, running)
+    status = SpotpoolStatus(slots=(structs.replace(running, node="spot-0", joined_at=text(NOON)),))
+    decision = Decision(resource=REF, status=status, reason="x", message="x")
+    pool = a_resource("Spotpool", "inference")
+    assert [said for _, said in story.news(REF, decision, pool, NOON)] == [
+        "spot: team-a/inference has a new node, spot-0"
+    ]
+    assert list(story.news(REF, decision, pool, NOON)) == []
+    assert list(story.decided(decision, NOON)) == []
 
 
 def test_what_is_sold_out_is_told_each_time() -> None:

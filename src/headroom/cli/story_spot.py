@@ -41,9 +41,9 @@ class SpotStory:
                 until = f", so it rests until {_clock(each.until)}" if each.until else ""
                 yield now, f"spot: {each.instance_type} is not to be had in {each.zone or 'the region'}{until}"
 
-    def news(self, _ref: Ref, _decision: Decision, _resource: AnyResource, _now: int) -> Iterable[Line]:
-        """Nothing: every turn is a decision."""
-        return ()
+    def news(self, _ref: Ref, decision: Decision, _resource: AnyResource, now: int) -> Iterable[Line]:
+        """The same: that a machine joined only moves in a status."""
+        return self.decided(decision, now)
 
 
 def _turns(before: Slot | None, slot: Slot) -> Iterator[str]:
