@@ -16,7 +16,7 @@ def test_every_kind_is_decided_by_one_capability() -> None:
 
 
 def test_plans_stand_in_the_order_of_a_tick() -> None:
-    assert [each.name for each in PLANS] == ["budgets", "releases", "offers", "capacity", "spot_pools", "bandwidth"]
+    assert [each.name for each in PLANS] == ["budgets", "releases", "offers", "capacity", "bandwidth"]
     assert PLANS.count(CAPACITY) == 1
 
 
@@ -27,4 +27,4 @@ def test_a_pool_owns_the_nodes_of_its_machines() -> None:
     assert owns(pool, "w1")
     assert not owns(pool, "w2")
     assert owns(structs.replace(pool, spec=None), "w2"), "of one that cannot be read nobody knows"
-    assert list(CORDON) == ["PowerPool"]
+    assert list(CORDON) == ["PowerPool", "Spotpool"]

@@ -300,7 +300,7 @@ def test_chores_lift_what_pools_that_are_gone_have_left() -> None:
 
 def test_chores_leave_the_cordons_of_those_who_may_know_the_node() -> None:
     unreadable = structs.replace(a_pool(machines={"w2": 8}), spec=None)
-    nodes = [cordoned(on("w2")), cordoned(on("w9"), "Spotpool/team-a/one"), cordoned(on("w8"), "PowerPool")]
+    nodes = [cordoned(on("w2")), cordoned(on("w9"), "Bandwidth/one"), cordoned(on("w8"), "PowerPool")]
     assert list(PLAN.chores(a_view(unreadable, nodes=nodes))) == []
 
 

@@ -34,7 +34,7 @@ CAPABILITIES = (
     Capability(name="budgets", plans=(budgets.PLAN, budgets.REQUESTS)),
     Capability(name="offers", plans=(offers.PLAN,)),
     Capability(name="power", source=power.SOURCE, owns_node=power.owns_node),
-    Capability(name="spot pools", plans=(spot_pools.PLAN,)),
+    Capability(name="spot pools", source=spot_pools.SOURCE, owns_node=spot_pools.owns_node),
     Capability(name="bandwidth", plans=(bandwidth.PLAN,)),
 )
 SOURCES = tuple(each.source for each in CAPABILITIES if each.source is not None)

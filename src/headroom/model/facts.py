@@ -154,6 +154,8 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     created: int = 0
     deleting: int | None = None
     provider_id: str = ""
+    addresses: tuple[str, ...] = ()
+    """Internal and external ones."""
     allocatable: Amounts = ()
 
 

@@ -263,6 +263,8 @@ def _extended(status: raw.PodStatus) -> tuple[str, tuple[str, ...]]:
 
 _NO_NODE_SPEC: Final = raw.NodeSpec()
 _NO_NODE_STATUS: Final = raw.NodeStatus()
+ADDRESSES: Final = ("InternalIP", "ExternalIP")
+"""The types of a node's addresses that are kept: by these a machine of a cloud is known."""
 
 
 def node_of(wire: raw.Node) -> facts.Node:
@@ -285,6 +287,7 @@ def node_of(wire: raw.Node) -> facts.Node:
         created=values.moment(meta.creation_timestamp) or 0,
         deleting=values.moment(meta.deletion_timestamp),
         provider_id=spec.provider_id or "",
+        addresses=tuple(each.address for each in status.addresses or () if each.address and each.type in ADDRESSES),
         allocatable=amounts.offered(status),
     )
 

@@ -157,7 +157,13 @@ class NodeSpec(Part):
     provider_id: str | None = msgspec.field(default=None, name="providerID")
 
 
+class NodeAddress(Part):
+    type: str | None = None
+    address: str | None = None
+
+
 class NodeStatus(Part):
+    addresses: list[NodeAddress] | None = None
     capacity: Quantities | None = None
     allocatable: Quantities | None = None
     conditions: list[Condition] | None = None

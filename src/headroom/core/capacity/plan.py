@@ -58,6 +58,8 @@ def plan_of(sources: Sequence[Source], chores: Callable[[World], Iterable[Action
                 Topic.UNBOUND,
                 Topic.NODES,
                 Topic.MACHINES,
+                Topic.INSTANCES,
+                Topic.OFFERS,
                 Topic.KARPENTER,
                 Topic.NAMESPACES,
                 Topic.WORKLOADS,
@@ -107,7 +109,7 @@ def _concerned(world: World, sources: Sequence[Source], changes: Changes) -> fro
     # While pods are pending, or were until now, all supplies are asked.
     if changes.everything or changes.asking or not world.complete or demand.may_be_wanted(world, _lead(world, sources)):
         return None
-    if changes.facts.keys() - {Topic.MACHINES, *OF_PENDING}:
+    if changes.facts.keys() - {Topic.MACHINES, Topic.INSTANCES, Topic.OFFERS, *OF_PENDING}:
         return None
     kinds, found = {each.kind for each in sources}, set[Ref]()
     for ref in changes.resources:

@@ -1,0 +1,104 @@
+"""The machines of all clouds in one round: whose each is, and which node it became. Read once, since there may be many."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from headroom.api import marks
+from headroom.core.spot_pools.places import GONE, KIND, NOT_FOUND, Place
+from headroom.model.cloud_facts import Instance, Offer
+from headroom.model.facts import Node
+from headroom.model.world import World
+
+
+def is_alive(instance: Instance) -> bool:
+    """Whether a machine exists. Words of a cloud that nobody knows count as alive."""
+    return instance.state not in GONE and instance.state != NOT_FOUND
+
+
+class Fleet:
+    """Machines by owner, nodes by machine, offers by place."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    @cached_property
+    def by_owner(self) -> dict[str, list[Instance]]:
+        """Machines that carry this cluster's tag, by the uid of the pool that launched them."""
+        found: dict[str, list[Instance]] = {}
+        cluster = self.world.cluster
+        for each in self.world.instances.values():
+            tags = each.tags
+            if tags.get(marks.CLUSTER_TAG) == cluster and (owner := tags.get(marks.OWNER_TAG)):
+                found.setdefault(owner, []).append(each)
+        return found
+
+    @cached_property
+    def uids(self) -> frozenset[str]:
+        """Of every Spotpool that exists, readable or not."""
+        return frozenset(each.uid for _, each in self.world.of_kind(KIND) if each.uid)
+
+    @cached_property
+    def offers(self) -> dict[tuple[str, str], list[Offer]]:
+        """What is offered, by provider and region."""
+        found: dict[tuple[str, str], list[Offer]] = {}
+        for _, each in sorted(self.world.offers.items()):
+            found.setdefault((each.provider, each.region), []).append(each)
+        return found
+
+    # --- nodes ------------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _by_provider(self) -> dict[str, Node]:
+        return {tail: node for node in self._sorted if (tail := _tail(node))}
+
+    @cached_property
+    def _by_label(self) -> dict[str, Node]:
+        return {name: node for node in self._sorted if (name := _label(node))}
+
+    @cached_property
+    def _by_address(self) -> dict[str, Node]:
+        return {address: node for node in self._sorted for address in node.addresses}
+
+    @cached_property
+    def _sorted(self) -> list[Node]:
+        """The last of several that claim a machine counts, so the first by name comes last."""
+        return sorted(self.world.nodes, key=lambda node: node.name, reverse=True)
+
+    def node_of(self, place: Place) -> Node | None:
+        """The node that a machine became: by providerID, by label, by address; documents may name it."""
+        instance = place.instance
+        if instance is None:
+            return None
+        nodes, known = self.world.nodes, instance.node or place.slot.node
+        if known and (node := nodes.get(known)) is not None and (instance.node or _is_of(node, instance)):
+            return node
+        found = self._by_provider.get(instance.name)
+        if found is None:
+            labelled = self._by_label.get(instance.name)
+            found = labelled if labelled is not None and _may_be(labelled, instance) else None
+        if found is None and instance.private_ip:
+            there = self._by_address.get(instance.private_ip)
+            found = there if there is not None and _may_be(there, instance) and not _label(there) else None
+        return found
+
+
+def _tail(node: Node) -> str:
+    """The machine's id as the cloud's own controller wrote it: what stands after the last slash of providerID."""
+    return node.provider_id.rpartition("/")[2]
+
+
+def _label(node: Node) -> str:
+    return next((value for key, value in node.labels if key == marks.INSTANCE), "") if node.labels else ""
+
+
+def _may_be(node: Node, instance: Instance) -> bool:
+    """Whether a node does not say that it is another machine: a label or an address alone proves little."""
+    return not node.provider_id or _tail(node) == instance.name
+
+
+def _is_of(node: Node, instance: Instance) -> bool:
+    """Whether a node that was known to be of a machine still is."""
+    if node.provider_id:
+        return _tail(node) == instance.name
+    return _label(node) == instance.name or instance.private_ip in node.addresses

@@ -1,0 +1,220 @@
+"""What became of each slot since it was last written down, by evidence alone: an answer of the cloud about this token or this id.
+
+That a list does not show a machine is no evidence: lists lag behind.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headroom.api import marks
+from headroom.api.spot_pools_status import Slot
+from headroom.core.spot_pools import breaking, resting
+from headroom.core.spot_pools.fleet import Fleet, is_alive
+from headroom.core.spot_pools.places import GONE, LAG_MS, LEFT, NOT_FOUND, UNRESOLVED, Place, Pool, told, when
+from headroom.core.spot_pools.wording import dollars
+from headroom.model import times
+from headroom.model.cloud_facts import Instance
+
+NOT_FOUND_MS: Final = 2 * times.MINUTE
+INTENT_MS: Final = times.HOUR
+"""A token is not sent any more after this: nobody knows for how long a cloud remembers it."""
+REFUSALS: Final = ("SoldOut", "PriceTooLow", "QuotaReached", "Refused")
+"""What proves that no machine exists for a token."""
+_LONGEST_NUMBER: Final = 6
+
+
+def observe(pool: Pool, fleet: Fleet) -> None:
+    """Bring every slot up to date, adopt machines that no slot has, and drop slots that are free."""
+    mine = fleet.by_owner.get(pool.resource.uid, ()) if pool.resource.uid else ()
+    claimed: set[str] = set()
+    for slot in pool.before.slots:
+        place = _observed(pool, slot, claimed)
+        if place is not None:
+            pool.places.append(place)
+    unknown = [each for each in mine if each.name not in claimed and is_alive(each)]
+    pool.left = sorted((each for each in mine if each.state in LEFT), key=lambda each: each.name)
+    pool.alive = sum(map(is_alive, mine))
+    if unknown:
+        _adopt(pool, unknown)
+    pool.places = [each for each in pool.places if not _is_disproved(pool, each)]
+    for place in pool.places:
+        _join(pool, fleet, place)
+
+
+def _observed(pool: Pool, slot: Slot, claimed: set[str]) -> Place | None:
+    """A slot as it is now; None if it is free."""
+    world = pool.world
+    if not slot.instance_id:
+        return _unresolved(pool, Place(slot=slot), claimed)
+    if slot.instance_id in claimed:
+        return None  # the status names a machine twice
+    claimed.add(slot.instance_id)
+    instance = world.instances.get(slot.instance_id)
+    place = Place(slot=slot, instance=instance)
+    if instance is None and not world.instances_given:
+        place.absent = True
+        return place
+    if instance is None or instance.state == NOT_FOUND:
+        place.instance, place.absent = None, True
+        return _not_found(pool, place)
+    return _there(pool, place, instance)
+
+
+def _unresolved(pool: Pool, place: Place, claimed: set[str]) -> Place | None:
+    slot, now = place.slot, pool.now
+    launch = pool.world.launches.get(slot.token) if slot.token else None
+    if slot.state not in UNRESOLVED:
+        return None  # without a machine there is nothing to drain or to end
+    if launch is not None and launch.outcome in REFUSALS:
+        resting.refused(pool, slot, launch)
+        return None
+    if launch is not None and launch.outcome == "Accepted" and launch.instance:
+        if launch.instance in claimed:
+            # The cloud names one machine for two tokens: what became of this one, only its lists can tell.
+            place.become("Cancelling", now)
+            return place
+        claimed.add(launch.instance)
+        instance = pool.world.instances.get(launch.instance)
+        bought(pool, place, launch.instance)
+        if instance is None or instance.state == NOT_FOUND:
+            return place  # it was accepted a moment ago: lists lag behind
+        return _there(pool, place, instance)
+    if slot.state == "Launching" and now - (when(slot.launched_at, now) or now) >= INTENT_MS:
+        place.become("Cancelling", now, "Failed")
+    return place
+
+
+def bought(pool: Pool, place: Place, instance: str) -> None:
+    """A launch came about."""
+    slot, minute = place.slot, pool.now - pool.now % times.MINUTE
+    pool.bought[minute] = pool.bought.get(minute, 0) + 1
+    resting.succeeded(pool, slot)
+    place.change(instance_id=instance, state="Running", since=told(pool.now), cause="")
+    pool.tell("Launched", f"{instance} ({slot.instance_type}{_in(slot.zone)}) was launched.", instance)
+
+
+def _in(zone: str) -> str:
+    return f" in {zone}" if zone else ""
+
+
+def _not_found(pool: Pool, place: Place) -> Place | None:
+    """The cloud does not know the id. That is evidence once the machine is old enough to show, and it stays so."""
+    slot, now = place.slot, pool.now
+    since = when(slot.not_found_since, now)
+    if since is None:
+        place.change(not_found_since=told(now))
+        since = now
+    begun = when(slot.launched_at, now) or when(slot.seen_at, now) or now
+    if now - begun > LAG_MS and now - since >= NOT_FOUND_MS:
+        pool.tell("Lost", f"{slot.instance_id} is not known to the cloud any more.", slot.instance_id, warns=True)
+        return None
+    pool.recheck.append(max(begun + LAG_MS + 1, since + NOT_FOUND_MS))
+    return place
+
+
+def _there(pool: Pool, place: Place, instance: Instance) -> Place | None:
+    slot, now = place.slot, pool.now
+    place.instance = instance
+    tags = instance.tags
+    place.is_ours = tags.get(marks.CLUSTER_TAG) == pool.world.cluster and tags.get(marks.OWNER_TAG) == pool.resource.uid
+    if instance.state in GONE:
+        _ended(pool, place, instance)
+        return None
+    if not slot.seen_at or slot.not_found_since:
+        place.change(seen_at=slot.seen_at or told(now), not_found_since="")
+    price = dollars(instance.price_per_hour)
+    reclaim_at = told(instance.reclaim_at) if instance.reclaim_at is not None else slot.reclaim_at
+    if price != slot.price_per_hour or reclaim_at != slot.reclaim_at:
+        if reclaim_at and not slot.reclaim_at:
+            says = f"The cloud takes {instance.name} back at {reclaim_at}."
+            pool.tell("Reclaimed", says, instance.name, warns=True)
+        place.change(price_per_hour=price or slot.price_per_hour, reclaim_at=reclaim_at)
+    return place
+
+
+def _ended(pool: Pool, place: Place, instance: Instance) -> None:
+    slot = place.slot
+    if instance.state == "LAUNCH_FAILED" and not slot.joined_at:
+        breaking.failed(pool)
+        pool.tell("LaunchFailed", f"{instance.name} could not be started by the cloud.", instance.name, warns=True)
+    elif slot.state == "Running":
+        pool.tell("Lost", f"{instance.name} is {instance.state}, and not by this pool.", instance.name, warns=True)
+    elif slot.state in ("Draining", "Ending"):
+        pool.tell("Ended", f"{instance.name} has ended.", instance.name)
+
+
+# --- machines that no slot has --------------------------------------------------------------------------------------------------
+
+
+def _adopt(pool: Pool, unknown: list[Instance]) -> None:
+    """Give machines a slot: that of the intent they came of, else their own number, else the lowest that is free."""
+    awaited = {each.number: each for each in pool.places if not each.slot.instance_id}
+    taken = {each.number for each in pool.places}
+    for instance in sorted(unknown, key=lambda each: (each.launched_at or pool.now, each.name)):
+        number = _number(instance)
+        place = awaited.get(number) if number is not None else None
+        if place is not None and _came_of(place.slot, instance):
+            del awaited[place.number]
+            bought(pool, place, instance.name)
+            _there(pool, place, instance)
+            continue
+        if number is None or number in taken:
+            number = next(each for each in range(len(taken) + 1) if each not in taken)
+        taken.add(number)
+        pool.places.append(_adopted(pool, number, instance))
+    pool.places.sort(key=lambda each: each.number)
+
+
+def _adopted(pool: Pool, number: int, instance: Instance) -> Place:
+    now = told(pool.now)
+    begun = pool.now if instance.launched_at is None else min(instance.launched_at, pool.now)
+    slot = Slot(
+        slot=number,
+        state="Running",
+        since=now,
+        instance_type=instance.instance_type,
+        zone=instance.zone,
+        launched_at=told(begun),
+        instance_id=instance.name,
+        seen_at=now,
+        price_per_hour=dollars(instance.price_per_hour),
+        reclaim_at=told(instance.reclaim_at),
+    )
+    pool.tell("Adopted", f"{instance.name} carries this pool's tags and is taken up as slot {number}.", instance.name)
+    return Place(slot=slot, instance=instance)
+
+
+def _number(instance: Instance) -> int | None:
+    text = instance.tags.get(marks.SLOT_TAG, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER else None
+
+
+def _came_of(slot: Slot, instance: Instance) -> bool:
+    """Whether a machine is what an intent asked for."""
+    is_type = not instance.instance_type or instance.instance_type == slot.instance_type
+    return is_type and (not slot.zone or not instance.zone or instance.zone == slot.zone)
+
+
+def _is_disproved(pool: Pool, place: Place) -> bool:
+    """Whether a launch that is not wanted any more surely came to nothing: a list that began late enough does not show it."""
+    if place.slot.state != "Cancelling":
+        return False
+    since = when(place.slot.since, pool.now) or pool.now
+    if pool.listed_at - since > LAG_MS:
+        return True
+    pool.recheck.append(since + LAG_MS + 1)
+    return False
+
+
+def _join(pool: Pool, fleet: Fleet, place: Place) -> None:
+    """Note the node that a machine became, and that it is ready."""
+    slot = place.slot
+    place.node = fleet.node_of(place)
+    if place.node is not None and slot.node != place.node.name:
+        place.change(node=place.node.name)
+    if slot.joined_at or place.instance is None:
+        return
+    if breaking.has_come(pool, place):
+        place.change(joined_at=told(pool.now))
+        breaking.joined(pool)

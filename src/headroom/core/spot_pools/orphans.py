@@ -1,0 +1,62 @@
+"""Machines of this cluster that no Spotpool owns: reported by one pool, and ended only where an administrator said so."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headroom.api.spot_pools_status import MOST_ORPHANS, Orphan
+from headroom.core.spot_pools.fleet import Fleet
+from headroom.core.spot_pools.places import KIND, NOT_FOUND, Pool, told, when
+from headroom.model import times
+from headroom.model.actions import TerminateInstance
+
+REST_MS: Final = times.HOUR
+"""From first sight: a restored backup has new uids, and somebody must have time to see it."""
+_OVER: Final = ("SHUTDOWN", "TERMINATING", NOT_FOUND)
+
+
+def reporter(fleet: Fleet, provider: str, region: str) -> str:
+    """The uid of the pool that reports on a provider's region: the first one by name."""
+    for _, each in fleet.world.of_kind(KIND):
+        if each.spec is not None and (each.spec.provider, each.spec.region) == (provider, region):
+            return each.uid
+    return ""
+
+
+def look(pool: Pool, fleet: Fleet) -> None:
+    """Note orphans in the place that this pool reports on."""
+    strangers = fleet.by_owner.keys() - fleet.uids
+    if not strangers or reporter(fleet, pool.spec.provider, pool.spec.region) != pool.resource.uid:
+        return
+    place = pool.spec.provider, pool.spec.region
+    found = sorted(
+        each.name
+        for owner in strangers
+        for each in fleet.by_owner[owner]
+        if (each.provider, each.region) == place and each.state not in _OVER
+    )
+    known = {each.instance_id: each.since for each in pool.before.orphans}
+    pool.orphan_count = len(found)
+    kept = [name for name in found if name in known] + [name for name in found if name not in known]
+    pool.orphans = [
+        Orphan(instance_id=name, since=known.get(name) or told(pool.now)) for name in sorted(kept[:MOST_ORPHANS])
+    ]
+    if found and not known:
+        says = f"{len(found)} machines of this cluster belong to no Spotpool: {', '.join(found[:3])}."
+        pool.tell("Orphans", says, warns=True)
+
+
+def end(pool: Pool, fleet: Fleet) -> None:
+    """End those that were seen for long enough, unless so many look like orphans that the uids may be what is wrong."""
+    if not pool.world.end_orphans or not pool.orphans:
+        return
+    tagged = sum(map(len, fleet.by_owner.values()))
+    strays = sum(len(each) for owner, each in fleet.by_owner.items() if owner not in fleet.uids)
+    if 2 * strays > tagged:
+        return
+    for each in pool.orphans:
+        since = when(each.since, pool.now) or pool.now
+        if pool.now - since >= REST_MS:
+            pool.due.append(TerminateInstance(pool=pool.key, instance=each.instance_id))
+        else:
+            pool.recheck.append(since + REST_MS)
