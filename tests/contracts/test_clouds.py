@@ -127,6 +127,8 @@ async def test_only_what_the_tags_prove_is_ended(side: PortSide) -> None:
     for machine in (*side.foreign, mine):
         with pytest.raises(HeadroomError):
             await side.clouds.terminate(side.pool, machine, orphan=True)
+    with pytest.raises(Refused):
+        await side.clouds.terminate(side.pool, mine, stopped=True)  # it runs
     assert side.alive().keys() == {*side.foreign, another, mine}
     await side.clouds.terminate(side.pool, another, orphan=True)
     await side.clouds.terminate(side.pool, mine)

@@ -218,8 +218,11 @@ class Clouds(Protocol):
         """Launch one machine; whoever calls has made sure that its intent still stands in the pool's status."""
         ...
 
-    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False) -> None:
-        """End one machine, after a look at its tags: it is this pool's, or, as an orphan, of this cluster and of no pool that exists."""
+    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False, stopped: bool = False) -> None:
+        """End one machine, after a look at its tags: it is this pool's, or, as an orphan, of this cluster and of no pool that exists.
+
+        With `stopped` only if it does not run: its slot is free already.
+        """
         ...
 
     async def add_target(self, pool: AnyResource, target: str) -> None:

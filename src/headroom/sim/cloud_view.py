@@ -16,7 +16,7 @@ from headroom.api.quantities import nano
 from headroom.model.actions import LaunchInstance
 from headroom.model.cloud_facts import Instance, Launch, Listing, Offer
 from headroom.model.errors import Refused, Unavailable
-from headroom.sim.cloud import CallRefused, Cloud, LaunchOutcome, NoAnswer, NotLaunched, Order
+from headroom.sim.cloud import ALIVE, CallRefused, Cloud, LaunchOutcome, NoAnswer, NotLaunched, Order
 
 NOT_FOUND: Final = "NOT_FOUND"
 """The state of a machine that a status names and the cloud does not know."""
@@ -161,7 +161,7 @@ class CloudView:
         if known is None or known.at >= sent or known.outcome != "Accepted":
             self.note(pool, action, sent, "Unknown")
 
-    def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False) -> None:
+    def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False, stopped: bool = False) -> None:
         """End a machine, after a look at its tags."""
         cloud, doing = self._regions[pool.spec.region], f"ending machine {instance}"
         try:
@@ -171,6 +171,8 @@ class CloudView:
             owner = found.tags.get(OWNER_TAG)
             if found.tags.get(CLUSTER_TAG) != self._cluster or (owner == pool.uid) == orphan:
                 raise Refused(f"{doing}: it is not this pool's")
+            if stopped and found.state in ALIVE:
+                raise Refused(f"{doing}: it is {found.state} by now")
             cloud.terminate(instance)
         except NoAnswer:
             raise Unavailable(f"{doing}: no answer came") from None

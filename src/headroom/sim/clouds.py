@@ -95,9 +95,11 @@ class SimClouds:
         finally:
             self.changed(key_of(pool))
 
-    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False) -> None:
+    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False, stopped: bool = False) -> None:
         """End one machine."""
-        await self._call("terminate", pool, partial(self._view.terminate, pool, instance, orphan=orphan))
+        await self._call(
+            "terminate", pool, partial(self._view.terminate, pool, instance, orphan=orphan, stopped=stopped)
+        )
 
     async def add_target(self, pool: AnyResource, target: str) -> None:
         """Nobody has a gateway here."""

@@ -30,6 +30,8 @@ LAG_MS: Final = 35 * times.MINUTE
 REMEMBERED_MS: Final = 2 * times.HOUR
 """What came of launches is kept for so long, and for as long as a status has the token."""
 _ENDED: Final = frozenset({"TERMINATING", "SHUTDOWN"})
+_STOPPED: Final = frozenset({"STOPPED", "LAUNCH_FAILED"})
+"""It does not run, but is still there."""
 
 LaunchOutcome = Literal["Accepted", "SoldOut", "PriceTooLow", "QuotaReached", "Refused", "Unknown"]
 
@@ -178,7 +180,7 @@ class CloudFleet:
 
     # Ending
 
-    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False) -> None:
+    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False, stopped: bool = False) -> None:
         """End one machine, after a look at its tags: it is this pool's, or, as an orphan, of this cluster and of no pool that exists."""
         try:
             cluster, world = self._cluster(), self._world()
@@ -187,6 +189,8 @@ class CloudFleet:
                 if found.state == NOT_FOUND:
                     raise Unavailable("its cloud does not know it now")
                 _check_ours(found, pool, cluster, world if orphan else None)
+                if stopped and found.state not in (*_ENDED, *_STOPPED):
+                    raise Refused(f"it is {found.state} by now")
                 if found.state not in _ENDED:
                     await provider.terminate([instance])
         except HeadroomError as problem:

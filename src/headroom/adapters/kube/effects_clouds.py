@@ -76,14 +76,17 @@ class CloudEffects:
         if spec.paused:
             raise Refused(f"{doing}: the pool is paused")
         ending = {it.instance_id for it in status.slots if it.state == "Ending"}
-        orphan = action.instance not in ending
-        if orphan and action.instance not in {it.instance_id for it in status.orphans}:
+        orphan = action.instance in {it.instance_id for it in status.orphans}
+        # The slot of one that has stopped is free already. Any other that no slot means to end is left alone.
+        slots = {it.instance_id for it in status.slots}
+        if action.instance in slots - ending:
             raise Refused(f"{doing}: the pool does not ask for it any more")
+        stopped = action.instance not in slots and not orphan
         for it in status.slots:
             # One that was idle is ended only if nothing has come since; any other was drained for as long as the pool gives.
             if it.instance_id == action.instance and it.cause == "Idle" and it.node:
                 await self._check_idle(doing, it.node, pool)
-        await self._clouds(doing).terminate(pool, action.instance, orphan=orphan)
+        await self._clouds(doing).terminate(pool, action.instance, orphan=orphan, stopped=stopped)
 
     async def _check_idle(self, doing: str, node: str, pool: AnyResource) -> None:
         there = [pod for pod in await pods_on(self._kube, node) if keeps_on(pod, gpus_of(pool))]
