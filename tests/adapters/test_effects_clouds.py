@@ -133,7 +133,7 @@ async def test_nothing_is_bought_for_a_pool_that_is_being_deleted_or_is_another_
 
 
 @virtual
-async def test_a_machine_is_ended_only_while_its_slot_or_the_list_of_orphans_says_so() -> None:
+async def test_a_machine_is_not_ended_while_its_slot_says_otherwise() -> None:
     async with yard() as here:
         pool = await here.pool(ENDING, orphans=[{"instanceId": "ins-9"}])
         await here.do(END, pool)
@@ -178,6 +178,20 @@ async def test_the_finalizer_is_set_once_and_goes_only_when_nothing_is_left() ->
         with pytest.raises(Refused, match="not all of its machines are known to have ended"):
             await here.do(remove, pool)
         here.server.do("PATCH", paths.status("Spotpool", "team-a", "one"), {"status": {"slots": []}})
+        await here.do(remove, pool)
+        assert here.server.objects("Spotpool") == []
+
+
+@virtual
+async def test_a_pool_that_leaves_its_machines_goes_once_no_launch_is_under_way() -> None:
+    async with yard() as here:
+        running, remove = ENDING | {"state": "Running"}, actions.RemoveFinalizer(object=NAME)
+        pool = await here.pool(running, {"slot": 2, "state": "Cancelling", "token": "t2"})
+        here.change({"spec": {"deletionPolicy": "Retain"}})
+        here.server.do("DELETE", paths.resource("Spotpool", "team-a", "one"))
+        with pytest.raises(Refused, match="not all of its machines are known to have ended"):
+            await here.do(remove, pool)
+        here.server.do("PATCH", paths.status("Spotpool", "team-a", "one"), {"status": {"slots": [running]}})
         await here.do(remove, pool)
         assert here.server.objects("Spotpool") == []
 

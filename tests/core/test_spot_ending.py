@@ -240,7 +240,8 @@ def test_what_is_not_needed_any_more_is_cancelled_and_counts_until_a_late_list()
     assert states(decide(pool, listed=late, now=late)) == ["Cancelling"], "it may still come"
     assert states(decide(pool, listed=late + 1, now=late + 1)) == ["Launching"]
     refused = decide(pool, launches=[outcome(pool.status.slots[0], "SoldOut")], listed=NOON)
-    assert "Cancelling" not in states(refused)
+    assert [slot.cause for slot in status_of(refused).slots] == ["Refused"]
+    assert states(decide(after(pool, refused), listed=NOON, now=NOON + MINUTE)) == []
     came = decide(pool, machines=[a_machine(0)], listed=NOON)
     assert states(came) == ["Running"]
 

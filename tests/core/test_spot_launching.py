@@ -77,11 +77,12 @@ def test_an_accepted_launch_is_a_machine_that_counts_before_it_is_listed() -> No
 
 
 @pytest.mark.parametrize("word", ["SoldOut", "PriceTooLow", "QuotaReached", "Refused"])
-def test_a_refusal_frees_the_slot_and_the_next_alternative_is_tried_at_once(word: str) -> None:
+def test_a_refusal_gives_the_slot_up_and_the_next_alternative_is_tried_at_once(word: str) -> None:
     spec: dict[str, Any] = {"instanceType": None, "instanceTypes": [TYPE, "GN8"], "minimum": 1, "maximum": 1}
     pool = with_slots(a_spotpool(**spec), a_slot(0, "Launching", at=NOON - MINUTE))
     decision = decide(pool, launches=[outcome(pool.status.slots[0], word)])
-    [slot] = status_of(decision).slots
+    refused, slot = status_of(decision).slots
+    assert (refused.state, refused.cause) == ("Cancelling", "Refused")
     assert (slot.state, slot.instance_type) == ("Launching", "GN8")
     assert slot.token != pool.status.slots[0].token
     [rest] = status_of(decision).sold_out
@@ -96,7 +97,7 @@ def test_what_is_sold_out_rests_longer_each_time_and_success_ends_that() -> None
         [slot] = status_of(decision).slots
         pool = after(pool, decision)
         refused = decide(pool, now=now + 1000, launches=[outcome(slot, "SoldOut")])
-        assert not status_of(refused).slots
+        assert states(refused) == ["Cancelling"]
         [rest] = status_of(refused).sold_out
         until = moment(rest.until) or 0
         pauses.append((until - now - 1000) // MINUTE)

@@ -12,7 +12,7 @@ from headroom.api.schema import extra
 
 SlotState = Literal["Launching", "Cancelling", "Running", "Draining", "Ending"]
 SLOT_STATES: Final[tuple[SlotState, ...]] = ("Launching", "Cancelling", "Running", "Draining", "Ending")
-SlotCause = Literal["", "Surplus", "Idle", "Reclaimed", "NeverJoined", "Failed", "Deleted", "Paused"]
+SlotCause = Literal["", "Surplus", "Idle", "Reclaimed", "NeverJoined", "Failed", "Deleted", "Paused", "Refused"]
 MOST_ORPHANS: Final = 20
 
 

@@ -11,7 +11,7 @@ from typing import Final, Literal, Protocol
 from msgspec import structs
 
 from headroom.api.kinds import AnyResource
-from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG
+from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG, TOKEN_TAG
 from headroom.api.quantities import nano
 from headroom.model.actions import LaunchInstance
 from headroom.model.cloud_facts import Instance, Launch, Listing, Offer
@@ -74,7 +74,7 @@ class CloudView:
             found = self._listed(cloud)
             missing = named(pool).keys() - found.keys()
             asked = cloud.describe(missing) if missing else {}
-            self.offers |= {each.name: each for each in cloud.offers()}
+            self.offers |= {each.name: structs.replace(each, at=began) for each in cloud.offers()}
         except NoAnswer:
             self.unread(pool)
             return
@@ -112,7 +112,7 @@ class CloudView:
 
     def order(self, pool: AnyResource, action: LaunchInstance) -> Order:
         """What the cloud is asked for."""
-        tags = {CLUSTER_TAG: self._cluster, OWNER_TAG: pool.uid, SLOT_TAG: str(action.slot)}
+        tags = {CLUSTER_TAG: self._cluster, OWNER_TAG: pool.uid, SLOT_TAG: str(action.slot), TOKEN_TAG: action.token}
         return Order(
             token=action.token,
             instance_type=action.instance_type,

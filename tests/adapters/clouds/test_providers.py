@@ -16,7 +16,7 @@ from headroom.adapters.clouds.providers import (
     Question,
     Throttled,
 )
-from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG
+from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG, TOKEN_TAG
 from headroom.model.errors import HeadroomError, Unavailable
 from tests.cloud_faults import Call, How
 from tests.cloud_sides import CANARY, SIDES, CloudSide, OnAws, OnTencent, OnWebhook
@@ -41,7 +41,8 @@ async def test_the_life_of_a_machine(side: CloudSide) -> None:
         assert await provider.machines(side.cluster) == []
         launched = await provider.launch(wanted)
         assert (launched.state, launched.zone, launched.instance_type) == ("PENDING", side.zone, side.kind)
-        assert launched.tags == {CLUSTER_TAG: side.cluster, OWNER_TAG: side.owner, SLOT_TAG: "7"}
+        mine = {CLUSTER_TAG: side.cluster, OWNER_TAG: side.owner, SLOT_TAG: "7", TOKEN_TAG: wanted.token}
+        assert launched.tags == mine
         assert side.user_data(launched.name) == wanted.user_data["userData"]
         side.settle()
         (listed,) = await provider.machines(side.cluster)

@@ -16,11 +16,11 @@ from typing import Any, Final, Literal, Protocol, Self
 
 from msgspec import Struct
 
-from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG
+from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG, TOKEN_TAG
 from headroom.model.cloud_facts import Instance, Offer
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 
-TAGS: Final = frozenset({CLUSTER_TAG, OWNER_TAG, SLOT_TAG})
+TAGS: Final = frozenset({CLUSTER_TAG, OWNER_TAG, SLOT_TAG, TOKEN_TAG})
 NOT_FOUND: Final = "NOT_FOUND"
 """The state of a machine whose id the cloud does not know. Only we say it."""
 SPOT, ON_DEMAND = "spot", "on-demand"
@@ -128,7 +128,12 @@ class LaunchRequest(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     @property
     def tags(self) -> dict[str, str]:
         """The marks by which the machine is known as ours."""
-        return {CLUSTER_TAG: self.cluster, OWNER_TAG: self.owner, SLOT_TAG: str(self.slot)}
+        return {
+            CLUSTER_TAG: self.cluster,
+            OWNER_TAG: self.owner,
+            SLOT_TAG: str(self.slot),
+            TOKEN_TAG: self.token,
+        }
 
 
 class Notice(Struct, frozen=True):

@@ -142,5 +142,8 @@ async def check_empty(kube: Kube, namespace: str, name: str) -> None:
     doing = f"removing the finalizer of Spotpool {namespace}/{name}"
     if not pool.deleting:
         raise Refused(f"{doing}: it is not being deleted")
-    if not isinstance(pool.status, SpotpoolStatus) or pool.status.slots:
+    if not isinstance(pool.spec, SpotpoolSpec) or not isinstance(pool.status, SpotpoolStatus):
+        raise Refused(f"{doing}: the pool cannot be read")
+    stays = pool.spec.deletion_policy == "Retain"
+    if any(not stays or it.state in ("Launching", "Cancelling") for it in pool.status.slots):
         raise Refused(f"{doing}: not all of its machines are known to have ended")

@@ -60,7 +60,9 @@ def give_up(pool: Pool) -> None:
         if pool.now - seen < timeout:
             pool.recheck.append(seen + timeout)
             continue
-        each.become("Ending", pool.now, "NeverJoined")
+        # It may have been ready while nobody looked, and pods may have come.
+        busy = is_busy(pool.world, each, pool.spec.template.gpu_resource_name)
+        each.become("Draining" if busy else "Ending", pool.now, "NeverJoined")
         breaking.failed(pool)
         says = f"{each.name} did not become a ready node within {pool.spec.join_timeout_seconds} s and is ended."
         pool.tell("NeverJoined", says, each.name, warns=True)

@@ -68,8 +68,8 @@ class Fleet:
     def node_of(self, place: Place) -> Node | None:
         """The node that a machine became: by providerID, by label, by address; documents may name it."""
         instance = place.instance
-        if instance is None:
-            return None
+        if instance is None:  # a list that lags says nothing of it, but its node may be known
+            return self._by_provider.get(place.slot.instance_id) if place.slot.instance_id else None
         nodes, known = self.world.nodes, instance.node or place.slot.node
         if known and (node := nodes.get(known)) is not None and (instance.node or _is_of(node, instance)):
             return node

@@ -5,6 +5,7 @@ That a list does not show a machine is no evidence: lists lag behind.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from headroom.api import marks
@@ -21,17 +22,21 @@ INTENT_MS: Final = times.HOUR
 """A token is not sent any more after this: nobody knows for how long a cloud remembers it."""
 REFUSALS: Final = ("SoldOut", "PriceTooLow", "QuotaReached", "Refused")
 """What proves that no machine exists for a token."""
+FLIGHT_MS: Final = times.MINUTE
+"""So long after the refusal of one call another with the same token may still be on its way, and find what the first did not."""
 _LONGEST_NUMBER: Final = 6
 
 
 def observe(pool: Pool, fleet: Fleet) -> None:
     """Bring every slot up to date, adopt machines that no slot has, and drop slots that are free."""
     mine = fleet.by_owner.get(pool.resource.uid, ()) if pool.resource.uid else ()
-    claimed: set[str] = set()
+    claimed: set[str] = {each.instance_id for each in pool.before.slots if each.instance_id}
+    named: set[str] = set()
     for slot in pool.before.slots:
-        place = _observed(pool, slot, claimed)
+        place = _observed(pool, slot, claimed, named)
         if place is not None:
             pool.places.append(place)
+    _find(pool, mine, claimed)
     unknown = [each for each in mine if each.name not in claimed and is_alive(each)]
     pool.left = sorted((each for each in mine if each.state in LEFT), key=lambda each: each.name)
     pool.alive = sum(map(is_alive, mine))
@@ -42,14 +47,14 @@ def observe(pool: Pool, fleet: Fleet) -> None:
         _join(pool, fleet, place)
 
 
-def _observed(pool: Pool, slot: Slot, claimed: set[str]) -> Place | None:
+def _observed(pool: Pool, slot: Slot, claimed: set[str], named: set[str]) -> Place | None:
     """A slot as it is now; None if it is free."""
     world = pool.world
     if not slot.instance_id:
         return _unresolved(pool, Place(slot=slot), claimed)
-    if slot.instance_id in claimed:
+    if slot.instance_id in named:
         return None  # the status names a machine twice
-    claimed.add(slot.instance_id)
+    named.add(slot.instance_id)
     instance = world.instances.get(slot.instance_id)
     place = Place(slot=slot, instance=instance)
     if instance is None and not world.instances_given:
@@ -66,9 +71,12 @@ def _unresolved(pool: Pool, place: Place, claimed: set[str]) -> Place | None:
     launch = pool.world.launches.get(slot.token) if slot.token else None
     if slot.state not in UNRESOLVED:
         return None  # without a machine there is nothing to drain or to end
+    if slot.cause == "Refused":
+        return place
     if launch is not None and launch.outcome in REFUSALS:
         resting.refused(pool, slot, launch)
-        return None
+        place.change(state="Cancelling", since=told(now), cause="Refused")
+        return place
     if launch is not None and launch.outcome == "Accepted" and launch.instance:
         if launch.instance in claimed:
             # The cloud names one machine for two tokens: what became of this one, only its lists can tell.
@@ -85,13 +93,34 @@ def _unresolved(pool: Pool, place: Place, claimed: set[str]) -> Place | None:
     return place
 
 
+def _find(pool: Pool, mine: Iterable[Instance], claimed: set[str]) -> None:
+    """Give intents the machines that carry their tokens, whatever became of these."""
+    awaited = {each.slot.token: each for each in pool.places if not each.slot.instance_id and each.slot.token}
+    if not awaited:
+        return
+    for instance in sorted(mine, key=lambda each: (not is_alive(each), each.launched_at or pool.now, each.name)):
+        place = awaited.get(instance.tags.get(marks.TOKEN_TAG, ""))
+        if place is None or instance.name in claimed:
+            continue
+        del awaited[place.slot.token]
+        claimed.add(instance.name)
+        bought(pool, place, instance.name)
+        if _there(pool, place, instance) is None:
+            pool.places.remove(place)
+
+
 def bought(pool: Pool, place: Place, instance: str) -> None:
     """A launch came about."""
-    slot, minute = place.slot, pool.now - pool.now % times.MINUTE
-    pool.bought[minute] = pool.bought.get(minute, 0) + 1
+    slot = place.slot
+    _note_bought(pool, pool.now)
     resting.succeeded(pool, slot)
     place.change(instance_id=instance, state="Running", since=told(pool.now), cause="")
     pool.tell("Launched", f"{instance} ({slot.instance_type}{_in(slot.zone)}) was launched.", instance)
+
+
+def _note_bought(pool: Pool, at: int) -> None:
+    minute = at - at % times.MINUTE
+    pool.bought[minute] = pool.bought.get(minute, 0) + 1
 
 
 def _in(zone: str) -> str:
@@ -105,8 +134,9 @@ def _not_found(pool: Pool, place: Place) -> Place | None:
     if since is None:
         place.change(not_found_since=told(now))
         since = now
-    begun = when(slot.launched_at, now) or when(slot.seen_at, now) or now
-    if now - begun > LAG_MS and now - since >= NOT_FOUND_MS:
+    # What counts is when the cloud was asked, and when the machine surely existed: an intent may have waited long for its call.
+    begun, asked = when(slot.seen_at, now) or when(slot.since, now) or now, pool.listed_at
+    if asked - begun > LAG_MS and asked - since >= NOT_FOUND_MS:
         pool.tell("Lost", f"{slot.instance_id} is not known to the cloud any more.", slot.instance_id, warns=True)
         return None
     pool.recheck.append(max(begun + LAG_MS + 1, since + NOT_FOUND_MS))
@@ -153,7 +183,7 @@ def _adopt(pool: Pool, unknown: list[Instance]) -> None:
     taken = {each.number for each in pool.places}
     for instance in sorted(unknown, key=lambda each: (each.launched_at or pool.now, each.name)):
         number = _number(instance)
-        place = awaited.get(number) if number is not None else None
+        place = awaited.get(number) if number is not None and marks.TOKEN_TAG not in instance.tags else None
         if place is not None and _came_of(place.slot, instance):
             del awaited[place.number]
             bought(pool, place, instance.name)
@@ -201,7 +231,11 @@ def _is_disproved(pool: Pool, place: Place) -> bool:
     if place.slot.state != "Cancelling":
         return False
     since = when(place.slot.since, pool.now) or pool.now
+    if place.slot.cause == "Refused":
+        pool.recheck.append(since + FLIGHT_MS)
+        return pool.now - since >= FLIGHT_MS
     if pool.listed_at - since > LAG_MS:
+        _note_bought(pool, when(place.slot.launched_at, pool.now) or since)  # it may have come and gone unseen
         return True
     pool.recheck.append(since + LAG_MS + 1)
     return False

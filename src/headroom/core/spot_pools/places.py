@@ -210,7 +210,8 @@ class Pool(Struct, kw_only=True, eq=False):
     def counted(self) -> int:
         """Machines and intents that count for the minimum; those that the cloud takes back do not."""
         return sum(
-            each.slot.state in ("Launching", "Cancelling") or (each.slot.state == "Running" and not each.is_reclaimed)
+            (each.slot.state in UNRESOLVED and each.slot.cause != "Refused")
+            or (each.slot.state == "Running" and not each.is_reclaimed)
             for each in self.places
         )
 
