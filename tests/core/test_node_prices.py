@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from headroom.core.usage.keeping import Around, NodePrices
+from headroom.core.usage.prices import node_price
 from headroom.model.cloud_facts import Offer
 from headroom.model.facts import Price
 from headroom.model.tables import NodeTable
@@ -57,3 +58,13 @@ def test_a_node_of_another_type_under_the_same_name_costs_what_it_costs() -> Non
     other = structs.replace(first, labels=(("node.kubernetes.io/instance-type", "h"),))
     nodes.put(other)
     assert known.of(other, around(nodes, DOLLAR)) is None
+
+
+def test_the_newest_offer_counts_not_the_cheapest() -> None:
+    node = a_node("n", labels=(*KIND, ("headroom.dev/capacity-type", "spot")))
+    old = Offer(name="old", instance_type="g", capacity_type="spot", price_per_hour=DOLLAR, at=1000)
+    new = structs.replace(old, name="new", price_per_hour=3 * DOLLAR, at=2000)
+    undated = structs.replace(old, name="undated", price_per_hour=2 * DOLLAR, at=None)
+    for offers in ((old, new, undated), (undated, new, old)):
+        assert node_price(node, (), {each.name: each for each in offers}) == 3 * DOLLAR
+    assert node_price(node, (), {"a": new, "b": structs.replace(new, price_per_hour=2 * DOLLAR)}) == 2 * DOLLAR

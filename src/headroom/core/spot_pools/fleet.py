@@ -39,6 +39,20 @@ class Fleet:
         return frozenset(each.uid for _, each in self.world.of_kind(KIND) if each.uid)
 
     @cached_property
+    def strangers(self) -> frozenset[str]:
+        """Owners of machines that are no Spotpool, or none any more."""
+        return frozenset(self.by_owner.keys() - self.uids)
+
+    @cached_property
+    def reporters(self) -> dict[tuple[str, str], str]:
+        """The uid of the pool that reports orphans, by provider and region: the first one by name."""
+        found: dict[tuple[str, str], str] = {}
+        for _, each in self.world.of_kind(KIND):
+            if each.spec is not None:
+                found.setdefault((each.spec.provider, each.spec.region), each.uid)
+        return found
+
+    @cached_property
     def offers(self) -> dict[tuple[str, str], list[Offer]]:
         """What is offered, by provider and region."""
         found: dict[tuple[str, str], list[Offer]] = {}

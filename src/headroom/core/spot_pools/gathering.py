@@ -117,9 +117,9 @@ def _named(world: World, names: set[str], nodes: set[str]) -> set[Ref]:
     """The pools whose slots, machines, lists, launches or nodes have these names."""
     fleet = Fleet(world)
     uids = {tags[marks.OWNER_TAG] for name in names if (tags := _tags(world, name)).get(marks.OWNER_TAG)}
-    strays = uids - fleet.uids
-    places = {(each.provider, each.region) for owner in strays for each in fleet.by_owner.get(owner, ())}
-    uids |= {orphans.reporter(fleet, *place) for place in places}
+    strays = uids & fleet.strangers
+    places = {(each.provider, each.region) for owner in strays for each in fleet.by_owner[owner]}
+    uids |= {fleet.reporters[place] for place in places if place in fleet.reporters}
     new = {node.name for name in nodes if (node := world.nodes.get(name)) is not None}
     found: set[Ref] = set()
     for ref, each in world.of_kind(KIND):

@@ -6,7 +6,7 @@ from typing import Final
 
 from headroom.api.spot_pools_status import MOST_ORPHANS, Orphan
 from headroom.core.spot_pools.fleet import Fleet
-from headroom.core.spot_pools.places import KIND, NOT_FOUND, Pool, told, when
+from headroom.core.spot_pools.places import NOT_FOUND, Pool, told, when
 from headroom.model import times
 from headroom.model.actions import TerminateInstance
 
@@ -15,23 +15,14 @@ REST_MS: Final = times.HOUR
 _OVER: Final = ("SHUTDOWN", "TERMINATING", NOT_FOUND)
 
 
-def reporter(fleet: Fleet, provider: str, region: str) -> str:
-    """The uid of the pool that reports on a provider's region: the first one by name."""
-    for _, each in fleet.world.of_kind(KIND):
-        if each.spec is not None and (each.spec.provider, each.spec.region) == (provider, region):
-            return each.uid
-    return ""
-
-
 def look(pool: Pool, fleet: Fleet) -> None:
     """Note orphans in the place that this pool reports on."""
-    strangers = fleet.by_owner.keys() - fleet.uids
-    if not strangers or reporter(fleet, pool.spec.provider, pool.spec.region) != pool.resource.uid:
-        return
     place = pool.spec.provider, pool.spec.region
+    if not fleet.strangers or fleet.reporters.get(place) != pool.resource.uid:
+        return
     found = sorted(
         each.name
-        for owner in strangers
+        for owner in fleet.strangers
         for each in fleet.by_owner[owner]
         if (each.provider, each.region) == place and each.state not in _OVER
     )
@@ -51,7 +42,7 @@ def end(pool: Pool, fleet: Fleet) -> None:
     if not pool.world.end_orphans or not pool.orphans:
         return
     tagged = sum(map(len, fleet.by_owner.values()))
-    strays = sum(len(each) for owner, each in fleet.by_owner.items() if owner not in fleet.uids)
+    strays = sum(len(fleet.by_owner[owner]) for owner in fleet.strangers)
     if 2 * strays > tagged:
         return
     for each in pool.orphans:

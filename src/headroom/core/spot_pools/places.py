@@ -222,4 +222,4 @@ class Pool(Struct, kw_only=True, eq=False):
 
 def cordoned_by(node: Node | None, ref: Ref) -> bool:
     """Whether our cordon, or what is left of it, is on a node."""
-    return node is not None and (marks.CORDONED_BY, str(ref)) in node.annotations
+    return node is not None and bool(node.annotations) and (marks.CORDONED_BY, str(ref)) in node.annotations

@@ -19,6 +19,7 @@ CAPACITY_TYPE: Final = (
     "karpenter.sh/capacity-type",
     "eks.amazonaws.com/capacityType",
     "node.kubernetes.io/capacity-type",
+    "headroom.dev/capacity-type",
 )
 _SPOT: Final = (("cloud.google.com/gke-spot", "true"), ("kubernetes.azure.com/scalesetpriority", "spot"))
 _MIG: Final = re.compile(r"nvidia\.com/mig-(([0-9]{1,2})g\..*)", re.ASCII)
@@ -29,7 +30,7 @@ PRODUCT: Final = "nvidia.com/gpu.product"
 
 
 def node_price(node: Node, book: Iterable[Price], offers: Mapping[str, Offer]) -> int | None:
-    """Millionths of a dollar an hour: by the price book, whose most specific entry counts, else by the cheapest offer."""
+    """Millionths of a dollar an hour: by the price book, whose most specific entry counts, else by the newest offer, of several the cheapest."""
     labels = dict(node.labels)
     kind, zone, capacity = _label(labels, INSTANCE_TYPE), _label(labels, ZONE), capacity_type(labels)
     best: tuple[tuple[bool, int], int] | None = None
@@ -44,7 +45,7 @@ def node_price(node: Node, book: Iterable[Price], offers: Mapping[str, Offer]) -
     if best is not None:
         return best[1]
     found = [
-        offer.price_per_hour
+        (-(offer.at or 0), offer.price_per_hour)
         for offer in offers.values()
         if kind
         and offer.instance_type == kind
@@ -52,7 +53,7 @@ def node_price(node: Node, book: Iterable[Price], offers: Mapping[str, Offer]) -
         and (not offer.zone or offer.zone == zone)
         and (not offer.capacity_type or _capacity(offer.capacity_type) == capacity)
     ]
-    return min(found, default=None)
+    return min(found)[1] if found else None
 
 
 def pod_price(price: int | None, pod: Amounts, node: Node, devices: DeviceTable | None = None) -> int | None:
