@@ -57,6 +57,7 @@ class TencentService:
         self.lag_seconds = 0.0
         self.ahead_seconds = 0.0
         self.fails_launches = False
+        self.content_type = "application/json"
         self.echo = False
         """Its errors repeat all that was sent."""
         self._numbers = itertools.count(1)
@@ -117,7 +118,7 @@ class TencentService:
         if how == "cut":
             return _lost(request)
         text = json.dumps({"Response": found | {"RequestId": f"r-{len(self.log)}"}}).encode()
-        return web.Response(body=text, headers={"Content-Type": "application/json"})
+        return web.Response(body=text, headers={"Content-Type": self.content_type})
 
     def _check(self, request: web.Request, body: bytes) -> None:
         """The signature, as the documentation of TC3-HMAC-SHA256 has it."""

@@ -126,8 +126,13 @@ class CloudFleet:
         except HeadroomError as problem:
             refused = isinstance(problem, Refused)
             raise NotLaunched("Refused" if refused else "Unknown", str(problem), before_token=True) from None
-        async with provider:
-            return await provider.launch(request)
+        try:
+            async with provider:
+                return await provider.launch(request)
+        except NotLaunched:
+            raise
+        except Exception as problem:  # noqa: BLE001 - whatever happened, the call may have been made
+            raise NotLaunched("Unknown", f"a mistake in Headroom ({type(problem).__name__})") from None
 
     def _is_first(self, pool: AnyResource, action: LaunchInstance) -> bool:
         """Whether surely no earlier call with this token has launched a machine.

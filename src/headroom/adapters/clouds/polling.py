@@ -39,7 +39,7 @@ PRICES_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 150.0
 """For all that one look takes."""
 AT_ONCE: Final = 4
-"""Looks for the pools of one namespace."""
+"""Looks for the pools of one namespace at one address."""
 KIND: Final = "Spotpool"
 _UNDER_WAY: Final = frozenset({"Launching", "Cancelling", "Ending", "Draining"})
 _PENDING: Final = "PENDING"
@@ -82,7 +82,7 @@ class Polling:
         self._looks: dict[Account, _Looks] = {}
         self._tasks: dict[tuple[Account, What], asyncio.Task[None]] = {}
         self._accounts: dict[str, tuple[object, Account]] = {}
-        self._free: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
+        self._free: dict[tuple[str, str], asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
 
     # When
 
@@ -242,7 +242,7 @@ class Polling:
     async def _looking(self, account: Account) -> AsyncIterator[None]:
         """Within the limits of one look. Whatever goes wrong comes as `HeadroomError`; what nobody expected, without its words."""
         try:
-            async with self._free[account.namespace], asyncio.timeout(LOOK_SECONDS):
+            async with self._free[account.namespace, account.url], asyncio.timeout(LOOK_SECONDS):
                 yield
         except HeadroomError:
             raise
