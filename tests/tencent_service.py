@@ -58,6 +58,8 @@ class TencentService:
         self.ahead_seconds = 0.0
         self.fails_launches = False
         self.content_type = "application/json"
+        self.redirect = ""
+        """Where it sends all calls on to."""
         self.echo = False
         """Its errors repeat all that was sent."""
         self._numbers = itertools.count(1)
@@ -101,6 +103,8 @@ class TencentService:
         self.log.append(action)
         call = CALLS.get(action) or ("describe" if "InstanceIds" in given else "list")
         how = self.faults.take(call)
+        if self.redirect:
+            return web.Response(status=307, headers={"Location": self.redirect})
         try:
             self._check(request, body)
             if how == "hang":

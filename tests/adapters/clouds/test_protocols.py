@@ -50,7 +50,7 @@ async def test_a_list_that_changes_under_us_is_begun_anew(tencent: OnTencent) ->
     def changing(given: dict[str, Any]) -> dict[str, Any]:
         nonlocal lists
         found = described(given)
-        lists += given["Offset"] == 20
+        lists += 0 < given["Offset"] < 20
         if given["Offset"] == 0 and lists < changes:
             tencent.ours(1)  # before the second page: what was the last of the first page comes again
         return found
@@ -62,6 +62,78 @@ async def test_a_list_that_changes_under_us_is_begun_anew(tencent: OnTencent) ->
         lists, changes = 0, TRIES
         with pytest.raises(Unavailable, match="came and went"):
             await provider.machines(tencent.cluster)
+
+
+@pytest.mark.parametrize("newest", [True, False])
+@pytest.mark.parametrize("place", [0, 15, 30, 42])
+async def test_machines_that_go_while_others_come_are_noticed(tencent: OnTencent, place: int, newest: bool) -> None:
+    """The count is the same as before, so that it does not tell."""
+    ours = tencent.ours(45)
+    for number, name in enumerate(ours):
+        tencent.machine(name).created_ms -= (number + 1) * 10_000  # the first is the youngest, and is listed first
+    described, pages, new = tencent.service._DescribeInstances, 0, list[str]()
+    gone = ours[place : place + 3]
+
+    def swapping(given: dict[str, Any]) -> dict[str, Any]:
+        nonlocal pages, new
+        found = described(given)
+        pages += 1
+        if pages == 2:
+            new = tencent.ours(3)
+            for old, young in zip(gone, new, strict=True):
+                del tencent.service.machines[old]
+                tencent.machine(young).created_ms -= 0 if newest else 10_000_000
+        return found
+
+    tencent.service._DescribeInstances = swapping  # type: ignore[method-assign]
+    async with tencent.provider(page=20) as provider:
+        found = {each.name for each in await provider.machines(tencent.cluster)}
+    assert {*ours} - {*gone} <= found, "none that was there all the time is missing"
+    assert found <= {*ours, *new}
+
+
+async def test_machines_that_go_and_come_back_to_the_same_count_are_noticed(tencent: OnTencent) -> None:
+    """After the first page all move up by two, after the second down by one: one was on no page, one on two."""
+    ours = tencent.ours(45)
+    for number, name in enumerate(ours):
+        tencent.machine(name).created_ms -= (number + 1) * 10_000
+    described, pages = tencent.service._DescribeInstances, 0
+
+    def moving(given: dict[str, Any]) -> dict[str, Any]:
+        nonlocal pages
+        found = described(given)
+        pages += 1
+        if pages in (1, 2):
+            gone = ours[:2] if pages == 1 else ours[-1:]
+            for name, old in zip(tencent.ours(len(gone)), gone, strict=True):
+                tencent.machine(name).created_ms -= 10_000_000 if pages == 1 else 0
+                del tencent.service.machines[old]
+        return found
+
+    tencent.service._DescribeInstances = moving  # type: ignore[method-assign]
+    async with tencent.provider(page=20) as provider:
+        found = {each.name for each in await provider.machines(tencent.cluster)}
+    assert {*ours[2:-1]} <= found
+
+
+async def test_a_page_that_is_cut_short_is_no_list(tencent: OnTencent) -> None:
+    tencent.ours(45)
+    described = tencent.service._DescribeInstances
+
+    def short(given: dict[str, Any]) -> dict[str, Any]:
+        found = described(given)
+        return found | {"InstanceSet": found["InstanceSet"][: 20 if given["Offset"] == 0 else left]}
+
+    tencent.service._DescribeInstances = short  # type: ignore[method-assign]
+    async with tencent.provider(page=20) as provider:
+        left = 0
+        with pytest.raises(Unavailable):
+            await provider.machines(tencent.cluster)
+        left = 1
+        with pytest.raises(Unavailable):
+            await provider.machines(tencent.cluster)
+        left = 7  # fewer than were asked for, and yet all of them in the end
+        assert len(await provider.machines(tencent.cluster)) == 45
 
 
 async def test_a_machine_whose_launch_fails_has_no_address_and_says_so(tencent: OnTencent) -> None:
@@ -84,6 +156,17 @@ async def test_an_error_whose_content_type_was_touched_is_one_all_the_same(tence
         with pytest.raises(NotLaunched) as caught:
             await provider.launch(tencent.request())
         assert caught.value.outcome == "SoldOut"
+
+
+async def test_no_call_is_sent_on_to_somebody_else(tencent: OnTencent) -> None:
+    async with OnTencent() as elsewhere:
+        tencent.service.redirect = elsewhere.url
+        async with tencent.provider() as provider:
+            with pytest.raises(Unavailable):
+                await provider.machines(tencent.cluster)
+            with pytest.raises(NotLaunched) as caught:
+                await provider.launch(tencent.request())
+        assert (caught.value.outcome, elsewhere.service.log) == ("Unknown", [])
 
 
 async def test_a_price_limit_is_sent_and_kept(tencent: OnTencent) -> None:
@@ -202,8 +285,12 @@ async def test_a_page_or_a_machine_that_comes_twice_is_no_list(webhook: OnWebhoo
         found = listed(self, request, given)
         return found | {"instances": found["instances"] * 2}
 
+    def empty(self: WebhookService, request: Any, given: dict[str, Any]) -> dict[str, Any]:
+        assert len(self.log) < 20, "it is not asked for ever"
+        return {"instances": [], "next": "2"}
+
     async with webhook.provider(page=2) as provider:
-        for how in (circling, repeating):
+        for how in (circling, repeating, empty):
             webhook.service._list = how.__get__(webhook.service)  # type: ignore[method-assign]
             with pytest.raises(Unavailable, match=r"before|twice"):
                 await provider.machines(webhook.cluster)
@@ -223,8 +310,8 @@ async def test_a_page_or_a_machine_that_comes_twice_is_no_list(webhook: OnWebhoo
     ],
 )
 async def test_an_answer_that_is_not_of_the_protocol_is_none(webhook: OnWebhook, answer: dict[str, Any]) -> None:
-    webhook.service._list = lambda _request, _given: answer  # type: ignore[method-assign]
-    webhook.service._launch = lambda _request, _given: {"instance": (answer.get("instances") or [None])[0]}  # type: ignore[method-assign]
+    webhook.service._list = lambda _request, _given: answer  # type: ignore[assignment, method-assign]
+    webhook.service._launch = lambda _request, _given: {"instance": (answer.get("instances") or [None])[0]}  # type: ignore[assignment, method-assign]
     async with webhook.provider() as provider:
         with pytest.raises(Unavailable):
             await provider.machines(webhook.cluster)
@@ -234,7 +321,7 @@ async def test_an_answer_that_is_not_of_the_protocol_is_none(webhook: OnWebhook,
 
 
 async def test_a_machine_without_our_tags_is_not_what_was_asked_for(webhook: OnWebhook) -> None:
-    webhook.service._launch = lambda _request, _given: {"instance": {"id": webhook.foreign[0]}}  # type: ignore[method-assign]
+    webhook.service._launch = lambda _request, _given: {"instance": {"id": webhook.foreign[0]}}  # type: ignore[assignment, method-assign]
     async with webhook.provider() as provider:
         with pytest.raises(NotLaunched, match="lacks our tags") as caught:
             await provider.launch(webhook.request())

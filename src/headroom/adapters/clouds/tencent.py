@@ -190,20 +190,24 @@ class Tencent:
     # Pages and ids
 
     async def _pages(self, filters: Mapping[str, Any]) -> list[_Instance] | None:
-        """All pages; None if the list changed under us, so that one machine may stand on two pages and another on none."""
+        """All pages; None if the list changed under us, so that one machine may stand on two pages and another on none.
+
+        Each page begins with the last machine of the one before: whatever came or went in front of it, that would have moved.
+        """
         found: dict[str, _Instance] = {}
-        total, offset = -1, 0
+        total, offset, last = -1, 0, ""
         while True:
             page = await self._page({**filters, "Offset": offset, "Limit": self._size})
-            if total not in (-1, page.total_count):
+            rows = page.instance_set or []
+            if total not in (-1, page.total_count) or (last and (not rows or rows[0].instance_id != last)):
                 return None
-            total, rows = page.total_count, page.instance_set or []
+            total = page.total_count
             if not 0 <= total <= MOST_MACHINES:
                 raise Unavailable("Tencent Cloud answered with an impossible number of machines")
             found |= {each.instance_id: each for each in rows}
-            offset += len(rows)
-            if offset >= total or not rows:
+            if offset + len(rows) >= total or len(rows) < 2:
                 return list(found.values()) if len(found) == total else None
+            last, offset = rows[-1].instance_id, offset + len(rows) - 1
 
     async def _page(self, asked: Mapping[str, Any]) -> _Page:
         try:
