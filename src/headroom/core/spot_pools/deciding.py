@@ -96,7 +96,7 @@ def decided(pool: Pool, outcome: Outcome, trials: tuple[Trial, ...] = ()) -> Dec
         (False, pool.unlisted, said.message) if pool.unlisted else (True, pool.halted or "Reconciled", said.message)
     )
     ready = judgement(pool.world, pool.ref, pool.resource, verdict)
-    instances = [each for each in pool.places if each.slot.instance_id and each.instance is not None]
+    instances = [each for each in pool.places if each.slot.instance_id and each.instance is not None and each.is_ours]
     status = structs.replace(
         pool.before,
         observed_generation=pool.resource.generation,

@@ -153,7 +153,8 @@ def drain(pool: Pool) -> None:
 def _deadline(pool: Pool, place: Place, since: int) -> int:
     """When a machine is ended whoever is still there."""
     own = when(place.slot.reclaim_at, pool.now + times.HOUR) if place.slot.cause == "Reclaimed" else None
-    return since + pool.spec.drain_seconds * times.SECOND if own is None else own
+    # A moment that was over when the drain began is that of a wrong clock or of a late notice.
+    return since + pool.spec.drain_seconds * times.SECOND if own is None or own <= since else own
 
 
 def calls(pool: Pool) -> Iterator[Action]:

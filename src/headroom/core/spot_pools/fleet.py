@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Final
 
 from headroom.api import marks
-from headroom.core.spot_pools.places import GONE, KIND, NOT_FOUND, Place
+from headroom.core.spot_pools.places import GONE, KIND, NOT_FOUND, TAINT, Place, when
 from headroom.model.cloud_facts import Instance, Offer
 from headroom.model.facts import Node
 from headroom.model.world import World
+
+WEBHOOK: Final = "webhook"
 
 
 def is_alive(instance: Instance) -> bool:
@@ -79,13 +82,17 @@ class Fleet:
         """The last of several that claim a machine counts, so the first by name comes last."""
         return sorted(self.world.nodes, key=lambda node: node.name, reverse=True)
 
-    def node_of(self, place: Place) -> Node | None:
-        """The node that a machine became: by providerID, by label, by address; documents may name it."""
+    def node_of(self, place: Place, namespace: str) -> Node | None:
+        """The node that a machine of a namespace became: by providerID, by label, by address; documents may name it."""
         instance = place.instance
         if instance is None:  # a list that lags says nothing of it, but its node may be known
             return self._by_provider.get(place.slot.instance_id) if place.slot.instance_id else None
         nodes, known = self.world.nodes, instance.node or place.slot.node
-        if known and (node := nodes.get(known)) is not None and (instance.node or _is_of(node, instance)):
+        if (
+            known
+            and (node := nodes.get(known)) is not None
+            and (instance.node or self._is_of(node, place, instance, namespace))
+        ):
             return node
         found = self._by_provider.get(instance.name)
         if found is None:
@@ -94,7 +101,25 @@ class Fleet:
         if found is None and instance.private_ip:
             there = self._by_address.get(instance.private_ip)
             found = there if there is not None and _may_be(there, instance) and not _label(there) else None
-        return found
+        return found if found is not None and self._is_of(found, place, instance, namespace) else None
+
+    def _is_of(self, node: Node, place: Place, instance: Instance, namespace: str) -> bool:
+        """Whether a node that looks like a machine's is it.
+
+        Whoever runs a service behind a webhook may say any id and any address, and private addresses are given more than once: so
+        there a node must say itself that it is the pool's, or, for an address, have come after the launch. Else a tenant could have
+        any node drained.
+        """
+        says_so = _label(node) == instance.name
+        if not (_tail(node) == instance.name if node.provider_id else says_so or instance.private_ip in node.addresses):
+            return False
+        if says_so or any(each.key == TAINT and each.value == namespace for each in node.taints):
+            return True
+        if node.provider_id or instance.provider == WEBHOOK:
+            return instance.provider != WEBHOOK
+        begun = when(place.slot.launched_at, self.world.now)
+        # Every node of an API server says when it was made; in documents that may be left out.
+        return begun is None or not node.created or max(node.created, node.ready_since or 0) >= begun
 
 
 def _tail(node: Node) -> str:
@@ -109,10 +134,3 @@ def _label(node: Node) -> str:
 def _may_be(node: Node, instance: Instance) -> bool:
     """Whether a node does not say that it is another machine: a label or an address alone proves little."""
     return not node.provider_id or _tail(node) == instance.name
-
-
-def _is_of(node: Node, instance: Instance) -> bool:
-    """Whether a node that was known to be of a machine still is."""
-    if node.provider_id:
-        return _tail(node) == instance.name
-    return _label(node) == instance.name or instance.private_ip in node.addresses

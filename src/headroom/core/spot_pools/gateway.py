@@ -31,7 +31,7 @@ def calls(pool: Pool) -> Iterator[AddGatewayTarget | RemoveGatewayTarget]:
 def _target(place: Place, port: int) -> str:
     """Where a machine serves; empty while it does not."""
     instance = place.instance
-    if instance is None or instance.state != "RUNNING" or place.is_reclaimed:
+    if instance is None or not place.is_ours or instance.state != "RUNNING" or place.is_reclaimed:
         return ""
     host = instance.public_ip or instance.private_ip
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}" if host else ""

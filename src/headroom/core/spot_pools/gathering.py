@@ -135,7 +135,11 @@ def _named(world: World, names: set[str], nodes: set[str]) -> set[Ref]:
             or (
                 new
                 and any(
-                    (node := fleet.node_of(Place(slot=slot, instance=world.instances.get(slot.instance_id))))
+                    (
+                        node := fleet.node_of(
+                            Place(slot=slot, instance=world.instances.get(slot.instance_id)), ref.namespace
+                        )
+                    )
                     is not None
                     and node.name in new
                     for slot in slots

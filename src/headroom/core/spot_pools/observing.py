@@ -244,7 +244,9 @@ def _is_disproved(pool: Pool, place: Place) -> bool:
 def _join(pool: Pool, fleet: Fleet, place: Place) -> None:
     """Note the node that a machine became, and that it is ready."""
     slot = place.slot
-    place.node = fleet.node_of(place)
+    if not place.is_ours:
+        return  # what a status names is no evidence, so nothing happens to its node
+    place.node = fleet.node_of(place, pool.ref.namespace)
     if place.node is not None and slot.node != place.node.name:
         place.change(node=place.node.name)
     if slot.joined_at or place.instance is None:

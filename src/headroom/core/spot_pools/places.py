@@ -24,6 +24,8 @@ KIND: Final = "Spotpool"
 LAG_MS: Final = 35 * times.MINUTE
 """What exists for longer than this shows in every full list."""
 NOT_FOUND: Final = "NOT_FOUND"
+TAINT: Final = "headroom.dev/spotpool"
+"""Keeps pods of other namespaces off the nodes of a pool."""
 GONE: Final = ("STOPPING", "STOPPED", "SHUTDOWN", "TERMINATING", "LAUNCH_FAILED")
 """States of a machine that is none any more: its slot is free."""
 LEFT: Final = ("STOPPED", "LAUNCH_FAILED")

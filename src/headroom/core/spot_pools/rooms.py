@@ -12,13 +12,11 @@ from headroom.api.quantities import Invalid, nano
 from headroom.core import demand
 from headroom.core.demand import Candidate, Room
 from headroom.core.spot_pools.alternatives import UNKNOWN, Choice
-from headroom.core.spot_pools.places import Place, Pool, cordoned_by, when
+from headroom.core.spot_pools.places import TAINT, Place, Pool, cordoned_by, when
 from headroom.model import times
 from headroom.model.facts import Amounts, Pairs, Taint
 
 HOSTNAME: Final = "kubernetes.io/hostname"
-TAINT: Final = "headroom.dev/spotpool"
-"""Keeps pods of other namespaces off the nodes of a pool."""
 CAPACITY_TYPE: Final = "headroom.dev/capacity-type"
 ANY: Final = "*"
 NEW_MS: Final = times.MINUTE

@@ -1,0 +1,141 @@
+"""Attacks on spot pools: a tenant who writes specs and statuses, and a cloud that lies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headroom.api import marks
+from headroom.model import times
+from headroom.model.actions import CordonNode, DrainNode, TerminateInstance
+from headroom.model.cloud_facts import Gateway
+from headroom.model.facts import Node, Taint
+from tests.builders import NOON, a_node, a_pod
+from tests.core.spot_stage import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    a_machine,
+    a_slot,
+    a_spotpool,
+    after,
+    decide,
+    effects,
+    ended,
+    its_node,
+    states,
+    status_of,
+    with_slots,
+)
+
+CORDONED: dict[str, Any] = {"unschedulable": True, "annotations": ((marks.CORDONED_BY, "Spotpool/team-a/one"),)}
+WEBHOOK: dict[str, Any] = {"provider": "webhook", "endpoint": "https://clouds.example/v1"}
+
+
+def old_node(**fields: Any) -> Node:
+    """A node that was there long before any machine of the pool."""
+    base: dict[str, Any] = {"addresses": ("10.0.0.0",), "created": NOON - 90 * HOUR, "ready_since": NOON - 90 * HOUR}
+    return a_node("victim", gpus=8, **base | fields)
+
+
+# --- a status that somebody wrote by hand ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["Running", "Draining", "Ending"])
+def test_a_status_that_names_a_foreign_machine_does_nothing_to_it(state: str) -> None:
+    """Its node is not cordoned or drained, its address is not told, and no gateway sends requests there."""
+    gateway = {"adminUrl": "https://kong.example", "upstream": "chat"}
+    pool = with_slots(
+        a_spotpool(minimum=0, maximum=0, gateway=gateway), a_slot(0, state, at=NOON - MINUTE, node="node-0")
+    )
+    foreign = a_machine(0, pool="other", public_ip="203.0.113.7")
+    pods = [a_pod("theirs", namespace="team-b", node="node-0", phase="Running", started=NOON - HOUR)]
+    for node in (its_node(0), its_node(0, **CORDONED)):
+        decision = decide(
+            pool,
+            machines=[foreign],
+            nodes=[node],
+            pods=pods,
+            gateways=[Gateway(pool="team-a/one", at=NOON, ensured=True)],
+            listed=NOON,
+        )
+        assert effects(decision) == []
+        assert status_of(decision).instances == ()
+
+
+# --- machines that claim nodes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param(old_node(provider_id="aws:///us-east-1a/ins-0"), id="by providerID"),
+        pytest.param(old_node(), id="by address"),
+        pytest.param(
+            old_node(taints=(Taint(marks.POOL_FINALIZER, "team-b", "NoSchedule"),)), id="of another namespace"
+        ),
+    ],
+)
+def test_a_webhook_cannot_have_a_node_of_others_drained(node: Node) -> None:
+    """Whoever runs the service may say any id and any address, so the node must say itself that it is the pool's."""
+    pool = with_slots(a_spotpool(minimum=0, maximum=0, **WEBHOOK), a_slot(0, joined_at=""))
+    lie = a_machine(0, provider="webhook")
+    pods = [a_pod("theirs", namespace="team-b", node="victim", phase="Running", started=NOON - HOUR)]
+    decision = decide(pool, machines=[lie], nodes=[node], pods=pods, listed=NOON)
+    assert not any(isinstance(each, CordonNode | DrainNode) for each in effects(decision))
+    assert status_of(decision).slots[0].node == ""
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        {"labels": ((marks.INSTANCE, "ins-0"),)},
+        {"taints": (Taint(marks.POOL_FINALIZER, "team-a", "NoSchedule"),), "provider_id": "any://x/ins-0"},
+        {"taints": (Taint(marks.POOL_FINALIZER, "team-a", "NoSchedule"),)},
+    ],
+)
+def test_a_node_that_says_so_is_that_of_a_webhooks_machine(says: dict[str, Any]) -> None:
+    pool = with_slots(a_spotpool(minimum=0, maximum=1, **WEBHOOK), a_slot(0, joined_at=""))
+    decision = decide(pool, machines=[a_machine(0, provider="webhook")], nodes=[old_node(**says)], listed=NOON)
+    assert status_of(decision).slots[0].node == "victim"
+
+
+def test_a_node_with_the_pools_taint_is_not_that_of_just_any_machine() -> None:
+    taints = (Taint(marks.POOL_FINALIZER, "team-a", "NoSchedule"),)
+    slot = a_slot(0, node="victim", at=NOON - MINUTE)
+    pool = with_slots(a_spotpool(minimum=0, maximum=0), slot)
+    node = old_node(taints=taints, addresses=("10.0.0.99",))
+    assert effects(decide(pool, machines=[a_machine(0)], nodes=[node], listed=NOON))[0] == TerminateInstance(
+        pool="team-a/one", instance="ins-0"
+    )
+
+
+def test_an_address_alone_does_not_make_an_old_node_the_machines() -> None:
+    """Private addresses are given twice: in a network of the tenant's own a machine has that of any node."""
+    pool = with_slots(a_spotpool(minimum=0, maximum=1), a_slot(0, joined_at=""))
+    for node, name in (
+        (old_node(), ""),
+        (old_node(created=NOON - MINUTE), "victim"),
+        (old_node(ready_since=NOON - MINUTE), "victim"),  # a name that an earlier machine had
+    ):
+        decision = decide(pool, machines=[a_machine(0)], nodes=[node], listed=NOON)
+        assert status_of(decision).slots[0].node == name
+
+
+# --- clouds that lie about time -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [NOON - MINUTE, NOON - 59 * MINUTE, times.moment("0001-01-01T00:00:00Z")])
+def test_a_notice_for_a_moment_that_is_over_leaves_pods_their_time(at: int) -> None:
+    """A cloud whose clock is behind, or a late notice: the machine runs, so it is drained and not cut off."""
+    pool = with_slots(a_spotpool(minimum=0, maximum=1), a_slot(0, node="node-0"))
+    machines, pods = [a_machine(0, reclaim_at=at)], [a_pod("busy", node="node-0", phase="Running", started=NOON - HOUR)]
+    decision = decide(pool, machines=machines, nodes=[its_node(0)], pods=pods, listed=NOON)
+    assert states(decision) == ["Draining"]
+    assert ended(decision) == []
+    pool = after(pool, decision)
+    for seconds, gone in ((299, []), (300, ["ins-0"])):
+        now = NOON + seconds * SECOND
+        later = decide(pool, machines=machines, nodes=[its_node(0, **CORDONED)], pods=pods, now=now, listed=now)
+        assert ended(later) == gone
