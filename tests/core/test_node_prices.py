@@ -68,3 +68,14 @@ def test_the_newest_offer_counts_not_the_cheapest() -> None:
     for offers in ((old, new, undated), (undated, new, old)):
         assert node_price(node, (), {each.name: each for each in offers}) == 3 * DOLLAR
     assert node_price(node, (), {"a": new, "b": structs.replace(new, price_per_hour=2 * DOLLAR)}) == 2 * DOLLAR
+
+
+def test_a_service_behind_a_webhook_prices_nobodys_nodes() -> None:
+    """Whoever may write a Spotpool chooses who answers, and would else choose what budgets cost."""
+    node = a_node("n", labels=(*KIND, ("karpenter.sh/capacity-type", "spot")))
+    lie = Offer(
+        name="lie", provider="webhook", instance_type="g", price_per_hour=1, at=2000, endpoint="https://evil.example"
+    )
+    true = Offer(name="true", provider="aws", instance_type="g", price_per_hour=DOLLAR, at=1000)
+    assert node_price(node, (), {"lie": lie, "true": true}) == DOLLAR
+    assert node_price(node, (), {"lie": lie}) is None

@@ -9,13 +9,15 @@ import pytest
 from headroom.api import marks
 from headroom.model import times
 from headroom.model.actions import CordonNode, DrainNode, TerminateInstance
-from headroom.model.cloud_facts import Gateway
+from headroom.model.cloud_facts import Gateway, Offer
 from headroom.model.facts import Node, Taint
 from tests.builders import NOON, a_node, a_pod
 from tests.core.spot_stage import (
     HOUR,
     MINUTE,
     SECOND,
+    TYPE,
+    ZONE,
     a_machine,
     a_slot,
     a_spotpool,
@@ -24,6 +26,7 @@ from tests.core.spot_stage import (
     effects,
     ended,
     its_node,
+    launches,
     states,
     status_of,
     with_slots,
@@ -139,3 +142,24 @@ def test_a_notice_for_a_moment_that_is_over_leaves_pods_their_time(at: int) -> N
         now = NOON + seconds * SECOND
         later = decide(pool, machines=machines, nodes=[its_node(0, **CORDONED)], pods=pods, now=now, listed=now)
         assert ended(later) == gone
+
+
+# --- services that lie about prices ---------------------------------------------------------------------------------------------
+
+
+def test_a_service_behind_another_webhook_says_nothing_of_prices_and_stock() -> None:
+    """Two tenants may use the same words for region, zone and type."""
+    pool = a_spotpool(minimum=1, maximum=1, maxPricePerHour="1", **WEBHOOK)
+    own = an_offer("own", price_per_hour=900_000, at=NOON - 10 * MINUTE, endpoint=WEBHOOK["endpoint"])
+    lies = (
+        an_offer("lie", price_per_hour=900_000, available=False, at=NOON, endpoint="https://evil.example"),
+        an_offer("lie", price_per_hour=5_000_000, at=NOON, endpoint="https://evil.example"),
+    )
+    for lie in lies:
+        assert len(launches(decide(pool, offers=[own, lie], listed=NOON))) == 1
+        assert launches(decide(pool, offers=[lie], listed=NOON)) == []
+
+
+def an_offer(name: str, **fields: Any) -> Offer:
+    base: dict[str, Any] = {"provider": "webhook", "region": "ap-singapore", "zone": ZONE, "instance_type": TYPE}
+    return Offer(name=name, **base | fields)

@@ -93,3 +93,5 @@ class Offer(Struct, frozen=True, kw_only=True, rename="camel"):
     score: int | None = None
     available: bool | None = None
     """False while it is sold out; None where the cloud does not say."""
+    endpoint: str = ""
+    """Of whoever answers behind a webhook, where it is one: their word counts for the pools there, and for nobody else."""

@@ -18,6 +18,7 @@ from headroom.adapters.clouds.providers import BadCredentials, Notice, Question,
 from headroom.adapters.clouds.sessions import Account, Sessions
 from headroom.api.kinds import AnyResource
 from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG
+from headroom.model import times
 from headroom.model.cloud_facts import Instance, Offer
 from headroom.model.errors import HeadroomError
 from headroom.sim.clock import SimClock
@@ -224,3 +225,22 @@ def test_twenty_thousand_machines_in_a_thousand_pools_take_less_than_40_mb() -> 
         tracemalloc.stop()
     assert len(inventory.known) == 20_000
     assert peak < 40_000_000, f"{held / 1e6:.1f} MB held, {peak / 1e6:.1f} MB at most"
+
+
+@virtual
+async def test_a_price_that_stays_for_hours_is_never_an_old_one() -> None:
+    """The plan believes no price that is older than an hour, and would launch nothing under maxPricePerHour."""
+    scene = Scene()
+
+    async def offers(question: Question) -> list[Offer]:
+        return [Offer(name="o", provider="tencent", region="r", price_per_hour=1_000_000, at=question.now)]
+
+    scene.cloud.offers = offers  # type: ignore[method-assign]  # a cloud whose price stays
+    await scene.pass_time(60)
+    mappings = set()
+    for _ in range(30):
+        await scene.pass_time(240)
+        (offer,) = scene.polling.offers.values()
+        assert scene.clock.now() - (offer.at or 0) <= 40 * times.MINUTE
+        mappings.add(id(scene.polling.offers))
+    assert len(mappings) <= 6, "and it is no news every five minutes"

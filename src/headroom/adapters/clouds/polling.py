@@ -21,6 +21,7 @@ from headroom.adapters.clouds.sessions import Account, Sessions, question_of, sp
 from headroom.api.kinds import AnyResource
 from headroom.api.spot_pools import MOST_POOL_MACHINES, SpotpoolSpec
 from headroom.api.spot_pools_status import SpotpoolStatus
+from headroom.model import times
 from headroom.model.changes import Topic
 from headroom.model.cloud_facts import Instance, Listing, Offer
 from headroom.model.errors import HeadroomError, Refused, Unavailable
@@ -36,6 +37,8 @@ LONGEST_SECONDS: Final = 160.0
 """Between two lists of an account that is throttled or does not answer. Nothing is decided on a list of five minutes ago."""
 NOTICES_SECONDS: Final = 10.0
 PRICES_SECONDS: Final = 300.0
+CONFIRMED_MS: Final = 30 * times.MINUTE
+"""A price that stays is told anew after this; after an hour without a word it is not believed any more."""
 LOOK_SECONDS: Final = 150.0
 """For all that one look takes."""
 AT_ONCE: Final = 4
@@ -265,10 +268,10 @@ class Polling:
         self._tell(Topic.INSTANCES, listing.pool)
 
     def _priced(self, account: Account, found: dict[str, Offer]) -> None:
-        """Keep prices; those that say nothing new stay as they are, with their moment."""
+        """Keep prices; those that say nothing new stay as they are, with their moment until that grows old."""
         before = self._offers.get(account, {})
         self._offers[account] = {
-            name: old if (old := before.get(name)) and structs.replace(old, at=each.at) == each else each
+            name: old if (old := before.get(name)) and _says_the_same(old, each) else each
             for name, each in found.items()
         }
         self._merge_offers()
@@ -306,6 +309,11 @@ class Polling:
             self._forget(account)
         self.listings.clear()
         self._accounts.clear()
+
+
+def _says_the_same(old: Offer, new: Offer) -> bool:
+    """Whether a price is none that anybody must hear of. One whose moment is too old would count for nothing."""
+    return structs.replace(old, at=new.at) == new and (new.at or 0) - (old.at or 0) < CONFIRMED_MS
 
 
 def _is_spot(spec: SpotpoolSpec) -> bool:

@@ -100,7 +100,7 @@ class Webhook:
         target = target_of(endpoint)
         if target.query:
             raise Refused("spec.endpoint must have no query: paths are added to it")
-        self._base, self._host, self._notices = endpoint.rstrip("/"), target.host, False
+        self._endpoint, self._base, self._host, self._notices = endpoint, endpoint.rstrip("/"), target.host, False
 
     async def __aenter__(self) -> Self:
         return self
@@ -223,7 +223,7 @@ class Webhook:
     def _offer(self, found: _Offer, question: Question) -> Offer:
         capacity, zone = SPOT if question.spot else ON_DEMAND, found.zone[:LONGEST_WORD]
         return Offer(
-            name=f"{NAME}/{self._host}/{self._region}/{zone}/{found.instance_type}/{capacity}",
+            name=f"{NAME}/{self._endpoint}/{self._region}/{zone}/{found.instance_type}/{capacity}",
             provider=NAME,
             region=self._region,
             zone=zone,
@@ -233,6 +233,7 @@ class Webhook:
             price_per_hour=millionths(found.price_per_hour),
             at=question.now,
             available=found.available,
+            endpoint=self._endpoint,
         )
 
     # The call

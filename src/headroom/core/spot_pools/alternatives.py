@@ -105,6 +105,8 @@ def _offers(pool: Pool, fleet: Fleet) -> dict[tuple[str, str], Offer]:
         plain = each.capacity_type.lower().replace("_", "-")
         if (plain and plain not in words) or (each.at is not None and now - each.at > STALE_MS):
             continue
+        if each.endpoint and each.endpoint != spec.endpoint:
+            continue  # another service's, whoever runs that
         if each.price_per_hour is not None and each.price_per_hour <= 0:
             continue
         key = each.instance_type, each.zone

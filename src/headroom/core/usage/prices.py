@@ -50,6 +50,7 @@ def node_price(node: Node, book: Iterable[Price], offers: Mapping[str, Offer]) -
         if kind
         and offer.instance_type == kind
         and offer.price_per_hour is not None
+        and not offer.endpoint  # a tenant chooses who answers there: that is no price for anybody's budget
         and (not offer.zone or offer.zone == zone)
         and (not offer.capacity_type or _capacity(offer.capacity_type) == capacity)
     ]
