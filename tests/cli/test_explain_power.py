@@ -17,9 +17,9 @@ from tests.cli.stage import FLEET, NOON, NOON_MS, fleet_behind_a_port
 
 OFFLINE = ("-f", str(FLEET), "--now", NOON)
 TENANT = (Right(verbs=("*",), resources=("pods", "gpuworkloadbudgets"), namespaces=("lab",)),)
-READS = ("pods", "nodes", "powerpools", "gpuworkloadbudgets")
+READS = ("pods", "nodes", "powerpools", "spotpools", "gpuworkloadbudgets")
 SEES_ALL_BUT_KARPENTER = (Right(verbs=("get", "list"), resources=READS, namespaces=("*",)),)
-SEES_POOLS = (*TENANT, Right(verbs=("get", "list"), resources=("powerpools",), namespaces=("*",)))
+SEES_POOLS = (*TENANT, Right(verbs=("get", "list"), resources=("powerpools", "spotpools"), namespaces=("*",)))
 STATUS = {"name": "gpu-02", "state": "Failed", "since": "2026-11-15T11:00:00Z", "failures": 2}
 FAILED = STATUS | {
     "reason": "It was woken at 2026-11-15T10:45:00Z and was not Ready 900 s later.",
@@ -210,7 +210,7 @@ def test_who_sees_all_that_counts_hears_which_machine_wakes_and_what_was_not_loo
 
 
 def test_where_there_is_no_pool_nothing_is_said_of_machines(headroom: Headroom, tmp_path: Path) -> None:
-    found = [each for each in yaml.safe_load_all(FLEET.read_text()) if each["kind"] != "PowerPool"]
+    found = [each for each in yaml.safe_load_all(FLEET.read_text()) if not each["kind"].lower().endswith("pool")]
     done = headroom("explain", "pod/lab/wide", "-f", "-", "--now", NOON, stdin=yaml.safe_dump_all(found).encode())
     assert done.out.splitlines()[0].endswith("1 node(s) were not ready.")
     assert "POOL" not in headroom("status", "-f", "-", "--now", NOON, stdin=yaml.safe_dump_all(found).encode()).out

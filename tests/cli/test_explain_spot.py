@@ -15,7 +15,7 @@ from headroom.runtime.clock import RealClock
 from headroom.sim.rights import Right
 from tests.cli.conftest import Headroom
 from tests.cli.served import Served
-from tests.cli.stage import NOON_MS, fleet_behind_a_port
+from tests.cli.stage import FLEET, NOON, NOON_MS, fleet_behind_a_port
 from tests.web import spots
 from tests.web.pools import Left
 
@@ -89,6 +89,36 @@ def test_the_fleet_lists_spot_pools_and_those_that_need_a_look_first(headroom: H
     assert lines[head + 1].split()[:7] == ["team-a/inference", "2", "1", "3", "1..6", "$6.25/h", "JoinFailing"]
     assert "team-a/able" in "".join(lines[head + 2 :])
     assert not [line for line in lines if line.startswith("Spotpool:")], "told in their own table"
+
+
+SPOT: dict[str, Any] = {
+    "apiVersion": "headroom.dev/v1alpha1",
+    "kind": "Spotpool",
+    "metadata": {"name": "burst", "namespace": "lab"},
+    "spec": spots.SPEC | {"minimum": 0, "maxPricePerHour": "9", "template": {"gpuCount": 8}},
+}
+
+
+def explained(headroom: Headroom, *documents: dict[str, Any]) -> str:
+    """What is said of a pending pod that asks for 8 GPUs, in files."""
+    fleet = [each for each in yaml.safe_load_all(FLEET.read_text()) if not each["kind"].lower().endswith("pool")]
+    wide = next(each for each in fleet if each["metadata"]["name"] == "wide")
+    wide["spec"]["tolerations"] = [{"key": "headroom.dev/spotpool", "operator": "Exists"}]
+    given = yaml.safe_dump_all([*fleet, *documents]).encode()
+    return headroom("explain", "pod/lab/wide", "-f", "-", "--now", NOON, stdin=given).out
+
+
+def test_a_pending_pod_is_told_which_machine_is_launched_or_why_none_is(headroom: Headroom) -> None:
+    spec = {key: value for key, value in SPOT["spec"].items() if key != "maxPricePerHour"}
+    said = explained(headroom, SPOT | {"spec": spec})
+    assert "A machine of Spotpool/lab/burst (g5.12xlarge in us-east-1a) is to be launched for it." in said
+    said = explained(headroom, SPOT)
+    assert "Spotpool/lab/burst launches no machine for it: nothing can be launched now: nobody knows the price" in said
+    power = next(each for each in yaml.safe_load_all(FLEET.read_text()) if each["kind"] == "PowerPool")
+    power["spec"]["paused"] = True
+    both = explained(headroom, SPOT, power)
+    assert "PowerPool/basement wakes no machine for it" in both
+    assert "- Spotpool/lab/burst launches no machine for it" in both
 
 
 def test_who_may_not_list_pools_is_told_so(headroom: Headroom, fleet: Served) -> None:

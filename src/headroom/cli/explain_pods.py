@@ -112,7 +112,9 @@ def with_answer(told_of: ToldOfPod, round_: Round) -> ToldOfPod:
         return told_of
     # Whoever has a machine for it speaks, else the first.
     answer = max(answers, key=lambda each: bool(each.machine))
-    said = found._replace(sentence=f"{found.sentence} {answer.sentence}", details=(*found.details, *answer.details))
+    others = () if answer.machine else tuple(each.sentence for each in answers if each is not answer)
+    details = (*found.details, *answer.details, *others)
+    said = found._replace(sentence=f"{found.sentence} {answer.sentence}", details=details)
     return told_of._replace(found=said, answer=answer)
 
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from headroom.api.schema import Problem
     from headroom.api.spot_pools_status import Slot, SpotpoolStatus
     from headroom.cli.face import Story
+    from headroom.core.capacity import PodAnswer, Round
     from headroom.model.decisions import Decision, Ref
+    from headroom.model.facts import Pod
     from headroom.model.world import World
     from headroom.runtime.metrics import Measure
     from headroom.runtime.settings import Settings
@@ -218,6 +220,12 @@ async def _written(kube: Kube, settings: Settings, name: str) -> ToldOfInstance:
 # --- one pod ------------------------------------------------------------------------------------------------------------------
 
 
+def _answers(round_: Round, pod: Pod) -> PodAnswer | None:
+    from headroom.core.spot_pools import explained
+
+    return explained(round_, pod)
+
+
 def _answers_written(world: World, key: str) -> str:
     from headroom.core.spot_pools import KIND
 
@@ -305,5 +313,6 @@ FACE: Final = Face(
     parts=(
         Part("Instance", ("instance", "instances"), "A machine of a Spotpool, by its cloud's id.", _decided, _written),
     ),
+    answers=_answers,
     answers_written=_answers_written,
 )

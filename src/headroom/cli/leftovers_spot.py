@@ -32,13 +32,14 @@ def _said(pool: AnyResource) -> Iterator[str]:
 
     known = [each.instance_id for each in pool.status.slots if each.instance_id]
     unsure = sum(not each.instance_id for each in pool.status.slots)
-    if not pool.status.slots:
-        return
-    more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-    named = f": {', '.join(known[:MOST_NAMED])}{more}" if known else ""
     launches = f"{unsure} launches" if unsure > 1 else "1 launch"
-    may = f"; {launches} may have brought more" if unsure else ""
-    yield f"not ended: {output.counted(len(known), 'machine')} of {KIND}/{pool.namespace}/{pool.name}{named}{may}"
+    name = f"{KIND}/{pool.namespace}/{pool.name}"
+    if known:
+        more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+        may = f"; {launches} may have brought more" if unsure else ""
+        yield f"not ended: {output.counted(len(known), 'machine')} of {name}: {', '.join(known[:MOST_NAMED])}{more}{may}"
+    elif unsure:
+        yield f"not ended: what {launches} of {name} may have brought"
 
 
 def _how(pools: list[AnyResource]) -> Iterator[str]:
@@ -46,7 +47,7 @@ def _how(pools: list[AnyResource]) -> Iterator[str]:
 
     names = [f"-n {each.namespace} {each.name}" for each in pools if each.status.slots]
     yield (
-        "these machines keep running, and keep costing. Let the operator end them: run it again, then "
+        "machines keep running, and keep costing. Let the operator end them: run it again, then "
         f"`kubectl delete spotpool {names[0]}`{' and the others' if len(names) > 1 else ''}, and uninstall afterwards. "
         f"Or end them in the cloud, where they carry the tag {CLUSTER_TAG}"
     )

@@ -185,6 +185,7 @@ class Reading:
             resources=by_ref(self._resources),
             pods=self._pods,
             nodes=self._nodes,
+            instances_given=False,
             kueue=any(each.kind == "Workload" for each in self._facts.get("workloads", {}).values()),
             **self._facts,
         )

@@ -112,8 +112,10 @@ def _named(world: World, uids: Iterable[str]) -> list[str]:
     return sorted(pod.key for uid in uids if (pod := world.pods.get(uid)) is not None)
 
 
-def _placed(found: Round, place: str, pod: Pod) -> PodAnswer:
+def _placed(found: Round, place: str, pod: Pod) -> PodAnswer | None:
     known = _machines(found).get(place)
+    if known is None and not isinstance(found.owners.get(place), PowerSupply | None):
+        return None  # whose it is, says so
     if known is None:
         return PodAnswer("Placed", f"It fits on {place}, so no machine is woken for it.", place)
     pool, it = known
@@ -142,7 +144,8 @@ def _left(found: Round, pod: Pod) -> PodAnswer | None:
     unit = next((each for each in found.left if _has(each, pod)), None)
     if unit is None:
         return _waiting(found, pod)
-    reasons = [(supply, reason(found, supply, unit)) for supply in found.supplies]
+    mine = [each for each in found.supplies if isinstance(each, PowerSupply)]
+    reasons = [(supply, reason(found, supply, unit)) for supply in mine]
     answers = [(supply.ref, supply.why(unit, word)) for supply, word in reasons if word != "OtherGpus"]
     if not answers:
         return PodAnswer("NoMachineFits", "No PowerPool has machines with the GPUs that it asks for.")

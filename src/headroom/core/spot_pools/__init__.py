@@ -1,7 +1,8 @@
 """Spot pools: how many machines to buy and which to give back, never one too many and never one of somebody else's."""
 
+from headroom.core.spot_pools.explaining import explained
 from headroom.core.spot_pools.gathering import owns_node
 from headroom.core.spot_pools.places import KIND
 from headroom.core.spot_pools.supply import SOURCE
 
-__all__ = ["KIND", "SOURCE", "owns_node"]
+__all__ = ["KIND", "SOURCE", "explained", "owns_node"]
