@@ -103,7 +103,7 @@ def test_what_is_sold_out_rests_longer_each_time_and_success_ends_that() -> None
         pauses.append((until - now - 1000) // MINUTE)
         assert not launches(decide(after(pool, refused), now=until - 1))
         pool, now = after(pool, refused), until
-    assert pauses == [5, 10, 20, 30, 30]
+    assert pauses == [5, 10, 10, 10, 10]
     decision = decide(pool, now=now)
     [slot] = status_of(decision).slots
     accepted = decide(after(pool, decision), now=now + 1000, launches=[outcome(slot, "Accepted", "ins-0")])
