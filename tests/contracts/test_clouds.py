@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG
+from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG, TOKEN_TAG
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from tests.cloud_faults import How
 from tests.cloud_sides import OnAws, OnTencent, OnWebhook
@@ -39,7 +39,8 @@ async def test_a_machine_is_launched_known_at_once_listed_and_ended(side: PortSi
     assert (launch.outcome, launch.pool, launch.message) == ("Accepted", side.key, "")
     assert before <= launch.at <= side.clock.now()
     found = side.clouds.instances[launch.instance]
-    assert found.tags == {CLUSTER_TAG: side.cluster, OWNER_TAG: side.pool.uid, SLOT_TAG: "2"}
+    ours = {CLUSTER_TAG: side.cluster, OWNER_TAG: side.pool.uid, SLOT_TAG: "2", TOKEN_TAG: action.token}
+    assert found.tags == ours
     side.named(launch.instance, action)
     side.settle()
     await side.until(lambda: side.state(launch.instance) == "RUNNING", "it runs")

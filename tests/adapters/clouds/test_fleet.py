@@ -13,7 +13,7 @@ from msgspec import structs
 
 from headroom.adapters.clouds import aws_sdk, fleet, tencent_sdk
 from headroom.api.kinds import AnyResource
-from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG
+from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG, TOKEN_TAG
 from headroom.model.changes import Topic
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.sim.clock import SimClock
@@ -274,8 +274,13 @@ async def test_once_a_list_would_show_the_machine_a_refusal_counts(stack: AsyncE
         with pytest.raises(Refused):
             await clouds.launch(pool, a_launch(pool))
         side.ours(1)
-        side.service.add(**{CLUSTER_TAG: "c", OWNER_TAG: pool.uid, SLOT_TAG: "0"})
+        mine = {CLUSTER_TAG: "c", OWNER_TAG: pool.uid, SLOT_TAG: "0"}
+        side.service.add(**mine, **{TOKEN_TAG: "of an earlier intent"})
         await until(lambda: len(clouds.instances) == 1)
+        with pytest.raises(Refused):
+            await clouds.launch(pool, a_launch(pool))
+        side.service.add(**mine, **{TOKEN_TAG: "t"})
+        await until(lambda: len(clouds.instances) == 2)
         with pytest.raises(Unavailable):
             await clouds.launch(pool, a_launch(pool))
 

@@ -15,7 +15,7 @@ from headroom.adapters.clouds.providers import NOT_FOUND, NotLaunched
 from headroom.adapters.clouds.sessions import Places, Sessions
 from headroom.adapters.egress import Guard
 from headroom.api.kinds import AnyResource
-from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG
+from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, TOKEN_TAG
 from headroom.model import times
 from headroom.model.actions import LaunchInstance
 from headroom.model.changes import Topic
@@ -149,7 +149,7 @@ class CloudFleet:
         last = max(intended, self._began, self._unresolved.get(action.token, 0))
         listing = self.listings.get(key_of(pool))
         shown = any(
-            each.tags.get(OWNER_TAG) == pool.uid and each.tags.get(SLOT_TAG) == str(action.slot)
+            each.tags.get(OWNER_TAG) == pool.uid and each.tags.get(TOKEN_TAG) == action.token
             for each in self.instances.values()
         )
         return listing is not None and listing.at > last + LAG_MS and not shown

@@ -1,4 +1,4 @@
-"""The machines that are known: of the last list of each account, by id, or launched since. 20,000 of them take 16 MB."""
+"""The machines that are known: of the last list of each account, by id, or launched since. 20,000 of them take 20 MB."""
 
 from __future__ import annotations
 
