@@ -225,6 +225,17 @@ async def test_without_anybody_who_speaks_to_clouds_nothing_is_bought() -> None:
             await Effects(here.kube, here.events, clock=here.clock, view=here.port).perform(LAUNCH, pool)
 
 
+@pytest.mark.parametrize("change", [{"region": "eu-frankfurt"}, {"provider": "aws"}])
+@virtual
+async def test_a_pool_stays_where_its_machines_are(change: dict[str, Any]) -> None:
+    """Elsewhere nobody knows them: their slots would be free, others would be bought, and nobody would end them."""
+    async with yard() as here:
+        await here.pool(SLOT)
+        with pytest.raises(Exception, match="cannot be changed: delete the object and make another"):
+            here.change({"spec": change})
+        here.change({"spec": {"maximum": 9}})
+
+
 @virtual
 async def test_a_node_whose_machine_ends_is_drained_of_pods_with_gpus_too_as_disruption_budgets_allow() -> None:
     async with yard() as here:

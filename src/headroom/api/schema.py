@@ -70,7 +70,8 @@ class Schema(Struct, frozen=True, kw_only=True):
 
 def extra(*rules: Rule, hint: str = "", map_key: str = "", of: str = "") -> dict[str, Any]:
     """What `Meta(extra=...)` may carry for us: rules, a hint to print beside a pattern, a list's key, a special type."""
-    return {"rules": rules, "hint": hint, "map_key": map_key, "of": of}
+    given = {"rules": rules, "hint": hint, "map_key": map_key, "of": of}
+    return {name: each for name, each in given.items() if each}  # what is not given stays as the type itself has it
 
 
 def quantity(description: str, *rules: Rule) -> Meta:

@@ -10,6 +10,7 @@ from headroom.api.budgets import positive_amount
 from headroom.api.power import NodeTaint
 from headroom.api.resources import (
     AGE_COLUMN,
+    IMMUTABLE,
     LONGEST_QUALIFIED_NAME,
     QUALIFIED_NAME,
     READY_COLUMN,
@@ -162,9 +163,13 @@ class SpotpoolSpec(Spec, frozen=True, kw_only=True):
 
     provider: Annotated[
         Literal["tencent", "aws", "webhook"],
-        Meta(description="Who has the machines: Tencent Cloud, AWS, or whoever answers at endpoint."),
+        Meta(
+            description="Who has the machines: Tencent Cloud, AWS, or whoever answers at endpoint.",
+            extra=extra(IMMUTABLE),
+        ),
     ] = "tencent"
-    region: Annotated[Region, Meta(description="The cloud's region.")]
+    region: Annotated[Region, Meta(description="The cloud's region.", extra=extra(IMMUTABLE))]
+    """Neither may change, nor `endpoint`: nobody would look for the machines where they are, and a token says nothing elsewhere."""
     availability_zone: Annotated[Name | None, Meta(description="The zone inside the region.")] = None
     zones: Annotated[
         tuple[Name, ...], Meta(max_length=16, description="Zones to launch in, instead of availabilityZone.")
@@ -247,9 +252,10 @@ class SpotpoolSpec(Spec, frozen=True, kw_only=True):
     ] = None
     secret_id: Annotated[str, Meta(max_length=256, description="Refused: use credentialsSecretRef.")] = ""
     secret_key: Annotated[str, Meta(max_length=256, description="Refused: use credentialsSecretRef.")] = ""
-    endpoint: Annotated[Endpoint | None, Meta(description="Who launches and ends machines, for provider webhook.")] = (
-        None
-    )
+    endpoint: Annotated[
+        Endpoint | None,
+        Meta(description="Who launches and ends machines, for provider webhook.", extra=extra(IMMUTABLE)),
+    ] = None
     webhook: Annotated[
         Webhook,
         Meta(description="How endpoint is called; its Secrets are in the pool's namespace, and body is not used."),

@@ -77,11 +77,16 @@ def causes(type_: ResourceType, body: Body) -> list[Cause]:
 
 
 def changed(type_: ResourceType, before: Body, body: Body) -> list[Cause]:
-    """A spec of ours was changed that cannot be."""
-    if not is_ours(type_) or IMMUTABLE not in KINDS[type_.kind].spec.rules:
+    """A spec of ours was changed, or a part of it, that cannot be."""
+    if not is_ours(type_):
         return []
-    old, new = (defaulted(type_, each).get("spec") for each in (before, body))
-    return [] if old == new else [_cause(Problem("spec", IMMUTABLE.message))]
+    its_schema = kinds.spec_schema(type_.kind)
+    old, new = (defaulted(type_, each).get("spec") or {} for each in (before, body))
+    parts = [name for name, each in its_schema.properties.items() if IMMUTABLE in each.rules]
+    places = [f"spec.{name}" for name in parts if name in old and name in new and old[name] != new[name]]
+    if IMMUTABLE in its_schema.rules and old != new:
+        places.append("spec")
+    return [_cause(Problem(place, IMMUTABLE.message)) for place in places]
 
 
 def _cause(problem: Problem) -> Cause:

@@ -241,7 +241,7 @@ async def test_a_price_that_stays_for_hours_is_never_an_old_one() -> None:
     async def offers(question: Question) -> list[Offer]:
         return [Offer(name="o", provider="tencent", region="r", price_per_hour=1_000_000, at=question.now)]
 
-    scene.cloud.offers = offers  # type: ignore[method-assign]  # a cloud whose price stays
+    scene.cloud.offers = offers  # type: ignore[assignment]  # a cloud whose price stays
     await scene.pass_time(60)
     mappings = set()
     for _ in range(30):
