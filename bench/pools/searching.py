@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ from bench.pools.scripts import Event, Script, script
 from bench.pools.seed_loop import SeedPlayer
 
 CHUNK: Final = 200
+TOLD_EVERY: Final = 5000
 _OPTIONAL: Final = ("maxSurge", "maxPurchasesPerHour", "maxPricePerHour", "deletionPolicy", "allocation", "desired")
 
 Play = Callable[[Script], Finding | None]
@@ -66,7 +68,14 @@ def search(first: int, runs: int, play: Play = playing.play, workers: int = 2) -
         for each in pool.map(
             chunk, starts, (min(CHUNK, first + runs - start) for start in starts), [play] * len(starts)
         ):
+            before = found.runs
             found.add(each)
+            if before // TOLD_EVERY != found.runs // TOLD_EVERY:
+                print(
+                    f"spotpools: {found.runs:,} runs: {dict(found.rules) or 'nothing found'}",
+                    file=sys.stderr,
+                    flush=True,
+                )
     return found
 
 

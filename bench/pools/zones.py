@@ -18,6 +18,8 @@ from bench.pools.stage import TYPE, Stage
 from headroom.core.spot_pools import resting
 from headroom.model import times
 from headroom.model.actions import LaunchInstance
+from headroom.model.decisions import Decision
+from headroom.model.world import World
 
 FOLDER: Final = Path("spot-traces") / "availability" / "1-node" / "aws-02-15-2023"
 LEAD_MS: Final = 2 * times.MINUTE
@@ -113,7 +115,7 @@ class _Run:
     def __init__(self, stage: Stage, planner: Planner) -> None:
         self.stage, self.planner, self.process = stage, planner, stage.processes[0]
         self.began, self.had, self.calls = stage.now, 0, 0
-        self._due = stage.now
+        self._due, self._next_turn = stage.now, 0
 
     @property
     def refused(self) -> int:
@@ -132,6 +134,11 @@ class _Run:
                 if stage.now >= self._due:
                     self._decide()
 
+    def _planned(self, world: World) -> Decision | None:
+        decision = self.planner(world)
+        self._next_turn = (decision.next_turn_ms or 0) if decision is not None else 0
+        return decision
+
     def _is_settled(self) -> bool:
         stage = self.stage
         assert stage.pool is not None
@@ -149,13 +156,14 @@ class _Run:
         process.view = stage.pool
         process.clouds.look(stage.pool)
         process.clouds.offers.clear()  # this cloud says nothing of its stock
-        process.decide(self.planner)
+        process.decide(self._planned)
         called = 0
         while process.work:
             called += isinstance(process.work[0], LaunchInstance)
             stage.act(process, "")
         self.calls += called
-        under_way = any(slot.state != "Running" for slot in stage.pool.status.slots)
-        # What came of a launch is news, and is decided on within a second.
-        seconds = 1 if called else UNDER_WAY_SECONDS if under_way else LOOK_SECONDS
-        self._due = stage.now + seconds * times.SECOND
+        slots = stage.pool.status.slots
+        # What came of a launch is news, and is decided on within a second. While there is nothing to list, only the clock brings news.
+        seconds = 1 if called else UNDER_WAY_SECONDS
+        rest = self._next_turn if not slots and not called else 0
+        self._due = stage.now + max(rest, seconds * times.SECOND)

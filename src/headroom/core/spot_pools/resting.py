@@ -11,7 +11,7 @@ from headroom.model import times
 from headroom.model.cloud_facts import Launch
 
 RESTS_MS: Final = tuple(minutes * times.MINUTE for minutes in (5, 10))
-"""Chosen on the first half of a recorded trace of nine zones (`make bench NAME=spotpools`): with longer ones a zone that has machines again
+"""Chosen on the first half of a recorded trace of nine zones (`make bench NAME=spotcosts`): with longer ones a zone that has machines again
 is noticed too late."""
 FORGOTTEN_MS: Final = 2 * times.HOUR
 """How long after its rest a failure is remembered."""
