@@ -15,6 +15,7 @@ from headroom.model.actions import (
     CordonNode,
     EmitEvent,
     EvictPod,
+    LaunchInstance,
     PausePod,
     SleepMachine,
     UncordonNode,
@@ -24,6 +25,7 @@ from headroom.model.conditions import find
 from headroom.model.decisions import Decision
 from headroom.model.errors import Refused, Unavailable
 from headroom.model.plans import standing
+from headroom.model.world import ref_of
 from headroom.runtime.attempts import REPEAT_AFTER_SECONDS
 from headroom.runtime.surroundings import Surroundings
 from headroom.runtime.writes import WriteBudget, Writer, batches
@@ -243,6 +245,35 @@ async def test_a_new_command_is_not_taken_for_the_one_before(desk: Desk) -> None
         desk.submit()
         await desk.work()
     assert switched(desk) == 2
+
+
+async def test_clouds_that_do_not_answer_keep_nobody_else_waiting(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may write Spotpools names who answers behind a webhook, in as many pools as they like."""
+    done: list[Action] = []
+    never = asyncio.Event()
+
+    async def perform(action: Action, resource: object) -> None:
+        if isinstance(action, LaunchInstance):
+            await never.wait()
+        done.append(action)
+
+    monkeypatch.setattr(desk.port, "perform", perform)
+    for number in range(20):
+        pool = a_resource("Spotpool", f"slow-{number}")
+        action = LaunchInstance(pool=f"team-a/slow-{number}", slot=0, token="t", instance_type="g", zone="z")
+        ref = ref_of(pool)
+        decision = structs.replace(
+            standing(a_world(pool), ref, pool, "Says so."), actions=(action,), status=pool.status
+        )
+        desk.writer.submit(decision, pool, effects=True)
+    await desk.work(lambda: not desk.writer._waiting)
+    await desk.work()
+    desk.submit(MANY[0])
+    await desk.work(lambda: bool(done))
+    assert done == [MANY[0]]
+    never.set()
+    await desk.work()
+    assert len(done) == 21
 
 
 async def test_a_switch_may_take_longer_than_anything_else(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ REFUSED_BACKOFF_SECONDS: Final = 10.0
 EVENT_RETRIES_SECONDS: Final = (1.0, 4.0, 15.0)
 STATUS_SECONDS: Final = Action.timeout_seconds
 AT_ONCE: Final = 8
-"""Resources that are written to side by side."""
+"""Resources that are written to side by side, beside those that wait for a cloud or a switch."""
 
 
 class Gate(Protocol):
@@ -122,6 +122,8 @@ class Writer:
         self._attempts = Attempts(around.clock, around.rng, repeat)
         self._waiting: dict[Ref, Work] = {}
         self._busy: dict[Ref, asyncio.Task[None]] = {}
+        self._outside: set[Ref] = set()
+        """Those of them that wait for somebody outside. A tenant may name whoever answers there, and how slowly: they hold no place."""
         self._writing: set[Ref] = set()
         """Those of them whose status is on its way."""
         self._wanted: dict[Ref, frozenset[bytes]] = {}
@@ -211,7 +213,7 @@ class Writer:
     def _next(self) -> Work | None:
         """What to begin next, most urgent first, one thing at a time for each resource."""
         free = [work for ref, work in self._waiting.items() if ref not in self._busy]
-        if not free or len(self._busy) >= AT_ONCE:
+        if not free or len(self._busy) - len(self._outside) >= AT_ONCE:
             return None
         return min(free, key=lambda work: (work.urgency, work.ref))
 
@@ -235,9 +237,15 @@ class Writer:
                     return
                 paid.clear()
             for batch in batches(work.actions):
+                if batch[0].timeout_seconds > Action.timeout_seconds:
+                    self._outside.add(work.ref)
+                    self._news.set()
+                else:
+                    self._outside.discard(work.ref)
                 await asyncio.gather(*(self._do(work, action, paid) for action in batch))
         finally:
             self._busy.pop(work.ref, None)
+            self._outside.discard(work.ref)
             self._news.set()
 
     async def _do(self, work: Work, action: Action, paid: list[bool]) -> None:
