@@ -241,7 +241,7 @@ async def test_a_price_that_stays_for_hours_is_never_an_old_one() -> None:
     async def offers(question: Question) -> list[Offer]:
         return [Offer(name="o", provider="tencent", region="r", price_per_hour=1_000_000, at=question.now)]
 
-    scene.cloud.offers = offers  # type: ignore[assignment]  # a cloud whose price stays
+    scene.cloud.offers = offers  # type: ignore[method-assign]  # a cloud whose price stays
     await scene.pass_time(60)
     mappings = set()
     for _ in range(30):
@@ -250,3 +250,13 @@ async def test_a_price_that_stays_for_hours_is_never_an_old_one() -> None:
         assert scene.clock.now() - (offer.at or 0) <= 40 * times.MINUTE
         mappings.add(id(scene.polling.offers))
     assert len(mappings) <= 6, "and it is no news every five minutes"
+
+
+def test_a_notice_of_another_day_is_none() -> None:
+    """A moment of the year 9999 and two minutes is none that anybody could write down."""
+    inventory = Inventory()
+    inventory.keep(ACCOUNT, {"uid-team-a-one"}, [a_machine("ins-1")], {}, NOON)
+    for at in (NOON - 61 * times.MINUTE, NOON + 25 * times.HOUR, 253402300799000 + 120_000):
+        assert inventory.reclaimed(ACCOUNT, "ins-1", at, NOON) is None
+        assert inventory.known["ins-1"].reclaim_at is None
+    assert inventory.reclaimed(ACCOUNT, "ins-1", NOON + 2 * times.MINUTE, NOON) is not None

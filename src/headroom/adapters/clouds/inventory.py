@@ -126,8 +126,8 @@ class Inventory:
         self._home[name] = account
 
     def reclaimed(self, account: Account, machine: str, at: int, now: int) -> str | None:
-        """A machine will be taken back then. The name of its pool, or None if it is not known, or has long been told."""
-        if at < now - times.HOUR or self._reclaims.get(machine) == at:
+        """A machine will be taken back then. The name of its pool, or None if it is not known, has long been told, or is not of now."""
+        if not now - times.HOUR <= at <= now + 24 * times.HOUR or self._reclaims.get(machine) == at:
             return None
         self._reclaims[machine] = at
         found = self.known.get(machine)
