@@ -49,7 +49,6 @@ MOST_MACHINES: Final = 100_000
 TRIES: Final = 3
 """How often a list is begun anew if machines come and go under it."""
 SOCKET_SECONDS: Final = 20
-MOST_THREADS: Final = 32
 VERSION: Final = "2017-03-12"
 
 
