@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from headroom.api import marks
+from headroom.api.spot_pools_status import Orphan
 from headroom.model import times
-from headroom.model.actions import CordonNode, DrainNode, TerminateInstance
+from headroom.model.actions import CordonNode, DrainNode, EmitEvent, TerminateInstance
 from headroom.model.cloud_facts import Gateway, Offer
 from headroom.model.facts import Node, Taint
 from tests.builders import NOON, a_node, a_pod
@@ -163,3 +164,32 @@ def test_a_service_behind_another_webhook_says_nothing_of_prices_and_stock() -> 
 def an_offer(name: str, **fields: Any) -> Offer:
     base: dict[str, Any] = {"provider": "webhook", "region": "ap-singapore", "zone": ZONE, "instance_type": TYPE}
     return Offer(name=name, **base | fields)
+
+
+# --- clouds that say much -------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_of_a_thousand_new_machines_is_no_thousand_events() -> None:
+    """Each event is a write, and a service could name others every ten seconds."""
+    machines = [a_machine(number) for number in range(1000)]
+    decision = decide(a_spotpool(minimum=0, maximum=1000), machines=machines, listed=NOON)
+    told = [each.message for each in decision.actions if isinstance(each, EmitEvent)]
+    assert len(told) == 10
+    assert told[-1].endswith("So it is with 990 more.")
+
+
+@pytest.mark.parametrize("owner", ["nobody", "two"])
+def test_machines_that_a_webhook_invents_do_not_decide_whether_orphans_end(owner: str) -> None:
+    """Neither that they stay, nor that they end although most of them are orphans only since a backup was restored."""
+    orphan = a_machine(50, pool="gone")
+    ours = [a_machine(number) for number in range(2 if owner == "nobody" else 0)]
+    invented = [a_machine(number, pool=owner, provider="webhook", name=f"w-{number}") for number in range(100, 120)]
+    first = times.text(NOON - 2 * HOUR)
+    pool = with_slots(
+        a_spotpool(minimum=0, maximum=2),
+        *(a_slot(number) for number in range(len(ours))),
+        orphans=(Orphan(instance_id="ins-50", since=first),),
+    )
+    other = a_spotpool("two", minimum=0, maximum=50, **WEBHOOK)
+    decision = decide(pool, other, machines=[*ours, orphan, *invented], end_orphans=True, listed=NOON)
+    assert ended(decision) == (["ins-50"] if owner == "nobody" else [])

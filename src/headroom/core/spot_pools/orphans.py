@@ -41,9 +41,11 @@ def end(pool: Pool, fleet: Fleet) -> None:
     """End those that were seen for long enough, unless so many look like orphans that the uids may be what is wrong."""
     if not pool.world.end_orphans or not pool.orphans:
         return
-    tagged = sum(map(len, fleet.by_owner.values()))
-    strays = sum(len(fleet.by_owner[owner]) for owner in fleet.strangers)
-    if 2 * strays > tagged:
+    # Of this provider only: whoever runs a service behind a webhook could tip the balance with machines that do not exist.
+    tagged = {
+        owner: sum(each.provider == pool.spec.provider for each in them) for owner, them in fleet.by_owner.items()
+    }
+    if 2 * sum(tagged[owner] for owner in fleet.strangers) > sum(tagged.values()):
         return
     for each in pool.orphans:
         since = when(each.since, pool.now) or pool.now

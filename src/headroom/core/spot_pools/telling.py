@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headroom.api.resources import Condition
 from headroom.core.spot_pools import breaking, resting
@@ -12,6 +13,9 @@ from headroom.core.spot_pools.unserved import HALTED
 from headroom.core.spot_pools.wording import few, of_machines, where
 from headroom.model import conditions
 from headroom.model.actions import Action, EmitEvent
+
+MOST_EVENTS: Final = 10
+"""Of one reason in one decision."""
 
 
 class Said(NamedTuple):
@@ -198,8 +202,17 @@ def _notices(pool: Pool) -> Iterator[Condition]:
 
 
 def events(pool: Pool) -> Iterator[Action]:
-    """One for each turn."""
+    """One for each turn; of many turns of a kind the first, and how many more there are: each event is a write."""
+    turns = Counter(news.reason for news in pool.news)
+    told = Counter[str]()
     for news in pool.news:
-        yield EmitEvent(
-            object=str(pool.ref), event_type=news.kind, reason=news.reason, message=news.message, machine=news.machine
-        )
+        told[news.reason] += 1
+        more = turns[news.reason] - MOST_EVENTS if told[news.reason] == MOST_EVENTS else 0
+        if told[news.reason] <= MOST_EVENTS:
+            yield EmitEvent(
+                object=str(pool.ref),
+                event_type=news.kind,
+                reason=news.reason,
+                message=f"{news.message} So it is with {more} more." if more else news.message,
+                machine=news.machine,
+            )
