@@ -31,14 +31,20 @@ def test_the_life_of_a_machine_is_told_turn_by_turn() -> None:
     reclaimed = structs.replace(joined, state="Draining", reclaim_at=text(NOON + MINUTE), cause="Reclaimed")
     assert told(story, reclaimed) == [
         "team-a/inference is told that the cloud takes i-1 back at 12:01",
-        "team-a/inference drains i-1: the cloud takes it back",
     ]
-    assert told(story, structs.replace(reclaimed, state="Ending")) == [
-        "team-a/inference ends i-1: the cloud takes it back"
-    ]
+    assert told(story, structs.replace(reclaimed, state="Ending")) == []
     assert told(story) == []
     again = structs.replace(FIRST, token="t1", zone="us-east-1b")
     assert told(story, again) == ["team-a/inference launches g5.12xlarge in us-east-1b"]
+
+
+def test_why_a_machine_ends_is_told() -> None:
+    story = SpotStory()
+    running = structs.replace(FIRST, state="Running", instance_id="i-1")
+    told(story, running)
+    draining = structs.replace(running, state="Draining", cause="Idle")
+    assert told(story, draining) == []
+    assert told(story, structs.replace(draining, state="Ending")) == ["team-a/inference ends i-1: idle"]
 
 
 def test_what_only_moves_in_a_status_is_news_and_told_once() -> None:

@@ -16,6 +16,8 @@ from headroom.cli.storyteller import Teller
 from headroom.core import usage
 from headroom.model import times
 from headroom.model.decisions import Decision
+from headroom.sim.cloud import ALIVE
+from headroom.sim.clouds import Regions
 from headroom.sim.fleet import START, arrivals, fleet
 from headroom.sim.operators import SimulatedProcess
 from headroom.sim.pacing import PacedClock, run_paced
@@ -54,10 +56,11 @@ class Story:
         return next(at for at, each in self.noted if each.resource.name == team and wanted(each))
 
     def evicted(self) -> list[str]:
+        """By budgets: the machines of the playground are drained when their cloud takes them back."""
         return [
             each.path
             for each in self.simulation.server.trace.writes
-            if each.path.endswith("/eviction") and each.status < 300
+            if each.path.endswith("/eviction") and each.status < 300 and "/namespaces/playground/" not in each.path
         ]
 
 
@@ -157,7 +160,7 @@ def test_exactly_one_pod_is_evicted_and_comes_back_later(seed: int) -> None:
 def test_others_are_calm_spend_dollars_or_have_no_budget(seed: int) -> None:
     story = told(seed)
     server, world = story.simulation.server, story.process.port.world(END)
-    assert len(server.objects("Node")) == 40
+    assert len([each for each in server.objects("Node") if not each["metadata"]["name"].startswith("burst-")]) == 40
     budgets = {each["metadata"]["name"]: each for each in server.objects("GPUWorkloadBudget")}
     assert set(budgets) == {"vision", "speech", "search", "robotics", "climate"}
     assert all(server.objects(kind) for kind in ("Spotpool", "PowerPool", "Bandwidth", "LeftoverNodePool"))
@@ -187,6 +190,29 @@ def test_machines_in_the_basement_sleep_when_idle_and_wake_when_work_waits(seed:
     lines = [line for line in story.lines if "  power: l4-" in line]
     assert any(" wakes for " in line for line in lines)
     assert any(" is sent to sleep; it was idle since " in line for line in lines)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_spot_machines_come_for_renderings_end_when_idle_and_are_taken_back(seed: int) -> None:
+    story = told(seed)
+    cloud = story.simulation.server.beside[Regions]["us-east-1"]
+    assert 4 <= len(cloud.machines) <= 40
+    moments = [START + minute * times.MINUTE for minute in range(HOURS * 60)]
+    alive = [sum(each.state(at) in ALIVE for each in cloud.machines.values()) for at in moments]
+    assert max(alive) <= 5, "maximum and maxSurge"
+    renderings = [each for each in story.lives("playground") if each.owner.startswith("Job/playground/render-")]
+    early = [each for each in renderings if each.created < END - times.HOUR]
+    assert early
+    assert all(each.started is not None for each in early)
+    lines = [line for line in story.lines if "  spot: playground/burst " in line]
+    for words in (" launches g6.12xlarge in us-east-1", " has a new node, burst-", ": idle", " takes ins-"):
+        assert any(words in line for line in lines), words
+    assert any(line < "09:00" for line in lines), "seen within a minute"
+    status = (story.simulation.server.object("Spotpool", "playground", "burst") or {})["status"]
+    assert {each["type"] for each in status["conditions"] if each["status"] == "True"} <= {
+        "Ready",
+        "InterruptionNotice",
+    }
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -224,7 +250,7 @@ def test_the_terminal_tells_it_in_words(seed: int) -> None:
     ):
         assert words in text
     assert text.count("evicted: ") == 1
-    assert len(lines) < 120
+    assert len(lines) < 140
     at = [line[:5] for line in lines if line[2:3] == ":"]
     assert at == sorted(at)
 

@@ -55,11 +55,10 @@ def _turns(before: Slot | None, slot: Slot) -> Iterator[str]:
         yield f"has a new node, {slot.node}"
     if slot.reclaim_at and (before is None or not before.reclaim_at):
         yield f"is told that the cloud takes {what} back at {_clock(slot.reclaim_at)}"
-    if slot.state != "Launching" and before is not None and before.state != slot.state:
-        why = f": {CAUSES[slot.cause]}" if slot.cause else ""
-        words = {"Draining": "drains", "Ending": "ends", "Cancelling": "cancels"}
-        if slot.state in words:
-            yield f"{words[slot.state]} {what}{why}"
+    # That one is drained first goes without saying, and so does the end of one that the cloud takes back.
+    words = {"Ending": "ends", "Cancelling": "cancels"}
+    if before is not None and before.state != slot.state and slot.state in words and slot.cause != "Reclaimed":
+        yield f"{words[slot.state]} {what}" + (f": {CAUSES[slot.cause]}" if slot.cause else "")
 
 
 def _clock(text: str) -> str:

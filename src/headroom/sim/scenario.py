@@ -19,6 +19,7 @@ from headroom.sim import ledger, script
 from headroom.sim.answers import ApiError
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock, run_virtual
+from headroom.sim.cloud_nodes import CloudNodes
 from headroom.sim.connection import SimTransport
 from headroom.sim.faults import Crash, Expire, Fault, Faults, SecondLeader, split
 from headroom.sim.kubelet import Cluster
@@ -30,7 +31,7 @@ from headroom.sim.trace import Trace
 __all__ = ["Report", "Runnable", "Scenario", "Simulation", "run", "simulate"]
 
 _STOP_SECONDS: Final = 30.0
-OUTSIDE: Final[tuple[MakesOutside, ...]] = (Machines.of,)
+OUTSIDE: Final[tuple[MakesOutside, ...]] = (Machines.of, CloudNodes.of)
 """What stands beside the cluster of every scenario."""
 
 

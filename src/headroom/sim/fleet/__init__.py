@@ -11,7 +11,7 @@ from headroom.api.policies import policies
 from headroom.model import times
 from headroom.sim.answers import Body
 from headroom.sim.faults import split
-from headroom.sim.fleet import machines, story, teams, work
+from headroom.sim.fleet import machines, renderings, story, teams, work
 from headroom.sim.fleet.machines import FACTS, made
 from headroom.sim.fleet.work import START, Work
 
@@ -34,6 +34,7 @@ def fleet(seed: int, hours: int = story.HOURS) -> list[Body]:
     scenario["bootSeconds"] = machines.BOOT_SECONDS
     return [
         *machines.documents(times.text(START)),
+        renderings.pool(),
         *policies(),
         *map(teams.budget, teams.TEAMS),
         *work.used(each for each in before if -teams.WINDOW_HOURS * times.HOUR < each.at + each.lasts <= 0),
@@ -44,7 +45,8 @@ def fleet(seed: int, hours: int = story.HOURS) -> list[Body]:
 
 def arrivals(seed: int) -> Iterator[tuple[int, Body]]:
     """Every Job that somebody asks for after the start, in order and without end: milliseconds after the start, and the Job."""
-    return ((each.at, work.job(each)) for each in _works(seed) if each.at > 0)
+    jobs = ((each.at, work.job(each)) for each in _works(seed) if each.at > 0)
+    return heapq.merge(jobs, renderings.arrivals(seed), key=lambda each: each[0])
 
 
 def _works(seed: int) -> Iterator[Work]:

@@ -64,7 +64,7 @@ def asleep() -> list[str]:
 
 
 def documents(start: str) -> list[Body]:
-    """All machines, the price book, and one Spotpool, PowerPool, Bandwidth and LeftoverNodePool, with what they look at."""
+    """All machines, the price book, and one PowerPool, Bandwidth and LeftoverNodePool, with what they look at."""
     nodes = [_node(sort, name, number) for sort in SORTS for number, name in enumerate(names(sort))]
     return [*nodes, _price_book(), *_other_kinds(), *_facts(start)]
 
@@ -84,11 +84,9 @@ def _price_book() -> Body:
 
 
 def _other_kinds() -> list[Body]:
-    spot = {"region": "us-east-1", "availabilityZone": "us-east-1a", "instanceType": "g5.12xlarge"}
     links = {"network": {"ulMbps": 100_000, "dlMbps": 100_000}, "local": {"ulMbps": 200_000, "dlMbps": 200_000}}
     cheapest = {"region": "us-east-1", "families": ["g5", "g6"], "nodeClassName": "gpu"}
     return [
-        made(OURS, "Spotpool", "spare", spot | {"minimum": 1, "maximum": 3}, "vision"),
         _basement(),
         made(OURS, "Bandwidth", names(H100)[0], {"capacity": links}),
         made(OURS, "LeftoverNodePool", "cheapest", cheapest),
