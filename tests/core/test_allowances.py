@@ -86,6 +86,28 @@ def test_what_was_released_and_has_not_come_yet_is_given_to_nobody_else() -> Non
     assert not stage.pods["uid-other"].gates, "the owner made no pods, and the room is free again"
 
 
+@pytest.mark.parametrize("age", [0, 2 * HOUR], ids=["younger than the owner", "older"])
+def test_what_has_just_come_is_given_to_nobody_else(age: int) -> None:
+    """Its pods are younger than all that is queued, yet their room was given to them before."""
+    stage = let_go()
+    other = gated("other", gpus=5, created=stage.now - age)
+    assert come(stage, other, *(made(f"fit-{n}", stage) for n in range(2))) == ["fit-0", "fit-1"]
+    assert come(stage) == []
+
+
+def test_what_has_come_and_is_kept_by_a_paused_budget_is_given_to_nobody_else() -> None:
+    """Once that budget goes, its pods start without being judged again."""
+    stage = let_go()
+    paused = structs.replace(a_budget("two", hours="9", enforce="Hold", paused=True), uid="two")
+    stage.budgets |= Stage(paused).budgets
+    kept: dict[str, Any] = {"annotations": ((marks.HELD_BY, "team-a/two"), (marks.CONTROLLER_UID, "uid-fit"))}
+    other = gated("other", gpus=5)
+    assert come(stage, other, *(made(f"fit-{n}", stage, **kept) for n in range(2))) == []
+    stage.budgets = {ref: each for ref, each in stage.budgets.items() if each.name == "one"}
+    assert come(stage) == ["fit-0", "fit-1"]
+    assert come(stage) == []
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -225,7 +225,6 @@ class _Queue:
     def judge(self, each: Waiting) -> Outcome:
         demands = each.demands
         if each.is_free and each.is_ready:
-            self._rooms.give(demands)
             return Outcome(each, "Releasing")
         if self._rooms.near.never_fits(demands):
             return Outcome(each, "NeverFits")
@@ -297,7 +296,12 @@ def judged(world: World, allowances: Allowances, matcher: Matcher, queue: Sequen
     """What becomes of each unit that waits, in the order in which they wait."""
     if not queue:
         return []
-    walk = _Queue(Rooms(world, allowances, matcher, queue))
+    rooms = Rooms(world, allowances, matcher, queue)
+    # What goes free was given its room when it was released; its pods are new, and the older ones must not take it.
+    for each in queue:
+        if each.is_free:
+            rooms.give(each.demands)
+    walk = _Queue(rooms)
     return list(walk.estimated([walk.judge(each) for each in queue]))
 
 
