@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headroom.api import marks
+from headroom.api.enforcement import Stopped, Victim
 from headroom.core import usage
 from headroom.core.budgets.accounts import Account
 from headroom.core.budgets.waiting import Matcher, waiting
 from headroom.model.facts import Owner, Pod, Workload
-from headroom.model.times import HOUR, MINUTE
+from headroom.model.times import HOUR, MINUTE, text
 from tests.builders import NOON, a_used_world
 from tests.core.stage import TEAM, a_budget, gated, of_job, running
 
@@ -19,9 +21,11 @@ GROUP = ("scheduling.x-k8s.io/pod-group", "old")
 JOBSET = ("jobset.sigs.k8s.io/jobset-name", "old")
 
 
-def order(*pods: Pod, workloads: tuple[Workload, ...] = ()) -> list[tuple[str, int]]:
+def order(*pods: Pod, workloads: tuple[Workload, ...] = (), **status: Any) -> list[tuple[str, int]]:
     """The units that wait, the first first, each with how many minutes ago it began to."""
-    world = a_used_world(a_budget(), pods=pods, workloads={each.key: each for each in workloads})
+    budget = a_budget()
+    budget = structs.replace(budget, status=structs.replace(budget.status, **status))
+    world = a_used_world(budget, pods=pods, workloads={each.key: each for each in workloads})
     accounts = [Account(world, each) for each in usage.budgets_of(world)]
     found = waiting(world, Matcher(world, accounts), frozenset())
     return [(each.unit.rpartition("/")[2], (NOON - each.since) // MINUTE) for each in found]
@@ -106,3 +110,35 @@ def test_a_suspended_owner_waits_since_it_was_made_and_lends_that_to_its_own_pod
     assert order(ago("patient", 60), own, workloads=(job,)) == [("old", 90), ("patient", 60)]
     other = ago("other", 1, owner=Owner("Job", "old", "another-uid"))
     assert order(ago("patient", 60), other, workloads=(job,)) == [("patient", 60), ("old", 1)]
+
+
+def stop(minutes: int, **fields: Any) -> Stopped:
+    """A Job that a step has suspended so many minutes ago, as the status of the budget says."""
+    base: dict[str, Any] = {"unit": "Job/team-a/old", "action": "Suspend", "at": text(NOON - minutes * MINUTE)}
+    return Stopped(**base | fields)
+
+
+@pytest.mark.parametrize("name", [{}, {"unit": "PodGroup/team-a/ring", "owner": "Job/team-a/old"}])
+def test_an_owner_that_has_run_waits_since_it_was_suspended(name: dict[str, str]) -> None:
+    """It had its turn: whoever waited then is before it, and whoever came later is behind it."""
+    pods, job = (ago("patient", 60), ago("late", 20)), a_set("Job")
+    found = [("patient", 60), ("old", 30), ("late", 20)]
+    assert order(*pods, workloads=(job,), stopped=(stop(30, **name), stop(70))) == found
+    going = Victim(uids=("gone",), unit="Job/team-a/old", action="Suspend", at=text(NOON - 30 * MINUTE))
+    assert order(*pods, workloads=(job,), victim=going) == found
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"unit": "Job/team-a/other"},
+        {"unit": "Job/elsewhere/old"},
+        {"action": "Evict"},
+        {"outcome": "Blocked"},
+        {"at": text(NOON - 3 * HOUR)},
+    ],
+    ids=["another", "another namespace", "evicted", "would not go", "one of that name before it"],
+)
+def test_an_owner_of_which_no_suspension_is_told_keeps_its_place(other: dict[str, str]) -> None:
+    found = order(ago("patient", 60), workloads=(a_set("Job"),), stopped=(stop(30, **other),))
+    assert found == [("old", 90), ("patient", 60)]

@@ -272,10 +272,17 @@ class Judge:
         return False
 
     def _since(self, lives: list[Life]) -> int:
-        """Since when a unit waits: what was suspended before it could start keeps its place, what has run begins anew."""
+        """Since when a unit waits: what was suspended before it could start keeps its place, what has run begins anew.
+
+        What has run and was suspended makes its pods only when it is released, but waits since it was suspended.
+        """
         unit, created = lives[0].unit, min(life.created for life in lives)
-        has_run = self._first_start.get(unit, created) < created
-        return created if has_run else min(created, self._auditor.made.get(unit, created))
+        if self._first_start.get(unit, created) >= created:
+            return min(created, self._auditor.made.get(unit, created))
+        rests = [(begin, end) for begin, end in self._auditor.resting.get(unit, ()) if end <= created]
+        begin, end = max(rests, default=(created, created))
+        starts = (life.started for life in self._auditor.lives.values() if life.unit == unit)
+        return created if any(at is not None and end <= at < created for at in starts) else begin
 
     def _had_room(self, lives: list[Life], at: int) -> bool:
         later = at + self._patience

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.scenarios.ladder import (
     play,
     stage,
 )
+from tests.tiers import DEEP
 
 HOUR = 3_600_000
 NAMESPACES = {"lab", "studio"}
@@ -41,11 +43,14 @@ BUDGETS = [VISION, BATCH, ALL]
 WAVES = ((0, 12), (52, 64), (104, 114))
 """Hours in which tenants ask for far more than there is; between them they wait, and the ladder is left again."""
 
+SECOND_WAVE = 116 if DEEP else 75
+"""Hours until the second wave is over and undone; unless deep, until Jobs that it stopped have been resumed."""
 
-def load(seed: int) -> list[dict[str, Any]]:
+
+def load(seed: int, waves: Sequence[tuple[int, int]] = WAVES) -> list[dict[str, Any]]:
     """What tenants ask for in a week: each wave is about twice what the budgets allow in a day."""
     rng, timeline, number = split(seed, "load"), [], 0
-    for begin, end in WAVES:
+    for begin, end in waves:
         at = begin * 3600 + 600
         # The first ones declare nothing and run for long, so that what runs goes past the quota.
         timeline += [{"at": f"{at}s", "apply": each} for each in _long(begin, rng)]
@@ -114,6 +119,14 @@ def test_a_week_has_no_sawtooth_no_starvation_and_no_injustice() -> None:
     run = week()
     assert run.report.failures == []
     assert judged(run) == []
+
+
+def test_a_resumed_job_keeps_its_room_and_passes_nobody_who_waited_before_it() -> None:
+    """With this seed Jobs that had run are resumed while older pods wait, and their pods come while others are judged."""
+    run = play(stage(*BUDGETS), load(5, WAVES[:2]), duration=f"{SECOND_WAVE}h", pace=FOR_WEEKS)
+    assert run.report.failures == []
+    assert judged(run) == []
+    assert {"Job/lab/long-speech-52", "JobSet/lab/long-set-52"} <= run.auditor.resting.keys()
 
 
 def test_a_week_has_everything_in_it() -> None:

@@ -171,10 +171,15 @@ def has_ladder(world: World, budget: AnyResource) -> bool:
     return any(step.action != HARMLESS for step in spec.enforcement.ladder)
 
 
-def is_frozen(world: World, key: str) -> bool:
-    """Whether a budget, `namespace/name` or `Kind/namespace/name`, is there but does nothing: what it did stays as it is."""
+def budget_named(world: World, key: str) -> AnyResource | None:
+    """A budget as marks name it: `namespace/name` or `Kind/namespace/name`."""
     namespace, name = key.split("/")[-2:] if "/" in key else ("", "")
-    budget = world.resources.get(Ref(usage.KIND, namespace, name))
+    return world.resources.get(Ref(usage.KIND, namespace, name))
+
+
+def is_frozen(world: World, key: str) -> bool:
+    """Whether a budget is there but does nothing: what it did stays as it is."""
+    budget = budget_named(world, key)
     if budget is None or budget.deleting:
         return False
     if budget.spec is None:

@@ -108,6 +108,11 @@ def naming_job(owner: SuspendOwner, pod: Pod) -> SuspendOwner:
     return structs.replace(owner, job=pod.owner.name, job_uid=pod.owner.uid)
 
 
+def names_of(owner: Workload) -> set[str]:
+    """What units and owners of pods may be called that an owner stands for."""
+    return {owner.key, owner.owner, f"PodGroup/{owner.namespace}/{owner.name}"} - {""}
+
+
 def is_exempt(world: World, namespace: str) -> bool:
     """Whether a namespace is the cluster's or Headroom's own: nothing in them is ever held or stopped."""
     return namespace in (SYSTEM, world.own_namespace)

@@ -9,7 +9,17 @@ from headroom.api.enforcement import Stopped, Victim
 from headroom.core.budgets.accounts import Account
 from headroom.core.budgets.ladder import Standing
 from headroom.core.budgets.stopping import Candidate
-from headroom.core.budgets.units import deletes, evicts, goes_on, is_protected, naming_job, owner_of, suspends, units
+from headroom.core.budgets.units import (
+    deletes,
+    evicts,
+    goes_on,
+    is_protected,
+    names_of,
+    naming_job,
+    owner_of,
+    suspends,
+    units,
+)
 from headroom.model import times
 from headroom.model.actions import Action
 from headroom.model.facts import Pod
@@ -72,8 +82,7 @@ def _is_suspended(account: Account, victim: Victim) -> bool:
     by = f"{account.ref.kind}/{victim.by}" if victim.by else str(account.ref)
     names = {victim.owner, victim.unit} - {""}
     return any(
-        each.suspended_by == by
-        and not names.isdisjoint({each.key, each.owner, f"PodGroup/{each.namespace}/{each.name}"})
+        each.suspended_by == by and not names.isdisjoint(names_of(each))
         for each in account.world.workloads.values()
         if each.suspended
     )

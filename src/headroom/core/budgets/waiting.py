@@ -7,11 +7,14 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from headroom.api import marks
+from headroom.api.budgets import GPUWorkloadBudgetStatus
+from headroom.api.enforcement import Stopped, Victim
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account, declared_length, is_frozen
-from headroom.core.budgets.units import Queued, is_alive, is_exempt, note, pending, unit_of
+from headroom.core.budgets.accounts import Account, budget_named, declared_length, is_frozen
+from headroom.core.budgets.units import Queued, is_alive, is_exempt, names_of, note, pending, unit_of
 from headroom.core.budgets.unseen import is_unclear, knows
 from headroom.core.usage import Asked
+from headroom.model import times
 from headroom.model.facts import Amounts, Pairs, Part, Pod, Workload
 from headroom.model.world import World
 
@@ -254,7 +257,7 @@ def _since(matcher: Matcher, pods: tuple[Pod, ...], owner: Workload | None, *, g
 
     A rank that failed and was made anew waits since its owner's first one that is in view, and an owner's pods since it does itself.
     """
-    moments = [] if owner is None else [owner.created]
+    moments = [] if owner is None else [_queued_since(matcher.world, owner)]
     for pod in pods:
         controller = pod.owner.uid if gang and pod.owner is not None else ""
         if owner is not None and controller == owner.uid:
@@ -263,6 +266,22 @@ def _since(matcher: Matcher, pods: tuple[Pod, ...], owner: Workload | None, *, g
         is_rank = bool(controller) and pod.maker == controller
         moments.append(min(pod.created, matcher.first_rank(pod)) if is_rank else pod.created)
     return max(moments)
+
+
+def _queued_since(world: World, owner: Workload) -> int:
+    """Since it was made; but what has run and was suspended by a step waits since then, as if it were new: it had its turn."""
+    budget, names = budget_named(world, owner.suspended_by), names_of(owner)
+    if budget is None:
+        return owner.created
+    status: GPUWorkloadBudgetStatus = budget.status
+    stops: list[Victim | Stopped] = [each for each in status.stopped if each.outcome == "Stopped"]
+    stops += [] if status.victim is None else [status.victim]
+    moments = (
+        times.moment(each.at) or 0
+        for each in stops
+        if each.action == "Suspend" and not names.isdisjoint({each.unit, each.owner})
+    )
+    return max([owner.created, *moments])
 
 
 def demands_of(matcher: Matcher, pods: tuple[Pod, ...], owners: tuple[Workload, ...]) -> tuple[Demand, ...]:
