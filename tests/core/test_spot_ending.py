@@ -299,7 +299,18 @@ def test_a_pool_that_retains_its_machines_goes_at_once() -> None:
     machines = [a_machine(number) for number in range(3)]
     decision = decide(pool, machines=machines, listed=NOON)
     assert effects(decision) == [RemoveFinalizer(object="Spotpool/team-a/one")]
-    assert states(decision) == ["Running"] * 3
+    assert states(decision) == [], "the finalizer of a pool with slots is not removed"
+
+
+def test_a_pool_that_is_deleted_does_not_wait_for_machines_of_another_owner() -> None:
+    """Its status was restored from a backup, and names what its former self launched."""
+    pool = structs.replace(three(maximum=3), deleting=True)
+    machines = [a_machine(0, pool="former"), a_machine(1, tags={}), a_machine(2, "SHUTDOWN")]
+    decision = decide(pool, machines=machines, listed=NOON)
+    assert effects(decision) == []
+    assert [each.instance_id for each in status_of(decision).slots] == ["ins-1"], "its tags may yet come"
+    machines = [a_machine(0, pool="former"), a_machine(1, pool="former"), a_machine(2, "SHUTDOWN")]
+    assert effects(decide(pool, machines=machines, listed=NOON)) == [RemoveFinalizer(object="Spotpool/team-a/one")]
 
 
 def test_an_object_is_not_let_go_on_an_old_list() -> None:

@@ -94,6 +94,11 @@ class Place(Struct, kw_only=True, eq=False):
         return self.slot.instance_id or f"slot {self.slot.slot}"
 
     @property
+    def is_others(self) -> bool:
+        """Its machine carries the tag of another owner, as after a backup was restored: one without tags may yet get ours."""
+        return not self.is_ours and self.instance is not None and bool(self.instance.tags.get(marks.OWNER_TAG))
+
+    @property
     def is_reclaimed(self) -> bool:
         """The cloud said that it takes it back."""
         return bool(self.slot.reclaim_at)
