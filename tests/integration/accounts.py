@@ -102,9 +102,9 @@ class Operator:
     def start(self) -> None:
         """Start it, and wait until it sees the cluster."""
         assert self._process is None, "it runs already"
-        self._metrics, self.health = (f"127.0.0.1:{port}" for port in free_ports(2))
+        self.address, self.health = (f"127.0.0.1:{port}" for port in free_ports(2))
         settings = self._settings | {
-            "metrics_address": self._metrics * self.serves_pages,
+            "metrics_address": self.address * self.serves_pages,
             "health_address": self.health,
         }
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
@@ -112,8 +112,8 @@ class Operator:
         command = [sys.executable, "-m", "headroom", "run"]
         self._process = Process(command, self.folder / "log", self._guard, environment)
         # Health and the dashboard are processes of their own, each of which answers when it is there.
-        answering = [f"http://{self.health}/readyz", *([f"http://{self._metrics}/"] * self.serves_pages)]
-        self._process.wait_ready(lambda: all(map(_fetched, answering)), timeout=180)
+        answering = [f"http://{self.health}/readyz", *([f"http://{self.address}/"] * self.serves_pages)]
+        self._process.wait_ready(lambda: all(map(fetched, answering)), timeout=180)
 
     def kill(self) -> None:
         """End it as a lost machine does."""
@@ -142,7 +142,7 @@ class Operator:
         """What it tells Prometheus: by name of the metric and, for those of a budget, `namespace/name`."""
         assert self.serves_pages, "it has none"
         time.sleep(METRICS_SECONDS)  # they are measured no more often, and whoever asks more often is turned away
-        text = _fetched(f"http://{self._metrics}/metrics")
+        text = fetched(f"http://{self.address}/metrics")
         assert text, self.log[-2000:]
         return {
             (
@@ -165,7 +165,7 @@ class OperatorWithPages(Operator):
     serves_pages = True
 
 
-def _fetched(url: str) -> str:
+def fetched(url: str) -> str:
     """The body; empty unless the answer is a yes."""
     # An operator that is just starting does not answer yet; the caller asks again.
     with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:

@@ -103,12 +103,10 @@ def add_node(plane: ControlPlane, pool: str, gpus: int = 600) -> None:
     plane.add_node(pool, {GPU: str(gpus), "pods": "1000", "cpu": "1000"}, {"pool": pool})
 
 
-def enforcing_operator(plane: ControlPlane, folder: Path, **settings: str) -> Operator:
+def enforcing_operator(plane: ControlPlane, folder: Path, made: type[Operator] = Operator, **settings: str) -> Operator:
     """The operator with the account and the rights of deploy/rbac.yaml, and with caps so high that teams do not wait for one another."""
     caps = {"evictions_per_minute": "200", "namespace_evictions_per_minute": "200"}
-    return Operator(
-        plane, folder, kubeconfig=str(plane.account_kubeconfig("headroom", OWN_NAMESPACE)), **caps, **settings
-    )
+    return made(plane, folder, kubeconfig=str(plane.account_kubeconfig("headroom", OWN_NAMESPACE)), **caps, **settings)
 
 
 # --- the ledger and the audit log -------------------------------------------------------------------------------------------------

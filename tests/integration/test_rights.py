@@ -428,6 +428,7 @@ def expected(*tables: Table) -> set[str]:
 def test_its_rights_are_these_and_no_others(fenced: Fenced) -> None:
     ours: Table = {f"{kind}.headroom.dev": READ for kind in OUR_KINDS}
     ours |= {f"{kind}/status.headroom.dev": ("patch",) for kind in OUR_KINDS}
+    ours["spotpools.headroom.dev"] = (*READ, "patch")  # for its finalizer
     crds: Table = {
         f"customresourcedefinitions.apiextensions.k8s.io [{kind}.headroom.dev]": ("get",) for kind in DEFINITIONS
     }
