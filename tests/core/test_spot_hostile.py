@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headroom.api import marks
-from headroom.api.spot_pools_status import Orphan
+from headroom.api.spot_pools_status import Orphan, SoldOut
 from headroom.model import times
 from headroom.model.actions import CordonNode, DrainNode, EmitEvent, TerminateInstance
 from headroom.model.cloud_facts import Gateway, Offer
@@ -193,3 +193,25 @@ def test_machines_that_a_webhook_invents_do_not_decide_whether_orphans_end(owner
     other = a_spotpool("two", minimum=0, maximum=50, **WEBHOOK)
     decision = decide(pool, other, machines=[*ours, orphan, *invented], end_orphans=True, listed=NOON)
     assert ended(decision) == (["ins-50"] if owner == "nobody" else [])
+
+
+# --- clocks that were turned back -----------------------------------------------------------------------------------------------
+
+
+def test_what_a_clock_wrote_that_was_a_year_ahead_is_waited_for_no_longer_than_usual() -> None:
+    ahead = NOON + 365 * 24 * HOUR
+    slots = (
+        a_slot(0, "Draining", at=ahead, node="node-0"),
+        a_slot(1, at=ahead, joined_at=""),
+        a_slot(2, "Cancelling", at=ahead),
+    )
+    rest = SoldOut(instance_type=TYPE, zone=ZONE, failures=1, until=times.text(ahead), reason="SoldOut")
+    pool = with_slots(a_spotpool(minimum=3, maximum=3), *slots, sold_out=(rest,))
+    machines, nodes = [a_machine(0), a_machine(1)], [its_node(0, **CORDONED)]
+    pods = [a_pod("busy", node="node-0", phase="Running", started=NOON - HOUR)]
+    pool = after(pool, decide(pool, machines=machines, nodes=nodes, pods=pods, listed=NOON))
+    now = NOON + 36 * MINUTE
+    later = decide(pool, machines=machines, nodes=nodes, pods=pods, now=now, listed=now)
+    assert ended(later) == ["ins-0", "ins-1"]
+    assert len(launches(later)) > 0
+    assert "Cancelling" not in states(later)

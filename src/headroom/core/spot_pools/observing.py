@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec import structs
+
 from headroom.api import marks
 from headroom.api.spot_pools_status import Slot
 from headroom.core.spot_pools import breaking, resting
@@ -25,6 +27,7 @@ REFUSALS: Final = ("SoldOut", "PriceTooLow", "QuotaReached", "Refused")
 FLIGHT_MS: Final = times.MINUTE
 """So long after the refusal of one call another with the same token may still be on its way, and find what the first did not."""
 _LONGEST_NUMBER: Final = 6
+_MOMENTS: Final = ("since", "launched_at", "seen_at", "joined_at", "idle_since", "not_found_since")
 
 
 def observe(pool: Pool, fleet: Fleet) -> None:
@@ -49,7 +52,7 @@ def observe(pool: Pool, fleet: Fleet) -> None:
 
 def _observed(pool: Pool, slot: Slot, claimed: set[str], named: set[str]) -> Place | None:
     """A slot as it is now; None if it is free."""
-    world = pool.world
+    world, slot = pool.world, _not_ahead(slot, pool.text_now)
     if not slot.instance_id:
         return _unresolved(pool, Place(slot=slot), claimed)
     if slot.instance_id in named:
@@ -64,6 +67,15 @@ def _observed(pool: Pool, slot: Slot, claimed: set[str], named: set[str]) -> Pla
         place.instance, place.absent = None, True
         return _not_found(pool, place)
     return _there(pool, place, instance)
+
+
+def _not_ahead(slot: Slot, now: str) -> Slot:
+    """A slot none of whose moments is later than now. They are written down so: what is only read as nearer moves along with the
+    clock, and nobody would wait for it any shorter.
+    """
+    if max(slot.since, slot.launched_at, slot.seen_at, slot.joined_at, slot.idle_since, slot.not_found_since) <= now:
+        return slot
+    return structs.replace(slot, **{name: now for name in _MOMENTS if getattr(slot, name) > now})
 
 
 def _unresolved(pool: Pool, place: Place, claimed: set[str]) -> Place | None:

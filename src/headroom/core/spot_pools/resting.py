@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec import structs
+
 from headroom.api.spot_pools_status import Slot, SoldOut
 from headroom.core.spot_pools.places import Pool, ahead, told, when
 from headroom.model import times
@@ -24,7 +26,9 @@ def remember(pool: Pool) -> None:
     for each in pool.before.sold_out:
         until = when(each.until, pool.now + RESTS_MS[-1])
         if until is not None and pool.now - until < FORGOTTEN_MS:
-            pool.rests[each.instance_type, each.zone] = each
+            # Written down as it counts: what is only read as nearer would move along with the clock.
+            known = each if each.until == told(until) else structs.replace(each, until=told(until))
+            pool.rests[each.instance_type, each.zone] = known
 
 
 def refused(pool: Pool, slot: Slot, launch: Launch) -> None:
