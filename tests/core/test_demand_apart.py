@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -254,6 +254,8 @@ def test_what_is_placed_is_what_a_scheduler_places(
     st.booleans(),
     st.booleans(),
 )
+@example([1, 3, 4], 7, 1, 1, False, False)
+@example([1, 2, 4], 6, 1, 1, False, False)
 def test_the_fewest_machines_are_opened_on_which_a_scheduler_places_as_many(
     machines: list[int], pods: int, gpus: int, skew: int | None, are_known: bool, is_gang: bool
 ) -> None:

@@ -57,6 +57,17 @@ class Holding(NamedTuple):
     many: int
 
 
+def _rooms_for(largest: Sequence[int], skew: int, pods: int) -> int:
+    """How many rooms to open for pods that spread, the largest first: the fewest that hold them all, or else the most of them."""
+    best, most = 0, 0
+    for many in range(1, len(largest) + 1):
+        held = sum(min(each, largest[many - 1] + skew) for each in largest[:many])
+        if held >= pods:
+            return many
+        best, most = (many, held) if held > most else (best, most)
+    return best
+
+
 class Stock:
     """Rooms, by name, and what is free in them."""
 
@@ -119,7 +130,9 @@ class Stock:
         )
         level = self._level(group, there, holds, sum(part.count for part in parts), is_sure)
         if level is not None:
-            self.free[self._row[name]] = np.maximum(0, level + group.max_skew - there)
+            more = np.maximum(0, level + group.max_skew - there)
+            # Where no host is known yet, what is opened decides: a smaller one would lower what each of the others may have.
+            self.free[self._row[name]] = more if group.hosts else np.where(holds + there < level, 0, more)
 
     def _level(self, group: Apart, there: Ints, holds: Ints, pods: int, is_sure: Bools) -> int | None:
         """How many pods the host with the fewest will have: no more than it takes to place them all. None if nothing limits them."""
@@ -131,12 +144,13 @@ class Stock:
         ends = [int(sure[here[name]]) if name in here else most for name, most in hosts.items()]
         fewest = [int(there[here[name]]) if name in here else group.here.get(name, 0) for name in hosts]
         if not hosts:
-            # What is opened first decides: one room that holds them all is no spread, else the largest that do together.
-            largest = sorted((holds + there)[holds > 0].tolist(), reverse=True)
-            many = next((many for many in range(1, len(largest)) if sum(largest[:many]) >= pods), len(largest))
-            if many <= 1:
+            order = np.argsort(-(holds + there) * (holds > 0), kind="stable")[: int((holds > 0).sum())]
+            largest = (holds + there)[order].tolist()
+            many = _rooms_for(largest, skew, pods)
+            if not many or (many == 1 and largest[0] >= pods):
                 return None
-            ends, fewest = largest[:many], [0]
+            ends, fewest = largest[:many], [largest[0] if many == 1 else 0]
+            holds, there = holds[order[:many]], there[order[:many]]
         level, highest = min(fewest), min(ends)
         while level < highest and int(np.minimum(holds, np.maximum(0, level + skew - there)).sum()) < pods:
             level += 1
