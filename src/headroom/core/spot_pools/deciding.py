@@ -60,14 +60,11 @@ def turn(pool: Pool, fleet: Fleet, outcome: Outcome, choice: Choice, orders: lis
 
 
 def _delete(pool: Pool) -> None:
-    """End what the pool has, or leave it as it is. What is left to others is not waited for: its slot is free."""
+    """End what the pool has, or leave it as it is. What is somebody else's is not waited for: its slot is free."""
     pool.places = [each for each in pool.places if not each.is_others]
-    if pool.spec.deletion_policy == "Terminate":
-        for each in pool.are("Running"):
-            if each.is_ours:
-                ending.leave(pool, each, "Deleted")
-    elif not pool.are("Launching", "Cancelling"):
-        pool.places = []
+    for each in pool.are("Running") if pool.spec.deletion_policy == "Terminate" else ():
+        if each.is_ours:
+            ending.leave(pool, each, "Deleted")
 
 
 def _is_done(pool: Pool) -> bool:
