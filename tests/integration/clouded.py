@@ -127,6 +127,12 @@ class Clouds:
         self._thread.join()
         self._loop.close()
 
+    def ownerless(self) -> set[str]:
+        """Machines of this cluster that no Spotpool owns, by the cloud's own books."""
+        uids = {each["metadata"]["uid"] for each in self.api.items(POOLS)}
+        every = [each for each in list(self.cloud.machines.values()) if each.tags.get(CLUSTER_TAG) == self.cluster]
+        return {each.name for each in every if each.tags[OWNER_TAG] not in uids and each.state not in OVER}
+
     async def _end(self) -> None:
         await self.cloud.__aexit__()
         await self.kong.__aexit__()
