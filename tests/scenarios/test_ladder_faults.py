@@ -62,11 +62,11 @@ def test_without_faults_everything_is_done_and_undone() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "part", "parts"),
-    [(kind, part, 3) for kind in ("CrashBefore", "CrashAfter") for part in range(3)]
+    [(kind, part, 4) for kind in ("CrashBefore", "CrashAfter") for part in range(4)]
     + [("LostReply", 0, 1), ("Refusal", 0, 1)],
 )
 def test_every_effect_struck_once(kind: str, part: int, parts: int) -> None:
-    """Each effect meets the fault the first time that it is tried. Of crashes a run has a third, or time would leave nothing to do."""
+    """Each effect meets the fault the first time that it is tried. Of crashes a run has a quarter, or time would leave nothing to do."""
     known = effects(calm())[part::parts]
     faults = [{"type": kind, "verb": verb, "path": path, "times": 1} for verb, path in known]
     run = dense(*faults, duration="24m")

@@ -131,12 +131,14 @@ def _writes(settings: Settings) -> list[Need]:
     from headroom.api.budget_index import INDEX_NAME, BudgetIndex
     from headroom.api.kinds import KINDS
     from headroom.api.resources import GROUP
+    from headroom.api.spot_pools import Spotpool
 
     index, hold = BudgetIndex.kind.plural, BudgetHold.kind.plural
     found = [Need("patch", f"{kind.plural}/status", GROUP) for kind in KINDS.values() if kind.needed]
     found += [Need("create", index, GROUP), Need("update", index, GROUP, name=INDEX_NAME)]
     found += [Need(verb, hold, GROUP) for verb in ("create", "update", "delete", "release")]
     found += [Need("patch", plural, group) for plural, group in (("pods", ""), ("nodes", ""), *_owners())]
+    found.append(Need("patch", Spotpool.kind.plural, GROUP))  # their finalizer
     found += [Need("create", "pods/eviction"), Need("list", "poddisruptionbudgets", "policy")]
     found += [Need(verb, "events") for verb in ("get", "create", "patch")]
     if settings.elect_leader:
