@@ -303,6 +303,18 @@ def test_the_machine_is_on_when_the_pods_of_a_cron_job_come() -> None:
     assert cluster.pools[next(iter(cluster.pools))].status.fruitless == ()
 
 
+def test_a_machine_stays_on_while_its_run_is_due_though_who_announced_it_is_not_seen() -> None:
+    pool = a_pool(machines={"w1": 8}, idleSeconds=5, minOnSeconds=0, **BOOT)
+    cluster = Cluster(pool, cron(10), comes=False, nodes=[off("w1")])
+    cluster.tick(10 * MINUTE)
+    assert cluster.state("w1") == "On"
+    cluster.more = {}
+    cluster.pass_time(MINUTE, every=5 * SECOND)
+    assert [words for _, words in cluster.commands()] == ["wake w1"]
+    cluster.pass_time(3 * MINUTE, every=5 * SECOND)
+    assert [words for _, words in cluster.commands()] == ["wake w1", "sleep w1"]
+
+
 def test_a_cron_job_that_never_makes_pods_is_not_believed_for_long() -> None:
     pool = a_pool(machines={"w1": 8}, idleSeconds=60, minOnSeconds=0, togglesPerHour=60, minOffSeconds=0, **BOOT)
     cluster = Cluster(pool, cron(schedule="* * * * *"), comes=False, nodes=[on("w1")])

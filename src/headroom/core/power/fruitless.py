@@ -119,6 +119,19 @@ def expect(pool: Pool, outcome: Outcome) -> None:
                 pool.expected[by.of] = Expected(of=by.of, uid=by.uid, due_at=told(by.due_at))
 
 
+def due_until(pool: Pool, it: Member) -> int | None:
+    """Until when a machine stays on for announced pods that should start by now, and for which it was woken; None if it need not.
+
+    Between the moment of a run and its pods, what announces it is being changed, and may not be seen: that is no reason to switch off.
+    """
+    ends = (
+        due_at + demand.LATE_MS
+        for each in pool.expected.values()
+        if (due_at := moment_of(each.due_at) or 0) <= pool.now and each.of.split("/")[1] in it.woken_for
+    )
+    return max(ends, default=None)
+
+
 def expected_turns(pool: Pool) -> Iterator[int]:
     """When it shows that somebody has not come."""
     return ((moment_of(each.due_at) or 0) + demand.LATE_MS for each in pool.expected.values())

@@ -239,6 +239,8 @@ def awake(pool: Pool, it: Member) -> Awake | None:
         return Awake("a pod waits that would fit on it, and its scheduler refuses it", it.wanted_until)
     if it.held:
         return Awake(it.held, turns_at(pool))
+    if due := fruitless.due_until(pool, it):
+        return Awake("it was woken for pods that should start now", due)
     until = _stays_until(pool, it, it.idle_since)
     return Awake("it was busy, woken or tried a short time ago", until) if until > pool.now else None
 
