@@ -225,7 +225,7 @@ async def test_interruption_warnings_come_through_the_queue(stack: AsyncExitStac
     mine, other = (side.add(**{CLUSTER_TAG: "c", OWNER_TAG: uid, SLOT_TAG: "0"}) for uid in (pool.uid, "uid-x"))
     async with stage.running() as clouds:
         await until(lambda: clouds.instances.keys() >= {mine, other} and clouds.listings["team-a/one"].notices)
-        warned = aws_service.warn(mine)
+        warned = aws_service.warn(mine, stage.clock.now())
         await until(lambda: clouds.instances[mine].reclaim_at is not None)
         assert clouds.instances[mine].reclaim_at == warned + 120_000
         assert (Topic.INSTANCES, "team-a/one") in stage.view.news
