@@ -280,7 +280,7 @@ def _error(problem: _Wrong, message: str) -> tuple[str, list[tuple[str, str]], b
 
 def _cut(environ: Environ, start: Start) -> Iterable[bytes]:
     """No answer: the connection is closed."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # whoever asked may be gone already
         environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
     start("200 OK", [("Content-Type", "text/plain")])
     return []

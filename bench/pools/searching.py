@@ -122,6 +122,7 @@ def _simpler(failing: Script) -> Iterable[Callable[[Script], dict[str, Any]]]:
     yield lambda _: {"wire": False}
     for name in _OPTIONAL:
         if name in failing.spec:
+            # mypy cannot tell the type of a lambda with a default.
             yield lambda it, name=name: {"spec": {key: value for key, value in it.spec.items() if key != name}}  # type: ignore[misc]
 
 

@@ -244,6 +244,7 @@ def test_a_tenant_uses_no_secret_that_does_not_name_the_pool_and_no_host_that_is
             document["spec"] = {key: value for key, value in document["spec"].items() if value is not None}
             write(tenancy, document)
         for pool, (_, reason, words) in told.items():
+            # mypy cannot tell the type of a lambda with a default.
             wait_for(lambda pool=pool: tenancy.says(pool)[1] not in ("", "NotListed"), f"{pool} says why")  # type: ignore[misc]
             assert tenancy.says(pool)[0] == "False"
             assert tenancy.says(pool)[1] == reason, tenancy.says(pool)

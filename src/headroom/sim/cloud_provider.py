@@ -50,6 +50,7 @@ class SimProvider:
         lag = self._cloud.lag()
         while place is not None:
             start = place
+            # mypy cannot tell the type of a lambda with a default.
             page, place = self._asked("listing machines", lambda start=start: self._page(cluster, start, lag))  # type: ignore[misc]
             found += page
         return found
@@ -96,6 +97,7 @@ class SimProvider:
     async def terminate(self, ids: Sequence[str]) -> None:
         """End machines."""
         for each in ids:
+            # mypy cannot tell the type of a lambda with a default.
             self._asked("ending machines", lambda each=each: self._cloud.terminate(each))  # type: ignore[misc]
 
     async def offers(self, question: Question) -> list[Offer]:

@@ -136,6 +136,7 @@ class SimClouds:
             for pool in pools:
                 await self._look(pool)
             under_way = any(slot.state != SETTLED for pool in pools for slot in pool.status.slots)
+            # As often as the adapter lists real clouds.
             await self._clock.sleep(POLL_SECONDS_UNDER_WAY if under_way else POLL_SECONDS)
 
     async def _look(self, pool: AnyResource) -> None:

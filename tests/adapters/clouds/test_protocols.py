@@ -55,7 +55,7 @@ async def test_a_list_that_changes_under_us_is_begun_anew(tencent: OnTencent) ->
             tencent.ours(1)  # before the second page: what was the last of the first page comes again
         return found
 
-    tencent.service._DescribeInstances = changing  # type: ignore[method-assign]
+    tencent.service._DescribeInstances = changing  # type: ignore[method-assign]  # one answer differs
     async with tencent.provider(page=20) as provider:
         changes = 1
         assert len(await provider.machines(tencent.cluster)) == 46
@@ -85,7 +85,7 @@ async def test_machines_that_go_while_others_come_are_noticed(tencent: OnTencent
                 tencent.machine(young).created_ms -= 0 if newest else 10_000_000
         return found
 
-    tencent.service._DescribeInstances = swapping  # type: ignore[method-assign]
+    tencent.service._DescribeInstances = swapping  # type: ignore[method-assign]  # the same
     async with tencent.provider(page=20) as provider:
         found = {each.name for each in await provider.machines(tencent.cluster)}
     assert {*ours} - {*gone} <= found, "none that was there all the time is missing"
@@ -110,7 +110,7 @@ async def test_machines_that_go_and_come_back_to_the_same_count_are_noticed(tenc
                 del tencent.service.machines[old]
         return found
 
-    tencent.service._DescribeInstances = moving  # type: ignore[method-assign]
+    tencent.service._DescribeInstances = moving  # type: ignore[method-assign]  # the same
     async with tencent.provider(page=20) as provider:
         found = {each.name for each in await provider.machines(tencent.cluster)}
     assert {*ours[2:-1]} <= found
@@ -124,7 +124,7 @@ async def test_a_page_that_is_cut_short_is_no_list(tencent: OnTencent) -> None:
         found = described(given)
         return found | {"InstanceSet": found["InstanceSet"][: 20 if given["Offset"] == 0 else left]}
 
-    tencent.service._DescribeInstances = short  # type: ignore[method-assign]
+    tencent.service._DescribeInstances = short  # type: ignore[method-assign]  # the same
     async with tencent.provider(page=20) as provider:
         left = 0
         with pytest.raises(Unavailable):
@@ -291,7 +291,7 @@ async def test_a_page_or_a_machine_that_comes_twice_is_no_list(webhook: OnWebhoo
 
     async with webhook.provider(page=2) as provider:
         for how in (circling, repeating, empty):
-            webhook.service._list = how.__get__(webhook.service)  # type: ignore[method-assign]
+            webhook.service._list = how.__get__(webhook.service)  # type: ignore[method-assign]  # one answer differs
             with pytest.raises(Unavailable, match=r"before|twice"):
                 await provider.machines(webhook.cluster)
 
@@ -310,6 +310,7 @@ async def test_a_page_or_a_machine_that_comes_twice_is_no_list(webhook: OnWebhoo
     ],
 )
 async def test_an_answer_that_is_not_of_the_protocol_is_none(webhook: OnWebhook, answer: dict[str, Any]) -> None:
+    # The types do not know that a service plays a liar here.
     webhook.service._list = lambda _request, _given: answer  # type: ignore[assignment, method-assign]
     webhook.service._launch = lambda _request, _given: {"instance": (answer.get("instances") or [None])[0]}  # type: ignore[assignment, method-assign]
     async with webhook.provider() as provider:
@@ -321,6 +322,7 @@ async def test_an_answer_that_is_not_of_the_protocol_is_none(webhook: OnWebhook,
 
 
 async def test_a_machine_without_our_tags_is_not_what_was_asked_for(webhook: OnWebhook) -> None:
+    # The types do not know that a service plays a liar here.
     webhook.service._launch = lambda _request, _given: {"instance": {"id": webhook.foreign[0]}}  # type: ignore[assignment, method-assign]
     async with webhook.provider() as provider:
         with pytest.raises(NotLaunched, match="lacks our tags") as caught:

@@ -165,7 +165,7 @@ class Clients:
             await self._kept.pop(name).stack.aclose()
 
     async def close(self) -> None:
-        """Close those that nobody uses."""
+        """Close those that are idle."""
         await self._close_idle(0)
 
 

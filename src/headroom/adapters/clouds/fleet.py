@@ -86,6 +86,7 @@ class CloudFleet:
                     self._forget_launches(world)
                 else:
                     await self._rest()
+                # The pace at which it is asked who is due; nothing waits for it.
                 await self._clock.sleep(STEP_SECONDS)
         finally:
             await self._rest()

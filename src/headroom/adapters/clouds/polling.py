@@ -153,6 +153,7 @@ class Polling:
 
     def hurry(self, pool: AnyResource) -> None:
         """Something was changed: list it soon."""
+        # Best effort: what fails here is tried again at the next look.
         with suppress(HeadroomError):
             looks = self._looks.get(self._sessions.account(pool))
             if looks is not None:
@@ -205,6 +206,7 @@ class Polling:
     async def _hear(self, account: Account, looks: _Looks, members: list[AnyResource]) -> None:
         """Take warnings of machines that will be taken back."""
         try:
+            # Best effort: what fails here is tried again at the next look.
             with suppress(HeadroomError):
                 async with self._looking(account):
                     provider, _ = await self._opened(members)
@@ -226,6 +228,7 @@ class Polling:
 
     async def _price(self, account: Account, looks: _Looks, members: list[AnyResource]) -> None:
         try:
+            # Best effort: what fails here is tried again at the next look.
             with suppress(HeadroomError):
                 async with self._looking(account):
                     provider, allowed = await self._opened(members)

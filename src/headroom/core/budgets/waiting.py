@@ -269,7 +269,7 @@ def _since(matcher: Matcher, pods: tuple[Pod, ...], owner: Workload | None, *, g
 
 
 def _queued_since(world: World, owner: Workload) -> int:
-    """Since it was made; but what has run and was suspended by a step waits since then, as if it were new: it had its turn."""
+    """Since it was made; but what has run and was suspended by a step waits since then, as if it were new: it has run already."""
     budget, names = budget_named(world, owner.suspended_by), names_of(owner)
     if budget is None:
         return owner.created
