@@ -61,13 +61,13 @@ def say(text: str) -> None:
 # Deciding
 
 
-def a_row(number: int, live: int) -> usage.Row:
+def a_row(number: int, live: int) -> usage.UsageRow:
     """One row of usage somewhere in the window; the first `live` ones are of pods that run."""
     begin = NOW - (number * 7919 % (WINDOW_HOURS * 3600)) * 1000 - 60_000
     ended = None if number < live else min(begin + (60 + number * 31 % 7200) * 1000, NOW)
     tier = ("gold", "silver", "bronze", "iron")[number // NAMESPACES % 4]
     job, gpus = number // 8, 1 + number // (4 * NAMESPACES) % 8
-    return usage.Row(
+    return usage.UsageRow(
         cluster="default",
         uid=f"{number:08x}-0000-4000-8000-000000000000",
         start=begin,
@@ -85,7 +85,7 @@ def a_row(number: int, live: int) -> usage.Row:
     )
 
 
-def a_pod(row: usage.Row) -> facts.Pod:
+def a_pod(row: usage.UsageRow) -> facts.Pod:
     """The running pod of a row."""
     return facts.Pod(
         uid=row.uid,

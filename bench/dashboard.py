@@ -65,7 +65,7 @@ LISTEN = """() => {
   };
 }"""
 WATCH = """([address, before]) => { window.painted = new Promise(done => {
-  const cell = document.querySelector(`a[href="${address}"]`).closest("tr").querySelector('td[data-title="GPUs now"]');
+  const cell = document.querySelector(`tr a[href="${address}"]`).closest("tr").querySelector('td[data-title="GPUs now"]');
   new MutationObserver((_, observer) => {
     if (cell.textContent === before) return;
     observer.disconnect();

@@ -37,8 +37,9 @@ from headroom.model.times import HOUR
 from headroom.runtime.logs import Silent
 from headroom.runtime.settings import Settings
 from headroom.web import certificate
-from headroom.web.link import Answering, Begin, Question
-from headroom.web.listening import Servers, bound
+from headroom.web.addresses import bound
+from headroom.web.link import Begin, LinkQuestion, LinkServer
+from headroom.web.listening import Servers
 from headroom.web.server import main_app
 from headroom.web.source import Local
 from headroom.web.wire import Link
@@ -116,9 +117,9 @@ async def on_a_thread(made: Made, port: int, kubeconfig: Path) -> AsyncIterator[
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=lambda: asyncio.run(front.serve(theirs, listening)), daemon=True)
     thread.start()
-    link: Link[Question] = await Link.over(ours, Question)
+    link: Link[LinkQuestion] = await Link.over(ours, LinkQuestion)
     link.say(Begin(Settings(kubeconfig=str(kubeconfig))))
-    serving = asyncio.create_task(Answering(Local(made.showing()), lambda _: None).serve(link))
+    serving = asyncio.create_task(LinkServer(Local(made.showing()), lambda _: None).serve(link))
     yield
     link.close()
     await serving

@@ -22,8 +22,9 @@ PAGES = (
     "docs/decisions/0012-own-redfish-behind-one-guard.md",
     "docs/decisions/0014-pages-in-a-process-of-their-own.md",
     "docs/decisions/0016-own-cron-reader.md",
+    "docs/decisions/0018-switching-by-account.md",
 )
-BLOCK = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- figures: ([a-z_-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 
 def table(name: str) -> str:

@@ -18,7 +18,7 @@ from bench import results
 from bench.results import Row as Figure
 from headroom.adapters.ledger.postgres import PostgresLedger
 from headroom.adapters.ledger.sqlite import SqliteLedger
-from headroom.model.usage import DAY, Row
+from headroom.model.usage import DAY, UsageRow
 from tests.postgres import Postgres
 
 CLUSTER = "6f0e4b0a-3a51-4a8e-8b53-61d5ae5c2f10"
@@ -35,7 +35,7 @@ def say(text: str) -> None:
     print(f"ledger: {text}", file=sys.stderr, flush=True)
 
 
-def a_row(number: int, total: int, chance: random.Random) -> Row:
+def a_row(number: int, total: int, chance: random.Random) -> UsageRow:
     """A pod that trained for an hour; one in ten is still running."""
     created = FIRST_DAY + number * DAYS * DAY // total
     job = number // 8
@@ -47,7 +47,7 @@ def a_row(number: int, total: int, chance: random.Random) -> Row:
         ("index", str(number % 8)),
         ("team", team),
     )
-    return Row(
+    return UsageRow(
         cluster=CLUSTER,
         uid=str(uuid.UUID(int=chance.getrandbits(128), version=4)),
         start=created + 2000,
@@ -65,7 +65,7 @@ def a_row(number: int, total: int, chance: random.Random) -> Row:
     )
 
 
-async def write(ledger: AnyLedger, rows: list[Row], at_once: int) -> float:
+async def write(ledger: AnyLedger, rows: list[UsageRow], at_once: int) -> float:
     """Rows a second."""
     began = time.perf_counter()
     for first in range(0, len(rows), at_once):

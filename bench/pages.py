@@ -3,7 +3,7 @@
     make bench NAME=pages    (about a minute)
 
 The operator's end of the link makes pages of 300 budgets and 3,000 pods; the other end, in a process of its own, asks as fast as it is
-answered: 50 tenants at once, each with a scope of its own, so that no page is made for two of them. What counts is the time until the
+answered: 50 tenants at once, half of them as programs do, each with a scope of its own, so that no page is made for two of them. What counts is the time until the
 operator's loop is free again: for making a page, and for encoding and sending it.
 """
 
@@ -18,11 +18,12 @@ from bench import results
 from bench.results import ROOT, Row
 from headroom.cli import capabilities
 from headroom.model.times import HOUR
-from headroom.web.link import Answer, Answering, Beat, Begin, Question, Remote
+from headroom.web.editions import Editions
+from headroom.web.link import Beat, Begin, LinkAnswer, LinkQuestion, LinkServer, Remote
 from headroom.web.live import Streams
 from headroom.web.scope import Scope
 from headroom.web.source import Address, Local, Sheet
-from headroom.web.view import Showing
+from headroom.web.view import OperatorView, Showing
 from headroom.web.wire import Link
 from tests.builders import a_used_world
 from tests.core.stage import a_budget, running
@@ -43,10 +44,9 @@ class Counted(Local):
         self.warm = asyncio.Event()
         """Every kind of page was made."""
 
-    def made(self, address: Address, scope: Scope) -> Sheet:
-        """Make a page now."""
+    def _sheet(self, address: Address, scope: Scope, view: OperatorView) -> Sheet:
         began = time.perf_counter()
-        sheet = super().made(address, scope)
+        sheet = super()._sheet(address, scope, view)
         self.count, self.took = self.count + 1, self.took + sheet.took
         asyncio.get_running_loop().call_soon(self._is_free, began)
         if self.count >= TENANTS:
@@ -66,9 +66,10 @@ def a_fleet() -> Made:
 
 async def hurry(end: socket.socket) -> None:
     """Ask for pages without a pause, each tenant for its own."""
-    link: Link[Begin | Beat | Answer] = await Link.over(end, Begin | Beat | Answer)
+    link: Link[Begin | Beat | LinkAnswer] = await Link.over(end, Begin | Beat | LinkAnswer)
     remote = Remote(link, capabilities.pages())
     streams = Streams(remote)
+    editions = Editions(remote, streams.turns)
 
     async def tenant(number: int) -> None:
         count = 0
@@ -76,7 +77,11 @@ async def hurry(end: socket.socket) -> None:
             count += 1
             # A scope that nobody has had before, so that nothing is shown twice.
             names = frozenset({*(f"team-{each}" for each in range(BUDGETS)), f"{number}-{count}"})
-            await streams.made(ADDRESSES[count % len(ADDRESSES)], Scope(namespaces=names, nodes=True), str(number))
+            address, scope = ADDRESSES[count % len(ADDRESSES)], Scope(namespaces=names, nodes=True)
+            if number % 2:
+                await streams.made(address, scope, str(number))
+            else:
+                await editions.page(address, scope, str(number))
 
     tasks = [asyncio.create_task(tenant(number)) for number in range(TENANTS)]
     await remote.run()
@@ -91,8 +96,8 @@ async def measured() -> list[Row]:
     command = [sys.executable, "-m", "bench.pages", str(theirs.fileno())]
     asking = await asyncio.create_subprocess_exec(*command, cwd=ROOT, pass_fds=[theirs.fileno()])
     theirs.close()
-    link: Link[Question] = await Link.over(ours, Question)
-    serving = asyncio.create_task(Answering(local, lambda error: print(error, file=sys.stderr)).serve(link))
+    link: Link[LinkQuestion] = await Link.over(ours, LinkQuestion)
+    serving = asyncio.create_task(LinkServer(local, lambda error: print(error, file=sys.stderr)).serve(link))
     await local.warm.wait()
     began, count, took, busy = time.perf_counter(), local.count, local.took, local.busy
     await asyncio.sleep(SECONDS)  # what is measured

@@ -21,7 +21,8 @@ from headroom.adapters import documents
 from headroom.model.pace import Pace
 from headroom.model.world import by_ref
 from headroom.sim.whatif import policy, traces
-from headroom.sim.whatif.outcome import Outcome, outcome
+from headroom.sim.whatif.measures import PolicyOutcome
+from headroom.sim.whatif.outcome import outcome
 from headroom.sim.whatif.replay import pace_of, replay
 from headroom.sim.whatif.work import Case
 from tests.sim import test_whatif_parity as parity
@@ -99,7 +100,7 @@ def budgets(steps: str) -> str:
     return "".join(BUDGET % (*quota, steps) for quota in QUOTAS)
 
 
-def played(case: Case, text: str) -> tuple[Outcome, float, float]:
+def played(case: Case, text: str) -> tuple[PolicyOutcome, float, float]:
     """What comes of some policies; seconds, and seconds of CPU."""
     found = documents.read([("policy", text.encode())])
     assert not found.problems, found.problems

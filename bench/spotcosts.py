@@ -21,6 +21,7 @@ from bench.pools import sizes, zones
 from bench.results import Row
 from headroom.core.spot_pools import resting
 from headroom.model import times
+from headroom.model.actions import LaunchInstance
 
 
 def say(text: str) -> None:
@@ -38,6 +39,13 @@ def size_rows() -> Iterator[Row]:
     name = f"{len(instances):,} machines in {sizes.POOLS:,} pools"
     yield Row(figure=f"deciding on {name}, CPU", value=round(ms), unit="ms", goal=500)
     yield Row(figure=f"facts of {name}", value=round(megabytes, 1), unit="MB", goal=40)
+    for namespaces, goal in ((1, 5000), (50, 2500)):
+        decisions, ms = sizes.decided(sizes.demanding(namespaces), tries=2)
+        launched = sum(isinstance(action, LaunchInstance) for it in decisions for action in it.actions)
+        assert launched > sizes.DEMANDING, "they are launched for"
+        where = "one namespace" if namespaces == 1 else f"{namespaces} namespaces"
+        what = f"{sizes.DEMANDING} Demand pools and {sizes.PODS:,} pending pods that all differ, in {where}"
+        yield Row(figure=f"deciding on {what}, CPU", value=round(ms), unit="ms", goal=goal)
 
 
 SHIPPED: Final = tuple(each // times.MINUTE for each in resting.RESTS_MS)

@@ -23,12 +23,17 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from tests.cloud_faults import Call, Faults, How
+from tests.aws_region import TARGET, AwsRegion
+from tests.cloud_faults import Call, Faults, How, MarketCall
 
-CALLS: Final[dict[str, Call]] = {
+CALLS: Final[dict[str, Call | MarketCall]] = {
     "RunInstances": "launch",
     "TerminateInstances": "terminate",
+    "GetCallerIdentity": "identity",
     "DescribeSpotPriceHistory": "offers",
+    "DescribeInstanceTypes": "types",
+    "GetSpotPlacementScores": "scores",
+    TARGET: "products",
 }
 CODES: Final[dict[How, tuple[int, str]]] = {
     "throttled": (503, "RequestLimitExceeded"),
@@ -71,6 +76,8 @@ class AwsService:
 
     def __init__(self, keys: dict[str, str]) -> None:
         self.keys = keys
+        self.account = DEFAULT_ACCOUNT_ID
+        """Whose machines these are, and whose keys."""
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self, threaded=True, request_handler=_Quiet)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -85,6 +92,7 @@ class AwsService:
         """By zone and type."""
         self.skew_seconds = self.lag_seconds = self.ahead_seconds = 0.0
         self.echo = False
+        self.region = AwsRegion()
 
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -157,9 +165,9 @@ class AwsService:
     def __call__(self, environ: Environ, start: Start) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         given = dict(parse_qsl(body.decode(errors="replace")))
-        action = given.get("Action", "")
+        action = given.get("Action", "") or environ.get("HTTP_X_AMZ_TARGET", "")
         ids = any(value == "instance-id" for key, value in given.items() if key.startswith("Filter."))
-        call: Call = CALLS.get(action) or ("describe" if ids else "list")
+        call: Call | MarketCall = CALLS.get(action) or ("describe" if ids else "list")
         how = self.faults.take(call) if action else None
         with self._lock:
             self.log.append(action)
@@ -177,7 +185,7 @@ class AwsService:
             status, headers, answer = self._answered(environ, body, given)
         except _Wrong as problem:
             message = f"{environ.get('HTTP_AUTHORIZATION')} {body.decode()}" if self.echo else "no"
-            status, headers, answer = _error(problem, message)
+            status, headers, answer = _json_error(problem, message) if action == TARGET else _error(problem, message)
         if how == "cut":
             return _cut(environ, start)
         start(status, headers)
@@ -186,7 +194,9 @@ class AwsService:
     def _answered(
         self, environ: Environ, body: bytes, given: dict[str, str]
     ) -> tuple[str, list[tuple[str, str]], bytes]:
-        action, token = given.get("Action", ""), given.get("ClientToken", "")
+        action, token = given.get("Action", "") or environ.get("HTTP_X_AMZ_TARGET", ""), given.get("ClientToken", "")
+        if (market := self.region.answer(action, given, body)) is not None:
+            return "200 OK", [("Content-Type", market[0])], market[1]
         xml = [("Content-Type", "text/xml;charset=UTF-8")]
         if action == "RunInstances" and token in self._tokens:
             before, answer = self._tokens[token]
@@ -198,6 +208,8 @@ class AwsService:
         status, headers, answer = self._passed_on(environ, body)
         if action == "RunInstances" and token and status.startswith("200"):
             self._tokens[token] = _wish(given), answer
+        if action in ("DescribeInstanceTypes", "DescribeInstanceTypeOfferings") and status.startswith("200"):
+            answer, headers = self.region.paged(action, answer, given), xml
         if action == "DescribeInstances" and self.lag_seconds:
             answer = self._without_the_young(answer)
             headers = xml
@@ -276,6 +288,14 @@ def _error(problem: _Wrong, message: str) -> tuple[str, list[tuple[str, str]], b
     safe = message.replace("&", "&amp;").replace("<", "&lt;")
     text = f"<Response><Errors><Error><Code>{problem.code}</Code><Message>{safe}</Message></Error></Errors><RequestID>r</RequestID></Response>"
     return f"{problem.status} No", [("Content-Type", "text/xml;charset=UTF-8")], text.encode()
+
+
+def _json_error(problem: _Wrong, message: str) -> tuple[str, list[tuple[str, str]], bytes]:
+    """The price list speaks JSON, and has words of its own."""
+    code = {"RequestLimitExceeded": "ThrottlingException", "UnauthorizedOperation": "AccessDeniedException"}
+    words = code | {"AuthFailure": "InvalidSignatureException"}
+    text = json.dumps({"__type": words.get(problem.code, problem.code), "message": message})
+    return "400 No", [("Content-Type", "application/x-amz-json-1.1")], text.encode()
 
 
 def _cut(environ: Environ, start: Start) -> Iterable[bytes]:

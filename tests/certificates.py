@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -116,3 +117,14 @@ def _builder(
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
     )
+
+
+def certified(pair: tuple[Path, Path]) -> dict[str, str]:
+    """A certificate and its key, as a kubeconfig has a user's."""
+    certificate, key = map(encoded, pair)
+    return {"client-certificate-data": certificate, "client-key-data": key}
+
+
+def encoded(file: Path) -> str:
+    """As a kubeconfig has a file."""
+    return base64.b64encode(file.read_bytes()).decode()

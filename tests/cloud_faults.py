@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Call = Literal["list", "describe", "launch", "terminate", "offers"]
+Call = Literal["list", "describe", "launch", "terminate", "offers", "identity"]
+MarketCall = Literal["types", "scores", "products"]
+"""What only a region's market is asked."""
 How = Literal[
     "cut",  # it is done, and the answer is lost
     "drop",  # nothing is done, and no answer comes
@@ -20,7 +22,7 @@ How = Literal[
 
 
 class _Fault(NamedTuple):
-    call: Call
+    call: Call | MarketCall
     how: How
     skip: int
 
@@ -30,20 +32,20 @@ class Faults:
 
     def __init__(self) -> None:
         self._coming: list[_Fault] = []
-        self._always: dict[Call, How] = {}
+        self._always: dict[Call | MarketCall, How] = {}
 
-    def next(self, call: Call, how: How, *, skip: int = 0, times: int = 1) -> None:
+    def next(self, call: Call | MarketCall, how: How, *, skip: int = 0, times: int = 1) -> None:
         """The next such call, after as many as are skipped, goes wrong."""
         self._coming += [_Fault(call, how, skip)] + [_Fault(call, how, 0)] * (times - 1)
 
-    def always(self, call: Call, how: How | None) -> None:
+    def always(self, call: Call | MarketCall, how: How | None) -> None:
         """Every such call goes wrong until it is said otherwise."""
         if how is None:
             self._always.pop(call, None)
         else:
             self._always[call] = how
 
-    def take(self, call: Call) -> How | None:
+    def take(self, call: Call | MarketCall) -> How | None:
         """What goes wrong with this call."""
         if call in self._always:
             return self._always[call]

@@ -13,7 +13,7 @@ from headroom.adapters.clouds.aws_sdk import Clients
 from headroom.adapters.clouds.providers import Keys, LaunchRequest, Provider
 from headroom.adapters.clouds.tencent import Tencent
 from headroom.adapters.clouds.threads import Threads
-from headroom.adapters.clouds.webhook import Webhook
+from headroom.adapters.clouds.webhook import WebhookProvider
 from headroom.adapters.egress import Guard, entries
 from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG
 from tests.cloud_faults import CloudMachine, Faults
@@ -38,6 +38,8 @@ class CloudSide(ABC):
     zone: str
     kind: str
     image: str = "img-1"
+    account: str = ""
+    """Whose keys these are, as it says itself."""
     secret: dict[str, str]
     """The keys that are right."""
 
@@ -192,10 +194,17 @@ class OnTencent(_Played):
         super().__init__()
         self.secret = {"secretId": KEY_ID, "secretKey": KEY}
         self.service = TencentService({KEY_ID: KEY})
+        self.account = self.service.account
         self.threads = Threads(32)
 
+    @property
+    def urls(self) -> dict[str, str]:
+        return {"cvm": self.url, "sts": self.url}
+
     def provider(self, *, page: int = 20, wrong_key: bool = False, unknown_key: bool = False) -> Provider:
-        return Tencent(self.region, self.keys(wrong_key, unknown_key), self.threads, url=self.url, page=page)
+        made = Tencent(self.region, self.keys(wrong_key, unknown_key), self.threads, urls=self.urls)
+        made.page_size = page
+        return made
 
 
 class OnWebhook(_Played):
@@ -217,7 +226,7 @@ class OnWebhook(_Played):
     def provider(self, *, page: int = 20, wrong_key: bool = False, unknown_key: bool = False) -> Provider:
         token = f"not-{KEY}" if wrong_key or unknown_key else KEY
         headers = Keys({"authorization": f"Bearer {token}"})
-        return Webhook(self.region, self.url, headers, self.guard, page=page)
+        return WebhookProvider(self.region, self.url, headers, self.guard, page=page)
 
 
 class OnAws(CloudSide):
@@ -230,7 +239,7 @@ class OnAws(CloudSide):
         super().__init__()
         self.secret = {"accessKeyId": KEY_ID, "secretAccessKey": KEY}
         self.service = service
-        self.image = service.image
+        self.image, self.account = service.image, service.account
 
     @property
     def faults(self) -> Faults:
@@ -249,7 +258,7 @@ class OnAws(CloudSide):
     def provider(
         self, *, page: int = 20, wrong_key: bool = False, unknown_key: bool = False, queue: str = ""
     ) -> Provider:
-        urls = {"ec2": self.url, "sqs": self.url}
+        urls = {"ec2": self.url, "sqs": self.url, "sts": self.url}
         keys = self.keys(wrong_key, unknown_key)
         return Aws(self.region, keys, self.clients, urls=urls, queue=queue, page=page)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from headroom.adapters.clouds.providers import Provider
 from headroom.api.marks import OWNER_TAG
 from headroom.model import times
-from headroom.sim.cloud import Cloud, Order, Verb, Wrong
+from headroom.sim.cloud import Cloud, RequestedLaunch, Verb, Wrong
 from headroom.sim.cloud_provider import SimProvider
 from tests.builders import NOON
 from tests.cloud_faults import Faults, How
@@ -56,7 +56,9 @@ class OnSimulator(CloudSide):
         return SimProvider(self.cloud, known=not (wrong_key or unknown_key))
 
     def add(self, **tags: str) -> str:
-        return self.cloud.add(Order(token="", instance_type=self.kind, zone=self.zone, tags=tags), "RUNNING").id
+        return self.cloud.add(
+            RequestedLaunch(token="", instance_type=self.kind, zone=self.zone, tags=tags), "RUNNING"
+        ).id
 
     def states(self) -> dict[str, str]:
         return {name: each.state(self._now) for name, each in self.cloud.machines.items()}

@@ -71,7 +71,7 @@ class Stage:
         self.guard = Guard(entries(",".join([egress, *(side.url.removesuffix("/v1") for side in sides)])))
         endpoints: dict[str, str] = {}
         for side in sides:
-            names = {"tencent": ["tencent"], "aws": ["aws-ec2", "aws-sqs"], "webhook": []}[side.name]
+            names = {"tencent": ["tencent", "tencent-sts"], "aws": ["aws-ec2", "aws-sqs", "aws-sts"]}.get(side.name, [])
             endpoints |= dict.fromkeys(names, side.url)
         self.fleet = CloudFleet(
             self.guard, self.vault, clock, random.Random(1), Places(**{"endpoints": endpoints} | places)

@@ -1,6 +1,7 @@
 """Fixtures for every tier, and the rules of a run."""
 
 import gc
+import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Whatever started us in the background may have had Ctrl-C ignored, which our processes would inherit; tests send it to them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "cluster: needs a real control plane; tests/tiers.py sets it")
     config.pluginmanager.register(Tiers(), "tiers")
 

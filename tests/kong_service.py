@@ -35,8 +35,8 @@ class KongService:
         await self._runner.cleanup()
 
     def put(self, upstream: str, *targets: str, tags: list[str]) -> None:
-        """Targets that are there from before."""
-        self.things.setdefault(f"upstreams/{upstream}", {"name": upstream})
+        """Targets that are there from before; an upstream that was not there is made with their tags."""
+        self.things.setdefault(f"upstreams/{upstream}", {"name": upstream, "tags": tags})
         for each in targets:
             made = {"id": str(uuid.UUID(int=next(self._numbers))), "target": each, "tags": tags, "weight": 100}
             self.targets.setdefault(upstream, []).append(made)
@@ -55,6 +55,8 @@ class KongService:
             self.changes.append(f"{request.method} {path}")
         given = await request.json() if request.method in ("PUT", "POST") else {}
         parts = path.split("/")
+        if path == "routes":
+            return self._page_of([each for name, each in self.things.items() if name.startswith("routes/")], request)
         if len(parts) >= 3 and parts[2] == "targets":
             return self._target(request, parts, given)
         if request.method == "PUT":
@@ -75,6 +77,9 @@ class KongService:
         if request.method == "DELETE":
             every[:] = [each for each in every if each["id"] != parts[3]]
             return web.Response(status=204)
+        return self._page_of(every, request)
+
+    def _page_of(self, every: list[dict[str, Any]], request: web.Request) -> web.Response:
         begin = int(request.query.get("offset", "0"))
         more = begin + self._page < len(every)
         rest = {"offset": str(begin + self._page), "next": "/more"} if more else {"next": None}

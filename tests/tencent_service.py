@@ -20,6 +20,7 @@ from tests.cloud_faults import Call, CloudMachine, Faults, How
 CALLS: Final[dict[str, Call]] = {
     "RunInstances": "launch",
     "TerminateInstances": "terminate",
+    "GetCallerIdentity": "identity",
     "DescribeZoneInstanceConfigInfos": "offers",
 }
 CODES: Final[dict[How, str]] = {
@@ -32,8 +33,10 @@ CODES: Final[dict[How, str]] = {
 }
 SKEW_SECONDS: Final = 300
 _AUTHORIZATION: Final = re.compile(
-    r"TC3-HMAC-SHA256 Credential=([^/]+)/(\d{4}-\d\d-\d\d)/cvm/tc3_request, SignedHeaders=content-type;host, Signature=([0-9a-f]{64})"
+    r"TC3-HMAC-SHA256 Credential=([^/]+)/(\d{4}-\d\d-\d\d)/(cvm|sts)/tc3_request, "
+    r"SignedHeaders=content-type;host, Signature=([0-9a-f]{64})"
 )
+_VERSIONS: Final = {"cvm": "2017-03-12", "sts": "2018-08-13"}
 
 
 class _Wrong(Exception):
@@ -49,6 +52,10 @@ class TencentService:
 
     def __init__(self, keys: dict[str, str]) -> None:
         self.keys, self.faults = keys, Faults()
+        self.account = "100012345678"
+        """Whose machines these are, and whose keys."""
+        self.others: list[TencentService] = []
+        """Other accounts, which answer here too: each with keys and machines of its own."""
         self.machines: dict[str, CloudMachine] = {}
         self.log: list[str] = []
         self.stock: dict[tuple[str, str], tuple[float, bool]] = {}
@@ -106,7 +113,8 @@ class TencentService:
         if self.redirect:
             return web.Response(status=307, headers={"Location": self.redirect})
         try:
-            self._check(request, body)
+            service = self._of(request)
+            service._check(request, body)
             if how == "hang":
                 await asyncio.sleep(3600)
             if how == "drop":
@@ -115,7 +123,7 @@ class TencentService:
                 return web.Response(status=502, text="<html>bad gateway</html>", content_type="text/html")
             if how in CODES:
                 raise _Wrong(CODES[how])
-            found = getattr(self, f"_{action}")(given)
+            found = getattr(service, f"_{action}")(given)
         except _Wrong as problem:
             message = f"{dict(request.headers)} {body.decode()}" if self.echo else problem.message
             found = {"Error": {"Code": problem.code, "Message": message}}
@@ -124,12 +132,17 @@ class TencentService:
         text = json.dumps({"Response": found | {"RequestId": f"r-{len(self.log)}"}}).encode()
         return web.Response(body=text, headers={"Content-Type": self.content_type})
 
+    def _of(self, request: web.Request) -> TencentService:
+        """The account whose keys these are."""
+        sent = _AUTHORIZATION.fullmatch(request.headers.get("Authorization", ""))
+        return next((each for each in self.others if sent and sent[1] in each.keys), self)
+
     def _check(self, request: web.Request, body: bytes) -> None:
         """The signature, as the documentation of TC3-HMAC-SHA256 has it."""
         found = _AUTHORIZATION.fullmatch(request.headers.get("Authorization", ""))
-        if found is None or request.headers.get("X-TC-Version") != "2017-03-12":
+        name, date, service, signature = found.groups() if found else ("", "", "", "")
+        if not name or request.headers.get("X-TC-Version") != _VERSIONS[service]:
             raise _Wrong("AuthFailure.InvalidAuthorization")
-        name, date, signature = found.groups()
         if name not in self.keys:
             raise _Wrong("AuthFailure.SecretIdNotFound")
         stamp = int(request.headers["X-TC-Timestamp"])
@@ -137,10 +150,10 @@ class TencentService:
             raise _Wrong("AuthFailure.SignatureExpire")
         kind, host = request.headers["Content-Type"], request.headers["Host"]
         parts = ("POST", "/", "", f"content-type:{kind}\nhost:{host}\n", "content-type;host", _digest(body))
-        scope = f"{date}/cvm/tc3_request"
+        scope = f"{date}/{service}/tc3_request"
         signed = f"TC3-HMAC-SHA256\n{stamp}\n{scope}\n{_digest(chr(10).join(parts).encode())}"
         key = f"TC3{self.keys[name]}".encode()
-        for part in (date, "cvm", "tc3_request"):
+        for part in (date, service, "tc3_request"):
             key = hmac.digest(key, part.encode(), "sha256")
         if time.strftime("%Y-%m-%d", time.gmtime(stamp)) != date or not hmac.compare_digest(
             hmac.new(key, signed.encode(), "sha256").hexdigest(), signature
@@ -151,6 +164,9 @@ class TencentService:
 
     def _seen(self, machine: CloudMachine) -> bool:
         return self.now() * 1000 - machine.created_ms >= self.lag_seconds * 1000
+
+    def _GetCallerIdentity(self, _given: dict[str, Any]) -> dict[str, Any]:  # noqa: N802 - as the cloud calls it
+        return {"AccountId": self.account, "Type": "CAMUser"}
 
     def _DescribeInstances(self, given: dict[str, Any]) -> dict[str, Any]:  # noqa: N802 - as the cloud calls it
         ids, filters = given.get("InstanceIds"), given.get("Filters")

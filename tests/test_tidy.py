@@ -25,7 +25,7 @@ JSON_ALLOWED = {
     "src/headroom/adapters/kube/": "the edge itself",
     "src/headroom/sim/": "plays the API server, so it speaks its language",
     "src/headroom/api/": "validates raw documents and generates CRDs and policies",
-    "src/headroom/model/world.py": "saves and loads our own kinds in their wire form",
+    "src/headroom/model/snapshots.py": "saves and loads our own kinds in their wire form",
     "src/headroom/adapters/documents.py": "reads manifests, in which our own kinds stand in their wire form",
     "src/headroom/adapters/outside.py": "reads documents of group sim.headroom.dev",
     "src/headroom/cli/convert.py": "rewrites manifests that are not ours yet",
@@ -247,6 +247,15 @@ def _is_given(name: str, words: list[str]) -> bool:
     in_folder = [PurePosixPath(name).is_relative_to(word) for word in (*given, *left_out)]
     is_inside = any(in_folder[: len(given)]) and not any(in_folder[len(given) :])
     return is_inside or any(fnmatch(name, word) for word in given)
+
+
+def test_a_public_class_name_has_one_meaning() -> None:
+    found: dict[str, list[str]] = {}
+    for name in python_files("src/headroom"):
+        for each in ast.walk(ast.parse(text_of(name))):
+            if isinstance(each, ast.ClassDef) and not each.name.startswith("_"):
+                found.setdefault(each.name, []).append(name)
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
 
 
 def test_nothing_depends_on_one_machine() -> None:

@@ -15,7 +15,7 @@ from bench.live import truth
 from bench.live.operators import Operators
 from bench.live.server import Document, Server, cancelled
 from headroom.api.resources import API_VERSION
-from headroom.cli.bench import Workload, expected
+from headroom.cli.bench import BenchWorkload, expected
 from tests.control_plane import ControlPlane
 
 RESOURCE = "cpu"
@@ -259,7 +259,7 @@ class Run:
 
 def _planned(wave: Wave, seconds: float) -> Fraction:
     """The seed's formula: as if every pod started when it was to be made."""
-    workload = Workload(
+    workload = BenchWorkload(
         count=wave.count, rate=Fraction(str(wave.rate)), runtime=round(wave.runtime * 1000), micro_gpus=MICRO_GPUS
     )
     return expected(workload, max(0, round((seconds - wave.after) * 1000)))

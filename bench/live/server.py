@@ -58,6 +58,14 @@ class Server:
 
         await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
 
+    async def lines(self, path: str) -> AsyncIterator[bytes]:
+        """What a watch says, line by line, unread."""
+        async with self._session.get(path) as reply:
+            if reply.status >= 300:
+                raise RuntimeError(f"{path}: {reply.status} {await reply.text()}")
+            async for line in _lines(reply.content):
+                yield line
+
     async def events(self, path: str) -> AsyncIterator[tuple[str, Document]]:
         """Every object of a collection as it is (`LISTED`), then every change, without a gap and without an end."""
         page = await self.ask("GET", path)

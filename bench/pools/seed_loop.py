@@ -14,7 +14,7 @@ from bench.pools.scripts import Script
 from bench.pools.stage import BY, TYPE, tags_of
 from headroom.model import times
 from headroom.model.cloud_facts import Instance
-from headroom.sim.cloud import Order
+from headroom.sim.cloud import RequestedLaunch
 
 PAGE: Final = 20
 COUNTED: Final = ("RUNNING", "PENDING", "STARTING")
@@ -75,7 +75,7 @@ class SeedPlayer(Player):
         if cloud.stock.get((TYPE, zone), target) < target or cloud.quota is not None:
             return
         for _ in range(target):
-            cloud.add(Order(token="", instance_type=TYPE, zone=zone, tags=tags_of(0, process.view.uid)))
+            cloud.add(RequestedLaunch(token="", instance_type=TYPE, zone=zone, tags=tags_of(0, process.view.uid)))
 
     def told(self, alive: int) -> str | None:  # noqa: ARG002  # its status tells of no slots
         return None

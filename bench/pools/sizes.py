@@ -21,6 +21,8 @@ from headroom.model import times
 from headroom.model.changes import EVERYTHING
 from headroom.model.cloud_facts import Instance, Listing
 from headroom.model.decisions import Decision
+from headroom.model.facts import Pod, Shape
+from headroom.model.tables import PodTable
 from headroom.model.world import World, by_ref
 
 POOLS: Final = 1000
@@ -122,11 +124,74 @@ def world(instances: dict[str, Instance]) -> World:
     )
 
 
-def decided(found: World) -> tuple[list[Decision], float]:
+def decided(found: World, tries: int = TRIES) -> tuple[list[Decision], float]:
     """Decisions on everything, and the milliseconds of CPU that they took at best."""
     best, decisions = float("inf"), list[Decision]()
-    for _ in range(TRIES):
+    for _ in range(tries):
         began = time.process_time()
         decisions = list(PLAN.decide(found, EVERYTHING))
         best = min(best, time.process_time() - began)
     return decisions, best * 1000
+
+
+# --- many pools that pending pods are for ---------------------------------------------------------------------------------------
+
+DEMANDING: Final = 200
+PODS: Final = 5000
+GPUS: Final = (1, 2, 4, 8)
+"""Of the machines of a pool, and of the pods."""
+WHOLE: Final = 1_000_000
+TOLERATIONS: Final = '[{"key": "headroom.dev/spotpool", "operator": "Exists"}]'
+
+
+def demanding(namespaces: int) -> World:
+    """Pools that launch for pending pods, and pods of which no two ask for the same."""
+    pods, every = PodTable(), [_demanding(number, namespaces) for number in range(DEMANDING)]
+    for number in range(PODS):
+        pods.put(_pending(number, namespaces))
+    listed = {f"{it.namespace}/{it.name}": Listing(pool=f"{it.namespace}/{it.name}", at=BEGIN) for it in every}
+    return World(
+        now=BEGIN,
+        cluster=CLUSTER,
+        resources=by_ref(every),
+        pods=pods,
+        listings=listed,
+        instances_given=False,
+    )
+
+
+def _demanding(number: int, namespaces: int) -> AnyResource:
+    given = {
+        "region": REGION,
+        "instanceType": TYPE,
+        "zones": list(ZONES[:1]),
+        "maximum": MACHINES,
+        "desired": "Demand",
+        "template": {"gpuCount": GPUS[number % len(GPUS)], "resources": {"cpu": "64", "memory": "256Gi"}},
+    }
+    return AnyResource(
+        kind=KIND,
+        namespace=f"team-{number % namespaces}",
+        name=f"pool-{number}",
+        uid=_uid(number),
+        finalizers=(POOL_FINALIZER,),
+        spec=kinds.spec_of(KIND, given),
+        status=SpotpoolStatus(),
+    )
+
+
+def _pending(number: int, namespaces: int) -> Pod:
+    asked = (
+        ("cpu", (1 + number % 29) * WHOLE),
+        ("memory", (1000 + number) * 2**20 * WHOLE),
+        ("nvidia.com/gpu", GPUS[number % len(GPUS)] * WHOLE),
+    )
+    return Pod(
+        uid=f"pod-{number}",
+        namespace=f"team-{number % namespaces}",
+        name=f"pod-{number}",
+        created=BEGIN - times.MINUTE,
+        unschedulable_since=BEGIN - times.MINUTE,
+        unschedulable_message="0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+        shape=Shape(requests=asked, tolerations=TOLERATIONS),
+    )

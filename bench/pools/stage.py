@@ -22,7 +22,7 @@ from headroom.model.decisions import status_wire
 from headroom.model.errors import HeadroomError
 from headroom.model.facts import Node, Pod, Shape
 from headroom.model.tables import NodeTable, PodTable
-from headroom.sim.cloud import Cloud, Order, SimMachine, Verb, Wrong
+from headroom.sim.cloud import Cloud, RequestedLaunch, SimMachine, Verb, Wrong
 
 TYPE: Final = "GN7"
 ZONES: Final = ("a", "b", "c")
@@ -38,7 +38,7 @@ class Sent(Struct):
     """A launch on its way to the cloud, of which nobody will hear."""
 
     arrives: int
-    order: Order
+    order: RequestedLaunch
 
 
 class Stage:
@@ -139,14 +139,14 @@ class Stage:
         self.now = end
         self.watch.stands()
 
-    def _arrive(self, order: Order) -> None:
+    def _arrive(self, order: RequestedLaunch) -> None:
         try:
             self.launch(order)
         except Exception as refused:  # nobody hears of it
             if isinstance(refused, Violation):
                 raise
 
-    def launch(self, order: Order) -> None:
+    def launch(self, order: RequestedLaunch) -> None:
         """A launch reaches the cloud."""
         known = len(self.cloud.machines)
         self.cloud.launch(order)
@@ -252,13 +252,10 @@ class Stage:
         slots = {it.instance_id: it.state for it in live.status.slots}
         if slots.get(action.instance, "Ending") != "Ending":
             return
-        orphan = action.instance in {it.instance_id for it in live.status.orphans}
-        stopped = action.instance not in slots and not orphan
+        claim = live.status.claim_on(action.instance)
         if action.instance in self.cloud.machines and wrong != "Unreached":
             self.watch.ends(self.cloud.machines[action.instance])
-        self._calling(
-            "terminate", wrong, lambda: process.clouds.terminate(live, action.instance, orphan=orphan, stopped=stopped)
-        )
+        self._calling("terminate", wrong, lambda: process.clouds.terminate(live, action.instance, claim))
 
     def _calling(self, verb: Verb, wrong: str, call: Callable[[], None]) -> None:
         self.wrongs = {verb: wrong} if wrong in ("Lost", "Unreached", "Throttled", "Denied") else {}  # type: ignore[dict-item]
@@ -280,7 +277,7 @@ class Stage:
 
     def foreign(self, tags: dict[str, str]) -> None:
         """Somebody else launches a machine."""
-        self.cloud.add(Order(token="", instance_type=TYPE, zone="a", tags={BY: "others", **tags}), "RUNNING")
+        self.cloud.add(RequestedLaunch(token="", instance_type=TYPE, zone="a", tags={BY: "others", **tags}), "RUNNING")
 
     def join(self, machine: SimMachine, ready: bool) -> None:
         """The kubelet of a machine reports."""
@@ -349,7 +346,7 @@ class Stage:
         if self.pool is not None and self.pool.finalizers:
             alive = self.ours()
             tags = alive[0].order.tags if alive else tags_of(0, self.pool.uid)
-            self.cloud.add(Order(token="", instance_type=TYPE, zone="a", tags={**tags, BY: "hand"}))
+            self.cloud.add(RequestedLaunch(token="", instance_type=TYPE, zone="a", tags={**tags, BY: "hand"}))
 
 
 def _may_go(pool: AnyResource) -> bool:

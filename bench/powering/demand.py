@@ -33,7 +33,7 @@ from headroom.model.world import by_ref
 from headroom.sim.hardware import POOL
 from headroom.sim.whatif import traces
 from headroom.sim.whatif.placing import ANYWHERE, WHOLE, Placer
-from headroom.sim.whatif.work import GPU, Case, Work
+from headroom.sim.whatif.work import GPU, Case, RequestedPod
 
 BOOT_MS: Final = 3 * times.MINUTE
 IDLE_WATTS, BUSY_WATTS = 1500, 6000
@@ -148,7 +148,7 @@ def openb(days: int | None, folder: Path | None = None) -> Demand:
     return _demand("openb", is_recorded, case)
 
 
-def _whole(work: Work) -> Work | None:
+def _whole(work: RequestedPod) -> RequestedPod | None:
     """Work with whole GPUs; None if it has none."""
     requests = tuple(
         (name, -(-amount // WHOLE) * WHOLE if name == GPU else amount) for name, amount in work.shape.requests
@@ -200,7 +200,7 @@ def _demand(name: str, is_recorded: bool, case: Case) -> Demand:
     return Demand(name, is_recorded, case, by_ref(pools_of(case.nodes)))
 
 
-def _is_there(work: Work, case: Case) -> bool:
+def _is_there(work: RequestedPod, case: Case) -> bool:
     return work.began is not None or work.arrives == case.begin
 
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from bench.powering.demand import BUSY_WATTS, Demand, gpus_of
 from bench.powering.rivals import LOST
 from headroom.model import times
-from headroom.sim.whatif.lives import Log
+from headroom.sim.whatif.lives import ReplayLog
 from headroom.sim.whatif.machine_time import WATT_MS_IN_KWH, machine_time
 from headroom.sim.whatif.placing import WHOLE
-from headroom.sim.whatif.work import GPU, Case, Work
+from headroom.sim.whatif.work import GPU, Case, RequestedPod
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -52,7 +52,7 @@ class Came(NamedTuple):
         return float(np.percentile(self.waits, percent, method="higher"))
 
 
-def came(demand: Demand, log: Log) -> Came:
+def came(demand: Demand, log: ReplayLog) -> Came:
     """What the log of a replay says. Pods that are there at the begin have a machine and are not asked about."""
     case = demand.case
     taken = machine_time(case, demand.pools, log)
@@ -115,7 +115,7 @@ def _asked(case: Case) -> tuple[Ints, dict[str, Floats]]:
     return moments, asked
 
 
-def _steps(case: Case, work: Work) -> Iterator[tuple[int, int, Work]]:
+def _steps(case: Case, work: RequestedPod) -> Iterator[tuple[int, int, RequestedPod]]:
     """A pod comes, and goes when it has run for its length without having waited; what ran before ran on."""
     begun = work.arrives if work.began is None else work.began
     yield max(begun, case.begin), 1, work
@@ -136,7 +136,7 @@ def changes(case: Case) -> Iterator[tuple[int, int]]:
     yield from zip(moments[last].tolist(), counts.tolist(), strict=True)
 
 
-def _gpus(work: Work) -> int:
+def _gpus(work: RequestedPod) -> int:
     return dict(work.shape.requests).get(GPU, 0)
 
 
@@ -154,7 +154,7 @@ class Followed(NamedTuple):
     starts_a_day: float
 
 
-def followed(demand: Demand, log: Log) -> Followed:
+def followed(demand: Demand, log: ReplayLog) -> Followed:
     """How many machines hold pods in each minute while all are on, and how often that number rises by one."""
     case = demand.case
     minutes = -(-(case.end - case.begin) // times.MINUTE)

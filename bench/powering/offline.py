@@ -16,7 +16,7 @@ from typing import NamedTuple
 from bench.powering.demand import BUSY_WATTS, IDLE_WATTS, Demand, gpus_of
 from bench.powering.measures import changes, fills_machines
 from headroom.model import times
-from headroom.sim.whatif.lives import Log
+from headroom.sim.whatif.lives import ReplayLog
 from headroom.sim.whatif.machine_time import WATT_MS_IN_KWH, Span, merged
 from headroom.sim.whatif.work import Case
 
@@ -31,7 +31,7 @@ class Offline(NamedTuple):
     starts_a_day: float
 
 
-def offline(demand: Demand, all_on: Log | None) -> Offline:
+def offline(demand: Demand, all_on: ReplayLog | None) -> Offline:
     """The best switching; `all_on` says where pods go when everything is on, and counts only where they share machines."""
     case, exact = demand.case, fills_machines(demand.case)
     hours = kwh = starts = 0
@@ -73,7 +73,7 @@ def _levels(case: Case) -> Iterator[tuple[int, list[Span]]]:
     yield from ((gpus_of(case.nodes[0]), spans) for spans in every)
 
 
-def _machines(case: Case, log: Log) -> Iterator[tuple[int, list[Span]]]:
+def _machines(case: Case, log: ReplayLog) -> Iterator[tuple[int, list[Span]]]:
     """The GPUs of each machine, and when it is used where everything is on."""
     spans: dict[str, list[Span]] = {node.name: [] for node in case.nodes}
     for life in log.lives:

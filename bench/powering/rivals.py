@@ -17,8 +17,8 @@ from headroom.model import times
 from headroom.model.decisions import Ref
 from headroom.model.facts import Machine, Node, Pod
 from headroom.sim import hardware
-from headroom.sim.whatif.cluster import Cluster
-from headroom.sim.whatif.lives import Log, Shift
+from headroom.sim.whatif.cluster import ReplayCluster
+from headroom.sim.whatif.lives import ReplayLog, Shift
 from headroom.sim.whatif.metal import stage, turned
 from headroom.sim.whatif.placing import WHOLE, Placer
 from headroom.sim.whatif.work import GPU, Case
@@ -31,7 +31,7 @@ NEVER: Final = 2**62
 class Switchboard:
     """Switches the machines of a cluster, and counts how often it is asked to."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ReplayCluster) -> None:
         self._cluster = cluster
         self._number = count()
         self._command: dict[str, int] = {}
@@ -114,7 +114,7 @@ class Rival(Protocol):
     every: int
     """How often, in milliseconds."""
 
-    def look(self, cluster: Cluster, switches: Switchboard) -> None:
+    def look(self, cluster: ReplayCluster, switches: Switchboard) -> None:
         """Switch what it wants switched."""
 
 
@@ -123,7 +123,7 @@ class AlwaysOn:
 
     every = times.HOUR
 
-    def look(self, cluster: Cluster, switches: Switchboard) -> None:
+    def look(self, cluster: ReplayCluster, switches: Switchboard) -> None:
         """Nothing to do."""
 
 
@@ -139,7 +139,7 @@ class Seed:
         self._seen = -1
         self._wishes: tuple[list[str], str] = [], ""
 
-    def look(self, cluster: Cluster, switches: Switchboard) -> None:
+    def look(self, cluster: ReplayCluster, switches: Switchboard) -> None:
         """One cycle. It sees nothing but pods: while they stay as they are, it makes the same calls again."""
         if cluster.pods.generation != self._seen:
             self._seen, self._wishes = cluster.pods.generation, self.wishes(cluster.pods)
@@ -176,7 +176,7 @@ class EachMinute:
 
     every = times.MINUTE
 
-    def look(self, cluster: Cluster, switches: Switchboard) -> None:
+    def look(self, cluster: ReplayCluster, switches: Switchboard) -> None:
         """One minute."""
         for name in [name for name in cluster.machines if switches.is_on(name) and switches.node(name).ready]:
             if not cluster.pods.by_node[name]:
@@ -201,7 +201,7 @@ class Constant:
         self._past: deque[tuple[int, int]] = deque()
         """When so many were in use: the highest first, each lower one later."""
 
-    def look(self, cluster: Cluster, switches: Switchboard) -> None:
+    def look(self, cluster: ReplayCluster, switches: Switchboard) -> None:
         """One minute: what waits is served first."""
         ready = [name for name in cluster.machines if switches.is_on(name) and switches.node(name).ready]
         booting = [name for name in cluster.machines if switches.is_booting(name)]
@@ -239,7 +239,7 @@ def _placed(pods: list[Pod], nodes: list[Node]) -> dict[str, str]:
     return dict(placer.place())
 
 
-def play(case: Case, pools: Mapping[Ref, AnyResource], rival: Rival) -> tuple[Log, Switchboard]:
+def play(case: Case, pools: Mapping[Ref, AnyResource], rival: Rival) -> tuple[ReplayLog, Switchboard]:
     """What becomes of a case's work under a rival."""
     events: list[tuple[int, int, Callable[[], None]]] = []
     number = count()
@@ -249,11 +249,11 @@ def play(case: Case, pools: Mapping[Ref, AnyResource], rival: Rival) -> tuple[Lo
 
     boards: list[Switchboard] = []
 
-    def board(cluster: Cluster) -> Switchboard:
+    def board(cluster: ReplayCluster) -> Switchboard:
         boards.append(Switchboard(cluster))
         return boards[-1]
 
-    cluster = Cluster(case, pools, later, [board])
+    cluster = ReplayCluster(case, pools, later, [board])
     switches = boards[0]
     for work in case.works:
         if work.began is not None:

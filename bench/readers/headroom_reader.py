@@ -14,7 +14,7 @@ from headroom.runtime.clock import RealClock
 from headroom.runtime.leader import Never
 from headroom.runtime.operator import Operator
 from headroom.runtime.settings import Settings
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 
 
 async def main(kubeconfig: str, expected: int) -> None:
@@ -24,7 +24,7 @@ async def main(kubeconfig: str, expected: int) -> None:
     transport = HttpTransport(config.load(kubeconfig, None), clock)
     kube = Kube(transport, clock)
     port = KubePort(kube, Events(kube, clock), clock=clock, rng=random.Random(1))
-    operator = Operator(port, Never(), Settings(), Surroundings(clock=clock))
+    operator = Operator(port, Never(), Settings(), Runtime(clock=clock))
     await port.start()
     running = asyncio.create_task(operator.run())
     await port.synced(600)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from headroom.adapters.kube.client import Kube
-from headroom.adapters.kube.listwatch import Event, Identity, Page
+from headroom.adapters.kube.listwatch import Event, Identity, ListPage
 from headroom.adapters.kube.transport import Reply, StreamRefused
 from headroom.adapters.kube.watch import Reflector
 from headroom.model.errors import Unavailable
@@ -71,10 +71,10 @@ class Things:
 
 
 class Decoder:
-    def page(self, body: bytes) -> Page[Thing]:
+    def page(self, body: bytes) -> ListPage[Thing]:
         read = msgspec.json.decode(body)
         items = [_thing(item) for item in read["items"]]
-        return Page(items, read["metadata"]["resourceVersion"], read["metadata"].get("continue", ""))
+        return ListPage(items, read["metadata"]["resourceVersion"], read["metadata"].get("continue", ""))
 
     def event(self, line: bytes) -> Event[Thing]:
         read = msgspec.json.decode(line)
@@ -264,4 +264,4 @@ async def play(*answers: Reply | list[Step] | BaseException) -> Played:
 
 
 BROKEN = Unavailable("watching pods: the connection broke")
-SILENCE = Unavailable("watching pods: nothing heard for 90 s")
+SILENCE = Unavailable("watching pods: nothing received for 90s")

@@ -248,7 +248,7 @@ async def test_the_price_book() -> None:
         assert await news(cluster) == {"prices"}
         assert cluster.world.prices == (Price(price_per_hour=2_000_000, node="n1"),)
         assert cluster.port.price_problems == [
-            "reading the price book, key book: entry 2 is left out: it is no mapping"
+            "reading the price book, key book: entry 2 is left out: it is not a mapping"
         ]
         cluster.server.put(prices("[{node: n1, pricePerHour: 2.0}]"))
         assert await news(cluster) == set()

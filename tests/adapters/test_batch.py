@@ -9,7 +9,7 @@ import pytest
 
 from headroom.adapters.kube import sources
 from headroom.model.batch_facts import CronJob, Flavor, PriorityClass
-from headroom.model.facts import Part, Shape
+from headroom.model.facts import Shape, WorkloadPart
 from tests.adapters.owners import template
 from tests.adapters.simulated import Cluster, virtual
 from tests.builders import NOON
@@ -54,7 +54,7 @@ def test_a_cron_job_with_all_that_is_read_of_it() -> None:
         ran_at=NOON,
         active=(("nightly-1", "u2"),),
         queue="team",
-        part=Part(
+        part=WorkloadPart(
             requests=GPU,
             shape=Shape(requests=GPU),
             count=2,

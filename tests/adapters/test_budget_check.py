@@ -71,9 +71,9 @@ async def test_nothing_is_stopped_for_a_budget_that_is_another_one_by_now(name: 
     async with Late() as cluster:
         assert isinstance(cluster, Late)
         budget = await cluster.heard(CHANGES[name])
-        with pytest.raises(Unavailable, match=r"budget team-a/one was (changed|deleted) meanwhile"):
+        with pytest.raises(Unavailable, match=r"budget team-a/one has (changed|been deleted)"):
             await do(cluster, evict(cluster.victim), budget)
-        with pytest.raises(Unavailable, match=r"budget team-a/one was (changed|deleted) meanwhile"):
+        with pytest.raises(Unavailable, match=r"budget team-a/one has (changed|been deleted)"):
             await do(cluster, actions.SuspendOwner(kind="Job", object="team-a/train"), budget)
         assert not cluster.is_evicted()
         assert not cluster.is_suspended()

@@ -70,7 +70,7 @@ async def test_what_a_budget_holds_stays_while_the_budget_exists(name: str) -> N
         assert not cluster.port.world(cluster.clock.now()).resources
         before = cluster.state()
         with pytest.raises(
-            Unavailable, match="team-a/one, which is not in view: it still exists, so nothing is let go"
+            Unavailable, match="team-a/one, which cannot be seen: it still exists, so nothing is released"
         ):
             await do(cluster, cluster.chores()[name], CHORES)
         assert cluster.state() == before
@@ -108,7 +108,7 @@ async def test_a_node_stays_cordoned_while_its_pool_exists(exists: bool) -> None
     cluster.transport._faults.add(wrong.EmptyList(path=paths.collection("PowerPool")))
     async with cluster:
         if exists:
-            with pytest.raises(Unavailable, match="PowerPool/rack, which is not in view: it still exists"):
+            with pytest.raises(Unavailable, match="PowerPool/rack, which cannot be seen: it still exists"):
                 await do(cluster, actions.UncordonNode(node="n1", by="PowerPool/rack"), CHORES)
         else:
             forget(cluster, paths.resource("PowerPool", "", "rack"))

@@ -89,7 +89,7 @@ async def test_an_authority_that_is_gone_is_trusted_no_more(
     following.server.status, following.server.data = status, data
     await following.authority.look()
     assert following.trusted == ["one", ""]
-    assert following.told[0].endswith("has no client-ca-file; people can show tokens only")
+    assert following.told[0].endswith("has no client-ca-file; only tokens are accepted")
 
 
 async def test_one_that_is_broken_changes_nothing_and_is_tried_again(following: Following) -> None:

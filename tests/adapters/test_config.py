@@ -206,7 +206,11 @@ MISTAKES: list[tuple[str, Any, list[str]]] = [
     ("impersonation", document(user={"token": SECRET, "as": "root"}), ["as is not supported"]),
     ("old plugin", document(user={"exec": PLUGIN | {"apiVersion": "x/v1alpha1"}}), ["exec.apiVersion must be"]),
     ("empty plugin", document(user={"exec": PLUGIN | {"command": ""}}), ["exec.command is missing"]),
-    ("bad key", document(user={"client-certificate-data": "aGk=", "client-key-data": "aGk="}), ["no PEM certificate"]),
+    (
+        "bad key",
+        document(user={"client-certificate-data": "aGk=", "client-key-data": "aGk="}),
+        ["not a PEM certificate"],
+    ),
 ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headroom.adapters.kube.config import ClientConfig, ExecPlugin, Pem, load
-from headroom.adapters.kube.credentials import Access, Credentials
+from headroom.adapters.kube.credentials import Credentials, RequestCredentials
 from headroom.model import times
 from headroom.model.errors import HeadroomError, Misconfigured, Unavailable
 from tests.certificates import Authority
@@ -52,7 +52,7 @@ class Files:
         )
         self.credentials = Credentials(self.config, self.clock)
 
-    async def later(self, seconds: float = 1.0) -> Access:
+    async def later(self, seconds: float = 1.0) -> RequestCredentials:
         self.clock.seconds += seconds
         return await self.credentials.current()
 
@@ -114,7 +114,7 @@ async def test_a_certificate_beside_the_key_of_the_one_before_waits_for_its_own(
     new_key = files.key.read_bytes()
     files.key.write_bytes(old_key)
     assert await files.later() == before
-    assert "no PEM certificate with its own key" in files.credentials.problem
+    assert "not a PEM certificate with its key" in files.credentials.problem
     files.key.write_bytes(new_key)
     assert (await files.later()).certificate == (files.certificate.read_bytes(), new_key)
 
@@ -200,7 +200,7 @@ async def test_a_kubeconfig_with_credentials_in_it_is_read_again_when_it_is_writ
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda file: write_kubeconfig(file, "https://elsewhere", token="new"), "names another server now"),
+        (lambda file: write_kubeconfig(file, "https://elsewhere", token="new"), "it now names another server"),
         (lambda file: file.write_text("{"), "it is not YAML"),
         (lambda file: file.unlink(), "no such file"),
     ],
@@ -279,7 +279,7 @@ async def test_a_request_that_gives_up_waiting_does_not_end_the_plugin(tmp_path:
 async def test_a_plugin_that_fails_is_not_run_for_every_request(tmp_path: Path) -> None:
     login = Login(tmp_path, "exit 3")
     for seconds, runs in ((0, 1), (1, 1), (1, 1), (5, 2)):
-        with pytest.raises(Unavailable, match="it ended with 3"):
+        with pytest.raises(Unavailable, match="it exited with 3"):
             await login.token(seconds)
         assert login.count == runs
     login.write("")
@@ -294,5 +294,5 @@ async def test_what_a_plugin_issued_is_used_to_its_end_though_it_cannot_be_renew
     await login.until_run(2)
     assert await login.token(40) == "t1"
     await login.until_run(3)
-    with pytest.raises(HeadroomError, match="it ended with 3"):
+    with pytest.raises(HeadroomError, match="it exited with 3"):
         await login.token(20)

@@ -194,5 +194,5 @@ def test_the_same_kind_of_another_group_is_another_kind() -> None:
 
 def test_a_change_that_there_is_not_is_no_event() -> None:
     for word in ("CREATED", "", "added", None):
-        with pytest.raises(HeadroomError, match="no event"):
+        with pytest.raises(HeadroomError, match="not an event"):
             decode.pods().event(json.dumps({"type": word, "object": {"metadata": METADATA}}).encode())

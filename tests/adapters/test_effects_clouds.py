@@ -13,10 +13,13 @@ from headroom.adapters.kube import paths
 from headroom.adapters.kube.effects import Effects
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
+from headroom.api.spot_pools_status import Claim
 from headroom.model import actions
 from headroom.model.actions import Action
-from headroom.model.cloud_facts import Gateway, Instance, Launch, Listing, Offer
+from headroom.model.cloud_facts import Gateway, Instance, Launch, Listing, Offer, OfferFeed
 from headroom.model.errors import Refused, Unavailable
+from headroom.model.ports import Beside
+from tests.adapters.doing import do_twice
 from tests.adapters.simulated import Cluster, virtual
 
 NAME = "Spotpool/team-a/one"
@@ -33,6 +36,7 @@ class Bought:
     listings: dict[str, Listing] = {}
     launches: dict[str, Launch] = {}
     offers: dict[str, Offer] = {}
+    offer_feeds: dict[str, OfferFeed] = {}
     gateways: dict[str, Gateway] = {}
 
     def __init__(self) -> None:
@@ -41,8 +45,8 @@ class Bought:
     async def launch(self, pool: AnyResource, action: actions.LaunchInstance) -> None:
         self.calls.append(("launch", pool.uid, action.token))
 
-    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False, stopped: bool = False) -> None:
-        self.calls.append(("orphan" if orphan else "if stopped" if stopped else "terminate", pool.uid, instance))
+    async def terminate(self, pool: AnyResource, instance: str, claim: Claim = "Slot") -> None:
+        self.calls.append((f"terminate {claim}", pool.uid, instance))
 
     async def add_target(self, pool: AnyResource, target: str) -> None:
         self.calls.append(("add", pool.uid, target))
@@ -57,7 +61,9 @@ class Yard(Cluster):
     def __init__(self) -> None:
         super().__init__()
         self.cloud = Bought()
-        self.effects = Effects(self.kube, self.events, clock=self.clock, view=self.port, clouds=self.cloud)
+        self.effects = Effects(
+            self.kube, self.events, clock=self.clock, view=self.port, beside=Beside(clouds=self.cloud)
+        )
 
     async def pool(self, *slots: dict[str, Any], kept: bool = True, **status: Any) -> AnyResource:
         """The pool with these slots in its status."""
@@ -98,10 +104,10 @@ async def test_a_machine_is_launched_while_its_intent_stands_in_the_status() -> 
 @pytest.mark.parametrize(
     ("slots", "kept", "patch", "says"),
     [
-        ((), True, {}, "slot 0 does not ask for it any more"),
-        ((SLOT | {"token": "t2"},), True, {}, "does not ask for it"),
-        ((SLOT | {"zone": "z2"},), True, {}, "does not ask for it"),
-        ((SLOT | {"state": "Cancelling"},), True, {}, "does not ask for it"),
+        ((), True, {}, "slot 0 no longer needs it"),
+        ((SLOT | {"token": "t2"},), True, {}, "no longer needs it"),
+        ((SLOT | {"zone": "z2"},), True, {}, "no longer needs it"),
+        ((SLOT | {"state": "Cancelling"},), True, {}, "no longer needs it"),
         ((SLOT,), False, {}, "has no finalizer"),
         ((SLOT,), True, {"spec": {"paused": True}}, "is paused"),
     ],
@@ -124,7 +130,7 @@ async def test_nothing_is_bought_for_a_pool_that_is_being_deleted_or_is_another_
         pool = await here.pool(SLOT)
         with pytest.raises(Refused, match="the pool is gone"):
             await here.do(LAUNCH, structs.replace(pool, uid="another"))
-        with pytest.raises(Refused, match="does not speak for that pool"):
+        with pytest.raises(Refused, match="is not that pool"):
             await here.do(structs.replace(LAUNCH, pool="team-b/one"), pool)
         here.server.do("DELETE", paths.resource("Spotpool", "team-a", "one"))
         with pytest.raises(Refused, match="is being deleted"):
@@ -141,10 +147,10 @@ async def test_a_machine_is_not_ended_while_its_slot_says_otherwise() -> None:
         # One that has stopped has no slot any more; whether it really has, the cloud is asked.
         await here.do(structs.replace(END, instance="ins-2"), pool)
         kinds = [(kind, instance) for kind, _, instance in here.cloud.calls]
-        assert kinds == [("terminate", "ins-1"), ("orphan", "ins-9"), ("if stopped", "ins-2")]
+        assert kinds == [("terminate Slot", "ins-1"), ("terminate Orphan", "ins-9"), ("terminate Left", "ins-2")]
     async with yard() as here:
         pool = await here.pool(ENDING | {"state": "Running"})
-        with pytest.raises(Refused, match="does not ask for it any more"):
+        with pytest.raises(Refused, match="no longer needs it"):
             await here.do(END, pool)
 
 
@@ -159,7 +165,7 @@ async def test_an_idle_machine_is_not_ended_if_a_pod_has_come_to_its_node() -> N
         # One that was drained for as long as the pool gives is ended whoever is there.
         pool = await here.pool(ENDING | {"cause": "Surplus", "node": "gpu-1"})
         await here.do(END, pool)
-        assert here.cloud.calls == [("terminate", pool.uid, "ins-1")]
+        assert here.cloud.calls == [("terminate Slot", pool.uid, "ins-1")]
 
 
 @virtual
@@ -175,7 +181,7 @@ async def test_the_finalizer_is_set_once_and_goes_only_when_nothing_is_left() ->
             await here.do(remove, pool)
         await here.pool(ENDING)
         here.server.do("DELETE", paths.resource("Spotpool", "team-a", "one"))
-        with pytest.raises(Refused, match="not all of its machines are known to have ended"):
+        with pytest.raises(Refused, match="some of its machines may not have ended"):
             await here.do(remove, pool)
         here.server.do("PATCH", paths.status("Spotpool", "team-a", "one"), {"status": {"slots": []}})
         await here.do(remove, pool)
@@ -189,7 +195,7 @@ async def test_a_pool_that_leaves_its_machines_goes_once_no_launch_is_under_way(
         pool = await here.pool(running, {"slot": 2, "state": "Cancelling", "token": "t2"})
         here.change({"spec": {"deletionPolicy": "Retain"}})
         here.server.do("DELETE", paths.resource("Spotpool", "team-a", "one"))
-        with pytest.raises(Refused, match="not all of its machines are known to have ended"):
+        with pytest.raises(Refused, match="some of its machines may not have ended"):
             await here.do(remove, pool)
         here.server.do("PATCH", paths.status("Spotpool", "team-a", "one"), {"status": {"slots": [running]}})
         await here.do(remove, pool)
@@ -200,12 +206,24 @@ async def test_a_pool_that_leaves_its_machines_goes_once_no_launch_is_under_way(
 async def test_no_finalizer_is_set_on_what_is_being_deleted_or_is_not_ours() -> None:
     async with yard() as here:
         pool = await here.pool(kept=False)
-        with pytest.raises(Refused, match="Headroom sets none there"):
+        with pytest.raises(Refused, match="Headroom sets none on this kind"):
             await here.do(actions.AddFinalizer(object="Pod/team-a/p"), pool)
         here.change({"metadata": {"finalizers": ["example.com/other"]}})
         here.server.do("DELETE", paths.resource("Spotpool", "team-a", "one"))
         with pytest.raises(Refused, match="is being deleted"):
             await here.do(actions.AddFinalizer(object=NAME), pool)
+
+
+@virtual
+async def test_a_leftovernodepool_is_kept_by_a_finalizer_of_its_own() -> None:
+    async with Cluster() as cluster:
+        pool = cluster.resource("LeftoverNodePool", "one")
+        await cluster.settle()
+        await do_twice(cluster, actions.AddFinalizer(object="LeftoverNodePool/one"), pool)
+        stored = cluster.stored("LeftoverNodePool", "", "one")
+        assert stored["metadata"]["finalizers"] == [marks.LEFTOVER_FINALIZER]
+        await do_twice(cluster, actions.RemoveFinalizer(object="LeftoverNodePool/one"), pool)
+        assert not cluster.stored("LeftoverNodePool", "", "one")["metadata"].get("finalizers")
 
 
 @virtual
@@ -221,7 +239,7 @@ async def test_targets_of_the_gateway_are_added_and_removed() -> None:
 async def test_without_anybody_who_speaks_to_clouds_nothing_is_bought() -> None:
     async with yard() as here:
         pool = await here.pool(SLOT)
-        with pytest.raises(Refused, match="nobody speaks to clouds here"):
+        with pytest.raises(Refused, match="this process does not call clouds"):
             await Effects(here.kube, here.events, clock=here.clock, view=here.port).perform(LAUNCH, pool)
 
 
@@ -231,7 +249,7 @@ async def test_a_pool_stays_where_its_machines_are(change: dict[str, Any]) -> No
     """Elsewhere nobody knows them: their slots would be free, others would be bought, and nobody would end them."""
     async with yard() as here:
         await here.pool(SLOT)
-        with pytest.raises(Exception, match="cannot be changed: delete the object and make another"):
+        with pytest.raises(Exception, match="cannot be changed: delete the object and create another"):
             here.change({"spec": change})
         here.change({"spec": {"maximum": 9}})
 

@@ -80,7 +80,7 @@ async def test_evict_only_that_pod_in_that_version() -> None:
 async def test_a_pod_that_has_ended_is_not_evicted() -> None:
     cluster = Cluster()
     document = cluster.pod(status={"phase": "Succeeded"})
-    with pytest.raises(Refused, match="it has ended already"):
+    with pytest.raises(Refused, match="it has already ended"):
         await do(cluster, evict(document))
 
 
@@ -107,7 +107,7 @@ async def test_what_another_resource_did_is_not_undone() -> None:
         await do(cluster, action)
     writes = cluster.writes()
     await do(cluster, on(actions.ResumePod, document), other)
-    with pytest.raises(Refused, match=f"it was {BY} that cordoned it"):
+    with pytest.raises(Refused, match=f"{BY} cordoned it"):
         await do(cluster, actions.UncordonNode(node="n1"), other)
     assert cluster.writes() == writes
     assert notes(cluster, "Pod", "team-a", "train-0")[marks.PAUSED_BY] == BY
@@ -194,7 +194,7 @@ async def test_a_pod_that_is_gone_needs_no_undoing(kind: type[Action]) -> None:
         (
             "team-a",
             {"ownerReferences": [{"kind": "DaemonSet", "controller": True}]},
-            "its DaemonSet would start it again",
+            "its DaemonSet would recreate it",
         ),
     ],
 )
@@ -265,8 +265,8 @@ def guarded(cluster: Cluster, *names: str) -> None:
 @pytest.mark.parametrize(
     ("budgets", "why"),
     [
-        (("one",), f"evicting pod {POD}: its disruption budget allows none now"),
-        (("one", "two"), f"evicting pod {POD}: more than one disruption budget selects it"),
+        (("one",), f"evicting pod {POD}: its PodDisruptionBudget allows no eviction now"),
+        (("one", "two"), f"evicting pod {POD}: more than one PodDisruptionBudget selects it"),
     ],
 )
 @virtual
@@ -305,7 +305,7 @@ async def test_a_release_leaves_all_other_annotations() -> None:
     stored = cluster.stored("Pod", "team-a", "train-0")
     assert "schedulingGates" not in stored["spec"]
     assert stored["metadata"]["annotations"] == {"theirs": "stays", "headroom.dev/released-at": "2026-11-15T12:00:00Z"}
-    assert told(cluster) == [("Pod/train-0", "Normal", "Released", "No budget holds it back any more.")]
+    assert told(cluster) == [("Pod/train-0", "Normal", "Released", "No budget queues it any more.")]
 
 
 # --- what is said on them --------------------------------------------------------------------------------------------------------
@@ -328,9 +328,9 @@ async def test_what_is_said_has_the_numbers_of_the_budget_as_it_stands() -> None
         decided = cluster.resource()
         document = cluster.pod()
         await cluster.settle()
-        await cluster.port.write_status(decided, exceeded("101.000 of 100 GPU-hours used in the last 24 h."))
+        await cluster.port.write_status(decided, exceeded("101.0 of 100 GPU-hours in the last 24h."))
         await do(cluster, on(actions.PausePod, document), decided)
-        says = "GPUWorkloadBudget team-a/one: 101.000 of 100 GPU-hours used in the last 24 h."
+        says = "GPUWorkloadBudget team-a/one: 101.0 of 100 GPU-hours in the last 24h."
         assert told(cluster) == [("Pod/train-0", "Warning", "Paused", says)]
         [event] = cluster.server.objects("Event")
         assert event["involvedObject"]["uid"] == document["metadata"]["uid"]

@@ -16,6 +16,7 @@ from headroom.api.kinds import AnyResource
 from headroom.model import actions
 from headroom.model.actions import Action
 from headroom.model.errors import Refused, Unavailable
+from headroom.model.ports import Beside
 from headroom.sim import faults as wrong
 from tests.adapters.doing import CHORES, told
 from tests.adapters.power.stage import Noting
@@ -34,7 +35,9 @@ class Room(Cluster):
     def __init__(self) -> None:
         super().__init__()
         self.switches = Noting()
-        self.effects = Effects(self.kube, self.events, clock=self.clock, view=self.port, switches=self.switches)
+        self.effects = Effects(
+            self.kube, self.events, clock=self.clock, view=self.port, beside=Beside(switches=self.switches)
+        )
 
     async def pool(self, state: str = "", **more: Any) -> AnyResource:
         """The pool, with its machine in this state, as the view has it."""
@@ -87,10 +90,10 @@ async def test_a_machine_is_woken_on_the_word_of_its_pool_as_it_stands_now() -> 
 @pytest.mark.parametrize(
     ("action", "state", "spec", "why"),
     [
-        (WAKE, "Off", {}, "it is Off by now, not Booting"),
-        (WAKE, "On", {}, "it is On by now, not Booting"),
-        (SLEEP, "Draining", {}, "it is Draining by now, not Sleeping"),
-        (SLEEP, "On", {}, "it is On by now, not Sleeping"),
+        (WAKE, "Off", {}, "it is now Off, not Booting"),
+        (WAKE, "On", {}, "it is now On, not Booting"),
+        (SLEEP, "Draining", {}, "it is now Draining, not Sleeping"),
+        (SLEEP, "On", {}, "it is now On, not Sleeping"),
         (WAKE, "Booting", {"paused": True}, "PowerPool one is paused"),
         (SLEEP, "Sleeping", {"paused": True}, "PowerPool one is paused"),
         (actions.WakeMachine(pool="one", machine="other"), "Booting", {}, "PowerPool one has no such machine"),
@@ -98,7 +101,7 @@ async def test_a_machine_is_woken_on_the_word_of_its_pool_as_it_stands_now() -> 
             actions.WakeMachine(pool="two", machine="worker-1"),
             "Booting",
             {},
-            "PowerPool/one does not speak for pool two",
+            "PowerPool/one is not pool two",
         ),
     ],
 )
@@ -128,14 +131,14 @@ async def test_a_pool_that_is_gone_or_another_one_by_now_switches_nothing() -> N
         await here.pool("Booting")
         with pytest.raises(Refused, match="PowerPool one is gone"):
             await here.do(WAKE, pool)
-        with pytest.raises(Refused, match="does not speak for pool one"):
+        with pytest.raises(Refused, match="is not pool one"):
             await here.do(WAKE, a_resource())
 
 
 @virtual
 async def test_where_nobody_switches_machines_none_is_switched() -> None:
     cluster = Cluster()
-    with pytest.raises(Refused, match="nobody switches machines here"):
+    with pytest.raises(Refused, match="this process does not switch machines"):
         await cluster.port.perform(WAKE, a_resource("PowerPool"))
 
 
@@ -179,7 +182,7 @@ async def test_a_machine_that_pods_may_come_to_stays_on(node: dict[str, Any], wh
     async with room() as here:
         here.machine(**node)
         pool = await here.pool("Sleeping")
-        with pytest.raises(Refused, match=f"letting machine worker-1 sleep: {why}"):
+        with pytest.raises(Refused, match=f"putting machine worker-1 to sleep: {why}"):
             await here.do(SLEEP, pool)
         assert here.switches.told == [f"not Sleep: {why}"]
 
@@ -269,7 +272,7 @@ async def test_an_answer_that_is_no_list_is_no_empty_list() -> None:
             return b'{"kind":"Status"}' if path == paths.pods() else await ask(path, **more)
 
         here.kube.get = odd  # type: ignore[method-assign]  # something before the API server answers in its place
-        with pytest.raises(Unavailable, match="something that is no list"):
+        with pytest.raises(Unavailable, match="something that is not a list"):
             await here.do(SLEEP, pool)
         assert len(here.switches.told) == 1
 
@@ -293,7 +296,7 @@ async def test_what_a_controller_makes_anew_is_evicted_and_told_so() -> None:
         pool = await here.pool("Draining")
         await here.do(DRAIN, pool)
         assert [is_going(here, name) for name in ("a", "b", "everywhere", "done")] == [True, True, False, False]
-        said = "PowerPool one lets machine worker-1 sleep; its controller makes the pod anew elsewhere."
+        said = "PowerPool one puts machine worker-1 to sleep; its controller recreates the pod elsewhere."
         assert told(here) == [(f"Pod/{name}", "Normal", "Drained", said) for name in ("a", "b")]
         writes = here.writes()
         await here.do(DRAIN, pool)
@@ -305,7 +308,7 @@ async def test_what_a_controller_makes_anew_is_evicted_and_told_so() -> None:
     [
         ({"gpus": "1"}, "it has GPUs or other devices"),
         ({"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]}}, "it has GPUs or other devices"),
-        ({"metadata": {"ownerReferences": []}}, "no controller would make it anew"),
+        ({"metadata": {"ownerReferences": []}}, "no controller would recreate it"),
         ({"metadata": {"namespace": "kube-system"}}, "it belongs to the cluster itself"),
         ({"metadata": {"namespace": "headroom-system"}}, "it is in Headroom's own namespace"),
         ({"metadata": {"annotations": {"headroom.dev/protected": "true"}}}, "it is protected by the annotation"),
@@ -355,7 +358,9 @@ async def test_a_disruption_budget_has_the_last_word_on_each_pod() -> None:
             }
         )
         pool = await here.pool("Draining")
-        with pytest.raises(Unavailable, match="a disruption budget does not let pod team-a/a and 1 more go now"):
+        with pytest.raises(
+            Unavailable, match="a PodDisruptionBudget refuses the eviction of pod team-a/a and 1 more now"
+        ):
             await here.do(DRAIN, pool)
         assert [is_going(here, name) for name in ("a", "b", "c")] == [False, False, True]
 
@@ -393,7 +398,7 @@ async def test_a_chore_lifts_only_the_cordon_that_it_was_decided_on(by: str, of:
         if is_lifted:
             await here.do(action, CHORES)
         else:
-            with pytest.raises(Refused, match=r"uncordoning node worker-1: it was .* that cordoned it"):
+            with pytest.raises(Refused, match=r"uncordoning node worker-1: .* cordoned it"):
                 await here.do(action, CHORES)
         node = here.stored("Node", "", "worker-1")
         assert bool(node["spec"].get("unschedulable")) is not is_lifted
@@ -403,4 +408,4 @@ async def test_a_chore_lifts_only_the_cordon_that_it_was_decided_on(by: str, of:
 
 
 def test_what_is_hardly_a_pod_keeps_a_machine_on() -> None:
-    assert keeps_on(raw.Pod(), "nvidia.com/gpu")
+    assert keeps_on(raw.RawPod(), "nvidia.com/gpu")

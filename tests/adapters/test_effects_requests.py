@@ -30,9 +30,7 @@ async def test_a_pod_loses_our_gate_and_says_who_asked() -> None:
         await do(cluster, on(actions.ReleasePod, pod), await asked(cluster, reason="a deadline"))
         stored = cluster.stored("Pod", "team-a", "train-0")
         assert stored["spec"]["schedulingGates"] == [THEIRS]
-        assert told(cluster) == [
-            ("Pod/train-0", "Normal", "Released", "Before its turn: alice asked for it (a deadline).")
-        ]
+        assert told(cluster) == [("Pod/train-0", "Normal", "Released", "Released by request of alice (a deadline).")]
 
 
 @pytest.mark.parametrize("kind", ["Job", "JobSet", "Workload"])
@@ -50,7 +48,7 @@ async def test_an_owner_goes_on_that_a_budget_suspended(kind: str) -> None:
         assert not stored["spec"].get("suspend")
         assert stored["spec"].get("active") is not False
         assert "headroom.dev/released-at" in stored["metadata"]["annotations"]
-        assert ("Resumed", "Before its turn: alice asked for it.") in [each[2:] for each in told(cluster)]
+        assert ("Resumed", "Released by request of alice.") in [each[2:] for each in told(cluster)]
 
 
 @virtual
@@ -59,7 +57,7 @@ async def test_an_owner_stays_suspended_that_somebody_else_suspended() -> None:
         suspended = owners.owner("Job")
         suspended["spec"]["suspend"] = True
         cluster.server.put(suspended)
-        with pytest.raises(Refused, match="it was not Headroom that suspended it"):
+        with pytest.raises(Refused, match="somebody else suspended it"):
             await do(cluster, actions.ResumeOwner(kind="Job", object="team-a/train"), await asked(cluster))
 
 
@@ -70,10 +68,10 @@ async def test_nothing_is_done_for_a_request_that_is_gone_or_another() -> None:
         request = await asked(cluster)
         forget(cluster, REQUEST)
         await cluster.settle()
-        with pytest.raises(Refused, match="it was deleted meanwhile"):
+        with pytest.raises(Refused, match="it has been deleted"):
             await do(cluster, on(actions.ReleasePod, pod), request)
         await asked(cluster)
-        with pytest.raises(Refused, match="it was deleted meanwhile"):
+        with pytest.raises(Refused, match="it has been deleted"):
             await do(cluster, on(actions.ReleasePod, pod), request)
         assert cluster.stored("Pod", "team-a", "train-0")["spec"]["schedulingGates"] == [GATE]
 

@@ -160,7 +160,7 @@ async def test_a_refusal_names_the_entry_that_would_allow_it() -> None:
     ):
         with pytest.raises(Refused) as caught:
             await Guard(()).call(Request(url=url), 5)
-        expected = f"calls to {entry} are not allowed; an administrator can list that in --allow-egress (HEADROOM_ALLOW_EGRESS)"
+        expected = f"calls to {entry} are not allowed; an administrator can allow them in --allow-egress (HEADROOM_ALLOW_EGRESS)"
         assert str(caught.value) == expected
         assert entries(entry)
 
@@ -178,8 +178,8 @@ async def test_a_refusal_names_the_entry_that_would_allow_it() -> None:
         ("wol://0.0.0.0/0", "127.0.0.1", "127.0.0.1 is this machine itself; only the entry wol://127.0.0.1:9"),
         ("wol://0.0.0.0/0", "255.255.255.255", "255.255.255.255 is broadcast"),
         ("wol://0.0.0.0/0", "169.254.169.254", "169.254.169.254 is link-local"),
-        ("wol://0.0.0.0/0", "1.2.3", "its address is no number"),
-        ("wol://0.0.0.0/0", "999.1.1.1", "its address is no number"),
+        ("wol://0.0.0.0/0", "1.2.3", "its address is not an IPv4 address"),
+        ("wol://0.0.0.0/0", "999.1.1.1", "its address is not an IPv4 address"),
     ],
 )
 async def test_a_packet_goes_only_where_its_number_is_listed(listed: str, number: str, why: str) -> None:

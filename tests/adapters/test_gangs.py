@@ -78,7 +78,7 @@ async def test_no_rank_goes_if_a_disruption_budget_lets_only_some_go() -> None:
             with pytest.raises(Refused) as caught:
                 await go(cluster, each, budget)
             assert str(caught.value) == (
-                f"evicting pod {name_of(each)}: its gang {UNIT} would be torn apart: "
+                f"evicting pod {name_of(each)}: its gang {UNIT} could not be evicted as a whole: "
                 "PodDisruptionBudget pdb allows 1 of 3 now"
             )
         assert going(cluster) == []
@@ -138,7 +138,7 @@ async def test_a_budget_over_one_rank_keeps_all_of_them() -> None:
         guarded(cluster, "leader", 1, role="leader")
         ranks = [rank(cluster, "train-0"), rank(cluster, "train-1", role="leader")]
         budget = await stopping(cluster, ranks)
-        with pytest.raises(Refused, match="torn apart: PodDisruptionBudget leader allows 0 of 1 now"):
+        with pytest.raises(Refused, match="as a whole: PodDisruptionBudget leader allows 0 of 1 now"):
             await go(cluster, ranks[0], budget)
 
 
@@ -150,7 +150,7 @@ async def test_a_rank_that_two_disruption_budgets_select_keeps_all_of_them() -> 
         guarded(cluster, "leader", 0, role="leader")
         ranks = [rank(cluster, "train-0"), rank(cluster, "train-1", role="leader")]
         budget = await stopping(cluster, ranks)
-        with pytest.raises(Refused, match="apart: more than one PodDisruptionBudget selects pod team-a/train-1"):
+        with pytest.raises(Refused, match="as a whole: more than one PodDisruptionBudget selects pod team-a/train-1"):
             await go(cluster, ranks[0], budget)
         assert going(cluster) == []
 

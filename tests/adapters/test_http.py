@@ -193,7 +193,7 @@ async def test_nobody_listens() -> None:
 
 async def test_no_answer_in_time() -> None:
     async with serving(always(b"")) as (_, transport):
-        with pytest.raises(Unavailable, match=r"^creating pods: no answer within 0\.2 s$"):
+        with pytest.raises(Unavailable, match=r"^creating pods: no answer within 0\.2s$"):
             await transport.request("POST", "/api/v1/pods", body=b"{}", timeout=0.2)
 
 
@@ -302,13 +302,13 @@ async def test_silence_is_noticed() -> None:
         heard, why = await until_broken(transport, idle=0.3)
         assert time.monotonic() - began > 0.2
     assert heard == [b'{"a":1}']
-    assert why == "watching pods: nothing heard for 0.3 s"
+    assert why == "watching pods: nothing received for 0.3s"
 
 
 async def test_a_server_that_accepts_and_never_answers() -> None:
     async with serving(always(b"")) as (_, transport):
         heard, why = await until_broken(transport, idle=0.3)
-    assert (heard, why) == ([], "watching pods: nothing heard for 0.3 s")
+    assert (heard, why) == ([], "watching pods: nothing received for 0.3s")
 
 
 async def test_talk_resets_the_idle_limit() -> None:
@@ -460,7 +460,7 @@ async def test_what_a_plugin_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "kind", "words"),
     [
-        ("echo first >&2; echo sorry >&2; exit 3", Unavailable, "it ended with 3: sorry"),
+        ("echo first >&2; echo sorry >&2; exit 3", Unavailable, "it exited with 3: sorry"),
         ("echo secret", Misconfigured, "printed no ExecCredential"),
         (printing(), Misconfigured, "neither a token nor a certificate"),
         ('echo \'{"apiVersion":"x/v9"}\'', Misconfigured, "it speaks 'x/v9'"),

@@ -62,9 +62,9 @@ def document(**members: Any) -> bytes:
     ids=lambda body: body[:40].decode("latin-1"),
 )
 async def test_what_is_no_lease_is_said_to_be_none(body: bytes) -> None:
-    with pytest.raises(Unavailable, match="the answer is no Lease"):
+    with pytest.raises(Unavailable, match="the answer is not a Lease"):
         await leases(body).read()
-    with pytest.raises(Unavailable, match="the answer is no Lease"):
+    with pytest.raises(Unavailable, match="the answer is not a Lease"):
         await leases(body).write("me", 15, None)
 
 

@@ -334,6 +334,15 @@ def test_a_whole_node() -> None:
     assert dict(node.allocatable) == {"cpu": 63_500_000, GPU: 8 * MILLION}
 
 
+def test_what_a_node_publishes_of_bandwidth_is_known_nothing_and_nonsense_included() -> None:
+    egress, local = "headroom.dev/egress-mbps", "headroom.dev/local-egress-mbps"
+    status = {"capacity": {egress: "25k", local: "0", "cpu": "1"}, "allocatable": {egress: "0", local: "x"}}
+    node = parse.node({"metadata": {"name": "n1"}, "status": status})
+    assert node.published_capacity == ((egress, 25_000 * MILLION), (local, 0))
+    assert node.published == ((egress, 0), (local, UNREADABLE))
+    assert parse.node({"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1"}}}).published == ()
+
+
 def test_a_node_without_allocatable_offers_all_it_has() -> None:
     node = parse.node({"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "2"}}})
     assert (node.uid, node.ready, dict(node.allocatable)) == ("n1", False, {"cpu": 2 * MILLION})

@@ -94,6 +94,8 @@ def test_by_which_words_a_scheduler_says_that_a_pod_waits_for_a_place(reason: st
         ),
         ("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found", True),
         ("0/12 nodes are available: waiting for resource controller to create the resourceclaim.", True),
+        ('persistentvolumeclaim "data" not found', True),
+        ('0/3 nodes are available: 3 no persistentvolumeclaim "data".', False),
         ("0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes are available: 3 No.", False),
         ("0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.", False),
         ("no nodes available to schedule pods", False),
@@ -259,3 +261,24 @@ async def test_what_a_deleted_pod_held_is_remembered_for_a_while() -> None:
         cluster.server.do("DELETE", "/api/v1/namespaces/team-a/pods/c", {"gracePeriodSeconds": 0})
         await cluster.settle()
         assert [node for _, node, _ in pods.departed] == ["n2"]
+
+
+SHAPED = {
+    "containers": [{"resources": {"requests": {"cpu": "1"}}}],
+    "nodeSelector": {"zone": "a"},
+    "affinity": {"zone": "a"},
+    "tolerations": [{"key": "zone"}],
+    "topologySpreadConstraints": [{"topologyKey": "zone"}],
+    "schedulerName": "mine",
+    "hostNetwork": True,
+}
+
+
+@pytest.mark.parametrize("name", SHAPED)
+@pytest.mark.parametrize("filler", ["", "x" * 4096], ids=["short", "long"])
+def test_pods_that_differ_in_one_part_have_two_shapes(name: str, filler: str) -> None:
+    spec = {**SHAPED, "affinity": {"zone": "a" + filler}}
+    whole, part = (parse.pod({"spec": each}).shape for each in (spec, {**spec, name: None}))
+    assert whole != part
+    assert whole == parse.pod({"spec": spec}).shape
+    assert (whole is parse.pod({"spec": spec}).shape) == (not filler), "what is short is worked out once"

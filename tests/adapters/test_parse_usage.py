@@ -9,6 +9,7 @@ import pytest
 from headroom.adapters.kube import devices, operator_kinds, parse, raw, sources
 from headroom.api.budget_index import IndexEntry
 from headroom.model import times
+from headroom.model.facts import ExtendedClaim
 
 Document = dict[str, Any]
 
@@ -87,7 +88,7 @@ def test_the_claims_of_a_pod_as_its_status_tells_them() -> None:
     }
     pod = parse.pod(document)
     assert (pod.claims, pod.claim_templates) == (("mine", "p-b-x7"), ("four",))
-    assert (pod.extended_claim, pod.extended_resources) == ("p-extended", ("example.com/gpu",))
+    assert pod.extended == ExtendedClaim("p-extended", ("example.com/gpu",))
     del document["spec"]
     assert parse.pod(document).claims == ()
     assert parse.pod(document).has_claims

@@ -41,7 +41,7 @@ def test_an_empty_book(text: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ("seven", "it is no mapping"),
+        ("seven", "it is not a mapping"),
         ("{node: a}", "pricePerHour is required"),
         ("{pricePerHour: -1}", "must not be negative"),
         ("{pricePerHour: 0.0000001}", "at most 6 decimals"),
@@ -54,7 +54,7 @@ def test_an_empty_book(text: str) -> None:
         ("{pricePerHour: 1, capacityType: sopt}", "capacityType must be one of spot, on-demand, reserved, not 'sopt'"),
         ("{pricePerHour: 1, labels: {rack: 7}}", "labels must be a mapping of text to text"),
         ("{pricePerHour: 1, labels: [a]}", "labels must be a mapping of text to text"),
-        ("{pricePerHour: 1, instancetype: x}", "instancetype is no field here; the fields are pricePerHour, node"),
+        ("{pricePerHour: 1, instancetype: x}", "instancetype is not a field here; the fields are pricePerHour, node"),
     ],
 )
 def test_a_bad_entry_is_left_out_with_a_sentence_and_the_others_stay(entry: str, words: str) -> None:
@@ -67,8 +67,8 @@ def test_a_bad_entry_is_left_out_with_a_sentence_and_the_others_stay(entry: str,
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{a: 1}", "it is no list"),
-        ("just words", "it is no list"),
+        ("{a: 1}", "it is not a list"),
+        ("just words", "it is not a list"),
         ("- {a", "it is not YAML"),
         ("- !!int ''", "it is not YAML"),
         ("[" * 100_000, "levels deep"),
@@ -87,4 +87,4 @@ def test_every_key_of_a_config_map_is_a_book_in_the_order_of_the_keys() -> None:
     data = {"b.yaml": "[{node: b, pricePerHour: 2}]", "a.yaml": "[{node: a, pricePerHour: 1}, 7]"}
     prices, problems = of_config_map(data)
     assert [each.node for each in prices] == ["a", "b"]
-    assert problems == ["reading the price book, key a.yaml: entry 2 is left out: it is no mapping"]
+    assert problems == ["reading the price book, key a.yaml: entry 2 is left out: it is not a mapping"]

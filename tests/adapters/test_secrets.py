@@ -71,7 +71,7 @@ async def test_what_cannot_be_read_is_told_without_what_it_holds() -> None:
     assert CANARY not in repr(caught.value) + repr(caught.value.__cause__)
     put(cluster, "headroom-system", "fine", token=CANARY.encode())
     cluster.transport._faults.add(wrong.Slow(path="*/secrets/*", ms=10_000))
-    with pytest.raises(Unavailable, match="reading Secret headroom-system/fine: no answer within 2 s"):
+    with pytest.raises(Unavailable, match="reading Secret headroom-system/fine: no answer within 2s"):
         await secrets.read("fine")
 
 

@@ -27,6 +27,7 @@ THEIRS = [
     paths.owner("Workload"),
     paths.karpenter("nodepools"),
     paths.karpenter("nodeclaims"),
+    paths.of("karpenter.k8s.aws", "v1", "ec2nodeclasses"),
     paths.policies("validatingadmissionpolicies"),
     paths.policies("mutatingadmissionpolicybindings"),
 ]

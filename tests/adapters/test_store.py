@@ -12,7 +12,7 @@ from headroom.adapters.kube import errors, parse, paths
 from headroom.adapters.kube.changes import MOST, PARTS, Subscriptions
 from headroom.adapters.kube.sinks import ResourceSink, is_older
 from headroom.adapters.kube.store import status_patch
-from headroom.api.bandwidth import BandwidthStatus, Links, Reservation
+from headroom.api.bandwidth import BandwidthStatus, LinksUsed, Reservation
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.resources import Condition
 from headroom.model.changes import Changes, Topic
@@ -111,7 +111,7 @@ async def test_a_watch_that_ends_by_a_bug_is_named() -> None:
         cluster.pod()
         await cluster.settle()
         assert not cluster.port.complete
-        assert [text for text in cluster.port.problems() if "pods" in text and "mistake" in text]
+        assert [text for text in cluster.port.problems() if "pods" in text and "a bug in Headroom" in text]
 
 
 @virtual
@@ -369,7 +369,7 @@ def test_versions(new: str, old: str, older: bool) -> None:
 
 
 def test_a_patch_removes_what_is_no_more() -> None:
-    links, empty = Links(), Links()
+    links, empty = LinksUsed(), LinksUsed()
     before = BandwidthStatus(used=links, error_reason="x", reservations=(Reservation(pod_uid="u"),))
     patch = status_patch(before, BandwidthStatus(status="Created", used=empty))
     assert patch["errorReason"] is None

@@ -77,8 +77,8 @@ def test_the_refusal_says_what_to_write_where() -> None:
     with pytest.raises(Refused) as caught:
         check_usable(secret, "power-api", use)
     assert str(caught.value) == (
-        "spec.webhook.tokenSecretRef: Secret power-api does not let PowerPool/rack@https://power-api.example.com use it; "
-        "if it should, its owner adds that to its annotation: kubectl annotate secret -n headroom-system power-api "
+        "spec.webhook.tokenSecretRef: Secret power-api does not allow PowerPool/rack@https://power-api.example.com; "
+        "to allow it, its owner annotates it: kubectl annotate secret -n headroom-system power-api "
         "headroom.dev/usable-by=PowerPool/rack@https://power-api.example.com"
     )
     secret.usable_by = "PowerPool/rack@https://power-api.example.com"

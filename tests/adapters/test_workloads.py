@@ -9,7 +9,7 @@ import pytest
 
 from headroom.adapters.kube import operator_kinds, parse, raw, sources, workloads
 from headroom.api.budget_hold import BudgetHoldSpec
-from headroom.model.facts import Hold, Part, Shape, Workload
+from headroom.model.facts import Hold, Shape, Workload, WorkloadPart
 from headroom.model.times import HOUR, MINUTE
 from tests.adapters.owners import owner, template
 from tests.builders import NOON
@@ -38,7 +38,7 @@ def test_an_owner_with_all_that_is_read_of_it(kind: str) -> None:
         name="train",
         resource_version="7",
         created=NOON,
-        parts=(Part(labels=(("team", "a"),), requests=GPU, shape=Shape(requests=GPU), count=2),),
+        parts=(WorkloadPart(labels=(("team", "a"),), requests=GPU, shape=Shape(requests=GPU), count=2),),
         priority=5 if kind == "Workload" else 0,
         suspended=True,
         suspended_by="GPUWorkloadBudget/team-a/one",
@@ -107,8 +107,8 @@ def test_the_parts_of_a_workload_have_their_own_labels_and_amounts() -> None:
         {"name": "workers", "count": 7, "template": template({"role": "worker"})},
     ]
     assert read(owner("Workload", spec={"podSets": sets})).parts == (
-        Part(labels=(("role", "leader"),), count=1),
-        Part(labels=(("role", "worker"),), requests=GPU, shape=Shape(requests=GPU), count=7),
+        WorkloadPart(labels=(("role", "leader"),), count=1),
+        WorkloadPart(labels=(("role", "worker"),), requests=GPU, shape=Shape(requests=GPU), count=7),
     )
 
 

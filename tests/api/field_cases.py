@@ -16,10 +16,11 @@ from tests.api.cases import (
     Cases,
     free_text,
     manifest,
+    number,
     object_name,
     whole,
 )
-from tests.api.power_cases import POOL, POOL_FIELDS
+from tests.api.power_cases import POOL, POOL_FIELDS, RESOURCES, choice
 from tests.api.spot_cases import REGION, SPOTPOOL, SPOTPOOL_FIELDS
 
 
@@ -52,18 +53,35 @@ FULL: dict[str, dict[str, Any]] = {
             "paused": False,
             "region": "us-east-1",
             "families": ["g4dn", "g5"],
+            "nodeClassKind": "EC2NodeClass",
             "nodeClassName": "class",
             "nodeClassSelector": {},
+            "architecture": "amd64",
+            "gpuVendor": "nvidia",
             "minGPUs": 4,
             "targetCount": 2,
             "minSpotScore": 6,
             "maxInstanceTypes": 5,
             "maxZones": 2,
             "capacityType": "spot",
+            "strategy": "CostAndRisk",
+            "restartHours": "0.5",
+            "switchThreshold": "5%",
+            "switchAfter": "30m",
+            "minDwell": "2h",
+            "maxSwitchesPerDay": 6,
             "subnetSelectorTags": {"kubernetes.io/cluster/c": "owned"},
             "securityGroupSelectorTags": {"Name": "nodes"},
             "budgetsNodes": "10%",
             "consolidateAfter": "2m",
+            "consolidationPolicy": "WhenEmpty",
+            "expireAfter": "Never",
+            "weights": {"min": 10, "max": 50},
+            "limits": {"nvidia.com/gpu": "64"},
+            "budgetRef": {"namespace": "team", "name": "gpu"},
+            "rollout": "Keep",
+            "deletionPolicy": "Retain",
+            "credentialsSecretRef": {"name": "aws-keys"},
             "labels": {"pool": "cheap"},
             "taints": ["nvidia.com/gpu=true:NoSchedule"],
             "requeueMinutes": 7,
@@ -86,6 +104,12 @@ FULL: dict[str, dict[str, Any]] = {
 _TAGS = Cases(
     valid=({"Name": "ä" * 256}, {"k" * 128: ""}, {}, None),
     invalid=({"": "x"}, {"k" * 129: "x"}, {"a": "x" * 257}, {"a": 1}, ["a"], "a", {f"k{i}": "x" for i in range(51)}),
+)
+
+
+_LENGTH = Cases(
+    valid=("30m", "2h", "1h30m", "90s", None),
+    invalid=("", "0s", "0h0m", "2", "2d", "-1m", "1.5h", "2m ", "2m\n", "30m1h", *NOT_TEXT),
 )
 
 
@@ -152,6 +176,40 @@ FIELDS: dict[str, dict[str, Cases]] = {
                 {"g5": 1},
             ),
         ),
+        "spec.nodeClassKind": choice("EC2NodeClass", "KWOKNodeClass"),
+        "spec.architecture": Cases(valid=("amd64", "arm64", None), invalid=("", "AMD64", "x86_64", *NOT_TEXT)),
+        "spec.gpuVendor": Cases(valid=("nvidia", "amd", None), invalid=("", "NVIDIA", "intel", *NOT_TEXT)),
+        "spec.strategy": choice("CostAndRisk", "CheapestAboveScore"),
+        "spec.consolidationPolicy": choice("WhenEmpty", "WhenEmptyOrUnderutilized"),
+        "spec.rollout": choice("Keep", "Replace"),
+        "spec.deletionPolicy": choice("Retain", "Delete"),
+        "spec.restartHours": Cases(
+            valid=(1, "1.5", "500m", 168, "168", None),
+            invalid=("", "soon", "0", 0, -1, "-1", 169, "1h", True, [], {}, number("0.5")),
+        ),
+        "spec.switchThreshold": Cases(
+            valid=("0%", "5%", "99.99%", "0.5%", None),
+            invalid=("", "5", "%", "100%", "-1%", "5.123%", "5 %", "５%", "5%\n", *NOT_TEXT),
+        ),
+        "spec.switchAfter": _LENGTH,
+        "spec.minDwell": _LENGTH,
+        "spec.maxSwitchesPerDay": whole(1, 1000),
+        "spec.expireAfter": Cases(
+            valid=("Never", "720h", "1h30m", None),
+            invalid=("", "never", "2d", "-1m", "1.5h", "2m\n", "1" * 32 + "h", *NOT_TEXT),
+        ),
+        "spec.weights.min": Cases(
+            valid=(1, 49, None),
+            invalid=(0, At(50, "spec.weights.max"), 101, "10", True, [], {}, number("10.5"), number("1.0")),
+        ),
+        "spec.weights.max": Cases(
+            valid=(11, 100, None),
+            invalid=(At(10, "spec.weights.max"), 101, "50", True, [], {}, number("50.5")),
+        ),
+        "spec.limits": RESOURCES,
+        "spec.budgetRef.namespace": object_name("team"),
+        "spec.budgetRef.name": object_name("gpu"),
+        "spec.credentialsSecretRef.name": object_name("aws-keys"),
         "spec.nodeClassName": object_name("class"),
         "spec.nodeClassSelector": Cases(
             valid=LABELS.valid,

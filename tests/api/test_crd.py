@@ -143,5 +143,13 @@ def test_defaults_are_those_of_the_types(kind: str) -> None:
         default = ROOTS[kind]["properties"]["spec"]["properties"][field.encode_name].get("default")
         if isinstance(field.default, (bool, int)) or (isinstance(field.default, str) and field.default):
             assert default == field.default, field.name
-        else:
+        elif not isinstance(field.default, msgspec.Struct) or default != msgspec.to_builtins(field.default):
             assert default in (None, {}), field.name
+
+
+def test_a_default_that_rules_are_asked_about_is_written_in_full() -> None:
+    """The API server refuses the whole definition where a rule fails on a default, whose own defaults are not filled in by then."""
+    asked = [(path, part) for path, part in PARTS if {"default", "properties", "x-kubernetes-validations"} <= {*part}]
+    assert asked
+    for path, part in asked:
+        assert {name for name, each in part["properties"].items() if "default" in each} <= {*part["default"]}, path

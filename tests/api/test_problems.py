@@ -161,7 +161,7 @@ def test_every_wrong_field_is_named_at_once() -> None:
             "Hold",
             Problem(
                 "spec.enforcement.action",
-                "must be left out where there are steps: write it as one of them, at 100%",
+                "cannot be combined with steps: add it as a step at 100%",
             ),
         ),
         (
@@ -188,7 +188,7 @@ def test_every_wrong_field_is_named_at_once() -> None:
             3,
             Problem(
                 "spec.quota.hours",
-                "is no field here; did you mean gpuHours? The fields are gpuHours, usd, windowHours",
+                "is not a field here; did you mean gpuHours? The fields are gpuHours, usd, windowHours",
                 "Unknown",
             ),
         ),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headroom.api.quantities import MAX_LENGTH, NANO, PATTERN, Invalid, nano
+from headroom.api.quantities import MAX_LENGTH, NANO, PATTERN, InvalidQuantity, nano
 
 SCALES = (
     {"": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
@@ -67,26 +67,26 @@ def test_a_negative_amount_is_a_number_and_the_caller_decides(text: str | int) -
     ],
 )
 def test_what_is_malformed_gets_a_reason(text: str) -> None:
-    assert nano(text) == Invalid("must be a quantity such as 8, 500m or 1.5k")
+    assert nano(text) == InvalidQuantity("must be a quantity such as 8, 500m or 1.5k")
 
 
 @pytest.mark.parametrize(
     "text", ["1e309", "1e999", "1e19", "2E", "1Ei", "9" * MAX_LENGTH, "-1e309", 10**18 + 1, -(10**400)]
 )
 def test_what_is_too_large_gets_a_reason(text: str | int) -> None:
-    assert nano(text) == Invalid(f"must be at most {10**18}")
+    assert nano(text) == InvalidQuantity(f"must be at most {10**18}")
 
 
 @pytest.mark.parametrize("value", [True, False, None, 1.5, 24.0, float("nan"), b"1", [], {}])
 def test_what_is_neither_text_nor_a_whole_number_gets_a_reason(value: Any) -> None:
-    assert isinstance(nano(value), Invalid)
+    assert isinstance(nano(value), InvalidQuantity)
 
 
 def test_the_limit_is_inclusive_and_looks_at_the_rounded_amount() -> None:
     assert nano("100", largest=100) == 100 * NANO
     assert nano(-100, largest=100) == -100 * NANO
-    assert isinstance(nano("100.0000000001", largest=100), Invalid)
-    assert isinstance(nano("100.000000001", largest=100), Invalid)
+    assert isinstance(nano("100.0000000001", largest=100), InvalidQuantity)
+    assert isinstance(nano("100.000000001", largest=100), InvalidQuantity)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_the_limit_is_inclusive_and_looks_at_the_rounded_amount() -> None:
 )
 def test_a_megabyte_of_text_is_refused_at_once(text: str) -> None:
     before = time.thread_time()
-    assert nano(text) == Invalid(f"must be at most {MAX_LENGTH} characters long")
+    assert nano(text) == InvalidQuantity(f"must be at most {MAX_LENGTH} characters long")
     # Of the CPU, whatever else runs: to read it all would take several seconds.
     assert time.thread_time() - before < 1
 
@@ -102,7 +102,7 @@ def test_a_megabyte_of_text_is_refused_at_once(text: str) -> None:
 @given(st.text() | st.from_regex(PATTERN[:-1] + r"\Z") | st.integers() | st.text(alphabet="+-.0123456789numkKMGTPEei"))
 def test_nothing_raises(text: str | int) -> None:
     amount = nano(text)
-    assert isinstance(amount, Invalid) or abs(amount) <= 10**18 * NANO
+    assert isinstance(amount, InvalidQuantity) or abs(amount) <= 10**18 * NANO
 
 
 @st.composite
@@ -130,6 +130,6 @@ def test_it_agrees_with_decimal_arithmetic_and_rounds_away_from_zero(pair: tuple
     text, value = pair
     exact = EXACT.multiply(value, Decimal(NANO)).to_integral_value(rounding=ROUND_UP, context=EXACT)
     if abs(exact) > 10**18 * NANO:
-        assert nano(text) == Invalid(f"must be at most {10**18}")
+        assert nano(text) == InvalidQuantity(f"must be at most {10**18}")
     else:
         assert nano(text) == int(exact)

@@ -41,11 +41,11 @@ def test_an_ordinary_pool_is_not_dubious() -> None:
         ({"idleSeconds": 60}, "spec.idleSeconds", "less than a fifth of joinTimeoutSeconds"),
         ({"subnetId": "subnet-1"}, "spec.subnetId", "2 zones have no other"),
         ({"subnetIds": {"us-east-1f": "subnet-1"}}, "spec.subnetIds", "does not launch in: us-east-1f"),
-        ({"gateway": {"adminUrl": "http://kong:8001", "upstream": "u", "tokenSecretRef": {"name": "t"}}}, "spec.gateway.adminUrl", "in the clear"),
+        ({"gateway": {"adminUrl": "http://kong:8001", "upstream": "u", "tokenSecretRef": {"name": "t"}}}, "spec.gateway.adminUrl", "unencrypted"),
         (
             {"provider": "webhook", "endpoint": "http://broker.example.com", "zones": ["anywhere"]},
             "spec.endpoint",
-            "in the clear",
+            "unencrypted",
         ),
     ],
 )  # fmt: skip

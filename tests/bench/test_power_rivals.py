@@ -10,8 +10,8 @@ from bench.powering.demand import Demand
 from headroom.model import times
 from headroom.model.facts import Machine, Node, Shape
 from headroom.model.world import by_ref
-from headroom.sim.whatif.cluster import Cluster
-from headroom.sim.whatif.work import GPU, Case, Work, owner_of
+from headroom.sim.whatif.cluster import ReplayCluster
+from headroom.sim.whatif.work import GPU, Case, RequestedPod, owner_of
 
 BEGIN = 1_800_000_000_000
 MICRO = 1_000_000
@@ -21,8 +21,8 @@ def a_shape(gpus: int) -> Shape:
     return Shape(requests=((GPU, gpus * MICRO),))
 
 
-def a_work(name: str, gpus: int, at: float = 60, minutes: float | None = None, *, before: bool = False) -> Work:
-    return Work(
+def a_work(name: str, gpus: int, at: float = 60, minutes: float | None = None, *, before: bool = False) -> RequestedPod:
+    return RequestedPod(
         name=name,
         namespace="lab",
         owner=owner_of("Job", "lab", name),
@@ -33,7 +33,7 @@ def a_work(name: str, gpus: int, at: float = 60, minutes: float | None = None, *
     )
 
 
-def a_demand(sizes: dict[str, int], works: Sequence[Work], on: Sequence[str] = (), minutes: int = 4) -> Demand:
+def a_demand(sizes: dict[str, int], works: Sequence[RequestedPod], on: Sequence[str] = (), minutes: int = 4) -> Demand:
     nodes = [Node(name=name, ready=True, allocatable=((GPU, gpus * MICRO),)) for name, gpus in sizes.items()]
     case = Case(
         title="test",
@@ -54,13 +54,13 @@ class Listener(rivals.Seed):
         super().__init__(sizes)
         self.calls: list[str] = []
 
-    def look(self, cluster: Cluster, switches: rivals.Switchboard) -> None:
+    def look(self, cluster: ReplayCluster, switches: rivals.Switchboard) -> None:
         super().look(cluster, switches)
         up, down = self.wishes(cluster.pods)
         self.calls += [f"{name}/up" for name in up] + ([f"{down}/down"] if down else [])
 
 
-def heard(sizes: dict[str, int], works: Sequence[Work], on: Sequence[str] = ()) -> dict[str, int]:
+def heard(sizes: dict[str, int], works: Sequence[RequestedPod], on: Sequence[str] = ()) -> dict[str, int]:
     """The calls of 180 seconds, as the original was watched: every 10 seconds, the first after 10."""
     found = a_demand(sizes, works, on)
     found.case.end = BEGIN + 180 * times.SECOND + 1
@@ -88,7 +88,7 @@ TWO = {"w1": 4, "w2": 8}
     ],
 )
 def test_the_seed_calls_as_the_original_was_seen_to(
-    sizes: dict[str, int], works: list[Work], on: Sequence[str], calls: dict[str, int]
+    sizes: dict[str, int], works: list[RequestedPod], on: Sequence[str], calls: dict[str, int]
 ) -> None:
     assert heard(sizes, works, on) == calls
 
@@ -111,7 +111,7 @@ class Script:
     def __init__(self, *steps: tuple[int, str, bool]) -> None:
         self._steps = list(steps)
 
-    def look(self, cluster: Cluster, switches: rivals.Switchboard) -> None:
+    def look(self, cluster: ReplayCluster, switches: rivals.Switchboard) -> None:
         for at, name, is_on in self._steps:
             if cluster.now == BEGIN + at * times.SECOND:
                 (switches.on if is_on else switches.off)(name)

@@ -22,14 +22,23 @@ FLAGS: Final = (
 PAGES: Final = {
     "overview": "#/",
     "budget": "#/budgets/{budget}",
+    "pod": "#/pods/{pod}",
+    "namespace": "#/namespaces/{namespace}",
     "nodes": "#/nodes",
     "power": "#/power",
     "pool": "#/power/basement",
+    "offers": "#/offers",
+    "bandwidth": "#/bandwidth",
     "decisions": "#/decisions",
     "resources": "#/resources",
 }
 READY: Final = ".page:not([data-loading])"
 """A page that has drawn its first model."""
+
+
+def address_of(name: str, budget: str, pod: str = "") -> str:
+    """Where a page is, for those that are about one thing: a budget, its namespace, or a pod."""
+    return PAGES[name].format(budget=budget, namespace=budget.partition("/")[0], pod=pod)
 
 
 def lacking() -> str:

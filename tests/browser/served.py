@@ -13,6 +13,7 @@ from headroom.web.listening import Servers
 from headroom.web.server import main_app
 from headroom.web.source import Local
 from tests.processes import free_ports
+from tests.web.pools import Left, leave
 from tests.web.showing import Made
 
 
@@ -43,11 +44,12 @@ class Served:
             self._run(self._servers.close)
             self._servers = None
 
-    def become(self, world: World) -> None:
-        """Show another world."""
+    def become(self, world: World, *left: Left) -> None:
+        """Show another world, with these as the last decisions; no page sees one without the other."""
 
         async def change() -> None:
             self.made.become(world)
+            leave(self.made, *left)
 
         self._run(change)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from headroom.adapters.kube.reviews import Need, Who, key_of
-from tests.browser.chromium import PAGES, READY, opened
+from headroom.adapters.kube.reviews import RequiredRight, Who, key_of
+from tests.browser.chromium import PAGES, READY, address_of, opened
 from tests.browser.served import Served
 from tests.browser.worlds import a_fleet
 
@@ -24,7 +24,7 @@ class Judge:
     async def who(self, token: str) -> Who | None:
         return Who(key_of(token.encode()), "alice") if token == TOKEN else None
 
-    async def allowed(self, who: Who, needs: Iterable[Need]) -> frozenset[Need]:
+    async def allowed(self, who: Who, needs: Iterable[RequiredRight]) -> frozenset[RequiredRight]:
         return frozenset(
             need for need in needs if need.namespace == "team-a" or (self._nodes and need.resource == "nodes")
         )
@@ -67,13 +67,23 @@ def test_what_a_team_may_not_see_is_as_if_it_were_not_there(
     page.goto(f"{guarded.url}/#/budgets/elsewhere/two")
     expect(page.locator("h1")).to_have_text("There is no budget elsewhere/two, or you may not see it")
     expect(page.locator("main")).not_to_contain_text("Perhaps")
+    page.goto(f"{guarded.url}/#/pods/elsewhere/secret")
+    expect(page.locator("h1")).to_have_text("There is no pod elsewhere/secret, or you may not see it")
+    page.wait_for_selector(READY)  # all but the heading is hidden until then
+    guessed = page.locator("main").inner_text()
+    page.goto(f"{guarded.url}/#/pods/elsewhere/nonexs")
+    expect(page.locator("h1")).to_have_text("There is no pod elsewhere/nonexs, or you may not see it")
+    page.wait_for_selector(READY)
+    assert page.locator("main").inner_text().replace("nonexs", "secret") == guessed
+    page.goto(f"{guarded.url}/#/namespaces/elsewhere")
+    expect(page.locator("h1")).to_have_text("There is no namespace elsewhere, or you may not see it")
     complaints.clear()
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_no_credential_comes_near_the_page(context: BrowserContext, page: Page, guarded: Served, name: str) -> None:
     as_alice(context)
-    opened(page, guarded.url, PAGES[name].format(budget="team-a/one"))
+    opened(page, guarded.url, address_of(name, "team-a/one", "team-a/train"))
     page.wait_for_selector(READY)
     assert TOKEN not in page.content()
     assert TOKEN not in page.evaluate("JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])")

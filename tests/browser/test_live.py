@@ -29,7 +29,7 @@ def test_an_update_leaves_focus_filter_selection_and_scroll_alone(page: Page, fl
     opened(page, fleet.url)
     page.get_by_role("searchbox").fill("team-a")
     before = used(page)
-    link = page.get_by_role("link", name="team-a/one").first
+    link = page.locator("#budgets").get_by_role("link", name="team-a/one")
     link.evaluate("node => { node.marked = true; }")
     link.focus()
     page.evaluate("window.loadedOnce = true; window.scrollTo(0, 300)")
@@ -50,10 +50,21 @@ def test_a_row_that_changes_its_place_keeps_the_focus(page: Page, fleet: Served)
     opened(page, fleet.url)
     first = page.locator("#budgets tbody th a").first
     expect(first).not_to_have_text("team-a/one")
-    page.get_by_role("link", name="team-a/one").first.focus()
+    page.locator("#budgets").get_by_role("link", name="team-a/one").focus()
     fleet.become(a_fleet(train_hours=9))
     expect(first).to_have_text("team-a/one")
     expect(first).to_be_focused()
+
+
+def test_a_link_in_a_part_that_is_drawn_anew_keeps_the_focus(page: Page, fleet: Served) -> None:
+    opened(page, fleet.url)
+    link = page.locator(".tile").get_by_role("link", name="team-a/one")
+    link.focus()
+    link.evaluate("node => { node.marked = true; }")
+    fleet.become(a_fleet(train_hours=4))
+    while page.evaluate("[...document.querySelectorAll('.tile a')].some(node => node.marked)"):
+        page.wait_for_timeout(50)  # the page allows no script that could wait inside it
+    expect(link).to_be_focused()
 
 
 def test_what_somebody_opened_stays_open(page: Page, fleet: Served) -> None:
@@ -70,8 +81,8 @@ def test_the_page_of_a_budget_follows_it(page: Page, fleet: Served) -> None:
     opened(page, fleet.url, "#/budgets/team-a/one")
     expect(page.locator(".title-row .badge")).to_have_text("Alert")
     fleet.become(a_fleet(train_hours=9))
-    expect(page.locator(".title-row .badge")).to_have_text("Used up")
-    expect(page.locator("#announcements")).to_contain_text("team-a/one: Used up.")
+    expect(page.locator(".title-row .badge")).to_have_text("Over quota")
+    expect(page.locator("#announcements")).to_contain_text("team-a/one: Over quota.")
     expect(page.locator("#history .entry")).to_have_count(2)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -9,31 +12,50 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import PAGES, opened
+from tests.browser.chromium import PAGES, address_of, opened
 from tests.browser.served import Served
 from tests.browser.worlds import HOSTILE, empty
 
 BUDGET = "vision/vision"
+CUT = """
+() => [...document.querySelectorAll(".wide")]
+  .filter((node) => node.offsetParent && node.scrollWidth > node.clientWidth + 1)
+  .map((node) => `${node.getAttribute("aria-label")}: ${node.scrollWidth} in ${node.clientWidth}`)
+"""
+"""Tables that are wider than their place."""
+WIDTHS = (360, 820, 1024, 1600, 2560)
 HEADINGS = {
     "overview": "Overview",
     "budget": BUDGET,
+    "namespace": "vision",
     "nodes": "Nodes",
     "power": "Power",
     "pool": "basement",
+    "offers": "Cheapest capacity",
+    "bandwidth": "Bandwidth",
     "decisions": "Decisions",
     "resources": "Resources",
 }
 
 
-def address(name: str) -> str:
-    return PAGES[name].format(budget=BUDGET)
+def address(name: str, demo: str = "") -> str:
+    return address_of(name, BUDGET, a_pod_of(demo) if demo and name == "pod" else "")
+
+
+def a_pod_of(demo: str) -> str:
+    """Some pod that runs there just now."""
+    with urllib.request.urlopen(f"{demo}/api/nodes", timeout=10) as reply:
+        nodes = json.load(reply)["nodes"]
+    return str(next(pod["pod"] for node in nodes.values() for pod in node["pods"]))
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_of_the_demo_is_drawn(page: Page, demo: str, name: str) -> None:
-    opened(page, demo, address(name))
-    expect(page.locator("h1")).to_have_text(HEADINGS[name])
-    expect(page).to_have_title(f"{HEADINGS[name]} · Headroom demo")
+    where = address(name, demo)
+    opened(page, demo, where)
+    heading = HEADINGS.get(name) or where.removeprefix("#/pods/")
+    expect(page.locator("h1")).to_have_text(heading)
+    expect(page).to_have_title(re.compile(rf"^{heading} · simulated · Headroom demo$"))
     expect(page.locator("#live")).to_have_text("Live")
     expect(page.locator("#speed")).to_contain_text("60× real time")
     assert page.locator("main time").count() + page.locator("main .badge").count() > 0
@@ -76,7 +98,7 @@ def open_to_axe(chromium: Browser) -> Iterator[Page]:
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_nothing_serious(open_to_axe: Page, demo: str, name: str, theme: Literal["light", "dark"]) -> None:
     open_to_axe.emulate_media(color_scheme=theme)
-    page = opened(open_to_axe, demo, address(name))
+    page = opened(open_to_axe, demo, address(name, demo))
     found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     bad = [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in {"serious", "critical"}]
     assert bad == []
@@ -85,10 +107,21 @@ def test_axe_finds_nothing_serious(open_to_axe: Page, demo: str, name: str, them
 @pytest.mark.parametrize("name", PAGES)
 def test_a_phone_needs_no_sideways_scrolling(page: Page, demo: str, name: str) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
-    opened(page, demo, address(name))
+    opened(page, demo, address(name, demo))
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     for link in page.locator("nav a").all():
         expect(link).to_be_in_viewport()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_tables_hold_at_every_width(page: Page, demo: str, name: str) -> None:
+    """Nothing is cut off, and no name is split where it could have been broken at its slash, or not at all."""
+    opened(page, demo, address(name, demo))
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        # Charts hear of their new width a moment after everything else has it.
+        page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
+        assert page.evaluate(CUT) == [], width
 
 
 @pytest.mark.parametrize("name", ["overview", "nodes", "power", "decisions", "resources"])

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from playwright.sync_api import Page, expect
 
-from headroom.adapters.kube.reviews import Need, Who, key_of
+from headroom.adapters.kube.reviews import RequiredRight, Who, key_of
 from headroom.model.errors import Unavailable
 from headroom.web.listening import Servers
 from headroom.web.relay import Relay
@@ -29,7 +29,7 @@ class Judge:
     async def who(self, token: str) -> Who | None:
         return Who(key_of(token.encode()), "alice") if token == TOKEN else None
 
-    async def allowed(self, who: Who, needs: Iterable[Need]) -> frozenset[Need]:
+    async def allowed(self, who: Who, needs: Iterable[RequiredRight]) -> frozenset[RequiredRight]:
         return frozenset(needs)
 
 

@@ -27,7 +27,9 @@ def full(model: Model) -> None:
         {"at": at, "action": action, "since": since, "endsBelow": ends} for at, action, ends in steps
     ]
     model["held"] = [{"unit": f"Job/{LONG}", "gpus": "8", "pods": 2, "since": since, "state": "Waiting"}]
-    model["topPods"] = [{"pod": LONG, "gpuHours": "40.93", "usd": "112.36"}]
+    namespace, _, name = LONG.partition("/")
+    used = {"namespace": namespace, "name": name, "gpuHours": "40.93", "usd": "112.36", "pods": 1}
+    model["who"] = {"hours": 24, "gpuHours": "40.93", "pods": 1, "byJob": [used], "byPod": [used]}
     model["released"] = [{"owner": f"Job/{LONG}", "gpus": "8", "usedGpus": "4", "at": since, "until": since}]
     model["refused"] = [{"unit": f"Job/{LONG}", "by": ["vision/stay"], "since": since, "deletedAt": since}]
     model["following"] = {"cluster": "home", "holding": True, "since": since, "stale": True}
@@ -79,7 +81,7 @@ def test_on_a_phone_names_are_not_broken_into_many_lines(page: Page, fleet: Serv
     told(page, fleet, BUDGET, full)
     opened(page, fleet.url, f"#/{BUDGET}")
     names = page.locator(
-        "#top th:visible, #waiting th:visible, #stopped th:visible, #released th:visible, #refused th:visible"
+        "#who th:visible, #waiting th:visible, #stopped th:visible, #released th:visible, #refused th:visible"
     )
     expect(names).to_have_count(5)
     assert max(box(name)["height"] for name in names.all()) < 60, "two lines at most"

@@ -34,8 +34,7 @@ def world_of(*left: pools.Left, now: int = NOON) -> World:
 
 def become(served: Served, *left: pools.Left, now: int = NOON) -> None:
     """Let these pools be what was decided last."""
-    served.become(world_of(*left, now=now))
-    pools.leave(served.made, *left)
+    served.become(world_of(*left, now=now), *left)
 
 
 @pytest.fixture
@@ -95,9 +94,9 @@ def test_each_slot_says_what_it_is_doing(page: Page, cloud: Served) -> None:
     expect(row(page, "0").locator("td[data-title=Machine]")).to_contain_text("i-000")
     expect(row(page, "0").locator("td[data-title=GPUs]")).to_have_text("3 of 4 allocated")
     expect(row(page, "0").locator("td[data-title='Cost / h']")).to_have_text("$2.20")
-    expect(row(page, "1").locator("td[data-title=Remarks]")).to_contain_text("Idle for 5 min.")
+    expect(row(page, "1").locator("td[data-title=Remarks]")).to_contain_text("Idle for 5m.")
     expect(row(page, "2").locator("td[data-title=Machine]")).to_contain_text("not known yet")
-    expect(row(page, "3").locator("td[data-title=Remarks]")).to_contain_text("The cloud takes it back in 2 min")
+    expect(row(page, "3").locator("td[data-title=Remarks]")).to_contain_text("The cloud takes it back in 2m")
     expect(row(page, "10").locator("td[data-title=Remarks]")).to_contain_text("Why: its node never became ready.")
     row(page, "0").get_by_role("link", name="spot-0").click()
     expect(page.locator(".node h3")).to_have_text(["spot-0"])
@@ -190,8 +189,8 @@ def test_other_pages_lead_here(page: Page, cloud: Served) -> None:
 def test_nodes_tell_cost_and_reclaim(page: Page, cloud: Served) -> None:
     opened(page, cloud.url, "#/nodes")
     heads = page.locator(".node-head .quiet")
-    expect(heads.nth(0)).to_have_text(re.compile(r"held · \$2\.20 / h$"))
-    expect(heads.nth(2)).to_have_text(re.compile(r"\$2\.20 / h · reclaimed in 2 min$"))
+    expect(heads.nth(0)).to_have_text(re.compile(r"allocated · \$2\.20 / h$"))
+    expect(heads.nth(2)).to_have_text(re.compile(r"\$2\.20 / h · reclaimed in 2m$"))
 
 
 # --- for everybody ------------------------------------------------------------------------------------------------------------
@@ -223,7 +222,7 @@ def test_a_phone_shows_cards_and_needs_no_sideways_scrolling(page: Page, cloud: 
     for table in page.locator("table:visible").all():
         expect(table.locator("thead")).to_be_hidden()
     tops = page.locator("nav a").evaluate_all("links => links.map(link => link.getBoundingClientRect().top)")
-    assert len(set(tops)) == 1, "one row of pages"
+    assert len(set(tops)) <= 2, "two rows of pages"
 
 
 @pytest.mark.parametrize("width", [360, 768, 1000, 1280])

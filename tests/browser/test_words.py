@@ -30,19 +30,24 @@ def js(page: Page, module: str, call: str) -> Any:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("percent(99.97)", "99.9 %"),
-        ("percent(99)", "99 %"),
-        ("percent(98.6)", "99 %"),
-        ("percent(100)", "100 %"),
-        ("percent(0.3)", "<1 %"),
-        ("share('95%')", "95 %"),
+        ("percent(99.97)", "99.9%"),
+        ("percent(99)", "99%"),
+        ("percent(98.64)", "98.6%"),
+        ("percent(94.6)", "95%"),
+        ("percent(103.26)", "103.2%"),
+        ("percent(105.6)", "106%"),
+        ("percent(100)", "100%"),
+        ("percent(0.3)", "<1%"),
+        ("span(5180000)", "1h 26m"),
+        ("span(273600000)", "3d 4h"),
+        ("span(40000)", "40s"),
         ("usedOf('239.963', '240', 'GPU-hours')", ["239.96", "240"]),
         ("usedOf('239.9996', '240', 'GPU-hours')", ["239.9996", "240"]),
         ("usedOf('240.000', '240', 'GPU-hours')", ["240", "240"]),
         ("usedOf('240.03', '240', 'GPU-hours')", ["240.03", "240"]),
         ("usedOf('522.05', '2400', 'dollars')", ["$522.05", "$2,400.00"]),
         ("usedOf('2399.998', '2400', 'dollars')", ["$2,399.998", "$2,400.00"]),
-        ("column(['40.93', '24', '9.5'])", ["40.93", "24.00", "9.50"]),
+        ("column(['40.93', '24', '9.5'])", ["40.9", "24.0", "9.5"]),
         ("column(['8', '24'])", ["8", "24"]),
     ],
 )
@@ -54,16 +59,16 @@ def test_numbers_beside_each_other_do_not_contradict(page: Page, fleet: Served, 
 @pytest.mark.parametrize(
     ("row", "comes"),
     [
-        (HOLDS | {"heldPods": 2, "nextStartsAt": STARTS}, "2 pods wait; the next starts in 14 min"),
-        (HOLDS | {"heldPods": 1}, "1 pod waits; when the next starts is not known yet"),
-        (HOLDS | {"heldPods": 0}, "new pods wait until less is used"),
-        (HOLDS | {"heldPods": 0, "recoversAt": STARTS}, "new pods wait; below its quota again in 14 min"),
-        (ALMOST | {"state": "Pausing", "tone": "bad", "recoversAt": STARTS}, "pods stay paused; below its quota again"),
+        (HOLDS | {"heldPods": 2, "nextStartsAt": STARTS}, "2 pods queued; estimated start of the first in 14m"),
+        (HOLDS | {"heldPods": 1}, "1 pod queued; estimated start not known yet"),
+        (HOLDS | {"heldPods": 0}, "new pods are queued until usage falls"),
+        (HOLDS | {"heldPods": 0, "recoversAt": STARTS}, "new pods are queued; back under quota in 14m"),
+        (ALMOST | {"state": "Pausing", "tone": "bad", "recoversAt": STARTS}, "pods stay paused; back under quota"),
         (
             ALMOST | {"state": "Stopping", "tone": "bad", "percent": 101},
-            "pods are being stopped while what runs goes on",
+            "pods are being stopped while the current pods run",
         ),
-        (ALMOST | {"state": "Alerting", "tone": "warn"}, "used up in"),
+        (ALMOST | {"state": "Alerting", "tone": "warn"}, "over quota in"),
     ],
 )
 def test_what_comes_next_fits_the_state(page: Page, fleet: Served, row: Model, comes: str) -> None:
@@ -72,14 +77,14 @@ def test_what_comes_next_fits_the_state(page: Page, fleet: Served, row: Model, c
     shown = page.get_by_role("row").filter(has_text="team-a/one")
     expect(shown.locator("td[data-title='What comes next']")).to_contain_text(comes)
     if row["state"] != "Alerting":
-        expect(shown.locator("td[data-title='What comes next']")).not_to_contain_text("used up")
+        expect(shown.locator("td[data-title='What comes next']")).not_to_contain_text("over quota")
 
 
 def test_a_budget_that_is_almost_used_up_says_by_how_little(page: Page, fleet: Served) -> None:
     told(page, fleet, "overview", lambda model: model["budgets"]["team-a/one"].update(HOLDS))
     opened(page, fleet.url)
     row = page.get_by_role("row").filter(has_text="team-a/one")
-    expect(row.locator("td[data-title=Used]")).to_have_text("99.9 %")
+    expect(row.locator("td[data-title=Used]")).to_have_text("99.9%")
     expect(row.locator("td[data-title=GPU-hours] .amount")).to_have_text("239.96 of 240")
 
 
@@ -89,10 +94,10 @@ def test_a_step_that_still_stands_below_its_beginning_says_why(page: Page, fleet
     told(page, fleet, BUDGET, lambda model: model["budget"].update(HOLDS | {"ladder": ladder}))
     opened(page, fleet.url, f"#/{BUDGET}")
     expect(page.locator("#still")).to_contain_text(
-        '99.9 % is used. "Let new pods wait" began at 100 % and ends only below 95 %'
+        '99.9% is used. "Queue new pods" became active at 100% and clears below 95%'
     )
-    expect(page.locator(".ladder li").first).to_contain_text(re.compile(r"reached 1 h ago\s+ends below 95 %"))
-    expect(page.locator(".ladder li").last).to_contain_text("not reached")
+    expect(page.locator(".ladder li").first).to_contain_text(re.compile(r"active since 1h ago\s+clears below 95%"))
+    expect(page.locator(".ladder li").last).to_contain_text("not active")
     expect(page.locator(".tile").first).to_contain_text("239.96of 240 GPU-hours")
 
 
@@ -110,8 +115,8 @@ def test_a_start_that_is_not_known_is_not_a_state(page: Page, fleet: Served) -> 
     ]
     told(page, fleet, BUDGET, lambda model: model.update({"held": waiting, "heldUnits": 3, "heldPods": 3}))
     opened(page, fleet.url, f"#/{BUDGET}")
-    starts = page.locator("#waiting td[data-title=Starts]")
-    expect(starts).to_have_text(["not known yet", "in 14 min", "never: alone it exceeds the quota"])
+    starts = page.locator("#waiting td[data-title='Estimated start']")
+    expect(starts).to_have_text(["not known yet", "in 14m", "never: alone it exceeds the quota"])
 
 
 def test_what_was_stopped_may_run_again(page: Page, fleet: Served) -> None:
@@ -123,22 +128,22 @@ def test_what_was_stopped_may_run_again(page: Page, fleet: Served) -> None:
 
 def test_pods_that_a_budget_holds_do_not_wait_for_a_node(page: Page, fleet: Served) -> None:
     opened(page, fleet.url, "#/nodes")
-    expect(page.locator(".lead")).to_contain_text("2 pods wait: 1 held by a budget, 1 for room on a node.")
+    expect(page.locator(".lead")).to_contain_text("1 pod is queued by a budget, 1 pending.")
 
 
 @pytest.mark.parametrize(
-    ("why", "said"),
+    ("states", "said"),
     [
-        (["held by budget lab/x"] * 5, "5 pods wait: all held by a budget."),
-        (["held by a budget"], "1 pod waits: held by a budget."),
-        (
-            ["gated by x.io/y", "waits for the scheduler"],
-            "2 pods wait: 1 held by somebody else's gate, 1 for room on a node.",
-        ),
+        (["Queued"] * 5, "5 pods are queued by a budget."),
+        (["Queued"], "1 pod is queued by a budget."),
+        (["Gated", "Pending"], "1 pod is kept by somebody else's gate, 1 pending."),
     ],
 )
-def test_who_waits_for_what(page: Page, fleet: Served, why: list[str], said: str) -> None:
-    pods = [{"pod": f"lab/{number}", "gpus": "1", "why": each, "budgets": []} for number, each in enumerate(why)]
+def test_who_waits_for_what(page: Page, fleet: Served, states: list[str], said: str) -> None:
+    pods = [
+        {"pod": f"lab/{number}", "gpus": "1", "state": each, "why": "", "budgets": []}
+        for number, each in enumerate(states)
+    ]
     told(page, fleet, "nodes", lambda model: model.update({"waiting": pods, "waitingCount": len(pods)}))
     opened(page, fleet.url, "#/nodes")
     expect(page.locator(".lead")).to_contain_text(f"free. {said}")

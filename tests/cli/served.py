@@ -41,6 +41,9 @@ class Served:
         assert self._ready.wait(90)
 
     def stop(self) -> None:
+        if self._loop.is_closed():
+            return
+
         async def close() -> None:
             assert self._runner is not None
             await self._runner.cleanup()

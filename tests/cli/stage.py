@@ -79,7 +79,7 @@ def fill(folder: Path) -> None:
         made = open_ledger(str(folder / "ledger.db"))
         rows = [row(number, ended=TODAY + number * HOUR, evidence=3) for number in range(1, 4)]
         await made.write(rows, Heartbeat(cluster=CLUSTER, complete_until=TODAY + 4 * HOUR))
-        said = {"reason": "QuotaReached", "message": "48.000 of 47.5 GPU-hours used in the last 24 h."}
+        said = {"reason": "QuotaReached", "message": "48.0 of 47.5 GPU-hours in the last 24h."}
         resource = "GPUWorkloadBudget/lab/team-a"
         await made.note([Entry(cluster=CLUSTER, at=NOON_MS - 60_000, resource=resource, actions="[]", **said)])
         await made.close()

@@ -39,14 +39,14 @@ def wakes_by_packet(**way: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("http://127.1/up", "has a number that is not written as four plain ones, such as 10.0.7.1"),
-        ("http://2130706433/up", "has a number that is not written as four plain ones, such as 10.0.7.1"),
-        ("http://0x7f000001/up", "has a number that is not written as four plain ones, such as 10.0.7.1"),
-        ("http://010.0.7.1/up", "has a number that is not written as four plain ones, such as 10.0.7.1"),
-        ("http://10.0.7.256/up", "has a number that is not written as four plain ones, such as 10.0.7.1"),
-        ("http://[::1::2]/up", "has a number in brackets that is no IPv6 number"),
-        ("http://a:70000/up", "has a port that is none"),
-        ("http://a..b/up", "has a host that is no name"),
+        ("http://127.1/up", "has an IPv4 address that is not written like 10.0.7.1"),
+        ("http://2130706433/up", "has an IPv4 address that is not written like 10.0.7.1"),
+        ("http://0x7f000001/up", "has an IPv4 address that is not written like 10.0.7.1"),
+        ("http://010.0.7.1/up", "has an IPv4 address that is not written like 10.0.7.1"),
+        ("http://10.0.7.256/up", "has an IPv4 address that is not written like 10.0.7.1"),
+        ("http://[::1::2]/up", "has brackets without an IPv6 address"),
+        ("http://a:70000/up", "has a port that is not a port number"),
+        ("http://a..b/up", "has a host that is not a host name"),
         ("http://a/up#now", "has a fragment"),
     ],
 )
@@ -62,11 +62,11 @@ async def test_what_the_guard_never_calls_is_wrong(headroom: Headroom, url: str,
 
 async def test_a_packet_goes_to_a_number(headroom: Headroom) -> None:
     done = headroom("check", "-", stdin=pool(wakes_by_packet(address="10.0.7.256")))
-    says = "is no number; write four plain ones from 0 to 255, such as 10.0.7.255"
+    says = "is not an IPv4 address such as 10.0.7.255"
     assert done.code == 1
     assert done.out == f"standard input:1: PowerPool/rack: spec.machines[0].wakeOnLan.address {says}{NEVER}\n"
     guard = Guard(entries("wol://0.0.0.0/0"))
-    with pytest.raises(Refused, match="its address is no number"):
+    with pytest.raises(Refused, match="is not an IPv4 address"):
         await guard.send("10.0.7.256", 9, b"")
     guard.close()
 
@@ -77,7 +77,7 @@ async def test_a_packet_goes_to_a_number(headroom: Headroom) -> None:
         ("http://127.0.0.1:8000/up", "is this machine itself; only the entry http://127.0.0.1:8000 itself"),
         (
             "http://169.254.169.254/up",
-            "is the cloud's own service, which hands out credentials; only the entry http://169.254.169.254 itself",
+            "is the cloud's metadata service, which hands out credentials; only the entry http://169.254.169.254 itself",
         ),
         ("https://[fe80::1]/up", "is link-local; only the entry https://[fe80::1] itself"),
         ("http://localhost:8000/up", "is the operator's own machine; if that is meant, write 127.0.0.1"),
@@ -125,4 +125,6 @@ def test_convert_says_it_of_old_machines_too(headroom: Headroom) -> None:
     assert old != samples.ENVIRONMENT
     done = headroom("convert", "-", stdin=old.encode())
     assert done.code == 1
-    assert "PowerPool/gpu-machines: spec.machines[0].scaleUpEndpoint has a number that is not written" in done.err
+    assert (
+        "PowerPool/gpu-machines: spec.machines[0].scaleUpEndpoint has an IPv4 address that is not written" in done.err
+    )

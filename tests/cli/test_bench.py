@@ -23,8 +23,8 @@ from tests.adapters.simulated import virtual
 from tests.builders import NOON
 from tests.cli.conftest import Headroom
 
-SEED = bench.Workload(count=50, rate=Fraction(10), runtime=30_000, micro_gpus=100_000)
-CHAOS = bench.Workload(count=50, rate=Fraction(10), runtime=60_000, micro_gpus=100_000)
+SEED = bench.BenchWorkload(count=50, rate=Fraction(10), runtime=30_000, micro_gpus=100_000)
+CHAOS = bench.BenchWorkload(count=50, rate=Fraction(10), runtime=60_000, micro_gpus=100_000)
 RUN = ("--count", "50", "--rate", "10", "--gpus", "100m")
 
 
@@ -39,13 +39,13 @@ RUN = ("--count", "50", "--rate", "10", "--gpus", "100m")
     ],
 )
 def test_the_curve_gives_the_figures_that_the_seed_published(
-    workload: bench.Workload, elapsed: int, hours: Fraction
+    workload: bench.BenchWorkload, elapsed: int, hours: Fraction
 ) -> None:
     assert bench.expected(workload, elapsed) == hours
 
 
 workloads = st.builds(
-    bench.Workload,
+    bench.BenchWorkload,
     count=st.integers(1, 20),
     rate=st.sampled_from([Fraction(1), Fraction(5), Fraction(10), Fraction(1, 2)]),
     runtime=st.integers(1, 50).map(lambda tenths: tenths * 100),
@@ -54,7 +54,7 @@ workloads = st.builds(
 
 
 @given(workload=workloads, tenths=st.integers(0, 300))
-def test_the_curve_agrees_with_counting_tenths_of_a_second(workload: bench.Workload, tenths: int) -> None:
+def test_the_curve_agrees_with_counting_tenths_of_a_second(workload: bench.BenchWorkload, tenths: int) -> None:
     running = sum(
         workload.begins(number) <= tenth * 100 < workload.begins(number) + workload.runtime
         for tenth in range(tenths)
@@ -167,7 +167,7 @@ def test_what_is_wrong_with_a_flag_is_one_sentence(headroom: Headroom, flags: tu
 def test_each_command_explains_itself_with_an_example(headroom: Headroom, command: str) -> None:
     done = headroom("bench", command, "--help")
     assert done.code == 0
-    assert "Example: " in done.out
+    assert "Examples:\n" in done.out
     assert f"headroom bench {command} --" in " ".join(done.out.split())
 
 
@@ -266,7 +266,7 @@ def simulated() -> tuple[ApiServer, Kube]:
 @virtual
 async def test_pods_are_made_one_every_so_often() -> None:
     server, kube = simulated()
-    plan = bench.Workload(count=4, rate=Fraction(1, 2), runtime=30_000, micro_gpus=100_000)
+    plan = bench.BenchWorkload(count=4, rate=Fraction(1, 2), runtime=30_000, micro_gpus=100_000)
     making = bench.Making(TEMPLATE, plan)
     await making.work(kube)
 
@@ -287,7 +287,7 @@ async def test_pods_are_made_one_every_so_often() -> None:
 @virtual
 async def test_pods_of_an_earlier_run_are_not_taken_for_ours() -> None:
     _, kube = simulated()
-    plan = bench.Workload(count=1, rate=Fraction(1), runtime=30_000, micro_gpus=100_000)
+    plan = bench.BenchWorkload(count=1, rate=Fraction(1), runtime=30_000, micro_gpus=100_000)
     await bench.Making(TEMPLATE, plan).work(kube)
     with pytest.raises(Misconfigured, match=r"bench-0000.*delete the pods of an earlier run, or give another --prefix"):
         await bench.Making(TEMPLATE, plan).work(kube)

@@ -23,7 +23,7 @@ def words(*line: str) -> list[str]:
     ("line", "offered"),
     [
         (["sta"], ["status"]),
-        (["re"], ["resume", "release", "replay"]),
+        (["re"], ["release", "resume", "replay"]),
         (["ledger", "b"], ["backup"]),
         (["explain", "p"], ["pp/", "pod/"]),
         (["explain", "gw"], ["gwb/"]),
@@ -35,7 +35,7 @@ def words(*line: str) -> list[str]:
         (["plan", "--output", "="], ["table", "json", "yaml"]),
         (["plan", "-o", "json", "--no"], ["--now"]),
         (["status", "--wa"], ["--watch"]),
-        (["status", "--watch", "--al"], ["--all"]),
+        (["status", "--watch", "--al"], ["--all-namespaces", "--all"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
         (["check", "docs/"], []),
         (["plan", "-f", ""], []),
@@ -117,5 +117,5 @@ def test_as_a_plugin_it_speaks_of_kubectl() -> None:
 
 def test_kubectl_is_told_what_may_follow_and_whether_files_may() -> None:
     done = called_as("kubectl_complete-headroom", "for")
-    assert done.stdout == "forecast\tSay when budgets are used up or hold again.\n:4\n"
+    assert done.stdout == "forecast\tSay when budgets are over quota, or back under it.\n:4\n"
     assert called_as("kubectl_complete-headroom", "check", "").stdout == ":0\n"

@@ -311,10 +311,6 @@ def test_nothing_to_convert_is_said(headroom: Headroom, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (
-            "manager: {bandwidth: {network: {uplink: 10000}}}\n",
-            "manager.bandwidth is what the old operator took every node to have",
-        ),
         ("aws: {secretName: aws-credentials}\n", "these are settings of the old controller itself"),
         (
             'apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations:\n    x/rate: "1"\n    x/rate: "2"\n',
@@ -324,6 +320,48 @@ def test_nothing_to_convert_is_said(headroom: Headroom, text: str) -> None:
 )
 def test_what_comes_to_nothing_is_told(headroom: Headroom, text: str, says: str) -> None:
     assert says in headroom("convert", "-", stdin=text.encode()).err
+
+
+CHART = """\
+manager:
+  replicas: 1
+  bandwidth:
+    network: {uplink: 10000}
+    local: {uplink: 0, downlink: "2500"}
+  annotations: {egress: kubernetes.io/egress-bandwidth, ingress: ovn.kubernetes.io/ingress_rate}
+"""
+
+
+def test_chart_values_of_bandwidth_become_settings(headroom: Headroom) -> None:
+    done = headroom("convert", "-", stdin=CHART.encode())
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines() == [
+        (
+            "standard input: kubernetes.io/egress-bandwidth: a plain number was Mbps in the older system; it is bits per "
+            "second here and for the CNI, so write 100M and not 100"
+        ),
+        "manager.bandwidth and manager.annotations are settings of the operator now; give it this environment:",
+        "HEADROOM_BANDWIDTH_LOCAL=20G/2500M",
+        "HEADROOM_BANDWIDTH_NETWORK=10G/1G",
+        "HEADROOM_BANDWIDTH_EGRESS_ANNOTATIONS=kubernetes.io/egress-bandwidth",
+        "HEADROOM_BANDWIDTH_INGRESS_ANNOTATIONS=ovn.kubernetes.io/ingress_rate=Mbps",
+    ]
+
+
+def test_settings_and_machines_in_one_file_are_both_taken_over(headroom: Headroom) -> None:
+    done = headroom("convert", "-", stdin=(samples.VALUES + CHART).encode())
+    assert [each["kind"] for each in converted(done)] == ["PowerPool"]
+    assert "HEADROOM_BANDWIDTH_NETWORK=10G/1G" in done.err
+    assert done.code == 0
+
+
+@pytest.mark.parametrize("value", ["-5", "many", "1.5", "9" * 30, "true"])
+def test_a_capacity_that_is_no_number_is_named_and_left_out(headroom: Headroom, value: str) -> None:
+    text = CHART.replace("uplink: 10000", f"uplink: {value}")
+    done = headroom("convert", "-", stdin=text.encode())
+    assert done.code == 1
+    assert "manager.bandwidth.network.uplink must be whole Mbps" in done.err
+    assert "HEADROOM_BANDWIDTH_NETWORK" not in done.err
 
 
 def test_json_is_one_list(headroom: Headroom) -> None:

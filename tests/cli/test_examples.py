@@ -7,6 +7,8 @@ import pytest
 import yaml
 
 from headroom.api.kinds import KINDS, problems
+from tests.cli import samples
+from tests.cli.conftest import Headroom
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "examples"
@@ -25,6 +27,12 @@ def test_there_is_one_for_each_kind() -> None:
 @pytest.mark.parametrize("document", [each for each in OURS if each["kind"] in KINDS], ids=lambda each: each["kind"])
 def test_an_example_is_valid(document: dict[str, object]) -> None:
     assert problems(document) == []
+
+
+def test_the_sample_of_leftover_is_what_convert_makes_of_it(headroom: Headroom) -> None:
+    done = headroom("convert", "-", stdin=samples.LEFTOVER.encode())
+    shown = yaml.safe_load((FOLDER / "cheapest" / "quick-test.yaml").read_text())
+    assert (done.code, yaml.safe_load(done.out)) == (0, shown)
 
 
 @pytest.mark.parametrize(("page", "block"), SHOWN, ids=[page for page, _ in SHOWN])

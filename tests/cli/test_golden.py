@@ -23,6 +23,8 @@ GOLDEN = Path(__file__).parent / "golden"
 WRITES = os.environ.get("HEADROOM_GOLDEN") == "write"
 EXAMPLE = ("-f", "docs/examples/budget-used-up.yaml", "--now", NOON)
 OFFLINE = ("-f", str(FLEET.relative_to(ROOT)), "--now", NOON)
+LINKS = ("-f", "docs/examples/bandwidth-pods.yaml", "--now", NOON)
+OFFERED = ("-f", "docs/examples/cheapest/offers.yaml", "--now", NOON)
 DUBIOUS = str((Path(__file__).parent / "dubious.yaml").relative_to(ROOT))
 
 # name of the file: the command line. `@` alone leads to the fleet behind a port, FOLDER to a folder of the test's own.
@@ -55,6 +57,12 @@ CASES: dict[str, tuple[str, ...]] = {
     "explain-live-waiting.txt": ("explain", "pod/lab/wide", "@"),
     "explain-live-budget.txt": ("explain", "gwb/vision/team-b", "@"),
     "explain-live-pod.txt": ("explain", "pod/vision/next", "@"),
+    "explain-bandwidth.txt": ("explain", "bw/net-worker-1", *LINKS),
+    "explain-bandwidth-pod.txt": ("explain", "pod/team-b/ring-0", *LINKS),
+    "explain-bandwidth-odd.txt": ("explain", "pod/team-a/odd", *LINKS),
+    "explain-bandwidth-pending.txt": ("explain", "pod/team-a/sender", *LINKS),
+    "status-bandwidth.txt": ("status", *LINKS),
+    "check-bandwidth.txt": ("check", LINKS[1]),
     "status.txt": ("status", *OFFLINE),
     "status.json": ("status", *OFFLINE, "-o", "json"),
     "status.yaml": ("status", *OFFLINE, "-o", "yaml"),
@@ -68,11 +76,15 @@ CASES: dict[str, tuple[str, ...]] = {
     "forecast-one.txt": ("forecast", "lab/team-a", "--plus", "8x12h", *OFFLINE),
     "forecast-one.json": ("forecast", "lab/team-a", "--plus", "8x12h", *OFFLINE, "-o", "json"),
     "forecast-live.txt": ("forecast", "--plus", "1x1h", "@"),
+    "offers.txt": ("offers", *OFFERED),
+    "offers.json": ("offers", *OFFERED, "-o", "json"),
+    "offers.yaml": ("offers", *OFFERED, "-o", "yaml"),
     "run-dry.txt": ("run", "--dry-run", "@"),
     "run-dry.yaml": ("run", "--dry-run", "-o", "yaml", "@"),
     "replay.txt": ("replay", "FOLDER/world.json"),
     "replay.json": ("replay", "FOLDER/world.json", "-o", "json"),
     "snapshot.txt": ("snapshot", "-o", "FOLDER/new.json", "@"),
+    "extender.yaml": ("extender", "--scheduler-config", "@"),
     "release.txt": ("release", "pod/vision/next", "@"),
     "stop.txt": ("stop", "--reason", "maintenance", "@"),
     "status-stopped.txt": ("status", "@stopped"),
@@ -104,7 +116,7 @@ CASES: dict[str, tuple[str, ...]] = {
 }
 # As a person sees it, 80 columns wide.
 ON_A_TERMINAL = ("plan", "explain-budget", "explain-pod", "explain-pool", "status", "forecast", "forecast-one", "check")
-ELSEWHERE = {"demo", "dashboard", "simulate"}
+ELSEWHERE = {"demo", "dashboard", "simulate", "backtest offers", "top"}
 """Their outputs are no tables of a moment; their own tests look at them."""
 TENANT = (Right(verbs=("*",), resources=("pods", "gpuworkloadbudgets"), namespaces=("vision",)),)
 
@@ -195,7 +207,7 @@ def test_it_fits_a_terminal(
     monkeypatch.setenv("NO_COLOR", "1")
     plain = headroom(*arguments(CASES[f"{name}.txt"], folder, request)).out
     assert "\x1b" not in plain
-    assert ("\x1b[3" in coloured or "\x1b[2" in coloured) == (name in ("status", "explain-pool"))
+    assert ("\x1b[3" in coloured or "\x1b[2" in coloured) == (name in ("status", "explain-pool", "plan"))
     assert max(map(len, plain.splitlines())) <= 80
     held_against(f"{name}-80.txt", plain)
 

@@ -54,7 +54,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 def test_every_command_explains_itself_with_an_example(headroom: Headroom, name: str) -> None:
     done = headroom("ledger", name, "--help")
     assert done.code == 0
-    assert f"Example: headroom ledger {name}" in " ".join(done.out.split())
+    assert f"\n  headroom ledger {name}" in done.out
 
 
 def test_info_tells_what_is_there(headroom: Headroom, url: str) -> None:
@@ -63,7 +63,7 @@ def test_info_tells_what_is_there(headroom: Headroom, url: str) -> None:
     assert done.code == 0
     said = " ".join(done.out.split())
     assert "rows 3 " in said
-    assert "schema version 4 " in said
+    assert "schema version 6 " in said
     assert "oldest 2024-10-04T00:00:01Z newest 2024-10-04T00:00:00.003Z" in said
     assert f"cluster {CLUSTER} complete until 2024-10-04T00:00:00Z, " in said
     found = json.loads(headroom("ledger", "info", "--ledger-url", url, "-o", "json").out)
@@ -133,11 +133,11 @@ def test_copies_go_both_ways(headroom: Headroom, url: str, tmp_path: Path) -> No
 
 def test_migrate_goes_down_and_up(headroom: Headroom, url: str) -> None:
     fill(url, range(1, 6))
-    for version in (1, 2, 3, 4, 1):
+    for version in (1, 2, 3, 4, 5, 1):
         done = headroom("ledger", "migrate", "--to-version", version, "--ledger-url", url)
         assert (done.code, done.err) == (0, f"the ledger has schema version {version}\n")
         assert json.loads(headroom("ledger", "info", "-o", "json", "--ledger-url", url).out)["version"] == version
-    assert headroom("ledger", "migrate", "--ledger-url", url).err == "the ledger has schema version 4\n"
+    assert headroom("ledger", "migrate", "--ledger-url", url).err == "the ledger has schema version 6\n"
     assert headroom("ledger", "migrate", "--to-version", 9, "--ledger-url", url).code == 2
     assert count(url) == 5
 
@@ -156,7 +156,7 @@ def test_migrate_goes_down_and_up(headroom: Headroom, url: str) -> None:
         (["migrate", "--ledger-url", "none.db"], "there is no such file"),
         (["prune", "--before", "yesterday", "--ledger-url", "none.db"], "--before must be a time such as"),
         (["restore", "none.db", "--ledger-url", "new.db"], "there is no such file"),
-        (["backup", "copy.db", "--ledger-url", "postgresql://u@127.0.0.1:1/d"], "look at the server"),
+        (["backup", "copy.db", "--ledger-url", "postgresql://u@127.0.0.1:1/d"], "check the server"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(

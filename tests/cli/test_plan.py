@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from headroom.adapters import documents
-from headroom.model.world import World, save
+from headroom.model.snapshots import save
+from headroom.model.world import World
 from tests.cli import samples
 from tests.cli.conftest import Done, Headroom
 
@@ -42,7 +43,8 @@ def test_the_result_has_the_published_form(headroom: Headroom, tmp_path: Path) -
     found = result(done)
     assert list(found) == ["now", "problems", "decisions"]
     assert (found["now"], found["problems"]) == (NOW, [])
-    [decision] = found["decisions"]
+    [decision, of_node] = found["decisions"]
+    assert of_node["resource"] == {"kind": "Bandwidth", "namespace": "", "name": "n1"}
     assert list(decision) == ["resource", "status", "actions", "reason", "message", "lookAgainAfterSeconds"]
     assert decision["resource"] == {"kind": "GPUWorkloadBudget", "namespace": "default", "name": "team-a"}
     assert decision["status"]["conditions"][0]["lastTransitionTime"] == NOW
@@ -80,12 +82,13 @@ def test_people_get_a_table_without_control_characters(headroom: Headroom) -> No
 
 
 def test_what_is_passed_over_is_said(headroom: Headroom) -> None:
-    done = headroom("plan", "-f", "-", stdin=f"{samples.SPOTPOOL}---\n{samples.NODE_CLASS}".encode())
+    other = samples.NODE_CLASS.replace("EC2NodeClass", "AKSNodeClass")
+    done = headroom("plan", "-f", "-", stdin=f"{samples.SPOTPOOL}---\n{samples.NODE_CLASS}---\n{other}".encode())
     assert done.code == 0
     assert done.out == "There is no resource of Headroom to decide on.\n"
     assert done.err.splitlines() == [
         "passed over 1 Spotpool of devops.jokerbai.com/v1: `headroom convert` rewrites them as Headroom's",
-        "passed over 1 EC2NodeClass: they play no part in what Headroom decides",
+        "passed over 1 AKSNodeClass: they play no part in what Headroom decides",
     ]
 
 
@@ -126,9 +129,9 @@ def test_explain_says_why(headroom: Headroom, name: str) -> None:
         "Dry run: nothing was changed.",
         "",
         "GPUWorkloadBudget/default/team-a",
-        "WithinBudget: 0.000 of 100 GPU-hours used in the last 24 h.",
+        "WithinBudget: Within quota: 0.00 of 100 GPU-hours in the last 24h.",
     ]
-    assert "100%  AlertOnly  not reached" in done.out
+    assert "100%  AlertOnly  not active" in done.out
     assert "Nothing is due now." in done.out
 
 
@@ -166,7 +169,7 @@ def test_a_saved_world_is_replayed(headroom: Headroom, tmp_path: Path) -> None:
     (tmp_path / "world.json").write_bytes(save(world))
     done = headroom("replay", tmp_path / "world.json", "-o", "json")
     assert done.code == 0
-    assert [each["resource"]["name"] for each in result(done)["decisions"]] == ["team-a"]
+    assert [each["resource"]["name"] for each in result(done)["decisions"]] == ["team-a", "n1"]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[" * 10_000, '{"format": "other"}', BUDGET])
@@ -180,8 +183,8 @@ def test_what_is_no_snapshot_is_one_sentence(headroom: Headroom, text: str) -> N
 def test_the_table_warns_of_what_the_verdict_does_not_tell(headroom: Headroom) -> None:
     misspelt = BUDGET.replace("spec:", "spec:\n  namespaceSelector: {matchLabels: {org: x}}", 1)
     done = headroom("plan", "-f", "-", "--now", NOW, stdin=misspelt.encode())
-    assert "Degraded: namespaceSelector counts only for budgets in headroom-system" in " ".join(done.out.split())
+    assert "Degraded: namespaceSelector has an effect only in namespace headroom-system" in " ".join(done.out.split())
     assert "warnings" not in headroom("plan", "-f", "-", "--now", NOW, "-o", "json", stdin=misspelt.encode()).out
     told = headroom("explain", "gwb/team-a", "-f", "-", "--now", NOW, stdin=misspelt.encode()).out
-    assert "Degraded: namespaceSelector counts only for budgets in headroom-system" in told
-    assert "0 of 100 GPU-hours in 24 h; 100 left" in told
+    assert "Degraded: namespaceSelector has an effect only in namespace headroom-system" in told
+    assert "0.00 of 100 GPU-hours in 24h; 100.0 left" in told

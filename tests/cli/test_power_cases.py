@@ -67,8 +67,8 @@ CASES: list[tuple[str, list[dict[str, str]], str]] = [
         "half-a-gang",
         [],
         (
-            "NotEnoughMachines: Pod lab/rank-0 and 2 like it are unserved: its gang of 3 pods starts as one, and 2 machines "
-            "cannot hold it: 2 are off."
+            "NotEnoughMachines: Pod lab/rank-0 and 2 like it are unserved: its gang of 3 pods does not fit "
+            "on 2 machines: 2 are off."
         ),
     ),
 ]
@@ -83,7 +83,7 @@ def decided(headroom: Headroom, *files: Path, now: str = NOW) -> dict[str, Any]:
     named = [word for file in files for word in ("-f", file)]
     done = headroom("plan", *named, "--now", now, "-o", "json")
     assert (done.code, done.err) == (0, "")
-    [decision] = json.loads(done.out)["decisions"]
+    [decision] = [each for each in json.loads(done.out)["decisions"] if each["resource"]["kind"] == "PowerPool"]
     assert isinstance(decision, dict)
     return decision
 
@@ -117,8 +117,8 @@ def test_a_case_is_decided_and_explained(
 @pytest.mark.parametrize(
     ("name", "pod", "state", "sentence"),
     [
-        ("one-large-pod", "train", "Waking", "w2 (8 GPUs) of PowerPool/basement is to be woken for it."),
-        ("fragments", "whole", "Waking", "n3 (4 GPUs) of PowerPool/basement is to be woken for it."),
+        ("one-large-pod", "train", "Waking", "w2 (8 GPUs) of PowerPool/basement wakes for it."),
+        ("fragments", "whole", "Waking", "n3 (4 GPUs) of PowerPool/basement wakes for it."),
         (
             "impossible-pod",
             "huge",
@@ -134,17 +134,14 @@ def test_a_case_is_decided_and_explained(
             "Unmodelled",
             (
                 f"PowerPool/basement wakes no machine for it: kube-scheduler does not place it on n1, where it would fit: "
-                f"{SCHEDULER}. w1 is on trial, and no more are woken until such a pod is bound."
+                f"{SCHEDULER}. w1 is on trial, and no other machine wakes until such a pod is bound."
             ),
         ),
         (
             "half-a-gang",
             "rank-1",
             "NotEnoughMachines",
-            (
-                "PowerPool/basement wakes no machine for it: its gang of 3 pods starts as one, and 2 machines cannot hold it: "
-                "2 are off."
-            ),
+            ("PowerPool/basement wakes no machine for it: its gang of 3 pods does not fit on 2 machines: 2 are off."),
         ),
     ],
 )
@@ -179,8 +176,8 @@ def test_an_operator_that_restarts_during_a_boot_waits_for_it(headroom: Headroom
     assert (later["reason"], later["message"]) == ("Waking", sentence)
     told = headroom("explain", "pod/lab/eval-3", "-f", again, "--now", "2026-11-15T12:05:00Z")
     assert (
-        "w2 (8 GPUs) of PowerPool/basement boots for it since 2026-11-15T12:00:00Z; if it is not Ready by "
-        "2026-11-15T12:15:00Z, another one is tried." in " ".join(told.out.split())
+        "w2 (8 GPUs) of PowerPool/basement boots for it since 2026-11-15T12:00:00Z; if its node is not Ready by "
+        "2026-11-15T12:15:00Z, another machine is tried." in " ".join(told.out.split())
     )
     late = decided(headroom, again, now="2026-11-15T12:15:00Z")
     assert effects(late) == [wake("w1"), wake("w2")], (

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headroom.cli import private
+from tests.cli.conftest import Headroom
 
 
 def mode(file: Path) -> int:
@@ -68,7 +69,35 @@ def test_every_command_that_writes_a_file_of_a_cluster_writes_it_so() -> None:
     writing = {
         file.name
         for file in source.glob("*.py")
-        if any(call in file.read_text() for call in (".write_bytes(", ".write_text("))
+        if any(
+            call in file.read_text().replace("formatter.write_text(", "") for call in (".write_bytes(", ".write_text(")
+        )
     }
     # The dashboard's page, which leads a browser to it, is in a folder of its own that only we can enter.
     assert writing == {"private.py", "dashboard.py"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("simulate", "--from", "none.json", "--html"),
+        ("snapshot", "--kubeconfig", "none", "-o"),
+        ("demo", "--for", "60", "--snapshot"),
+    ],
+)
+@pytest.mark.parametrize(("place", "why"), [("gone/report", "No such file or directory"), ("", "Is a directory")])
+def test_an_output_that_cannot_be_written_is_said_before_the_work(
+    headroom: Headroom, tmp_path: Path, command: tuple[str, ...], place: str, why: str
+) -> None:
+    file = tmp_path / place
+    done = headroom(*command, file)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"headroom: writing {file}: {why}; make its folder, or give another file\n"
+
+
+def test_an_output_that_can_be_written_is_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text("old")
+    private.prepare(tmp_path / "old.json")
+    private.prepare(tmp_path / "new.json")
+    assert [each.name for each in tmp_path.iterdir()] == ["old.json"]
+    assert (tmp_path / "old.json").read_text() == "old"

@@ -10,7 +10,7 @@ from headroom.adapters.kube import paths
 from headroom.adapters.kube.client import Kube
 from headroom.api.policies import policies
 from headroom.cli import kill_switch
-from headroom.cli.release import Asking, Target, _refuse_others, _target, release_one
+from headroom.cli.release import Asking, NamedTarget, _refuse_others, _target, release_one
 from headroom.model.errors import Misconfigured, Refused, Unavailable
 from headroom.sim import faults as wrong
 from headroom.sim.rights import Right
@@ -20,7 +20,7 @@ from tests.cli.conftest import Headroom
 
 GATE = {"name": "headroom.dev/budget"}
 THEIRS = {"name": "example.com/theirs"}
-POD = Target("Pod", "team-a", "train-0")
+POD = NamedTarget("Pod", "team-a", "train-0")
 MAKES = Right(verbs=("create",), resources=("releaserequests",))
 RELEASES = Right(verbs=("release",), resources=("budgetholds",))
 
@@ -28,31 +28,31 @@ RELEASES = Right(verbs=("release",), resources=("budgetholds",))
 @pytest.mark.parametrize(
     ("text", "namespace", "target"),
     [
-        ("pod/lab/x", "", Target("Pod", "lab", "x")),
-        ("lab/x", "", Target("Pod", "lab", "x")),
-        ("Pods/lab/x", "", Target("Pod", "lab", "x")),
-        ("job/lab/x", "", Target("Job", "lab", "x")),
-        ("jobset/lab/x", "", Target("JobSet", "lab", "x")),
-        ("workload/lab/x", "", Target("Workload", "lab", "x")),
-        ("RayCluster/lab/x", "", Target("RayCluster", "lab", "x")),
-        ("pod/x", "lab", Target("Pod", "lab", "x")),
-        ("x", "lab", Target("Pod", "lab", "x")),
-        ("JOB/x", "lab", Target("Job", "lab", "x")),
-        ("gang/x", "lab", Target("PodGroup", "lab", "x")),
-        ("PodGroup/x", "lab", Target("PodGroup", "lab", "x")),
+        ("pod/lab/x", "", NamedTarget("Pod", "lab", "x")),
+        ("lab/x", "", NamedTarget("Pod", "lab", "x")),
+        ("Pods/lab/x", "", NamedTarget("Pod", "lab", "x")),
+        ("job/lab/x", "", NamedTarget("Job", "lab", "x")),
+        ("jobset/lab/x", "", NamedTarget("JobSet", "lab", "x")),
+        ("workload/lab/x", "", NamedTarget("Workload", "lab", "x")),
+        ("RayCluster/lab/x", "", NamedTarget("RayCluster", "lab", "x")),
+        ("x", "", NamedTarget("Pod", "", "x")),
+        ("job/x", "", NamedTarget("Job", "", "x")),
+        ("pod/x", "lab", NamedTarget("Pod", "lab", "x")),
+        ("x", "lab", NamedTarget("Pod", "lab", "x")),
+        ("JOB/x", "lab", NamedTarget("Job", "lab", "x")),
+        ("gang/x", "lab", NamedTarget("PodGroup", "lab", "x")),
+        ("PodGroup/x", "lab", NamedTarget("PodGroup", "lab", "x")),
     ],
 )
-def test_what_may_be_named(text: str, namespace: str, target: Target) -> None:
+def test_what_may_be_named(text: str, namespace: str, target: NamedTarget) -> None:
     assert _target(text, namespace) == target
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("x", "reading 'x': must be written NAMESPACE/NAME or KIND/NAMESPACE/NAME"),
-        ("pod//x", "reading 'pod//x': must be written NAMESPACE/NAME or KIND/NAMESPACE/NAME"),
-        ("a/b/c/d", "reading 'a/b/c/d': must be written NAMESPACE/NAME or KIND/NAMESPACE/NAME"),
-        ("job/x", "reading 'job/x': in which namespace? Write -n NAMESPACE or KIND/NAMESPACE/NAME"),
+        ("pod//x", "reading 'pod//x': must be written NAME, KIND/NAME or KIND/NAMESPACE/NAME"),
+        ("a/b/c/d", "reading 'a/b/c/d': must be written NAME, KIND/NAME or KIND/NAMESPACE/NAME"),
         (
             "jobst/lab/x",
             "reading 'jobst/lab/x': no kind 'jobst' can be released; write pod, job, jobset, workload or gang (did you mean jobset",
@@ -105,15 +105,15 @@ async def test_a_pod_that_is_not_queued_or_not_there() -> None:
     with pytest.raises(Refused, match=r"^releasing pod/team-a/train-0: no budget queues it$"):
         await release_one(cluster.kube, POD, Asking())
     with pytest.raises(Misconfigured) as caught:
-        await release_one(cluster.kube, Target("Pod", "team-a", "train0"), Asking())
+        await release_one(cluster.kube, NamedTarget("Pod", "team-a", "train0"), Asking())
     assert str(caught.value) == (
         "releasing pod/team-a/train0: there is none (did you mean pod/team-a/train-0?); "
         "`kubectl get pods -n team-a` lists them"
     )
     with pytest.raises(Misconfigured, match=r"^releasing job/team-z/x: there is none; `kubectl get jobs -n team-z`"):
-        await release_one(cluster.kube, Target("Job", "team-z", "x"), Asking())
+        await release_one(cluster.kube, NamedTarget("Job", "team-z", "x"), Asking())
     with pytest.raises(Misconfigured, match=r"^releasing jobset/team-a/x: there is none; "):
-        await release_one(cluster.kube, Target("JobSet", "team-a", "x"), Asking())
+        await release_one(cluster.kube, NamedTarget("JobSet", "team-a", "x"), Asking())
     assert asked(cluster) == []
 
 
@@ -124,7 +124,7 @@ async def test_an_owner_is_named_by_its_uid_where_pods_tell_of_it(kind: str, *, 
     for each in owners.definitions():
         cluster.server.put(each)
     cluster.server.put(owners.owner(kind))
-    await release_one(cluster.kube, Target(kind, "team-a", "train"), Asking())
+    await release_one(cluster.kube, NamedTarget(kind, "team-a", "train"), Asking())
     (spec,) = asked(cluster)
     uid = cluster.stored(kind, "team-a", "train")["metadata"]["uid"]
     assert spec["target"].get("uid", "") == (uid if has_uid else "")

@@ -15,7 +15,7 @@ from headroom.core import PLANS
 from headroom.model.errors import Misconfigured
 from headroom.runtime.logs import Silent
 from headroom.runtime.settings import Settings
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock
 from tests.builders import NOON
@@ -51,7 +51,7 @@ async def test_a_task_beside_the_loop_that_ends_by_a_mistake_is_logged_and_the_o
     )
     clock, log = SimClock(NOON), Noting()
     kube = Kube(ApiServer(clock, random.Random(1)).transport("operator"), clock)
-    process = Process(settings, Surroundings(clock=clock, log=log), kube, CONFIG, PLANS)
+    process = Process(settings, Runtime(clock=clock, log=log), kube, CONFIG, PLANS)
     running = asyncio.create_task(process.run())
     await asyncio.wait_for(log.said.wait(), 20)
     [(_, facts)] = log.errors
@@ -68,4 +68,4 @@ async def test_a_list_of_addresses_that_cannot_be_read_is_a_mistake_of_today() -
     clock = SimClock(NOON)
     kube = Kube(ApiServer(clock, random.Random(1)).transport("operator"), clock)
     with pytest.raises(Misconfigured, match=r"--allow-egress \(HEADROOM_ALLOW_EGRESS\): 'power_api'"):
-        Process(settings, Surroundings(clock=clock), kube, CONFIG, PLANS)
+        Process(settings, Runtime(clock=clock), kube, CONFIG, PLANS)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from headroom.cli import output
 from headroom.runtime.clock import RealClock
 from headroom.sim.rights import Right
 from tests.cli.conftest import Headroom
@@ -68,7 +69,7 @@ def test_without_budgets_nothing_is_said_of_budgets(headroom: Headroom) -> None:
     assert "\nUncovered  " in headroom("status", "-f", "-", "--now", NOON, stdin="\n".join(used).encode()).out
     assert headroom(
         "status", "-f", "-", "--now", NOON, stdin=b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
-    ).out.endswith("There is no budget; docs/examples shows how one is written.\n")
+    ).out.endswith("There is no budget; see docs/examples.\n")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_a_shell_may_make_many_words_of_the_files(headroom: Headroom, command: s
 
 def test_a_forecast_takes_a_budget_beside_files(headroom: Headroom) -> None:
     done = headroom("forecast", "lab/team-a", "-f", *EXAMPLES, "--now", NOON)
-    assert done.out.startswith("lab/team-a: 48.000 of 47.5 GPU-hours used")
+    assert done.out.startswith("lab/team-a: 48.0 of 47.5 GPU-hours in")
     refused = headroom("forecast", "lab/team-a", "lab/team-b", *OFFLINE)
     assert (refused.code, refused.out) == (2, "")
     assert "one budget at most" in refused.err
@@ -129,7 +130,7 @@ def test_a_forecast_takes_a_budget_beside_files(headroom: Headroom) -> None:
 def test_a_forecast_names_what_is_wrong(headroom: Headroom, tmp_path: Path) -> None:
     done = headroom("forecast", "-f", DUBIOUS, "--now", NOON)
     assert done.code == 1
-    assert done.out.startswith("GPUWorkloadBudget/lab/both: spec.enforcement.action must be left out")
+    assert done.out.startswith("GPUWorkloadBudget/lab/both: spec.enforcement.action cannot be combined with")
     assert "lab/hasty" in done.out, "what is right is told all the same"
     found = json.loads(headroom("forecast", "-f", DUBIOUS, "--now", NOON, "-o", "json").out)
     assert [each["resource"]["name"] for each in found["problems"]] == ["both", "neither", "nowhere"]
@@ -154,12 +155,32 @@ def test_the_status_of_something_wrong_says_how_much(headroom: Headroom) -> None
     ("asked", "says"),
     [
         ("visoin", "There is no budget in namespace visoin (did you mean vision?).\n"),
-        ("zzz", "There is no budget in namespace zzz; known are lab, vision.\n"),
+        ("zzz", "There is no budget in namespace zzz; there are budgets in lab, vision.\n"),
     ],
 )
 def test_a_namespace_that_is_not_there(headroom: Headroom, asked: str, says: str) -> None:
     done = headroom("status", "-n", asked, *OFFLINE)
     assert (done.code, done.out.endswith(says)) == (0, True), done.out
+
+
+def test_of_a_namespace_that_is_not_there_no_zeros_are_shown(headroom: Headroom) -> None:
+    assert "GPUs" not in headroom("status", "-n", "zzz", *OFFLINE).out
+    assert "\nGPUs   3 allocated\n" in headroom("status", "-n", "vision", *OFFLINE).out
+
+
+@pytest.mark.parametrize(
+    ("percent", "drawn", "said"),
+    [
+        (0, "░░░░", "0%"),
+        (97.5, "███░", "97.5%"),
+        (100, "████", "100%"),
+        (100.5, "███▶", "100.5%"),
+        (250, "███▶", "250%"),
+    ],
+)
+def test_a_bar_tells_full_from_beyond(monkeypatch: pytest.MonkeyPatch, percent: float, drawn: str, said: str) -> None:
+    monkeypatch.setattr(output, "shows_blocks", lambda: True)
+    assert (output.bar(percent, 4), output.percent(percent)) == (drawn, said)
 
 
 def test_only_the_fullest_fit_a_screen(headroom: Headroom, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +209,7 @@ def test_a_forecast_takes_no_more_rights_than_its_team_has(headroom: Headroom, f
     tenant = ("--kubeconfig", fleet.kubeconfig("tenant", TENANT))
     done = headroom("forecast", "lab/team-a", *tenant)
     assert done.code == 0
-    assert done.out.startswith("lab/team-a: 56.000 of 100 GPU-hours used in the last 24 h; 4 GPUs in use now.\n")
+    assert done.out.startswith("lab/team-a: 56.0 of 100 GPU-hours in the last 24h; 4 GPUs in use now.\n")
     assert "not looked at, for lack of rights: " in done.err
     assert headroom("forecast", *tenant).code == 2
 
@@ -200,7 +221,7 @@ def test_a_forecast_without_the_ledger_says_what_it_misses(headroom: Headroom, f
     kind = {"apiVersion": "headroom.dev/v1alpha1", "kind": "GPUWorkloadBudget"}
     fleet.put(kind | stored | {"status": stored["status"] | {"consumedGpuHours": "77.5"}})
     said = headroom("forecast", "lab/team-a", "--kubeconfig", fleet.kubeconfig()).out
-    assert "56.000 GPU-hours; the operator, who has the ledger, counts 77.500." in said
+    assert "56.0 GPU-hours; the operator, who has the ledger, counts 77.5." in said
 
 
 def test_watching_goes_on_until_ctrl_c(fleet: Served) -> None:

@@ -30,7 +30,7 @@ def test_the_life_of_a_machine_is_told_turn_by_turn() -> None:
     assert told(story, joined) == ["team-a/inference has a new node, spot-0"]
     reclaimed = structs.replace(joined, state="Draining", reclaim_at=text(NOON + MINUTE), cause="Reclaimed")
     assert told(story, reclaimed) == [
-        "team-a/inference is told that the cloud takes i-1 back at 12:01",
+        "team-a/inference gets notice that the cloud reclaims i-1 at 12:01",
     ]
     assert told(story, structs.replace(reclaimed, state="Ending")) == []
     assert told(story) == []
@@ -64,7 +64,7 @@ def test_what_only_moves_in_a_status_is_news_and_told_once() -> None:
 def test_what_is_sold_out_is_told_each_time() -> None:
     story = SpotStory()
     gone = SoldOut(instance_type="g5.12xlarge", zone="us-east-1a", failures=1, until=text(NOON + 5 * MINUTE))
-    said = "g5.12xlarge is not to be had in us-east-1a, so it rests until 12:05"
+    said = "g5.12xlarge is not available in us-east-1a, so it is not tried before 12:05"
     assert told(story, sold_out=(gone,)) == [said]
     assert told(story, sold_out=(gone,)) == []
     assert len(told(story, sold_out=(structs.replace(gone, failures=2),))) == 1

@@ -21,7 +21,7 @@ from headroom.model.decisions import status_wire
 from headroom.model.ports import Clouds
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock
-from headroom.sim.cloud import Cloud, Order, Verb, Wrong
+from headroom.sim.cloud import Cloud, RequestedLaunch, Verb, Wrong
 from headroom.sim.clouds import Regions, SimClouds
 from headroom.sim.faults import Faults
 from tests.builders import a_document
@@ -174,7 +174,7 @@ class Simulated(PortSide):
         server, self.cluster = ApiServer(self.clock, random.Random(1)), "cluster-sim"
         regions = Regions(server)
         self.pool = a_spotpool(region="sim-1", availabilityZone="sim-1a", instanceType="GN7")
-        self._server, self._cloud, self._wrong = server, regions["sim-1"], dict[Verb, tuple[Wrong, bool]]()
+        self._server, self._cloud, self._wrong = server, regions["sim-1"], dict[str, tuple[Wrong, bool]]()
         self._shortage: How | None = None
         self._cloud.wrong = self._goes_wrong
         server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}})
@@ -231,4 +231,4 @@ class Simulated(PortSide):
         self._cloud.lag = lambda: round(seconds * times.SECOND)
 
     def add(self, **tags: str) -> str:
-        return self._cloud.add(Order(token="", instance_type="GN7", zone="sim-1a", tags=tags), "RUNNING").id
+        return self._cloud.add(RequestedLaunch(token="", instance_type="GN7", zone="sim-1a", tags=tags), "RUNNING").id

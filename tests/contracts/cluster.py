@@ -42,6 +42,7 @@ _ADMISSION = "admissionregistration.k8s.io"
 PLURALS = {
     "BudgetHold": Plural("headroom.dev", "v1alpha1", "budgetholds", namespaced=False),
     "BudgetIndex": Plural("headroom.dev", "v1alpha1", "budgetindexes", namespaced=False),
+    "BandwidthConfig": Plural("headroom.dev", "v1alpha1", "bandwidthconfigs", namespaced=False),
     "ConfigMap": Plural("", "v1", "configmaps"),
     "CustomResourceDefinition": Plural("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False),
     "Event": Plural("", "v1", "events"),

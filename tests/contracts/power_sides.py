@@ -30,8 +30,8 @@ from headroom.sim import faults as wrong
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock
 from headroom.sim.faults import Faults
-from headroom.sim.kubelet import Cluster
-from headroom.sim.power import Machines, SimSwitches
+from headroom.sim.kubelet import PodLifecycle
+from headroom.sim.power import SimSwitches, SimulatedMachines
 from tests.adapters.power.stage import Vault, View
 from tests.builders import a_document, a_resource
 from tests.power_service import Bmcs
@@ -124,7 +124,7 @@ class Simulated(Side):
     async def start(self) -> Switches:
         server = ApiServer(self.clock, random.Random(1))
         faults = Faults(self.clock, START_MS, 1, [])
-        self._machines = Machines(server, Cluster(server), faults)
+        self._machines = SimulatedMachines(server, PodLifecycle(server), faults)
         self._machines.on_told.append(lambda told: self.told.append(told.command))
         off = {"kind": "Machine", "metadata": {"name": self.machine}, "spec": {"power": "Off"}}
         server.put({"apiVersion": "sim.headroom.dev/v1"} | off)

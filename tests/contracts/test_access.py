@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headroom.adapters.kube.errors import Forbidden, Unauthorized
-from headroom.adapters.kube.reviews import Need, Reviews, lacking
+from headroom.adapters.kube.reviews import RequiredRight, Reviews, lacking
 from tests.contracts.cluster import Cluster, refused
 from tests.contracts.objects import Document, config_map, pod
 
@@ -72,7 +72,10 @@ async def test_a_user_may_or_may_not(cluster: Cluster) -> None:
 
 async def test_the_adapter_says_who_somebody_is_and_what_they_may(cluster: Cluster) -> None:
     reviews = Reviews(cluster.kube, cluster.clock)
-    needs = [Need("get", "/metrics"), Need("list", "gpuworkloadbudgets", "headroom.dev", cluster.namespace)]
+    needs = [
+        RequiredRight("get", "/metrics"),
+        RequiredRight("list", "gpuworkloadbudgets", "headroom.dev", cluster.namespace),
+    ]
     admin, nobody = [await reviews.who(cluster.token(user)) for user in ("admin", "nobody")]
     assert admin is not None
     assert nobody is not None
@@ -83,7 +86,7 @@ async def test_the_adapter_says_who_somebody_is_and_what_they_may(cluster: Clust
 
 
 async def test_the_adapter_says_which_of_its_own_rights_are_missing(cluster: Cluster) -> None:
-    needs = [Need("create", "pods/eviction"), Need("list", "powerpools", "headroom.dev")]
+    needs = [RequiredRight("create", "pods/eviction"), RequiredRight("list", "powerpools", "headroom.dev")]
     assert await lacking(cluster.kube, needs) == []
     assert await lacking(cluster.client("nobody"), needs) == needs
 

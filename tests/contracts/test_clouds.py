@@ -127,11 +127,11 @@ async def test_only_what_the_tags_prove_is_ended(side: PortSide) -> None:
             await side.clouds.terminate(side.pool, machine)
     for machine in (*side.foreign, mine):
         with pytest.raises(HeadroomError):
-            await side.clouds.terminate(side.pool, machine, orphan=True)
+            await side.clouds.terminate(side.pool, machine, "Orphan")
     with pytest.raises(Refused):
-        await side.clouds.terminate(side.pool, mine, stopped=True)  # it runs
+        await side.clouds.terminate(side.pool, mine, "Left")  # it runs
     assert side.alive().keys() == {*side.foreign, another, mine}
-    await side.clouds.terminate(side.pool, another, orphan=True)
+    await side.clouds.terminate(side.pool, another, "Orphan")
     await side.clouds.terminate(side.pool, mine)
     assert side.alive().keys() == {*side.foreign}
     with pytest.raises(Unavailable):

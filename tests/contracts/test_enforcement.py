@@ -209,7 +209,7 @@ async def test_two_disruption_budgets_are_a_refusal_in_our_words(cluster: Cluste
     evict = actions.EvictPod(pod=name, uid=uid_of(made), resource_version="", grace_seconds=5)
     with refused(EvictionImpossible, 500) as refusal:
         await acting.port.perform(evict, a_resource())
-    assert f"evicting pod {name}: more than one disruption budget selects it" in refusal.value.message
+    assert f"evicting pod {name}: more than one PodDisruptionBudget selects it" in refusal.value.message
     assert "deletionTimestamp" not in (await cluster.get("Pod", "p"))["metadata"]
 
 
@@ -268,7 +268,7 @@ async def test_a_gang_goes_as_a_whole_or_not_at_all(cluster: Cluster, acting: Ac
         name = f"{cluster.namespace}/{each['metadata']['name']}"
         evict = actions.EvictPod(pod=name, uid=uid_of(each), resource_version="", grace_seconds=5)
         if healthy == 2:
-            why = "its gang JobSet/x/train would be torn apart: PodDisruptionBudget pdb allows 1 of 3 now"
+            why = "its gang JobSet/x/train could not be evicted as a whole: PodDisruptionBudget pdb allows 1 of 3 now"
             with pytest.raises(Refused, match=f"evicting pod {name}: {why}"):
                 await acting.port.perform(evict, found)
         else:

@@ -26,9 +26,9 @@ async def test_an_event_stands_beside_its_object(cluster: Cluster) -> None:
 async def test_the_same_again_counts_up_also_after_a_restart(cluster: Cluster) -> None:
     about = reference(cluster, await cluster.create(budget("a")))
     first, second = Events(cluster.kube, cluster.clock), Events(cluster.kube, cluster.clock)
-    await first.emit(about, "Normal", "Held", "New pods wait.")
-    await first.emit(about, "Normal", "Held", "New pods wait.")
-    await second.emit(about, "Normal", "Held", "New pods wait.")
+    await first.emit(about, "Normal", "Held", "New pods are queued.")
+    await first.emit(about, "Normal", "Held", "New pods are queued.")
+    await second.emit(about, "Normal", "Held", "New pods are queued.")
     (event,) = (await cluster.listed("Event"))["items"]
     assert event["count"] == 3
 
@@ -37,7 +37,7 @@ async def test_one_occurrence_counts_once_and_the_next_one_too(cluster: Cluster)
     about = reference(cluster, await cluster.create(budget("a")))
     for token, count in (("first", 1), ("second", 2)):
         for _ in range(2):
-            await Events(cluster.kube, cluster.clock).emit(about, "Normal", "Held", "New pods wait.", once=token)
+            await Events(cluster.kube, cluster.clock).emit(about, "Normal", "Held", "New pods are queued.", once=token)
         (event,) = (await cluster.listed("Event"))["items"]
         assert event["count"] == count
 
@@ -65,7 +65,7 @@ def event_of(about: Document, name: str) -> Document:
         "involvedObject": about,
         "type": "Normal",
         "reason": "Held",
-        "message": "New pods wait.",
+        "message": "New pods are queued.",
         "firstTimestamp": "2026-01-01T00:00:00Z",
         "lastTimestamp": "2026-01-01T00:00:00Z",
         "count": 1,

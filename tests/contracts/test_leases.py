@@ -112,6 +112,21 @@ async def test_labels_of_others_survive_a_renewal(cluster: Cluster) -> None:
     assert (await cluster.get("Lease", "headroom"))["metadata"]["labels"] == {"theirs": "yes"}
 
 
+async def test_what_is_published_stands_on_the_lease_while_it_is_ours(cluster: Cluster) -> None:
+    said = {"headroom.dev/here": "8443", "headroom.dev/nothing": ""}
+    mine = KubeLeases(cluster.kube, cluster.namespace, "headroom", published=lambda: said)
+    held = await mine.write("mine", 15, None)
+    assert held.annotations == {"headroom.dev/here": "8443"}
+    await cluster.kube.merge_patch(cluster.path("Lease", "headroom"), {"metadata": {"annotations": {"theirs": "yes"}}})
+    said["headroom.dev/here"] = "9443"
+    held = await mine.write("mine", 15, await mine.read())
+    assert held.annotations == {"headroom.dev/here": "9443", "theirs": "yes"}
+    free = await mine.write("", 1, held)
+    assert free.annotations == {"theirs": "yes"}
+    said["headroom.dev/here"] = ""
+    assert (await mine.write("mine", 15, free)).annotations == {"theirs": "yes"}
+
+
 async def test_a_lease_in_no_namespace_is_not_found(cluster: Cluster) -> None:
     with refused(NotFound, 404, "NotFound"):
         await KubeLeases(cluster.kube, "nowhere", "headroom").write("mine", 15, None)

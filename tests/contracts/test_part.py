@@ -6,12 +6,12 @@ import random
 
 from headroom.adapters.kube import paths
 from headroom.adapters.kube.viewing import Viewing
-from headroom.adapters.kube.watching import NODES_AND_BOUND_PODS, Part
+from headroom.adapters.kube.watching import NODES_AND_BOUND_PODS, WatchSelection
 from tests.contracts.cluster import Cluster
 from tests.contracts.objects import budget, pod, uid_of
 
 
-def part_of(cluster: Cluster, part: Part) -> Viewing:
+def part_of(cluster: Cluster, part: WatchSelection) -> Viewing:
     return Viewing(cluster.kube, clock=cluster.clock, rng=random.Random(1), part=part)
 
 
@@ -51,7 +51,7 @@ async def test_nodes_and_bound_pods_are_all_that_is_watched(cluster: Cluster) ->
 
 
 async def test_a_part_without_pods_is_complete_without_them(cluster: Cluster) -> None:
-    view = part_of(cluster, Part(frozenset({"nodes"})))
+    view = part_of(cluster, WatchSelection(frozenset({"nodes"})))
     await view.start()
     try:
         assert await view.synced(20), view.problems()

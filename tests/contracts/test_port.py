@@ -200,7 +200,9 @@ async def test_an_eviction_respects_a_disruption_budget(cluster: Cluster, seen: 
     evict = actions.EvictPod(**seen.on_pod(made), resource_version="", grace_seconds=5)
     with refused(DisruptionBlocked, 429) as refusal:
         await seen.port.perform(evict, resource)
-    assert f"evicting pod {cluster.namespace}/p: its disruption budget allows none now" in refusal.value.message
+    assert (
+        f"evicting pod {cluster.namespace}/p: its PodDisruptionBudget allows no eviction now" in refusal.value.message
+    )
     assert "pdb" in refusal.value.message
 
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from headroom.adapters.kube import decode
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.listwatch import Identity
-from headroom.adapters.kube.parse import Settings
+from headroom.adapters.kube.parse import RawConfigMap
 from headroom.adapters.kube.watch import Reflector
 from tests.contracts.cluster import Cluster
 from tests.contracts.objects import config_map, uid_of
@@ -21,11 +21,11 @@ class Facts:
     """A sink that also notes what went."""
 
     def __init__(self) -> None:
-        self.held: dict[str, Settings] = {}
+        self.held: dict[str, RawConfigMap] = {}
         self.removed: list[str] = []
         self.lists = 0
 
-    def key(self, fact: Settings) -> str:
+    def key(self, fact: RawConfigMap) -> str:
         return fact.uid
 
     def keys(self) -> Iterable[str]:
@@ -35,10 +35,10 @@ class Facts:
         fact = self.held.get(key)
         return None if fact is None else Identity(fact.namespace, fact.name, fact.uid)
 
-    def put(self, fact: Settings, *, listed: bool = False) -> None:
+    def put(self, fact: RawConfigMap, *, listed: bool = False) -> None:
         self.held[fact.uid] = fact
 
-    def remove(self, key: str, last: Settings | None, seen_until: int) -> None:
+    def remove(self, key: str, last: RawConfigMap | None, seen_until: int) -> None:
         fact = self.held.pop(key, None)
         if fact:
             self.removed.append(fact.name)

@@ -155,7 +155,7 @@ async def test_a_request_cannot_be_changed(cluster: Cluster) -> None:
     for change in changes:
         with refused(Invalid, 422, "Invalid") as refusal:
             await change_(cluster, made, {"spec": change}, "asker")
-        assert "cannot be changed: delete the object and make another" in refusal.value.message
+        assert "cannot be changed: delete the object and create another" in refusal.value.message
     label = {"metadata": {"labels": {"a": "b"}}}
     assert await change_(cluster, made, label, "asker")
     await denied(change_(cluster, made, label, "maker"), requesting.NOT_RELEASER, user="maker", only="")

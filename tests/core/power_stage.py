@@ -11,13 +11,13 @@ from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
 from headroom.core import CAPACITY as PLAN
-from headroom.core import SOURCES, power
-from headroom.core.capacity import PodAnswer, Round, round_of
+from headroom.core import capacity_round, power
+from headroom.core.capacity import CapacityRound, PodAnswer
 from headroom.model import actions, times
 from headroom.model.actions import Action, EmitEvent
 from headroom.model.changes import EVERYTHING
 from headroom.model.decisions import Decision
-from headroom.model.facts import Call, Machine, Node, Owner, Pod, Shape
+from headroom.model.facts import Machine, Node, Owner, Pod, Shape, SwitchCall
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import World, by_ref, ref_of
 from tests.builders import NOON, a_node, a_pod, a_resource
@@ -138,9 +138,9 @@ def decided(world: World) -> dict[str, Decision]:
     return {each.resource.name: each for each in PLAN.decide(world, EVERYTHING)}
 
 
-def a_round(world: World) -> Round:
+def a_round(world: World) -> CapacityRound:
     """Who is pending, and which machine is for whom."""
-    return round_of(world, SOURCES)
+    return capacity_round(world)
 
 
 def explained(world: World, pod: Pod) -> PodAnswer | None:
@@ -185,7 +185,7 @@ class Stage:
         self.nodes = {node.name: node for node in nodes}
         self.pods = {pod.uid: pod for pod in pods}
         self.powers: dict[str, Machine] = {}
-        self.calls: dict[str, Call] = {}
+        self.calls: dict[str, SwitchCall] = {}
         self.boot_ms, self.shutdown_ms = 2 * MINUTE, 30 * SECOND
         self.dead: set[str] = set()
         """Machines that take every command and do nothing."""
@@ -260,7 +260,7 @@ class Stage:
 
     def _call(self, name: str, command: Any, what: str, after: int) -> None:
         outcome: Any = "Failed" if name in self.refusing else "Accepted"
-        self.calls[name] = Call(
+        self.calls[name] = SwitchCall(
             machine=name, command=command, at=self.now, outcome=outcome, message="503 from the switch"
         )
         if name not in self.dead and name not in self.refusing:

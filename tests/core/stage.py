@@ -16,9 +16,9 @@ from headroom.model import actions
 from headroom.model.actions import Action
 from headroom.model.changes import EVERYTHING
 from headroom.model.decisions import Decision
-from headroom.model.facts import Hold, Owner, Part, Pod, Refusal, Workload
+from headroom.model.facts import EvictionRefusal, Hold, Owner, Pod, Workload, WorkloadPart
 from headroom.model.times import text
-from headroom.model.usage import Evidence, Row
+from headroom.model.usage import Evidence, UsageRow
 from headroom.model.world import World, ref_of
 from tests.builders import NOON, a_pod, a_resource, a_used_world
 
@@ -68,13 +68,13 @@ class Stage:
         self.now, self.more = now, more
         self.budgets = {ref_of(each): each for each in budgets}
         self.pods = {pod.uid: pod for pod in pods}
-        self.rows: dict[Any, Row] = {}
+        self.rows: dict[Any, UsageRow] = {}
         self.holds: dict[str, Hold] = dict(more.pop("holds", {}))
         self.workloads: dict[str, Workload] = dict(more.pop("workloads", {}))
         self.evicted: dict[str, int] = {}
         self.refusing: dict[str, tuple[str, ...]] = {}
         """Uids of pods that cannot be evicted, each with the disruption budgets that refuse."""
-        self.refused: dict[str, Refusal] = {}
+        self.refused: dict[str, EvictionRefusal] = {}
         self.seen_going: list[str] = []
         self.done: list[tuple[int, Action]] = []
         self.decisions: dict[str, Decision] = {}
@@ -157,7 +157,7 @@ class Stage:
 
     def _evict(self, action: actions.EvictPod | actions.DeletePod) -> None:
         if isinstance(action, actions.EvictPod) and action.uid in self.refusing:
-            self.refused[action.uid] = Refusal(self.now, self.refusing[action.uid])
+            self.refused[action.uid] = EvictionRefusal(self.now, self.refusing[action.uid])
             return
         self.world()  # what it used is kept before it goes
         self.evicted[action.uid] = self.now
@@ -179,7 +179,9 @@ class Stage:
             for pod in self.pods.values()
             if pod.owner and pod.owner.kind == kind and pod.owner.name == name.split("/")[1]
         ]
-        parts = tuple(Part(labels=pod.labels, requests=pod.shape.requests, deadline=pod.deadline) for pod in mine)
+        parts = tuple(
+            WorkloadPart(labels=pod.labels, requests=pod.shape.requests, deadline=pod.deadline) for pod in mine
+        )
         self.world()
         for pod in mine:
             self._end(pod.uid)

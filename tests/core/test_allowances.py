@@ -10,7 +10,7 @@ from msgspec import structs
 from headroom.api import marks
 from headroom.core.budgets.units import of_namespaces
 from headroom.model.actions import EvictPod, ResumeOwner
-from headroom.model.facts import Owner, Part, Pod, Price, Workload
+from headroom.model.facts import Owner, Pod, Price, Workload, WorkloadPart
 from headroom.model.gangs import JOBSET
 from headroom.model.times import HOUR, MINUTE, SECOND
 from tests.builders import NOON, a_claim, a_node, a_request, a_used_world
@@ -23,7 +23,9 @@ GPU = "nvidia.com/gpu"
 
 def owner(kind: str = "Job", *, pods: int = 2, gpus: int = 5, **fields: Any) -> Workload:
     """An owner that Headroom suspended, of two pods with five GPUs each."""
-    part = Part(labels=TEAM, requests=((GPU, gpus * 1_000_000),), count=pods, deadline=fields.pop("deadline", None))
+    part = WorkloadPart(
+        labels=TEAM, requests=((GPU, gpus * 1_000_000),), count=pods, deadline=fields.pop("deadline", None)
+    )
     base: dict[str, Any] = {"namespace": "team-a", "name": "fit", "created": NOON - HOUR, "parts": (part,)}
     base |= {"suspended": True, "suspended_by": BY}
     return Workload(kind=kind, uid="uid-fit", **base | fields)

@@ -40,7 +40,7 @@ class Searches:
 
     def __init__(self) -> None:
         self.found = Counter[str]()
-        self.remembered = schedules.Remembered(self._search)
+        self.remembered = schedules.NextRuns(self._search)
 
     def _search(self, text: str, zone: str, after: int, until: int) -> int | None:
         self.found[text] += 1
@@ -99,7 +99,8 @@ def test_pods_of_a_namespace_are_looked_at_once_for_all_runs_that_are_expected()
 
     pods = Counting()
     job = job_of("c7", NOON)
-    pods.put(a_pod("p", gpus=1, namespace="team-a", created=NOON, owner=Owner("Job", job, "uid-job")))
+    owner = Owner("Job", job, "uid-job")
+    pods.put(a_pod("p", gpus=1, namespace="team-a", created=NOON, owner=owner, unschedulable_since=NOON))
     presence = Presence(a_view(a_pool(), pods=pods))
     presence._pods = pods
     came = [each for each in range(64) if presence.has_come(f"CronJob/team-a/c{each}", "", NOON)]
@@ -147,3 +148,19 @@ def test_a_run_that_does_not_come_counts_once_however_many_pools_kept_a_machine_
     stage.pods[pod.uid] = pod
     stage.pass_time(3 * MINUTE, every=10_000)
     assert stage.pods[pod.uid].node
+
+
+@pytest.mark.parametrize("first", ["kept", "woken"])
+def test_a_run_that_does_not_come_counts_once_if_one_pool_kept_a_machine_and_another_woke_one(first: str) -> None:
+    """The machine that was woken counts when it goes to sleep, and the one that was kept beside it does not count as well."""
+    names = {"kept": "a" if first == "kept" else "b", "woken": "a" if first == "woken" else "b"}
+    more: dict[str, Any] = {"idleSeconds": 60, "minOnSeconds": 0, **BOOT}
+    pools = [a_pool(names[each], machines={each: 8}, **more) for each in names]
+    stage = Stage(*pools, nodes=[on("kept"), off("woken")], **given(cron(4, part=a_part(count=2))))
+    stage.pass_time(3 * MINUTE, every=10_000)
+    assert [len(each.status.expected) for each in stage.pools.values()] == [1, 1]
+    stage.more = given()
+    stage.pass_time(30 * MINUTE, every=10_000)
+    assert [stage.state(each) for each in names] == ["Off", "Off"]
+    found = {ref.name: sum(len(it.at) for it in each.status.fruitless) for ref, each in stage.pools.items()}
+    assert found == {names["kept"]: 0, names["woken"]: 1}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from headroom.api.resources import LabelSelector
-from headroom.core.usage import Ledgered, Quota, Scope, uncovered
-from headroom.core.usage.keeping import Around, Keeper
+from headroom.core.usage import BudgetScope, BudgetUsage, QuotaLimits, uncovered
+from headroom.core.usage.keeping import Keeper, PricingContext
 from headroom.core.usage.observing import Look
 from headroom.model.facts import Pod, Price
 from headroom.model.tables import NodeTable
@@ -31,10 +31,10 @@ class Bounds(NamedTuple):
 def bounds(table: UsageTable, team: str, now: int) -> Bounds:
     """What a budget for a team says: milliseconds of one GPU."""
     selector = LabelSelector(match_labels={"team": team})
-    scope = Scope("default", frozenset({"team-a"}), selector, (("nvidia.com/gpu", None),))
+    scope = BudgetScope("default", frozenset({"team-a"}), selector, (("nvidia.com/gpu", None),))
     table.group_by(frozenset({"team"}))
-    found = Ledgered(World(now=now, settled=now, cluster="default", usage=table), scope, WINDOW)
-    sums = found.reckoned(Quota(None, None))
+    found = BudgetUsage(World(now=now, settled=now, cluster="default", usage=table), scope, WINDOW)
+    sums = found.summarize(QuotaLimits(None, None))
     return Bounds(sums.gpu_ms // GPU, sums.upper_gpu_ms // GPU)
 
 
@@ -69,8 +69,8 @@ class History:
         if self.pod is not None and self.pod.phase == "Running" and self.away_since is not None:
             self.worn |= {self.team} if self.worn or self.team != self.last_seen else set()
 
-    def around(self) -> Around:
-        return Around(self.nodes, no_devices(), self.prices, {}, {}, ())
+    def around(self) -> PricingContext:
+        return PricingContext(self.nodes, no_devices(), self.prices, {}, {}, ())
 
     def _seen(self) -> None:
         if self.pod is not None and self.away_since is None:

@@ -329,7 +329,7 @@ def test_hours_without_a_price_stand_apart_and_are_never_zero_dollars() -> None:
     assert status.upper_usd == "", "what has no price has no bound"
     said = {each.type: (each.reason, each.message) for each in status.conditions}
     assert said["Degraded"][0] == "PriceUnknown"
-    assert "3.000 GPU-hours whose price is not known" in said["QuotaExceeded"][1]
+    assert "3.00 GPU-hours have no price" in said["QuotaExceeded"][1]
 
 
 def test_dollars_alone_can_be_a_quota() -> None:
@@ -435,7 +435,7 @@ def test_people_are_told_once_per_turn_with_numbers() -> None:
     (event,) = over.actions
     assert isinstance(event, EmitEvent)
     assert (event.object, event.event_type, event.reason) == (str(ref_of(budget)), "Warning", "QuotaExceeded")
-    assert "2.000 of 1 GPU-hours" in event.message
+    assert "2.00 of 1 GPU-hours" in event.message
     assert "team-a/p" in event.message
     written = structs.replace(budget, status=over.status)
     assert decide(a_used_world(written, now=NOON + HOUR, pods=[run("p", 2 * HOUR)])).actions == ()

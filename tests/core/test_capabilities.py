@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from msgspec import structs
 
 from headroom.api.kinds import KINDS
-from headroom.core import CAPABILITIES, CAPACITY, CORDON, PLANS
-from tests.builders import a_resource
+from headroom.core import CAPABILITIES, CAPACITY, PLANS, owns_node
+from tests.builders import a_node, a_resource, a_world
 
 
 def test_every_kind_is_decided_by_one_capability() -> None:
@@ -22,9 +25,29 @@ def test_plans_stand_in_the_order_of_a_tick() -> None:
 
 def test_a_pool_owns_the_nodes_of_its_machines() -> None:
     machine = {"name": "w1", "gpuCount": 4, "scaleUpEndpoint": "https://a/up", "scaleDownEndpoint": "https://a/down"}
-    pool = a_resource("PowerPool", machines=[machine])
-    owns = CORDON["PowerPool"]
-    assert owns(pool, "w1")
-    assert not owns(pool, "w2")
-    assert owns(structs.replace(pool, spec=None), "w2"), "of one that cannot be read nobody knows"
-    assert list(CORDON) == ["PowerPool", "Spotpool"]
+    pool, world = a_resource("PowerPool", machines=[machine]), a_world()
+    assert owns_node(world, pool, a_node("w1"))
+    assert not owns_node(world, pool, a_node("w2"))
+    unread = structs.replace(pool, spec=None)
+    assert owns_node(world, unread, a_node("w2")), "of one that cannot be read nobody knows"
+    assert not owns_node(world, a_resource("Bandwidth"), a_node("w1")), "none of them cordons"
+
+
+def test_what_decides_on_pools_is_loaded_with_the_first_pool() -> None:
+    """It takes memory for good, in clusters that have none too. A process of its own, since this one has loaded everything."""
+    code = """
+import sys
+from headroom.core import PLANS
+from headroom.core.ticks import whole_tick
+from tests.builders import a_resource, a_world
+
+def loaded():
+    return {name for name in ("capacity", "demand", "power", "spot_pools") if f"headroom.core.{name}" in sys.modules}
+
+whole_tick(a_world(), PLANS)
+assert not loaded(), loaded()
+machine = {"name": "w1", "gpuCount": 4, "scaleUpEndpoint": "https://a/up", "scaleDownEndpoint": "https://a/down"}
+whole_tick(a_world(a_resource("PowerPool", machines=[machine])), PLANS)
+assert {"capacity", "power"} <= loaded(), loaded()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

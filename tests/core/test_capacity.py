@@ -11,7 +11,7 @@ from msgspec import structs
 
 from headroom.api.power import KeepOn
 from headroom.core import power
-from headroom.core.capacity import plan_of, round_of
+from headroom.core.capacity import round_of
 from headroom.core.demand import choose
 from headroom.model import conditions
 from headroom.model.actions import Action, LaunchInstance, TerminateInstance, WakeMachine
@@ -20,7 +20,7 @@ from headroom.model.facts import NodePool
 from tests.builders import NOON, a_resource
 from tests.core import power_stage, toy_supply
 from tests.core.power_stage import MINUTE, SECOND, a_pool, off, on, waiting
-from tests.core.toy_supply import Market
+from tests.core.toy_supply import Market, plan_of
 
 
 class Town(power_stage.Stage):

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from headroom.api import marks
-from headroom.api.enforcement import Held, QueuedUnit
+from headroom.api.enforcement import QueuedUnit, QueueStatus
 from headroom.api.kinds import AnyResource
 from headroom.core import PLANS
 from headroom.core.demand import wanted
@@ -37,7 +37,7 @@ def entry(starts_at: int | None, unit: str = "Pod/team-a/p", state: str = "Reser
 def queueing(*entries: QueuedUnit, name: str = "team") -> AnyResource:
     """A budget with a queue."""
     budget = structs.replace(a_budget(hours="10"), name=name)
-    held = Held(units=len(entries), pods=len(entries), queue=entries)
+    held = QueueStatus(units=len(entries), pods=len(entries), queue=entries)
     return structs.replace(budget, status=structs.replace(budget.status, held=held))
 
 

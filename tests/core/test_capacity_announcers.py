@@ -15,7 +15,7 @@ from headroom.model import actions, conditions
 from headroom.model.batch_facts import CronJob, Flavor, PriorityClass
 from headroom.model.changes import Topic
 from headroom.model.devices import DeviceTable
-from headroom.model.facts import Hold, Node, NodePool, Owner, Part, Shape, Workload
+from headroom.model.facts import Hold, Node, NodePool, Owner, Shape, Workload, WorkloadPart
 from headroom.model.times import HOUR, MINUTE, SECOND, text
 from headroom.model.world import World
 from tests.builders import NOON, a_pod
@@ -42,12 +42,12 @@ BOOT: dict[str, Any] = {"bootTimeoutSeconds": 300}
 NIGHTLY = "CronJob/team-a/nightly"
 
 
-def a_part(gpus: int = 8, count: int = 1, **fields: Any) -> Part:
+def a_part(gpus: int = 8, count: int = 1, **fields: Any) -> WorkloadPart:
     shape = fields.pop("shape", Shape(requests=(("nvidia.com/gpu", gpus * 1_000_000),)))
-    return Part(**{"requests": shape.requests, "shape": shape, "count": count} | fields)
+    return WorkloadPart(**{"requests": shape.requests, "shape": shape, "count": count} | fields)
 
 
-def cron(minutes: int = 4, name: str = "nightly", part: Part | None = None, **fields: Any) -> CronJob:
+def cron(minutes: int = 4, name: str = "nightly", part: WorkloadPart | None = None, **fields: Any) -> CronJob:
     """A CronJob that runs every hour, so many minutes after noon."""
     base: dict[str, Any] = {"schedule": f"{minutes} * * * *", "created": NOON - 24 * HOUR, "namespace": "team-a"}
     return CronJob(uid=f"uid-{name}", name=name, part=part or a_part(), **base | fields)
@@ -119,7 +119,7 @@ def test_the_time_zone_counts() -> None:
         {"part": a_part(gpus=0)},
         {"part": a_part(gpus=10_000)},
         {"part": a_part(priority_class="not-there")},
-        {"part": Part(requests=(("nvidia.com/gpu", 8_000_000),))},
+        {"part": WorkloadPart(requests=(("nvidia.com/gpu", 8_000_000),))},
         {"part": a_part(shape=Shape(requests=(("nvidia.com/gpu", 8_000_000),), scheduler="nobody"))},
     ],
 )
@@ -222,7 +222,7 @@ def test_an_idle_machine_is_kept_for_a_cron_job_but_not_for_a_budget_over_quota(
 def test_it_is_said_for_whom_a_machine_is_kept() -> None:
     world = a_fleet(ONE, cron(), nodes=[on("w1")])
     assert power.holding(a_round(world), "w1") == (
-        f"kept on for 1 announced pod (CronJob/team-a/nightly) that will fit on it, until {text(NOON + HOUR)} at most",
+        f"kept on for 1 announced pod (CronJob/team-a/nightly), until {text(NOON + HOUR)} at most",
     )
     assert "1 announced pod (CronJob/team-a/nightly) fits on w1" in decided(world)["one"].message
 
@@ -239,7 +239,7 @@ def test_each_pool_looks_as_far_ahead_as_its_own_boot_takes() -> None:
 
 def test_devices_that_templates_claim_are_announced_where_a_pool_names_their_class() -> None:
     pool = a_pool(machines={"w1": 8}, deviceClasses=[GPU_CLASS], **BOOT)
-    part = Part(claim_templates=("gpus",), shape=Shape())
+    part = WorkloadPart(claim_templates=("gpus",), shape=Shape())
     devices = DeviceTable([], [claims(4)], [])
     assert woken(pool, cron(part=part), devices=devices) == ["w1"]
     assert woken(ONE, cron(part=part), devices=devices) == []
@@ -313,6 +313,23 @@ def test_a_machine_stays_on_while_its_run_is_due_though_who_announced_it_is_not_
     assert [words for _, words in cluster.commands()] == ["wake w1"]
     cluster.pass_time(3 * MINUTE, every=5 * SECOND)
     assert [words for _, words in cluster.commands()] == ["wake w1", "sleep w1"]
+
+
+def test_a_machine_stays_on_for_the_pods_of_its_run_before_their_scheduler_has_looked_at_them() -> None:
+    pool = a_pool(machines={"w1": 8}, idleSeconds=5, minOnSeconds=0, **BOOT)
+    cluster = Cluster(pool, cron(10), comes=False, nodes=[off("w1")])
+    cluster.tick(10 * MINUTE)
+    owner = Owner("Job", job_of("nightly", NOON + 10 * MINUTE), "uid-job")
+    cluster.pods["uid-p"] = a_pod("p", gpus=8, owner=owner, created=NOON + 10 * MINUTE)
+    cluster.more = given(cron(10, ran_at=NOON + 10 * MINUTE))
+    for _ in range(12):
+        cluster.now += 5 * SECOND
+        cluster.look()
+    assert cluster.state("w1") == "On"
+    cluster.pods["uid-p"] = running("p", "w1", 8, owner=owner, created=NOON + 10 * MINUTE)
+    cluster.pass_time(10 * SECOND, every=5 * SECOND)
+    state = next(iter(cluster.pools.values())).status
+    assert (state.fruitless, state.expected) == ((), ())
 
 
 def test_a_cron_job_that_never_makes_pods_is_not_believed_for_long() -> None:

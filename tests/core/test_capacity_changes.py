@@ -15,14 +15,13 @@ from msgspec import structs
 from headroom.adapters.kube import device_sinks, sinks
 from headroom.adapters.kube.changes import Subscriptions
 from headroom.api import marks
-from headroom.api.power_status import Fruitless, Trial
-from headroom.core import CAPACITY, SOURCES, demand
-from headroom.core.capacity import plan_of
+from headroom.api.power_status import Fruitless, TrialStatus
+from headroom.core import CAPACITY, demand, sources
 from headroom.model import conditions, times
 from headroom.model.changes import EVERYTHING, Changes, Topic
 from headroom.model.decisions import Decision, Ref
 from headroom.model.devices import DeviceTable
-from headroom.model.facts import Call, Machine, Namespace, Node, NodePool, Pod, Shape
+from headroom.model.facts import Machine, Namespace, Node, NodePool, Pod, Shape, SwitchCall
 from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.times import MINUTE
@@ -31,7 +30,7 @@ from tests.builders import NOON, a_claim, a_resource
 from tests.core import stage
 from tests.core.power_stage import GPU, a_machine, a_pool, cordoned, off, on, running, waiting
 from tests.core.test_power_claims import slices
-from tests.core.toy_supply import Market
+from tests.core.toy_supply import Market, plan_of
 
 POOLS: Final = ("one", "two", "three")
 PARTS: Final = CAPACITY.parts | {Topic.PODS}
@@ -105,7 +104,7 @@ class Watched:
 
     def call(self, name: str, outcome: Any) -> None:
         """A call has ended."""
-        self.facts["calls"][name] = Call(machine=name, command="Wake", at=NOON, outcome=outcome, message="no")
+        self.facts["calls"][name] = SwitchCall(machine=name, command="Wake", at=NOON, outcome=outcome, message="no")
         self.told.fact(Topic.MACHINES, name)
 
     def budget(self, *, over: bool) -> Changes:
@@ -144,8 +143,8 @@ def _nodes(name: str) -> list[Node]:
     return [on(name), off(name), cordoned(on(name)), on(name, 4), on(name, 0)]
 
 
-def _tried(ago: int) -> Trial:
-    return Trial(shape="s", machine="w1", at=times.text(NOON - ago * MINUTE), in_vain=1)
+def _tried(ago: int) -> TrialStatus:
+    return TrialStatus(shape="s", machine="w1", at=times.text(NOON - ago * MINUTE), in_vain=1)
 
 
 def _fruitless(many: int) -> Fruitless:
@@ -372,7 +371,7 @@ def test_a_new_spec_concerns_all_until_it_is_observed() -> None:
 
 
 def test_a_source_that_does_not_say_what_concerns_it_is_decided_whole() -> None:
-    plan = plan_of((*SOURCES, Market().source))
+    plan = plan_of((*sources(), Market().source))
     watched = a_quiet_fleet()
     toy = a_resource("Spotpool", "toy")
     watched.resources.put(ref_of(toy), structs.replace(toy, status=structs.replace(toy.status, observed_generation=1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headroom.core.capacity import Round, Trial, refused_beside, round_of, trials_if_closed
+from headroom.core.capacity import CapacityRound, Trial, refused_beside, round_of, trials_if_closed
 from headroom.model.times import MINUTE
 from tests.builders import NOON, a_resource
 from tests.core.power_stage import a_view, off, on
@@ -14,7 +14,7 @@ from tests.core.toy_supply import Market
 SINCE = NOON - 2 * MINUTE
 
 
-def a_round(*trials: Trial) -> Round:
+def a_round(*trials: Trial) -> CapacityRound:
     """A market with nothing to sell, and a pod that is refused beside a node that would suit it; n2 is of no use to anybody."""
     world = a_view(a_resource("Spotpool", "toy"), nodes=[on("n1", 1), off("n2", 1)], pods=refused(1, SINCE))
     return round_of(world, [Market(stock=0, trials=trials).source])

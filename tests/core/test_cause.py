@@ -14,7 +14,7 @@ from headroom.model.actions import Action, ApplyBudgetHold, EvictPod, PausePod, 
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pod, Shape
 from headroom.model.times import HOUR, MINUTE, SECOND
-from headroom.model.usage import Row
+from headroom.model.usage import UsageRow
 from tests.builders import NOON
 from tests.core.stage import TEAM, Stage, a_budget, gated, of_job, running
 
@@ -26,7 +26,7 @@ def evicted(actions: list[Action]) -> list[str]:
     return [each.pod.partition("/")[2] for each in actions if isinstance(each, EvictPod)]
 
 
-def a_row(pod: Pod | str, begin: int, end: int | None = None, **fields: Any) -> Row:
+def a_row(pod: Pod | str, begin: int, end: int | None = None, **fields: Any) -> UsageRow:
     """What the ledger has of a pod, from so long before noon, to so long before noon."""
     name = pod if isinstance(pod, str) else pod.name
     start = NOON - begin
@@ -34,10 +34,10 @@ def a_row(pod: Pod | str, begin: int, end: int | None = None, **fields: Any) -> 
     base: dict[str, Any] = {"cluster": "default", "uid": f"uid-{name}", "namespace": "team-a", "pod": name}
     base |= {"amounts": (("nvidia.com/gpu", GPU),) if isinstance(pod, str) else pod.shape.requests, "labels": TEAM}
     known = {"start": start, "earliest": start, "seen_until": start if closed is None else closed, "gone_by": closed}
-    return Row(**base | known | fields)
+    return UsageRow(**base | known | fields)
 
 
-def staged(*pods: Pod, rows: tuple[Row, ...] = (), **more: Any) -> Stage:
+def staged(*pods: Pod, rows: tuple[UsageRow, ...] = (), **more: Any) -> Stage:
     stage = Stage(more.pop("budget"), pods=pods, **more)
     stage.rows = {row.key: row for row in rows}
     return stage
@@ -46,7 +46,7 @@ def staged(*pods: Pod, rows: tuple[Row, ...] = (), **more: Any) -> Stage:
 # --- lengths ----------------------------------------------------------------------------------------------------------------------
 
 
-def splits(pod: Pod) -> dict[str, tuple[Row, ...]]:
+def splits(pod: Pod) -> dict[str, tuple[UsageRow, ...]]:
     """The rows of a pod that runs for ten hours, cut an hour ago for one reason or another."""
     half = tuple((name, amount // 2) for name, amount in pod.shape.requests)
     return {
@@ -122,7 +122,7 @@ def test_a_length_that_nobody_keeps_is_not_believed() -> None:
 # --- prices -----------------------------------------------------------------------------------------------------------------------
 
 
-def queued(*rows: Row) -> Any:
+def queued(*rows: UsageRow) -> Any:
     """What becomes of a pod of one GPU that waits under a quota of 100 dollars a day."""
     budget = a_budget(enforce="Hold", hours=None, quota={"usd": "100", "gpuHours": None})
     stage = staged(gated("new"), rows=rows, budget=budget)

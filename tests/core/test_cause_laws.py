@@ -14,7 +14,7 @@ from headroom.api.kinds import AnyResource
 from headroom.model.actions import EvictPod, SuspendOwner
 from headroom.model.facts import Pod
 from headroom.model.times import HOUR, MINUTE, SECOND
-from headroom.model.usage import Row
+from headroom.model.usage import UsageRow
 from tests.builders import NOON
 from tests.core.stage import Stage, a_budget, of_job, running
 
@@ -45,7 +45,7 @@ def pods(draw: st.DrawFn, number: int) -> Pod:
 
 
 @st.composite
-def rows(draw: st.DrawFn, pod: Pod) -> tuple[Row, ...]:
+def rows(draw: st.DrawFn, pod: Pod) -> tuple[UsageRow, ...]:
     """What the ledger has of a pod that is there or not: with a price or without, seen to the end or not."""
     if pod.started is None or not draw(st.booleans()):
         return ()
@@ -57,7 +57,7 @@ def rows(draw: st.DrawFn, pod: Pod) -> tuple[Row, ...]:
     known: dict[str, Any] = {"start": begin, "earliest": begin, "gone_by": end}
     known |= {"seen_until": begin if end is None or unsure else end}
     held: dict[str, Any] = {"amounts": pod.shape.requests, "labels": pod.labels, "price": price}
-    return (Row(cluster="default", uid=uid, namespace="team-a", pod=pod.name, **known, **held),)
+    return (UsageRow(cluster="default", uid=uid, namespace="team-a", pod=pod.name, **known, **held),)
 
 
 @st.composite

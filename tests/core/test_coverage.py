@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from headroom.api.resources import LabelSelector, SelectorRequirement
 from headroom.core.usage import coverage
-from headroom.core.usage.coverage import Scope, counted, counts, pods_matching
+from headroom.core.usage.coverage import BudgetScope, counted, counts, pods_matching
 from headroom.core.usage.observing import OF_NAMESPACE
 from headroom.model.facts import Pairs, Pod
 from headroom.model.ordering import Group
 from headroom.model.selectors import selects
-from headroom.model.usage import UNSEEN, Row
+from headroom.model.usage import UNSEEN, UsageRow
 from headroom.model.world import World
 from tests.builders import a_pod, a_world
 
@@ -41,7 +41,7 @@ selectors = st.builds(
 )
 namespaces = st.sampled_from(["lab", "prod", "busy"])
 scopes = st.builds(
-    lambda names, selector, of_namespaces: Scope("", frozenset(names), selector, GPU, of_namespaces),
+    lambda names, selector, of_namespaces: BudgetScope("", frozenset(names), selector, GPU, of_namespaces),
     st.sets(namespaces, max_size=2),
     selectors,
     st.none() | st.builds(lambda org: LabelSelector(match_labels={"org": org}), values),
@@ -50,7 +50,7 @@ scopes = st.builds(
 
 @given(st.lists(st.tuples(namespaces, labels, st.integers(0, 2)), max_size=12), st.lists(scopes, max_size=4), st.data())
 def test_pods_are_counted_as_if_every_one_was_looked_at(
-    made: list[tuple[str, Pairs, int]], wanted: list[Scope], data: Any
+    made: list[tuple[str, Pairs, int]], wanted: list[BudgetScope], data: Any
 ) -> None:
     world, model = a_world(), dict[str, Pod]()
     for number, (namespace, has, gpus) in enumerate(made):
@@ -75,7 +75,7 @@ def test_pods_are_counted_as_if_every_one_was_looked_at(
     st.lists(scopes, max_size=4),
 )
 def test_groups_are_counted_as_if_every_one_was_looked_at(
-    made: list[tuple[str, Pairs, str | None]], wanted: list[Scope]
+    made: list[tuple[str, Pairs, str | None]], wanted: list[BudgetScope]
 ) -> None:
     world = a_world()
     world.usage.group_by(KEYS)
@@ -92,16 +92,16 @@ def test_groups_are_counted_as_if_every_one_was_looked_at(
             assert found.possible.keys() == unseen
 
 
-def reaches(scope: Scope, group: Group) -> bool:
+def reaches(scope: BudgetScope, group: Group) -> bool:
     org = dict(group.labels).get(f"{OF_NAMESPACE}org")
     if scope.namespace_selector is None or org is None:
         return group.terms.namespace in scope.namespaces
     return scope.namespace_selector.match_labels["org"] == org
 
 
-def a_row(number: int, namespace: str, has: Pairs) -> Row:
+def a_row(number: int, namespace: str, has: Pairs) -> UsageRow:
     amounts = (("nvidia.com/gpu", 1_000_000),)
-    return Row(
+    return UsageRow(
         cluster="default",
         uid=f"u{number}",
         start=0,
@@ -116,15 +116,15 @@ def a_row(number: int, namespace: str, has: Pairs) -> Row:
 @pytest.mark.parametrize(
     "scope",
     [
-        Scope("", frozenset({"lab"}), LabelSelector(match_labels={"team": "a"}), GPU),
-        Scope("", frozenset({"busy"}), LabelSelector(match_labels={"team": "a"}), GPU),
-        Scope("", frozenset({"lab", "busy"}), LabelSelector(match_labels={"team": "a"}), GPU, LabelSelector()),
-        Scope("", frozenset({"lab"}), LabelSelector(), GPU),
+        BudgetScope("", frozenset({"lab"}), LabelSelector(match_labels={"team": "a"}), GPU),
+        BudgetScope("", frozenset({"busy"}), LabelSelector(match_labels={"team": "a"}), GPU),
+        BudgetScope("", frozenset({"lab", "busy"}), LabelSelector(match_labels={"team": "a"}), GPU, LabelSelector()),
+        BudgetScope("", frozenset({"lab"}), LabelSelector(), GPU),
     ],
     ids=["another namespace", "another label", "every namespace", "any label"],
 )
 @pytest.mark.parametrize("keys", [{"team"}, {"team", "job-name"}], ids=["team", "and somebody selects by job"])
-def test_a_budget_does_not_look_at_pods_and_rows_of_others(scope: Scope, keys: set[str]) -> None:
+def test_a_budget_does_not_look_at_pods_and_rows_of_others(scope: BudgetScope, keys: set[str]) -> None:
     world = busy_world(300, frozenset(keys))
     assert pods_matching(world, scope) == (0, 0)
     assert counted(world.usage, scope).rates == {}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from headroom.core import usage
+from headroom.core import budgets, usage
 from headroom.core.usage import curves
 from headroom.model.facts import Pod, Price
 from headroom.model.times import HOUR, MINUTE
@@ -48,7 +48,7 @@ def test_every_point_is_what_the_window_held_then(given_runs: list[tuple[int, in
     world = a_used_world(a_budget(hours="10", window=window), pods=pods)
     [budget] = usage.budgets_of(world)
     [(_, now)] = usage.reckonings(world)
-    drawn = usage.drawing(world, budget)
+    drawn = budgets.drawing(world, budget)
     assert drawn.gpus.past.moments[0] == NOON - window * HOUR
     assert drawn.gpus.past.sums == [at(world, moment) for moment in drawn.gpus.past.moments]
     assert drawn.gpus.past.sums[-1] == drawn.gpus.ahead.sums[0] == now.gpu_ms
@@ -59,7 +59,7 @@ def test_every_point_is_what_the_window_held_then(given_runs: list[tuple[int, in
 def test_it_looks_a_little_beyond_the_moment_at_which_the_quota_is_reached() -> None:
     world = a_used_world(a_budget(hours="10", window=24), pods=[a_run("p", 60, None, gpus=4)])
     [budget] = usage.budgets_of(world)
-    drawn = usage.drawing(world, budget).gpus
+    drawn = budgets.drawing(world, budget).gpus
     reached = NOON + 90 * MINUTE
     assert drawn.ahead.moments[-1] > reached
     assert drawn.ahead.moments[-1] <= NOON + 24 * HOUR
@@ -72,9 +72,9 @@ def test_the_past_begins_where_everything_is_known() -> None:
     world = a_used_world(a_budget(hours="10", window=2), pods=[a_run("p", 60, None)])
     [budget] = usage.budgets_of(world)
     world.usage.complete_since = NOON - 3 * HOUR
-    assert usage.drawing(world, budget).gpus.past.moments[0] == NOON - HOUR
+    assert budgets.drawing(world, budget).gpus.past.moments[0] == NOON - HOUR
     world.usage.complete_since = NOON
-    assert usage.drawing(world, budget).gpus.past.moments == [NOON]
+    assert budgets.drawing(world, budget).gpus.past.moments == [NOON]
 
 
 def test_gpus_in_use_are_counted_at_every_moment() -> None:
@@ -105,6 +105,6 @@ def test_dollars_have_a_line_of_their_own() -> None:
     nodes, book = [a_node("n", gpus=1)], (Price(node="n", price_per_hour=3_000_000),)
     world = a_used_world(a_budget(quota={"usd": "12"}), pods=[a_run("p", 120, None)], nodes=nodes, prices=book)
     [budget] = usage.budgets_of(world)
-    drawn = usage.drawing(world, budget)
+    drawn = budgets.drawing(world, budget)
     assert drawn.usd.quota == 12 * usage.DOLLAR
     assert drawn.usd.past.sums[-1] == 6 * usage.DOLLAR

@@ -102,7 +102,7 @@ def test_an_impossible_pod_opens_nothing_and_is_told_what_comes_nearest() -> Non
     [
         (a_shape(1, 65), "The nearest is b, but it needs 65 cpu and 64 are there."),
         (a_shape(1, 0, 513), "The nearest is b, but it needs 513Gi memory and 512Gi are there."),
-        (a_shape(1, node_selector=(("gpu", "b200"),)), "The nearest is a, but it asks for label gpu=b200."),
+        (a_shape(1, node_selector=(("gpu", "b200"),)), "The nearest is a, but it requires label gpu=b200."),
         (a_shape(8), f"The nearest is b, but it needs 8 {GPU} and 4 are there."),
     ],
 )
@@ -209,7 +209,7 @@ def test_labels_and_taints_decide_which_rooms_will_do() -> None:
     assert chosen([waits(shape=open_)], cheap, dear).rooms == ("dear",)
     shut = a_shape(1, node_selector=h100)
     assert impossible(units_of(waits(shape=shut)), [cheap.room, dear.room]) == {
-        digest_of(shut): "The nearest is dear, but taint x:NoSchedule is not tolerated."
+        digest_of(shut): "The nearest is dear, but it does not tolerate taint x:NoSchedule."
     }
 
 
@@ -259,5 +259,5 @@ def test_a_machine_of_which_no_network_card_is_named_is_not_opened_for_a_pod_tha
     assert chosen([pod], FOUR, with_card).rooms == ("w3",)
     assert chosen([pod], FOUR).rooms == ()
     assert impossible(units_of(pod), [FOUR.room])[digest_of(pod.shape)] == (
-        "The nearest is w1, but it needs 1 rdma/hca and none is named there (resources of the machine, or of the template)."
+        "The nearest is w1, but it needs 1 rdma/hca and none is configured there (resources of the machine, or of the template)."
     )

@@ -26,9 +26,9 @@ def test_a_pod_fits_where_nothing_speaks_against_it() -> None:
         ((("gpu", "h100"),), ""),
         ((("gpu", "h100"), ("zone", "a")), ""),
         ((("empty", ""),), ""),
-        ((("gpu", "a100"),), "it asks for label gpu=a100"),
-        ((("absent", ""),), "it asks for label absent="),
-        ((("gpu", "h100"), ("zone", "b")), "it asks for label zone=b"),
+        ((("gpu", "a100"),), "it requires label gpu=a100"),
+        ((("absent", ""),), "it requires label absent="),
+        ((("gpu", "h100"), ("zone", "b")), "it requires label zone=b"),
     ],
 )
 def test_a_node_selector(selector: Any, why: str) -> None:
@@ -156,12 +156,12 @@ def test_a_toleration(toleration: dict[str, Any], taint: Taint, holds: bool) -> 
 @pytest.mark.parametrize(
     ("taint", "why"),
     [
-        (ML, "taint dedicated=ml:NoSchedule is not tolerated"),
-        (Taint("x", "", "NoExecute"), "taint x:NoExecute is not tolerated"),
+        (ML, "it does not tolerate taint dedicated=ml:NoSchedule"),
+        (Taint("x", "", "NoExecute"), "it does not tolerate taint x:NoExecute"),
         (Taint("x", "", "PreferNoSchedule"), ""),
         (
             Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"),
-            "taint node.kubernetes.io/unschedulable:NoSchedule is not tolerated",
+            "it does not tolerate taint node.kubernetes.io/unschedulable:NoSchedule",
         ),
     ],
 )
@@ -171,7 +171,10 @@ def test_a_taint_repels_who_does_not_tolerate_it(taint: Taint, why: str) -> None
 
 def test_every_taint_must_be_tolerated() -> None:
     shape = a_shape(tolerations='[{"key": "dedicated", "operator": "Exists"}]')
-    assert why_not(shape, a_room(taints=(ML, Taint("x", "y", "NoSchedule")))) == "taint x=y:NoSchedule is not tolerated"
+    assert (
+        why_not(shape, a_room(taints=(ML, Taint("x", "y", "NoSchedule"))))
+        == "it does not tolerate taint x=y:NoSchedule"
+    )
 
 
 # --- resources ------------------------------------------------------------------------------------------------------------------
@@ -188,17 +191,17 @@ def test_every_taint_must_be_tolerated() -> None:
         (a_shape(1, 0, 512), a_room(free=amounts(8, 0, 256.5)), "it needs 512Gi memory and 256.5Gi are there"),
         (a_shape(1, 0, 2048), a_room(free=amounts(8, 0, 1)), "it needs 2Ti memory and 1Gi are there"),
         (a_shape(16, 96), a_room(free=amounts(8, 64)), f"it needs 16 {GPU} and 8 are there"),
-        (a_shape(1), a_room(free=(*amounts(8), ("pods", 0))), "no more pods may run there"),
+        (a_shape(1), a_room(free=(*amounts(8), ("pods", 0))), "the node has no pod slots left"),
         (a_shape(1), a_room(free=(*amounts(8), ("pods", MICRO))), ""),
         (Shape(requests=(("cpu", 0), (GPU, MICRO))), a_room(gpus=1), ""),
-        (a_shape(UNREADABLE // MICRO), a_room(gpus=1e30), f"its amount of {GPU} cannot be read"),
+        (a_shape(UNREADABLE // MICRO), a_room(gpus=1e30), f"its request for {GPU} cannot be read"),
     ],
 )
 def test_what_is_asked_for_must_be_there(shape: Shape, room: Room, why: str) -> None:
     assert why_not(shape, room) == why
 
 
-NAMED = "is named there (resources of the machine, or of the template)"
+NAMED = "is configured there (resources of the machine, or of the template)"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +216,7 @@ NAMED = "is named there (resources of the machine, or of the template)"
         (Shape(requests=(("hugepages-1Gi", 2**30 * MICRO),)), f"it needs 1Gi hugepages-1Gi and none {NAMED}"),
         (Shape(requests=(("amd.com/gpu", MICRO),)), f"it needs 1 amd.com/gpu and none {NAMED}"),
         (Shape(requests=(("nvidia.com/mig-1g.5gb", MICRO),)), f"it needs 1 nvidia.com/mig-1g.5gb and none {NAMED}"),
-        (Shape(requests=(("cpu", UNREADABLE),)), "its amount of cpu cannot be read"),
+        (Shape(requests=(("cpu", UNREADABLE),)), "its request for cpu cannot be read"),
     ],
 )
 def test_of_a_machine_that_is_off_devices_and_what_is_said_are_limited(shape: Shape, why: str) -> None:
@@ -235,6 +238,6 @@ def test_long_affinity_is_told_in_short() -> None:
     terms = [[says("zone", "In", *values)], *[[says("gpu", "DoesNotExist")]] * 7]
     told = why_not(a_shape(affinity=affinity(*terms)), ZONED)
     assert told == (
-        "its affinity asks for zone In (v0, v1, v2, v3, v4, ...) or gpu DoesNotExist or gpu DoesNotExist "
+        "its affinity requires zone In (v0, v1, v2, v3, v4, ...) or gpu DoesNotExist or gpu DoesNotExist "
         "or gpu DoesNotExist or gpu DoesNotExist or 3 more"
     )

@@ -56,8 +56,8 @@ def test_half_a_gang_does_not_count_while_the_other_half_is_gated() -> None:
         "uid-late0": "Gated",
     }
     assert found.left_out["uid-x-0"].message == (
-        "Its gang PodGroup/team-a/x is not complete, since team-a/late0 waits for something else: "
-        "It is held by a scheduling gate (headroom.dev/budget)."
+        "Its gang PodGroup/team-a/x is not complete: team-a/late0 is not ready to be placed: "
+        "It has a scheduling gate (headroom.dev/budget)."
     )
 
 
@@ -73,16 +73,16 @@ def test_a_gang_whose_pods_are_just_being_made_waits_a_moment() -> None:
     found = wanted(a_view(*pods))
     assert found.units == ()
     assert found.left_out["uid-x-0"].message == (
-        "Its gang PodGroup/team-a/x may still be growing: its newest pod is not 5 s old."
+        "Its gang PodGroup/team-a/x may still be growing: its newest pod is less than 5s old."
     )
-    assert found.turns_at == NOON + 4_000
+    assert found.recheck_at == NOON + 4_000
     assert wanted(a_view(*pods, now=NOON + 4_000)).units[0].count == 3
 
 
 def test_a_gang_that_has_waited_for_long_does_not_wait_for_a_pod_that_is_made_anew() -> None:
     pods = [*gang("x", 2, created=NOON - MINUTE), *gang("x", 1, prefix="new", created=NOON - 1_000)]
     assert wanted(a_view(*pods)).units[0].count == 3
-    assert wanted(a_view(*pods, now=NOON - 1)).turns_at == NOON
+    assert wanted(a_view(*pods, now=NOON - 1)).recheck_at == NOON
 
 
 @pytest.mark.parametrize("beside", [{"gpus": 0}, {"node": "n"}, {"nominated_node": "n", "nominated_since": NOON}])

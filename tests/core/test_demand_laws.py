@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from headroom.core.demand import Candidate, Part, Room, Unit, choose, impossible, place, why_not
-from headroom.core.demand.stock import Stock
+from headroom.core.demand import Candidate, PendingPods, Room, Unit, choose, impossible, place, why_not
+from headroom.core.demand.free_capacity import FreeCapacity
 from headroom.model.facts import Pod, Shape, Taint
 from tests.core.demand_stage import GPU, MICRO, a_room, a_shape, a_view, affinity, amounts, gang, says, units_of, waits
 
@@ -161,7 +161,7 @@ def test_more_rooms_never_leave_more_of_the_first_unit(pods: list[Pod], rooms: l
 @given(st.lists(shapes, min_size=1, max_size=4), some_rooms())
 def test_all_rooms_at_once_are_judged_as_each_alone(kinds: list[Shape], rooms: list[Room]) -> None:
     units = units_of(*[waits(f"p{number}", shape=shape) for number, shape in enumerate(kinds)])
-    stock = Stock(rooms, [part for unit in units for part in unit.parts])
+    stock = FreeCapacity(rooms, [part for unit in units for part in unit.parts])
     for unit in units:
         fitting = {stock.rooms[room].name for room in stock.fits(unit.parts[0]).tolist()}
         assert fitting == {room.name for room in rooms if not why_not(unit.parts[0].shape, room)}
@@ -191,7 +191,7 @@ def test_no_number_is_too_large(asked: list[int], there: list[int], partly_known
 
 def arrangements(units: Sequence[Unit], rooms: Sequence[Room]) -> Iterator[tuple[int, ...]]:
     """How many of each unit are served, in every way to put pods into rooms that keeps gangs whole."""
-    slots: list[tuple[int, Part]] = [
+    slots: list[tuple[int, PendingPods]] = [
         (place_, part) for place_, unit in enumerate(units) for part in unit.parts for _ in part.pods
     ]
 

@@ -145,12 +145,12 @@ def test_a_verdict_says_whose_it_is() -> None:
 def test_who_is_new_to_kube_scheduler_is_placed_as_we_see_it(pod_ms: int, node_ms: int) -> None:
     found = placed(refused(for_ms=pod_ms), nodes=[a_ready_node("n", for_ms=node_ms)])
     assert (found.into, found.verdicts) == ({"n": ("uid-p",)}, {})
-    assert found.turns_at == NOON + MINUTE - min(pod_ms, node_ms)
+    assert found.recheck_at == NOON + MINUTE - min(pod_ms, node_ms)
 
 
 def test_the_clock_alone_changes_nothing_where_all_are_old_or_nobody_is_placed() -> None:
-    assert placed(refused(), nodes=[a_ready_node("n")]).turns_at is None
-    assert placed(refused(gpus=16), nodes=[a_ready_node("n", for_ms=0)]).turns_at is None
+    assert placed(refused(), nodes=[a_ready_node("n")]).recheck_at is None
+    assert placed(refused(gpus=16), nodes=[a_ready_node("n", for_ms=0)]).recheck_at is None
 
 
 def test_a_verdict_needs_room_as_it_stands_now() -> None:
@@ -164,7 +164,7 @@ def test_a_verdict_needs_room_as_it_stands_now() -> None:
 def test_that_kube_scheduler_has_not_used_what_just_became_free_is_no_verdict() -> None:
     over = a_pod("over", gpus=6, node="n", phase="Succeeded", ended=NOON - 1_000)
     just = placed(over, refused("p", 4), nodes=[a_ready_node("n")])
-    assert (just.into, just.verdicts, just.turns_at) == ({"n": ("uid-p",)}, {}, NOON + MINUTE - 1_000)
+    assert (just.into, just.verdicts, just.recheck_at) == ({"n": ("uid-p",)}, {}, NOON + MINUTE - 1_000)
     # What was free before it ended would have held the pod.
     assert placed(over, refused("p", 2), nodes=[a_ready_node("n")]).verdicts != {}
     # The room is free for pods all the same.
@@ -237,4 +237,4 @@ def test_a_verdict_on_a_gang_is_none_on_others_of_the_same_shape() -> None:
 
 def test_units_come_back_in_their_order() -> None:
     units: tuple[Unit, ...] = placed(*alike(3, 1), waits("q", 2, priority=1), waits("r", 4)).rest
-    assert [unit.turn for unit in units] == sorted(unit.turn for unit in units)
+    assert [unit.queue_position for unit in units] == sorted(unit.queue_position for unit in units)

@@ -20,33 +20,33 @@ from tests.core.demand_stage import MINUTE, a_shape, a_view, alike, amounts, gan
 
 OTHERS = Shape(requests=amounts(1), scheduler="volcano")
 NOWHERE = (
-    "Its scheduler, volcano, may never place it: no pod in view was placed by volcano or runs it. "
-    "It counts as soon as volcano has placed any pod, or a PowerPool names volcano (policy.schedulers)."
+    "Its scheduler, volcano, does not seem to run: it has placed no pod, and no pod runs it. "
+    "The pod counts as soon as volcano places any pod or a PowerPool names volcano (policy.schedulers)."
 )
 
 
 @pytest.mark.parametrize(
     ("pod", "reason", "message"),
     [
-        (waits(gates=("a/b",)), "Gated", "It is held by a scheduling gate (a/b)."),
-        (waits(gates=("a/b", "c")), "Gated", "It is held by scheduling gates (a/b, c)."),
-        (waits(gpus=0), "NoGpu", "It asks for no GPU (amd.com/gpu, nvidia.com/gpu)."),
-        (waits(shape=Shape(requests=(("cpu", 5),))), "NoGpu", "It asks for no GPU (amd.com/gpu, nvidia.com/gpu)."),
+        (waits(gates=("a/b",)), "Gated", "It has a scheduling gate (a/b)."),
+        (waits(gates=("a/b", "c")), "Gated", "It has scheduling gates (a/b, c)."),
+        (waits(gpus=0), "NoGpu", "It requests no GPU (amd.com/gpu, nvidia.com/gpu)."),
+        (waits(shape=Shape(requests=(("cpu", 5),))), "NoGpu", "It requests no GPU (amd.com/gpu, nvidia.com/gpu)."),
         (
             waits(owner=Owner("DaemonSet", "plugin", "u")),
             "DaemonSet",
-            "Its DaemonSet makes it for a node that is there already.",
+            "Its DaemonSet creates it for an existing node.",
         ),
         (
             waits(refused_itself=True, unschedulable_message='0/3 nodes are available: no claim "data".'),
             "NoNodeHelps",
-            'kube-scheduler refuses the pod itself, and no node could mend that: 0/3 nodes are available: no claim "data".',
+            'kube-scheduler rejects the pod itself, so no node helps: 0/3 nodes are available: no claim "data".',
         ),
-        (waits(unschedulable_since=None), "NotYetSeen", "kube-scheduler has not said yet that it finds no place."),
+        (waits(unschedulable_since=None), "NotYetSeen", "kube-scheduler has not marked it unschedulable yet."),
         (
             waits(shape=OTHERS, unschedulable_since=None),
             "OtherScheduler",
-            "Its scheduler, volcano, has not said that it finds no place.",
+            "Its scheduler, volcano, has not marked it unschedulable yet.",
         ),
         (
             waits(shape=OTHERS),
@@ -56,7 +56,7 @@ NOWHERE = (
         (
             waits(nominated_node="n", nominated_since=NOON - 4 * MINUTE),
             "Nominated",
-            "Room is being made for it on n by preemption.",
+            "kube-scheduler preempts pods for it on n.",
         ),
     ],
 )
@@ -200,13 +200,13 @@ def test_the_pods_of_a_plain_job_are_no_gang() -> None:
 
 def test_it_is_told_when_a_nomination_is_no_longer_believed() -> None:
     pod = waits(nominated_node="n", nominated_since=NOON - MINUTE)
-    assert wanted(a_view(pod, nodes=[a_node("n")])).turns_at == NOON + 4 * MINUTE
-    assert wanted(a_view(waits())).turns_at is None
+    assert wanted(a_view(pod, nodes=[a_node("n")])).recheck_at == NOON + 4 * MINUTE
+    assert wanted(a_view(waits())).recheck_at is None
 
 
 def test_a_nomination_of_unknown_age_is_as_old_as_the_verdict() -> None:
     pod = waits(nominated_node="n")
-    assert wanted(a_view(pod, nodes=[a_node("n")])).turns_at == NOON - 30_000 + 5 * MINUTE
+    assert wanted(a_view(pod, nodes=[a_node("n")])).recheck_at == NOON - 30_000 + 5 * MINUTE
 
 
 # --- budgets --------------------------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def test_while_the_ledger_is_read_nobody_knows_whether_a_budget_is_over_quota(le
     world = structs.replace(a_view(waits(labels=TEAM), waits("q"), resources=[judged(False)]), ledger=ledger)
     found = wanted(world).left_out
     assert (found["uid-p"].reason if found else "") == reason
-    assert [each.message for each in found.values()] == ["Its budget team-a/one is being counted."] * bool(reason)
+    assert [each.message for each in found.values()] == ["Its budget team-a/one is still being counted."] * bool(reason)
 
 
 def test_a_gang_with_one_pod_of_an_exhausted_budget_is_exhausted_as_a_whole() -> None:

@@ -22,7 +22,7 @@ from headroom.model.device_facts import (
     DeviceSlice,
 )
 from headroom.model.devices import DeviceTable
-from headroom.model.facts import Part, Pod, Shape, Workload
+from headroom.model.facts import ExtendedClaim, Pod, Shape, Workload, WorkloadPart
 from headroom.model.times import HOUR
 from tests.builders import NOON, a_claim, a_pod, a_request, a_resource, a_used_world
 from tests.core.stage import TEAM, Stage, a_budget, gated, of_job, running
@@ -100,7 +100,7 @@ def test_a_template_asks_for_what_its_claims_will() -> None:
 def test_a_claim_or_template_that_is_not_there_says_nothing() -> None:
     for pod in (WITH_CLAIM, a_pod(gpus=0, claim_templates=("eight",))):
         world = a_used_world(pods=[pod])
-        assert usage.asked_by(pod, usage.view_of(world)) == usage.Asked(is_known=False)
+        assert usage.asked_by(pod, usage.view_of(world)) == usage.PodDevices(is_known=False)
 
 
 # --- queued and released ----------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def a_suspended_job(count: int = 8, **fields: Any) -> Workload:
         namespace="team-a",
         name="fit",
         created=NOON - HOUR,
-        parts=(Part(labels=TEAM, count=count, deadline=HOUR, **fields),),
+        parts=(WorkloadPart(labels=TEAM, count=count, deadline=HOUR, **fields),),
         suspended=True,
         suspended_by="GPUWorkloadBudget/team-a/one",
     )
@@ -243,7 +243,9 @@ def test_only_what_a_budget_counts_is_swept(device_class: str, goes: bool) -> No
 
 def test_a_nic_by_an_extended_resource_is_no_gpu_once_it_is_bound() -> None:
     shape = Shape(requests=(("example.com/nic", 1_000_000),))
-    pod = a_pod("web", labels=TEAM, shape=shape, node="n", owner=of_job("web", "ReplicaSet"), extended_claim="claim")
+    pod = a_pod(
+        "web", labels=TEAM, shape=shape, node="n", owner=of_job("web", "ReplicaSet"), extended=ExtendedClaim("claim")
+    )
     claim = a_claim(devices=1, device_class="nic.example.com", driver="nic", reserved_for=(pod.uid,))
     stage = queued(pod, claims=(claim,), hours=10)
     stage.look()

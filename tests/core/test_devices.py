@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from headroom.core import usage
-from headroom.core.usage import Keeper, Ledgered, Look, around, names, prices
-from headroom.core.usage.names import Resource, Sharers
+from headroom.core.usage import BudgetUsage, Keeper, Look, around, names, prices
+from headroom.core.usage.names import CountedResource, Sharers
 from headroom.model.device_facts import AllocatedDevice, Claim, Device, DeviceClass, DeviceSlice
 from headroom.model.devices import WHOLE, DeviceTable, profile_part
-from headroom.model.facts import Pod, Price, Shape
+from headroom.model.facts import ExtendedClaim, Pod, Price, Shape
+from headroom.model.snapshots import load, save
 from headroom.model.tables import PodTable
 from headroom.model.times import HOUR
-from headroom.model.world import World, load, save
+from headroom.model.world import World
 from tests.builders import NOON, a_claim, a_node, a_resource, a_used_world
 from tests.core.stage import running
 
@@ -48,7 +49,7 @@ def burn(world: World, **spec: Any) -> float:
 def reckoned(world: World, **spec: Any) -> usage.Reckoning:
     budget = a_resource(**{"quota": {"usd": "1000", "windowHours": 24}} | spec)
     usage.arrange(world, [budget])
-    return Ledgered(world, usage.scope_of(world, budget), 24 * HOUR).reckoned(usage.quota_of(budget.spec))
+    return BudgetUsage(world, usage.scope_of(world, budget), 24 * HOUR).summarize(usage.quota_of(budget.spec))
 
 
 def a_cluster(*pods: Pod, claims: tuple[Claim, ...] = (), **more: Any) -> World:
@@ -109,14 +110,14 @@ def test_of_two_classes_with_one_name_the_newer_one_counts() -> None:
 @pytest.mark.parametrize("annotated", [True, False])
 def test_the_claim_of_an_extended_resource_is_known_by_the_pods_status_alone(annotated: bool) -> None:
     """A claim that says so of itself is the tenant's, and counts."""
-    special = {"extended_claim": "claim", "extended_resources": (GPU,)} if annotated else {"claims": ("claim",)}
+    special = {"extended": ExtendedClaim("claim", (GPU,))} if annotated else {"claims": ("claim",)}
     pod = asking(GPU, 2, uid="u", **special)
     world = a_cluster(pod, claims=(a_claim(devices=2, reserved_for=("u",)),))
     assert burn(world) == (2 if annotated else 4)
 
 
 def test_a_special_claim_that_is_somebody_elses_replaces_nothing() -> None:
-    pod = asking(GPU, 2, uid="u", extended_claim="claim", extended_resources=(GPU,))
+    pod = asking(GPU, 2, uid="u", extended=ExtendedClaim("claim", (GPU,)))
     for claim in (a_claim(devices=1, reserved_for=("v",)), a_claim(reserved_for=("u",))):
         assert burn(a_cluster(pod, claims=(claim,))) == 2
 
@@ -124,7 +125,7 @@ def test_a_special_claim_that_is_somebody_elses_replaces_nothing() -> None:
 def test_only_what_the_special_claim_is_for_is_taken_from_it() -> None:
     shape = Shape(requests=(("amd.com/gpu", 1_000_000), (IMPLICIT + "gpu.nvidia.com", 1_000_000)))
     resources = (IMPLICIT + "gpu.nvidia.com",)
-    pod = running("p", HOUR, uid="u", shape=shape, extended_claim="claim", extended_resources=resources)
+    pod = running("p", HOUR, uid="u", shape=shape, extended=ExtendedClaim("claim", resources))
     world = a_cluster(pod, claims=(a_claim(devices=1, reserved_for=("u",)),))
     assert burn(world, gpuResources=[{"name": GPU}, {"name": "amd.com/gpu"}]) == 2
 
@@ -317,7 +318,7 @@ def test_the_fleet_counts_a_shared_claim_once() -> None:
 
 @given(
     st.builds(
-        Resource,
+        CountedResource,
         name=st.sampled_from([GPU, "a"]),
         aliases=st.lists(st.text(max_size=4), max_size=2).map(tuple),
         part=st.integers(0, WHOLE),
@@ -329,7 +330,7 @@ def test_the_fleet_counts_a_shared_claim_once() -> None:
         is_first=st.booleans(),
     )
 )
-def test_a_name_in_a_row_is_read_as_it_was_written(resource: Resource) -> None:
+def test_a_name_in_a_row_is_read_as_it_was_written(resource: CountedResource) -> None:
     assert names.parsed(names.text_of(resource)) == resource
 
 
@@ -339,9 +340,9 @@ def test_a_name_of_another_version_is_no_mistake(text: str) -> None:
 
 
 def test_rows_are_read_back_as_plain_resources() -> None:
-    part = names.text_of(Resource(name=GPU, part=WHOLE // 4, aliases=("mig.nvidia.com",)))
-    half = names.text_of(Resource(name=GPU, sharers=(Sharers(2),)))
-    mig_on_node = names.text_of(Resource(name="nvidia.com/mig-1g.24gb", part=WHOLE // 7))
+    part = names.text_of(CountedResource(name=GPU, part=WHOLE // 4, aliases=("mig.nvidia.com",)))
+    half = names.text_of(CountedResource(name=GPU, sharers=(Sharers(2),)))
+    mig_on_node = names.text_of(CountedResource(name="nvidia.com/mig-1g.24gb", part=WHOLE // 7))
     amounts = (("cpu", 5), (GPU, 1_000_000), (part, 2_000_000), (half, 3_000_000), (mig_on_node, 1_000_000))
     plain = (("cpu", 5), (GPU, 3_000_000), ("nvidia.com/mig-1g.24gb", 1_000_000))
     assert usage.plain_amounts(amounts) == plain

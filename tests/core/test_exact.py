@@ -12,7 +12,7 @@ from msgspec import structs
 from headroom.api import marks
 from headroom.core.budgets import PLAN, chores, index_of
 from headroom.core.usage.coverage import namespaces_of
-from headroom.core.usage.keeping import Around, Keeper
+from headroom.core.usage.keeping import Keeper, PricingContext
 from headroom.core.usage.observing import Look
 from headroom.model.actions import ApplyBudgetIndex, RemoveFinalizer
 from headroom.model.changes import EVERYTHING
@@ -100,7 +100,7 @@ def test_a_node_that_comes_back_or_never_went_is_waited_for() -> None:
 )
 def test_the_end_of_a_pod_whose_node_was_deleted_stands_within_bounds(node: dict[str, Any], alive_until: int) -> None:
     nodes, keeper = lost_node(10 * MINUTE, **node), Keeper(UsageTable())
-    around = Around(nodes, no_devices(), (), {}, {}, ())
+    around = PricingContext(nodes, no_devices(), (), {}, {}, ())
     pod = run("p", HOUR, node="n", finalizers=FINALIZER)
     keeper.see(pod, around, Look("default", NOON - HOUR, NOON - HOUR))
     (row,) = keeper.lose(pod, around, Look("default", NOON, NOON))

@@ -9,10 +9,11 @@ from msgspec import structs
 
 from headroom.model import batch_facts, cloud_facts, device_facts, facts
 from headroom.model.changes import Topic
-from headroom.model.world import FACTS, World, load, save
+from headroom.model.snapshots import load, save
+from headroom.model.world import FACTS, World
 
 GIVEN: dict[type, dict[str, Any]] = {
-    facts.Call: {"machine": "n1", "command": "Wake", "at": 1, "outcome": "Accepted"},
+    facts.SwitchCall: {"machine": "n1", "command": "Wake", "at": 1, "outcome": "Accepted"},
     facts.NodeClaim: {"name": "n1", "uid": "u"},
     facts.NodePool: {"name": "n1", "uid": "u"},
     facts.Workload: {"kind": "Job", "uid": "u", "namespace": "lab", "name": "n1"},
@@ -20,9 +21,15 @@ GIVEN: dict[type, dict[str, Any]] = {
     device_facts.Claim: {"namespace": "lab", "name": "n1", "uid": "u"},
     cloud_facts.Listing: {"pool": "n1", "at": 1, "problem": "Throttled"},
     cloud_facts.Launch: {"token": "n1", "pool": "lab/spot", "at": 1, "outcome": "SoldOut"},
+    facts.NodeClass: {"kind": "EC2NodeClass", "name": "n1", "uid": "u", "spec": {"role": "r"}},
+    cloud_facts.LaunchFailure: {"claim": "n1", "node_pool": "p", "at": 1},
+    cloud_facts.WriteProblem: {"object": "n1", "action": "ApplyNodePool", "at": 1, "message": "no"},
+    cloud_facts.PoolWrite: {"node_pool": "n1", "uid": "u", "at": 1, "asked": "a", "made": "b"},
+    cloud_facts.OfferFeed: {"pool": "n1", "at": 1, "problem": "Prices"},
+    cloud_facts.Experience: {"offer": "n1", "launches": 2, "failures": 1},
     cloud_facts.Gateway: {"pool": "n1", "at": 1, "ours": ("10.0.0.1:8080",)},
 }
-KEYS = {"workloads": "Job/lab/n1", "cron_jobs": "CronJob/lab/n1", "claims": "lab/n1"}
+KEYS = {"workloads": "Job/lab/n1", "cron_jobs": "CronJob/lab/n1", "claims": "lab/n1", "node_classes": "EC2NodeClass/n1"}
 
 SETTINGS = {"unseen", "pool_namespaces"}
 """Mappings that are no facts; they are saved under their own names."""

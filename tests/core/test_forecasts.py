@@ -7,14 +7,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headroom.core.usage import Forecast, Run
-from headroom.core.usage.forecasts import Runs, Span
+from headroom.core.usage import UsageForecast, UsageRun
+from headroom.core.usage.forecasts import ForecastSpan, Runs
 from headroom.model.usage_table import OPEN
 
 NOW = 100
 runs = st.lists(
     st.builds(
-        lambda start, length, rate: Run(start, OPEN if length is None else start + length, rate),
+        lambda start, length, rate: UsageRun(start, OPEN if length is None else start + length, rate),
         st.integers(80, 103),
         st.none() | st.integers(1, 25),
         st.integers(1, 4),
@@ -23,17 +23,17 @@ runs = st.lists(
 )
 
 
-def counted(every: list[Run], window: int, end: int) -> int:
+def counted(every: list[UsageRun], window: int, end: int) -> int:
     return sum(each.rate * max(0, min(each.end, end) - max(each.start, end - window)) for each in every)
 
 
-def forecast_of(every: list[Run], window: int, until: int = OPEN) -> Forecast:
+def forecast_of(every: list[UsageRun], window: int, until: int = OPEN) -> UsageForecast:
     columns = Runs(*(np.array([each[place] for each in every], np.int64) for place in range(3)))
-    return Forecast.of(Span(NOW, window, until), counted(every, window, NOW), columns)
+    return UsageForecast.of(ForecastSpan(NOW, window, until), counted(every, window, NOW), columns)
 
 
 @given(runs, st.sampled_from([5, 10, 17]))
-def test_it_is_the_sum_at_every_moment(every: list[Run], window: int) -> None:
+def test_it_is_the_sum_at_every_moment(every: list[UsageRun], window: int) -> None:
     forecast = forecast_of(every, window)
     assert [forecast.at(each) for each in range(NOW, NOW + 60)] == [
         counted(every, window, each) for each in range(NOW, NOW + 60)
@@ -42,7 +42,7 @@ def test_it_is_the_sum_at_every_moment(every: list[Run], window: int) -> None:
 
 @given(runs, st.sampled_from([5, 10, 17]), st.integers(0, 30), runs)
 def test_one_that_looks_less_far_is_the_same_up_to_there(
-    every: list[Run], window: int, far: int, more: list[Run]
+    every: list[UsageRun], window: int, far: int, more: list[UsageRun]
 ) -> None:
     whole, near = forecast_of(every, window), forecast_of(every, window, NOW + far)
     for run in more:
@@ -53,8 +53,8 @@ def test_one_that_looks_less_far_is_the_same_up_to_there(
 
 
 @given(runs, st.sampled_from([5, 10, 17]), runs)
-def test_more_that_runs_adds_up(every: list[Run], window: int, more: list[Run]) -> None:
-    later = [Run(run.start + 20, min(run.end + 20, OPEN), 6 * run.rate) for run in more]
+def test_more_that_runs_adds_up(every: list[UsageRun], window: int, more: list[UsageRun]) -> None:
+    later = [UsageRun(run.start + 20, min(run.end + 20, OPEN), 6 * run.rate) for run in more]
     forecast = forecast_of(every, window)
     for run in later:
         forecast = forecast.plus(run)
@@ -63,13 +63,13 @@ def test_more_that_runs_adds_up(every: list[Run], window: int, more: list[Run]) 
 
 
 @given(runs, st.sampled_from([5, 10, 17]), st.integers(1, 4), st.integers(1, 20), st.integers(1, 80))
-@example([Run(90, OPEN, 4)], 10, 1, 5, 40)
+@example([UsageRun(90, OPEN, 4)], 10, 1, 5, 40)
 @example([], 5, 1, 20, 6)
 def test_the_earliest_start_is_the_first_that_fits(
-    every: list[Run], window: int, rate: int, length: int, limit: int
+    every: list[UsageRun], window: int, rate: int, length: int, limit: int
 ) -> None:
     def fits(start: int) -> bool:
-        with_it = [*every, Run(start, start + length, rate)]
+        with_it = [*every, UsageRun(start, start + length, rate)]
         return all(counted(with_it, window, each) < limit for each in range(start, start + length + 1))
 
     forecast = forecast_of(every, window)
@@ -84,25 +84,27 @@ def test_the_earliest_start_is_the_first_that_fits(
 def test_it_is_exact_beyond_64_bits() -> None:
     year = 366 * 86_400_000
     columns = Runs(np.zeros(2, np.int64), np.full(2, OPEN), np.array([10**13 - 1, 1], np.int64))
-    forecast = Forecast.of(Span(0, year), 0, columns)
+    forecast = UsageForecast.of(ForecastSpan(0, year), 0, columns)
     assert forecast.at(year) == year * 10**13
-    assert forecast.plus(Run(0, OPEN, 10**13)).at(year) == 2 * year * 10**13
+    assert forecast.plus(UsageRun(0, OPEN, 10**13)).at(year) == 2 * year * 10**13
     assert forecast.earliest(1, 1, 10**30) == 0
 
 
 @pytest.mark.parametrize("until", [NOW, NOW + 1, NOW + 30])
 def test_the_points_end_where_they_are_asked_to(until: int) -> None:
-    forecast = forecast_of([Run(95, 110, 2)], 10)
+    forecast = forecast_of([UsageRun(95, 110, 2)], 10)
     moments, sums = forecast.points(until)
     assert int(moments[-1]) == until
     assert [int(each) for each in sums] == [forecast.at(int(each)) for each in moments]
 
 
 @given(runs, st.sampled_from([5, 10, 17]), runs, st.integers(1, 60))
-def test_the_first_moments_at_and_below_a_limit(every: list[Run], window: int, more: list[Run], limit: int) -> None:
+def test_the_first_moments_at_and_below_a_limit(
+    every: list[UsageRun], window: int, more: list[UsageRun], limit: int
+) -> None:
     forecast = forecast_of(every, window)
     for run in more:
-        forecast = forecast.plus(Run(run.start + 20, min(run.end + 20, OPEN), 6 * run.rate))
+        forecast = forecast.plus(UsageRun(run.start + 20, min(run.end + 20, OPEN), 6 * run.rate))
     # After so long nothing changes any more: what ended has left the window, what goes on fills it.
     sums = {moment: forecast.at(moment) for moment in range(NOW, NOW + 120)}
     assert forecast.reaches(limit) == next((at for at, total in sums.items() if total >= limit), None)

@@ -14,7 +14,7 @@ from headroom.model.actions import ReleasePod, ResumeOwner, SuspendOwner
 from headroom.model.decisions import Ref
 from headroom.model.device_facts import DeviceClass
 from headroom.model.devices import DeviceTable
-from headroom.model.facts import Part, Pod, Workload
+from headroom.model.facts import Pod, Workload, WorkloadPart
 from headroom.model.times import HOUR, MINUTE, text
 from tests.builders import NOON, a_claim, a_pod, a_request
 from tests.core.stage import TEAM, Stage, a_budget, gated, of_job
@@ -39,7 +39,7 @@ def test_a_stock_of_pods_is_queued_behind_its_own_gates() -> None:
     assert {name: state for name, (state, _) in queue(stage).items()} == {"a": "Reserved", "b": "Waiting"}
     found = conditions.find(stage.status().conditions, "Holding")
     assert found is not None
-    assert "2 gangs or pods wait" in found.message
+    assert "2 pods or gangs are queued" in found.message
     assert "without harm" not in found.message
 
 
@@ -82,7 +82,7 @@ def test_a_gang_behind_different_gates_waits_as_one() -> None:
 
 
 def kueue(**fields: Any) -> Workload:
-    part = Part(labels=TEAM, requests=(("nvidia.com/gpu", 1_000_000),))
+    part = WorkloadPart(labels=TEAM, requests=(("nvidia.com/gpu", 1_000_000),))
     base: dict[str, Any] = {"namespace": "team-a", "name": "w", "parts": (part,), "owner": "Pod/team-a/s"}
     base["owner_uids"] = ("uid-s",)
     return Workload(kind="Workload", uid="uid-w", **base | fields)
@@ -146,5 +146,5 @@ def test_it_is_told_why_it_waits() -> None:
     found = explained(stage.world(), statuses, Ref("Pod", "team-a", "s"))
     assert found is not None
     assert (found.state, found.budget) == ("Held", "team-a/one")
-    assert found.sentence.startswith("Pod team-a/s is held by budget team-a/one: ")
-    assert f"gates that are somebody else's to lift: {LATER}" in found.details
+    assert found.sentence.startswith("Pod team-a/s is queued by budget team-a/one: ")
+    assert f"scheduling gates of other controllers: {LATER}" in found.details

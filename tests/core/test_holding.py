@@ -20,7 +20,7 @@ from headroom.model.actions import (
     SuspendOwner,
 )
 from headroom.model.decisions import Ref
-from headroom.model.facts import Hold, Part, Pod, Price, Workload
+from headroom.model.facts import Hold, Pod, Price, Workload, WorkloadPart
 from headroom.model.gangs import MIRROR
 from headroom.model.times import HOUR, MINUTE, SECOND, moment, text
 from headroom.model.world import LedgerState
@@ -220,7 +220,7 @@ def test_nothing_is_evicted_before_the_hold_is_seen_to_stand() -> None:
 
 
 def kueue(name: str = "wl", **fields: Any) -> Workload:
-    part = Part(labels=TEAM, requests=(("nvidia.com/gpu", 1_000_000),), count=2)
+    part = WorkloadPart(labels=TEAM, requests=(("nvidia.com/gpu", 1_000_000),), count=2)
     base: dict[str, Any] = {
         "kind": "Workload",
         "uid": f"uid-{name}",
@@ -233,7 +233,7 @@ def kueue(name: str = "wl", **fields: Any) -> Workload:
 
 
 def test_workloads_of_kueue_that_wait_are_set_inactive_and_come_back() -> None:
-    other = kueue("other", parts=(Part(labels=(("team", "b"),), requests=(("nvidia.com/gpu", 1_000_000),)),))
+    other = kueue("other", parts=(WorkloadPart(labels=(("team", "b"),), requests=(("nvidia.com/gpu", 1_000_000),)),))
     every = {each.key: each for each in (kueue(), kueue("in", admitted=True), other)}
     stage = held_stage(a_budget(hours="18", enforce="Hold"), DONE, workloads=every, kueue=True)
     assert stage.look() == [SuspendOwner(kind="Workload", object="team-a/wl", uid="uid-wl")]

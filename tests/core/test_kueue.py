@@ -90,8 +90,10 @@ def test_explain_speaks_of_the_workload() -> None:
     assert said(pending, "p") == "Pod team-a/p is queued by Kueue: Workload team-a/wl is not admitted yet."
     ours = {"suspended": True, "suspended_by": f"GPUWorkloadBudget/{KEY}"}
     inactive = of_kueue(gated("p", gates=OURS), **ours)
-    assert said(inactive, "p").startswith("Pod team-a/p is of Workload team-a/wl, which is set inactive for budget ")
+    assert said(inactive, "p").startswith(
+        "Pod team-a/p belongs to Workload team-a/wl, which is set inactive by budget "
+    )
     inactive = of_kueue(gated("p", owner=of_job("j"), gates=OURS), **ours)
-    job = "Job team-a/j is of Workload team-a/wl, which is set inactive for budget "
+    job = "Job team-a/j belongs to Workload team-a/wl, which is set inactive by budget "
     assert said(inactive, "j", "Job").startswith(job)
-    assert said(inactive, "wl", "Workload").startswith("Workload team-a/wl is set inactive for budget ")
+    assert said(inactive, "wl", "Workload").startswith("Workload team-a/wl is set inactive by budget ")

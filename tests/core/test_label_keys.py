@@ -11,22 +11,23 @@ from msgspec import structs
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.resources import Condition
 from headroom.core.budgets import PLAN
-from headroom.core.usage import Around, Keeper, Look, label_keys
+from headroom.core.usage import Keeper, Look, PricingContext, label_keys
 from headroom.model import conditions
 from headroom.model.census import cut
 from headroom.model.changes import EVERYTHING
 from headroom.model.decisions import Decision
 from headroom.model.facts import Namespace, Pairs, Pod
+from headroom.model.snapshots import load, save
 from headroom.model.tables import NodeTable
-from headroom.model.usage import UNSEEN, Row, merged
+from headroom.model.usage import UNSEEN, UsageRow, merged
 from headroom.model.usage_table import UsageTable
-from headroom.model.world import LedgerState, World, load, save
+from headroom.model.world import LedgerState, World
 from tests.builders import NOON, a_pod, a_resource, a_used_world, no_devices
 
 KEYS = ("team", "tier", "job-name")
 NAMESPACES = {"team-a": Namespace(name="team-a", labels=(("org", "x"),))}
 START = 1000
-AROUND = Around(NodeTable(), no_devices(), (), {}, {}, ())
+AROUND = PricingContext(NodeTable(), no_devices(), (), {}, {}, ())
 
 
 def labelled(**labels: str) -> Pairs:
@@ -44,8 +45,8 @@ class Recorded:
     def __init__(self, keys: frozenset[str]) -> None:
         self.now, self.version, self.keys = START, 1, keys
         self.labels: Pairs = labelled(team="a", tier="x", job_name="j")
-        self.ledger: dict[Any, Row] = {}
-        self.unwritten: dict[Any, Row] = {}
+        self.ledger: dict[Any, UsageRow] = {}
+        self.unwritten: dict[Any, UsageRow] = {}
         self.model: list[tuple[int, Pairs]] = []
         self.kept = keys
         self.begin()
@@ -316,7 +317,7 @@ def test_a_budget_says_if_the_ledger_cannot_be_read_for_its_labels() -> None:
     condition = degraded(found["tier"])
     assert condition is not None
     assert (condition.status, condition.reason) == ("True", "LedgerUnavailable")
-    assert "nothing is counted" in condition.message
+    assert "usage is not counted" in condition.message
     assert used(found["tier"]) == ""
 
 

@@ -16,7 +16,7 @@ from headroom.core.budgets import PLAN
 from headroom.model.actions import Action, EmitEvent, EvictPod, PausePod, RemoveFinalizer, ResumeOwner, ResumePod
 from headroom.model.changes import EVERYTHING, Changes
 from headroom.model.decisions import Decision
-from headroom.model.facts import Part, Pod, Workload
+from headroom.model.facts import Pod, Workload, WorkloadPart
 from headroom.model.times import HOUR, MINUTE, SECOND, text
 from headroom.model.world import ref_of
 from tests.builders import NOON
@@ -144,15 +144,17 @@ def test_the_message_has_the_numbers() -> None:
         for each in stage.decisions["one"].actions
         if isinstance(each, EmitEvent) and each.reason == "StepReached"
     ]
-    assert "18.000 of 18 GPU-hours" in said
+    assert "18.0 of 18 GPU-hours" in said
 
 
 def test_a_step_in_its_grace_says_when_it_will_act() -> None:
     stage = Stage(a_budget(hours="18", enforce=["100% Hold"], grace=90), pods=[USED])
     stage.look()
-    assert f"Hold acts from {text(NOON + 90 * SECOND)}" in stage.decisions["one"].message
+    assert f"Hold takes effect at {text(NOON + 90 * SECOND)}" in stage.decisions["one"].message
     found = next(each for each in stage.status().conditions if each.type == "Holding")
-    assert found.message.startswith(f"New pods start as ever until {text(NOON + 90 * SECOND)}")
+    assert found.message.startswith(
+        f"New pods start as always until the grace period ends at {text(NOON + 90 * SECOND)}"
+    )
 
 
 # --- pause ------------------------------------------------------------------------------------------------------------------------
@@ -242,7 +244,7 @@ def test_a_living_pod_keeps_its_finalizer_only_for_an_exact_budget(budgets: list
 
 def test_an_owner_suspended_for_its_pods_stays_so_while_the_step_stands() -> None:
     """Its template has no label of the team: that came from somewhere else, and would come again."""
-    bare = Part(labels=(), requests=(("nvidia.com/gpu", 1_000_000),))
+    bare = WorkloadPart(labels=(), requests=(("nvidia.com/gpu", 1_000_000),))
     kept = Workload(
         kind="Job",
         uid="j",

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from headroom.core.budgets import PLAN
-from headroom.model import conditions, world
+from headroom.model import conditions, snapshots
 from headroom.model.changes import EVERYTHING
 from headroom.model.times import HOUR, MINUTE, text
 from headroom.model.usage import DAY
@@ -42,7 +42,7 @@ def test_without_doubt_it_acts_and_says_nothing_of_doubts() -> None:
     assert effects(decision) == ["EvictPod"]
     assert said(decision, "HistoryIncomplete") is None
     assert said(decision, "ClockSuspect") is None
-    assert said(decision, "Degraded") == ("False", "ReconcileSucceeded", "Everything that happened is counted.")
+    assert said(decision, "Degraded") == ("False", "ReconcileSucceeded", "All usage is counted.")
 
 
 @pytest.mark.parametrize("ledger", [RIVAL, LOST, AHEAD, BEHIND])
@@ -67,10 +67,10 @@ def test_a_step_of_the_clock_that_the_api_server_agrees_with_is_told_and_nothing
     assert effects(decision) == ["EvictPod"]
     status, reason, message = said(decision, "ClockSuspect") or ("", "", "")
     assert (status, reason) == ("True", "ClockStepped")
-    assert "set back by 2m" in message
+    assert "jumped back by 2m" in message
 
 
-@pytest.mark.parametrize(("ledger", "words"), [(AHEAD, "1032h ahead of"), (BEHIND, "4h behind")])
+@pytest.mark.parametrize(("ledger", "words"), [(AHEAD, "43d ahead of"), (BEHIND, "4h behind")])
 def test_an_offset_is_told_with_its_size(ledger: LedgerState, words: str) -> None:
     status, reason, message = said(decided(ledger), "ClockSuspect") or ("", "", "")
     assert (status, reason) == ("True", "ClockOffset")
@@ -109,11 +109,11 @@ def test_history_that_is_shorter_than_the_window_is_told_with_the_moment_it_ends
     assert degraded[0] == "False"
     if age >= DAY:
         assert found is None
-        assert degraded[2] == "Everything that happened is counted."
+        assert degraded[2] == "All usage is counted."
     else:
         assert found is not None
         assert found[0] == "True"
-        assert f"complete for this window from {text(since + DAY)} on" in found[2]
+        assert f"covers the whole window from {text(since + DAY)}." in found[2]
         assert degraded[1:] == ("HistoryIncomplete", found[2])
 
 
@@ -135,5 +135,5 @@ def test_doubts_are_kept_in_a_snapshot() -> None:
         clock_step_ms=-60_000,
         verdicts=(HomeVerdict(cluster="east", budget="lab/a", holds=True, since=3, at=4),),
     )
-    saved = world.load(world.save(a_used_world(a_budget(), ledger=state))).ledger
+    saved = snapshots.load(snapshots.save(a_used_world(a_budget(), ledger=state))).ledger
     assert saved == state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from headroom.core.usage.keeping import Around, NodePrices
+from headroom.core.usage.keeping import NodePrices, PricingContext
 from headroom.core.usage.prices import node_price
 from headroom.model.cloud_facts import Offer
 from headroom.model.facts import Price
@@ -15,9 +15,9 @@ DOLLAR = 1_000_000
 KIND = (("node.kubernetes.io/instance-type", "g"),)
 
 
-def around(nodes: NodeTable, price: int = 0, offers: dict[str, Offer] | None = None) -> Around:
+def around(nodes: NodeTable, price: int = 0, offers: dict[str, Offer] | None = None) -> PricingContext:
     book = (Price(instance_type="g", price_per_hour=price),) if price else ()
-    return Around(nodes, no_devices(), book, offers or {}, {}, ())
+    return PricingContext(nodes, no_devices(), book, offers or {}, {}, ())
 
 
 def an_offer(price: int) -> Offer:
@@ -47,7 +47,7 @@ def test_another_book_or_another_offer_counts_at_once() -> None:
     beside = around(nodes, offers=live)
     assert known.of(node, beside) == 7 * DOLLAR
     live["o"] = an_offer(8 * DOLLAR)
-    assert known.of(node, beside) == 8 * DOLLAR
+    assert known.of(node, around(nodes, offers=live)) == 8 * DOLLAR
 
 
 def test_a_node_of_another_type_under_the_same_name_costs_what_it_costs() -> None:
@@ -79,3 +79,17 @@ def test_a_service_behind_a_webhook_prices_nobodys_nodes() -> None:
     true = Offer(name="true", provider="aws", instance_type="g", price_per_hour=DOLLAR, at=1000)
     assert node_price(node, (), {"lie": lie, "true": true}) == DOLLAR
     assert node_price(node, (), {"lie": lie}) is None
+
+
+def test_a_node_is_priced_among_the_offers_of_its_own_type() -> None:
+    nodes, known = NodeTable(), NodePrices()
+    node = a_node("n", labels=(*KIND, ("headroom.dev/capacity-type", "spot")))
+    nodes.put(node)
+    offers = {
+        f"{kind}-{at}": Offer(name="x", instance_type=kind, price_per_hour=at * DOLLAR, at=at)
+        for kind in "fgh"
+        for at in (1, 2)
+    }
+    assert known.of(node, around(nodes, offers=offers)) == 2 * DOLLAR
+    others = {name: each for name, each in offers.items() if each.instance_type != "g"}
+    assert known.of(node, around(nodes, offers=others)) is None

@@ -7,16 +7,16 @@ from typing import Any
 from msgspec import structs
 
 from headroom.core.usage import observing
-from headroom.core.usage.keeping import Around, Keeper
-from headroom.core.usage.observing import Held, Look
+from headroom.core.usage.keeping import Keeper, PricingContext
+from headroom.core.usage.observing import Look, PodAllocation
 from headroom.model.facts import Namespace, Pod
 from headroom.model.tables import NodeTable
-from headroom.model.usage import Evidence, Row
+from headroom.model.usage import Evidence, UsageRow
 from headroom.model.usage_table import OPEN, UsageTable
 from tests.builders import a_pod, no_devices
 
 GPU = (("nvidia.com/gpu", 1_000_000),)
-HELD = Held(GPU, None, (("team", "a"),))
+HELD = PodAllocation(GPU, None, (("team", "a"),))
 
 
 def at(moment: int, since: int | None = None) -> Look:
@@ -32,7 +32,7 @@ def ended(end: int = 500, by: str = "ContainerFinish", **fields: Any) -> Pod:
     return running(phase="Succeeded", ended=end, ended_by=by, **fields)
 
 
-def rows(*steps: tuple[Pod, Look], held: Held = HELD) -> list[Row]:
+def rows(*steps: tuple[Pod, Look], held: PodAllocation = HELD) -> list[UsageRow]:
     """The rows after a pod was seen like this, one look after the other."""
     table = UsageTable()
     for pod, look in steps:
@@ -41,7 +41,7 @@ def rows(*steps: tuple[Pod, Look], held: Held = HELD) -> list[Row]:
     return list(table.of_pod(steps[0][0].uid))
 
 
-def spans(found: list[Row]) -> list[tuple[int, int | None, str]]:
+def spans(found: list[UsageRow]) -> list[tuple[int, int | None, str]]:
     return [(row.start, row.closed, dict(row.labels)["team"]) for row in found]
 
 
@@ -52,7 +52,7 @@ def test_a_pod_counts_from_its_first_container_on_and_not_before() -> None:
 
 
 def test_a_pod_without_a_counted_resource_is_nobodys_business() -> None:
-    assert rows((running(), at(120)), held=Held((), None, ())) == []
+    assert rows((running(), at(120)), held=PodAllocation((), None, ())) == []
 
 
 def test_a_restart_that_hides_the_first_start_changes_nothing_once_it_was_seen() -> None:
@@ -89,7 +89,7 @@ def test_a_relabel_splits_and_the_past_stays() -> None:
 def test_a_pod_that_is_resized_counts_with_what_it_asks_for_from_then_on() -> None:
     table = UsageTable()
     for moment, cores in ((120, 4), (200, 64), (300, 2)):
-        held = Held((("cpu", cores * 1_000_000),), None, (("team", "a"),))
+        held = PodAllocation((("cpu", cores * 1_000_000),), None, (("team", "a"),))
         for row in observing.observed(table.of_pod(running().uid), running(), held, at(moment)):
             table.put(row)
     found = [(row.start, row.closed, row.amounts[0][1] // 1_000_000) for row in table.of_pod(running().uid)]
@@ -166,29 +166,31 @@ def test_the_labels_of_the_namespace_are_kept_and_a_namespace_that_is_gone_chang
     assert dict(labels) == {"team": "a", "@namespace/org": "x", "@namespace/kubernetes.io/metadata.name": "team-a"}
     table = UsageTable()
     for seen in (labels, running().labels):
-        for row in observing.observed(table.of_pod(running().uid), running(), Held(GPU, None, seen), at(200)):
+        for row in observing.observed(table.of_pod(running().uid), running(), PodAllocation(GPU, None, seen), at(200)):
             table.put(row)
     assert [row.labels for row in table] == [labels]
 
 
 def test_a_row_that_was_closed_goes_on_where_it_ended_while_the_pod_runs() -> None:
-    known = Row(cluster="default", uid=running().uid, start=100, earliest=100, seen_until=150, gone_by=150)
+    known = UsageRow(cluster="default", uid=running().uid, start=100, earliest=100, seen_until=150, gone_by=150)
     found = observing.observed([known], running(), HELD, at(300))
     assert [(row.start, row.ended) for row in found] == [(150, None)]
 
 
 def test_what_the_ledger_lacks_of_the_begin_comes_from_the_pod() -> None:
-    known = Row(cluster="default", uid=running().uid, start=200, earliest=200, seen_until=250, labels=running().labels)
-    found = observing.observed([known], running(), Held((), None, running().labels), at(300))
+    known = UsageRow(
+        cluster="default", uid=running().uid, start=200, earliest=200, seen_until=250, labels=running().labels
+    )
+    found = observing.observed([known], running(), PodAllocation((), None, running().labels), at(300))
     assert [(row.start, row.closed) for row in found] == [(100, 200)]
 
 
 # --- deleted ----------------------------------------------------------------------------------------------------------------------
 
 
-def lost(pod: Pod, look: Look, *before: tuple[Pod, Look]) -> tuple[list[tuple[int, int]], Row]:
+def lost(pod: Pod, look: Look, *before: tuple[Pod, Look]) -> tuple[list[tuple[int, int]], UsageRow]:
     """The bounds of the end of each row, and the last row, after a pod was deleted."""
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), no_devices(), (), {}, {}, ())
+    keeper, around = Keeper(UsageTable()), PricingContext(NodeTable(), no_devices(), (), {}, {}, ())
     for seen, when in before:
         keeper.see(seen, around, when)
     keeper.lose(pod, around, look)
@@ -222,7 +224,7 @@ def test_a_pod_first_heard_of_in_a_late_event_is_not_said_to_be_there_now() -> N
 
 
 def test_a_pod_missing_after_a_restart_ended_between_the_last_word_and_now() -> None:
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), no_devices(), (), {}, {}, ())
+    keeper, around = Keeper(UsageTable()), PricingContext(NodeTable(), no_devices(), (), {}, {}, ())
     keeper.see(running(), around, at(120))
     again = Keeper(UsageTable())
     for row in keeper.table:
@@ -233,7 +235,7 @@ def test_a_pod_missing_after_a_restart_ended_between_the_last_word_and_now() -> 
 
 
 def test_stronger_evidence_that_comes_later_settles_it() -> None:
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), no_devices(), (), {}, {}, ())
+    keeper, around = Keeper(UsageTable()), PricingContext(NodeTable(), no_devices(), (), {}, {}, ())
     keeper.see(running(), around, at(120))
     keeper.table.set_alive(running().uid, False)
     keeper.miss(seen_until=300, at=450)
@@ -242,7 +244,7 @@ def test_stronger_evidence_that_comes_later_settles_it() -> None:
 
 
 def test_a_pod_that_is_back_in_view_was_never_gone() -> None:
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), no_devices(), (), {}, {}, ())
+    keeper, around = Keeper(UsageTable()), PricingContext(NodeTable(), no_devices(), (), {}, {}, ())
     keeper.see(running(), around, at(120))
     keeper.table.set_alive(running().uid, False)
     keeper.miss(seen_until=300, at=450)

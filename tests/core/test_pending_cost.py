@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from msgspec import structs
 
-from headroom.core.budgets.accounts import Account
+from headroom.core.budgets.accounts import BudgetAccount
 from headroom.core.budgets.allowances import Allowances
 from headroom.core.budgets.holding import sweep
 from headroom.core.budgets.releasing import Rooms
@@ -25,7 +25,7 @@ class CountingMatcher(Matcher):
 
     asked: Counter[str]
 
-    def of_pod(self, pod: Pod, without: Collection[str] = ()) -> tuple[tuple[Account, int], ...]:
+    def of_pod(self, pod: Pod, without: Collection[str] = ()) -> tuple[tuple[BudgetAccount, int], ...]:
         self.asked[pod.name] += 1
         return super().of_pod(pod, without)
 
@@ -38,7 +38,7 @@ def matched(budgets: int) -> Counter[str]:
         *(a_budget(f"b{each}", hours="18", enforce="Hold") for each in range(budgets)), pods=[*pods, *strangers]
     )
     world = stage.world()
-    accounts = [Account(world, each) for each in stage.budgets.values()]
+    accounts = [BudgetAccount(world, each) for each in stage.budgets.values()]
     matcher = CountingMatcher(world, accounts)
     matcher.asked = Counter()
     queue = waiting(world, matcher, frozenset())
@@ -72,7 +72,7 @@ def looked_at(stage: Stage) -> int:
     for pod in world.pods:
         table.put(pod)
     world = structs.replace(world, pods=table)
-    held_back(world, Matcher(world, [Account(world, each) for each in stage.budgets.values()]))
+    held_back(world, Matcher(world, [BudgetAccount(world, each) for each in stage.budgets.values()]))
     return table.looked
 
 

@@ -13,15 +13,17 @@ from msgspec import structs
 
 from headroom.api.kinds import KINDS
 from headroom.core import PLANS
-from headroom.model.actions import EmitEvent
+from headroom.model.actions import ApplyNodePool, EmitEvent
 from headroom.model.changes import EVERYTHING, Changes, Topic
 from headroom.model.conditions import find
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan
 from headroom.model.resource_table import ResourceTable
+from headroom.model.tables import NodeTable
 from headroom.model.times import text
 from headroom.model.world import World, ref_of
-from tests.builders import NOON, a_pod, a_ref, a_resource, a_world, news_of
+from tests.builders import NOON, a_node, a_pod, a_ref, a_resource, a_world, news_of
+from tests.core.offer_stage import a_class, an_offer
 
 every_plan = pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
 WRONG: dict[str, dict[str, Any]] = {
@@ -35,7 +37,14 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 def decided(plan: Plan, world: World, changes: Changes = EVERYTHING) -> dict[Ref, Decision]:
-    """What a plan decides, under the resources."""
+    """What a plan decides, under the resources. What cheapest capacity chooses from is there, and a node for each Bandwidth."""
+    surroundings = {"offers": {"one": an_offer(at=None)}, "node_classes": {"EC2NodeClass/gpu": a_class()}}
+    world = structs.replace(world, **surroundings) if plan.name == "offers" else world
+    if plan.name == "bandwidth":
+        nodes = NodeTable()
+        for ref, _ in world.of_kind("Bandwidth"):
+            nodes.put(a_node(ref.name))
+        world = structs.replace(world, nodes=nodes)
     return {each.resource: each for each in plan.decide(world, changes)}
 
 
@@ -52,14 +61,13 @@ def test_every_kind_has_exactly_one_plan() -> None:
 
 
 @every_plan
-def test_a_valid_resource_is_ready_and_says_what_it_does_not_do_yet(plan: Plan) -> None:
+def test_a_valid_resource_is_ready(plan: Plan) -> None:
     decision = decided(plan, a_world(a_resource(plan.kinds[0])))[a_ref(plan.kinds[0])]
 
     ready = find(decision.status.conditions, "Ready")
     assert ready is not None
     assert (ready.status, ready.reason, ready.observed_generation) == ("True", "Reconciled", 1)
-    assert decision.message.endswith("yet.") == (plan.name not in ("budgets", "releases", "capacity"))
-    assert decision.actions == ()
+    assert [type(each) for each in decision.actions] == ([ApplyNodePool] * 2 if plan.name == "offers" else [])
 
 
 @every_plan
@@ -89,10 +97,10 @@ def test_the_kill_switches_are_said_in_the_status(plan: Plan) -> None:
 def test_deciding_on_its_own_decision_changes_nothing(plan: Plan) -> None:
     """The fixpoint: once the status is written, the same world asks for nothing more, at any later time."""
     resource = a_resource(plan.kinds[0])
-    first = decided(plan, a_world(resource))[ref_of(resource)]
+    (first,) = plan.decide(a_world(resource), EVERYTHING)
     written = structs.replace(resource, status=first.status)
 
-    later = decided(plan, a_world(written, now=NOON + 3_600_000))[ref_of(resource)]
+    (later,) = plan.decide(a_world(written, now=NOON + 3_600_000), EVERYTHING)
 
     assert (later.status, later.actions) == (first.status, ())
 

@@ -94,7 +94,7 @@ def test_without_the_class_they_are_left_out_with_that_reason() -> None:
     left_out = wanted(view).left_out["uid-p"]
     assert left_out.reason == "DeviceClaims"
     assert left_out.message == (
-        "It asks for devices of class gpu.nvidia.com by ResourceClaim, and no pool names such a class (deviceClasses)."
+        "It requests devices of class gpu.nvidia.com by ResourceClaim, and no pool names such a class (deviceClasses)."
     )
     told = explained(view, next(iter(view.pods)))
     assert told is not None

@@ -77,7 +77,7 @@ def test_a_machine_that_has_just_become_idle_is_for_who_has_waited() -> None:
     pool = remembered(a_pool(machines={"w1": 2}, idleSeconds=0), was("w1", "On", NOON - HOUR, busy=True))
     decision = decided(a_view(pool, nodes=[on("w1", 2)], pods=refused(2)))["one"]
     assert effects(decision) == [], "kube-scheduler takes a moment"
-    assert decision.message == "1 of 1 machines is on; 2 pods that wait fit on w1."
+    assert decision.message == "1 of 1 machines is on; 2 pending pods fit on w1."
 
 
 def test_a_moment_before_it_binds_is_no_verdict_that_lasts() -> None:

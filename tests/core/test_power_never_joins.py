@@ -9,12 +9,12 @@ from msgspec import structs
 
 from headroom.api.power_status import Breaker, Energy, PowerPoolStatus
 from headroom.core.power import energy
-from headroom.core.power.members import Pool
+from headroom.core.power.members import PowerPoolState
 from headroom.model import actions, times
 from headroom.model.actions import Action
 from headroom.model.conditions import find
 from headroom.model.decisions import Ref
-from headroom.model.facts import Call, Machine, Owner
+from headroom.model.facts import Machine, Owner, SwitchCall
 from headroom.model.times import HOUR, MINUTE, SECOND
 from tests.builders import NOON
 from tests.core.power_stage import Stage, a_pool, off, on, remembered, running, waiting, was
@@ -94,7 +94,7 @@ def test_who_waits_for_the_one_that_is_tried_hears_why() -> None:
     stage.pass_time(72 * MINUTE, every=10 * SECOND)
     [pool] = stage.pools.values()
     assert [(each.reason, each.message) for each in pool.status.unserved] == [
-        ("WakeLimit", "1 machine boots already, and no more may at a time (the last 4 that were woken did not join).")
+        ("WakeLimit", "1 machine is booting, the most at a time (the last 4 did not join).")
     ]
 
 
@@ -178,7 +178,7 @@ def test_what_it_draws_is_counted() -> None:
     known = was("w1", "Failed", NOON - HOUR, cause="NeverJoined", woken_at=NOON - HOUR, failures=1)
     spec: dict[str, Any] = {"template": {"idleWatts": 100}}
     resource = remembered(a_pool(machines={"w1": 8}, **spec), known, energy=Energy(as_of=times.text(NOON - HOUR)))
-    pool = Pool(ref=Ref("PowerPool", "", "one"), resource=resource, spec=resource.spec, now=NOON)
+    pool = PowerPoolState(ref=Ref("PowerPool", "", "one"), resource=resource, spec=resource.spec, now=NOON)
     found = energy.counted(pool)
     assert found is not None
     assert (found.used_kwh, found.saved_kwh) == ("0.1", "0")
@@ -204,7 +204,7 @@ class Lost(Silent):
     def _do(self, action: Action) -> None:
         super()._do(action)
         if isinstance(action, actions.WakeMachine):
-            self.calls[action.machine] = Call(
+            self.calls[action.machine] = SwitchCall(
                 machine=action.machine, command="Wake", at=self.now, outcome="Failed", message="no answer"
             )
 

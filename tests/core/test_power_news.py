@@ -8,10 +8,10 @@ import pytest
 
 from headroom.core.power import turns
 from headroom.core.power.gathering import pools_of
-from headroom.core.power.members import Member, Pool
-from headroom.core.power.news import News, Turn
+from headroom.core.power.members import PoolMachine, PowerPoolState
+from headroom.core.power.news import MachineTransition, TransitionReason
 from headroom.core.power.supply import PowerSupply
-from headroom.model.facts import Call
+from headroom.model.facts import SwitchCall
 from headroom.model.times import MINUTE, SECOND
 from tests.builders import NOON
 from tests.core.power_stage import a_pool, a_round, a_view, off, on, remembered, was
@@ -19,7 +19,7 @@ from tests.core.power_stage import a_pool, a_round, a_view, off, on, remembered,
 LONG_AGO = NOON - 20 * MINUTE
 
 
-def found(state: str, **view: Any) -> Member:
+def found(state: str, **view: Any) -> PoolMachine:
     """A machine that was doing something, as it is found."""
     fields = {"woken_at": LONG_AGO} if state == "Booting" else {"slept_at": LONG_AGO}
     pool = remembered(a_pool(machines={"w1": 8}), was("w1", state, since=LONG_AGO, **fields))
@@ -28,45 +28,77 @@ def found(state: str, **view: Any) -> Member:
 
 
 def test_what_is_new_of_a_machine_is_told_in_fields() -> None:
-    late = News(machine="w1", state="Failed", cause=Turn.NOT_READY_IN_TIME, at=LONG_AGO, count=900)
+    late = MachineTransition(
+        machine="w1", state="Failed", cause=TransitionReason.NOT_READY_IN_TIME, at=LONG_AGO, count=900
+    )
     assert found("Booting", nodes=[off("w1")]).news == [late]
     assert found("Booting", nodes=[on("w1", since=NOON)]).news == [
-        News(machine="w1", state="On", cause=Turn.JOINED, count=20 * 60)
+        MachineTransition(machine="w1", state="On", cause=TransitionReason.JOINED, count=20 * 60)
     ]
-    call = Call(machine="w1", command="Sleep", at=NOON - 19 * MINUTE, outcome="Failed", message="it says 503")
+    call = SwitchCall(machine="w1", command="Sleep", at=NOON - 19 * MINUTE, outcome="Failed", message="it says 503")
     assert found("Sleeping", nodes=[on("w1")], calls=[call]).news == [
-        News(machine="w1", state="On", cause=Turn.SLEEP_CALL_FAILED, text="it says 503")
+        MachineTransition(machine="w1", state="On", cause=TransitionReason.SLEEP_CALL_FAILED, text="it says 503")
     ]
     assert found("On", nodes=[off("w1", since=NOON - SECOND)]).news == [
-        News(machine="w1", state="Unknown", cause=Turn.NOT_READY)
+        MachineTransition(machine="w1", state="Unknown", cause=TransitionReason.NOT_READY)
     ]
 
 
 KEPT = (
-    *(Turn.POD_CAME, Turn.PODS_FIT, Turn.MUST_BE_ON, Turn.WARM, Turn.PROTECTED, Turn.NOT_EMPTIED, Turn.UNCORDONED),
-    *(Turn.CORDONED, Turn.SLEEP_CALL_FAILED, Turn.STILL_READY),
+    *(
+        TransitionReason.POD_CAME,
+        TransitionReason.PODS_FIT,
+        TransitionReason.MUST_BE_ON,
+        TransitionReason.WARM,
+        TransitionReason.PROTECTED,
+        TransitionReason.NOT_EMPTIED,
+        TransitionReason.UNCORDONED,
+    ),
+    *(TransitionReason.CORDONED, TransitionReason.SLEEP_CALL_FAILED, TransitionReason.STILL_READY),
 )
-EVENTS: dict[Any, tuple[Turn, ...]] = {
-    "Booting": (Turn.FOR_PODS, Turn.ON_TRIAL, Turn.FOR_FLOOR, Turn.UNTAKEN),
-    "On": (*KEPT, Turn.SHORT, Turn.JOINED, Turn.AFTER_ALL, Turn.WOKEN_BY_OTHERS, Turn.BACK_BY_OTHERS),
-    "Off": (Turn.GIVEN_UP, Turn.WENT_OFF, Turn.OFF_BY_OTHERS),
-    "Unknown": (Turn.DARK, Turn.NOT_READY, Turn.ON_NOT_READY, Turn.SHUTTING_DOWN),
-    "Failed": (Turn.WAKE_CALL_FAILED, Turn.NOT_READY_IN_TIME, Turn.SLEEP_CALL_FAILED, Turn.STILL_ON),
-    "Draining": (Turn.IDLE,),
-    "Sleeping": (Turn.IDLE, Turn.PUT_BACK),
+EVENTS: dict[Any, tuple[TransitionReason, ...]] = {
+    "Booting": (
+        TransitionReason.FOR_PODS,
+        TransitionReason.ON_TRIAL,
+        TransitionReason.FOR_FLOOR,
+        TransitionReason.UNTAKEN,
+    ),
+    "On": (
+        *KEPT,
+        TransitionReason.SHORT,
+        TransitionReason.JOINED,
+        TransitionReason.AFTER_ALL,
+        TransitionReason.WOKEN_BY_OTHERS,
+        TransitionReason.BACK_BY_OTHERS,
+    ),
+    "Off": (TransitionReason.GIVEN_UP, TransitionReason.WENT_OFF, TransitionReason.OFF_BY_OTHERS),
+    "Unknown": (
+        TransitionReason.DARK,
+        TransitionReason.NOT_READY,
+        TransitionReason.ON_NOT_READY,
+        TransitionReason.SHUTTING_DOWN,
+    ),
+    "Failed": (
+        TransitionReason.WAKE_CALL_FAILED,
+        TransitionReason.NOT_READY_IN_TIME,
+        TransitionReason.SLEEP_CALL_FAILED,
+        TransitionReason.STILL_ON,
+    ),
+    "Draining": (TransitionReason.IDLE,),
+    "Sleeping": (TransitionReason.IDLE, TransitionReason.PUT_BACK),
 }
-REASONS: dict[Any, tuple[Turn, ...]] = {
-    "Booting": (Turn.STARTING,),
-    "On": (*KEPT, Turn.SHORT),
-    "Off": (Turn.GIVEN_UP, Turn.NEVER_JOINED),
+REASONS: dict[Any, tuple[TransitionReason, ...]] = {
+    "Booting": (TransitionReason.STARTING,),
+    "On": (*KEPT, TransitionReason.SHORT),
+    "Off": (TransitionReason.GIVEN_UP, TransitionReason.NEVER_JOINED),
     "Unknown": EVENTS["Unknown"],
     "Failed": EVENTS["Failed"],
-    "Draining": (Turn.IDLE,),
-    "Sleeping": (Turn.SHUTTING_DOWN, Turn.PUT_BACK),
+    "Draining": (TransitionReason.IDLE,),
+    "Sleeping": (TransitionReason.SHUTTING_DOWN, TransitionReason.PUT_BACK),
 }
 
 
-def a_settled_pool() -> tuple[Pool, Any]:
+def a_settled_pool() -> tuple[PowerPoolState, Any]:
     found = a_round(a_view(a_pool(machines={"w1": 8}), nodes=[off("w1")]))
     [supply] = found.supplies
     assert isinstance(supply, PowerSupply)
@@ -74,7 +106,7 @@ def a_settled_pool() -> tuple[Pool, Any]:
 
 
 @pytest.mark.parametrize("words", [EVENTS, REASONS])
-def test_every_turn_has_words_of_its_own(words: dict[Any, tuple[Turn, ...]]) -> None:
+def test_every_turn_has_words_of_its_own(words: dict[Any, tuple[TransitionReason, ...]]) -> None:
     pool, outcome = a_settled_pool()
     [machine] = pool.members
     told = []
@@ -94,4 +126,6 @@ def test_every_turn_has_words_of_its_own(words: dict[Any, tuple[Turn, ...]]) -> 
 
 
 def test_no_turn_is_left_out() -> None:
-    assert {cause for words in (EVENTS, REASONS) for causes in words.values() for cause in causes} == {*Turn}
+    assert {cause for words in (EVENTS, REASONS) for causes in words.values() for cause in causes} == {
+        *TransitionReason
+    }

@@ -51,6 +51,6 @@ def test_the_machine_that_is_needed_is_not_switched_off() -> None:
     pool = a_pool(machines={"n1": 4, "n2": 4, "n3": 4}, idleSeconds=0)
     decision = decided(a_view(pool, nodes=nodes, pods=pods))["one"]
     assert effects(decision) == []
-    assert decision.message == "3 of 3 machines are on, 2 in use; 1 pod that waits fits on n3."
+    assert decision.message == "3 of 3 machines are on, 2 in use; 1 pending pod fits on n3."
     asleep = decided(a_view(pool, nodes=[*nodes[:2], off("n3", 4)], pods=pods))["one"]
     assert [type(each) for each in effects(asleep)] == [actions.WakeMachine]

@@ -137,9 +137,7 @@ def test_the_largest_idle_machine_goes_first_and_one_at_a_time() -> None:
     decision = decided(a_view(pool, nodes=nodes))["one"]
     assert effects(decision) == [CordonNode(node="w2")]
     assert machine(decision, "w2").state == "Draining"
-    assert told(decision) == [
-        ("DrainingMachine", "w2 (8 GPUs) is idle since 2026-11-15T07:00:00Z and gets no new pods.")
-    ]
+    assert told(decision) == [("DrainingMachine", "w2 (8 GPUs) is idle since 2026-11-15T07:00:00Z and is cordoned.")]
     assert decision.message == "Draining w2 (8 GPUs), idle since 2026-11-15T07:00:00Z; 2 of 3 machines are on."
 
 
@@ -246,14 +244,14 @@ def test_pods_that_may_be_evicted_are_before_it_sleeps() -> None:
     assert effects(decision) == [UncordonNode(node="w2")]
     found = machine(decision, "w2")
     assert (found.state, found.failures, found.retry_after) == ("On", 1, text(NOON + 5 * MINUTE))
-    assert found.reason == "It stays on: it could not be emptied within 5 minutes."
+    assert found.reason == "It stays on: its pods did not end within 5 minutes."
 
 
 @pytest.mark.parametrize(
     ("pods", "spec", "why"),
     [
-        ([running("a", "w2")], {}, "a pod has come"),
-        ([waiting("a", 8)], {}, "1 pod that waits fits on it"),
+        ([running("a", "w2")], {}, "a pod was bound to it"),
+        ([waiting("a", 8)], {}, "1 pending pod fits on it"),
         ([], {"minOn": 1}, "1 machine must be on now"),
         ([], {"protectedMachines": ["w2"]}, "it is protected"),
     ],
@@ -364,5 +362,5 @@ def test_a_switch_that_would_switch_off_another_machine_sends_nobody_to_sleep() 
     found = decided(a_view(*two, nodes=nodes[:2]))
     assert [effects(each) for each in found.values()] == [[], []]
     assert found["one"].message.endswith(
-        "w1 is idle since 2026-11-15T07:00:00Z and stays on, since its switch would switch off w2 too."
+        "w1 is idle since 2026-11-15T07:00:00Z and stays on, since its switch also switches off w2."
     )

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from headroom.model.actions import UncordonNode
-from headroom.model.facts import Call, Machine, Node, Taint
+from headroom.model.facts import Machine, Node, SwitchCall, Taint
 from headroom.model.times import moment, text
 from tests.builders import NOON
 from tests.core.power_stage import (
@@ -38,7 +38,7 @@ BOOT = 900 * SECOND
 
 
 def seen(
-    *, node: Node | None = None, memory: Any = None, power: Machine | None = None, call: Call | None = None
+    *, node: Node | None = None, memory: Any = None, power: Machine | None = None, call: SwitchCall | None = None
 ) -> Any:
     """What is said of w2 in a pool of one machine."""
     pool = a_pool(machines={"w2": 8}, idleSeconds=86400)
@@ -52,8 +52,8 @@ def power(word: Any, since: int | None = LONG_AGO) -> Machine:
     return Machine(name="w2", power=word, since=since)
 
 
-def call(command: Any, outcome: Any, at: int) -> Call:
-    return Call(machine="w2", command=command, outcome=outcome, at=at, message="it says 503")
+def call(command: Any, outcome: Any, at: int) -> SwitchCall:
+    return SwitchCall(machine="w2", command=command, outcome=outcome, at=at, message="it says 503")
 
 
 WOKEN = NOON - 2 * MINUTE
@@ -146,7 +146,7 @@ def test_a_boot_that_takes_too_long_fails_and_waits_longer_each_time(failures: i
 
     assert (found.state, found.failures) == ("Failed", failures + 1)
     assert moment(found.retry_after) == NOON + pause
-    assert found.reason == "It was woken at 2026-11-15T11:45:00Z and was not Ready 900 s later."
+    assert found.reason == "Its node was not Ready 900s after the wake command of 2026-11-15T11:45:00Z."
     assert told(decision) == [("MachineFailed", f"w2 failed: {found.reason[0].lower()}{found.reason[1:]}")]
 
 
@@ -157,7 +157,7 @@ def test_a_wake_that_was_refused_fails_at_once(failures: int, pause: int) -> Non
     memory = was("w2", "Booting", woken_at=WOKEN, failures=failures)
     found = machine(seen(memory=memory, call=call("Wake", "Failed", WOKEN)), "w2")
 
-    assert (found.state, found.reason) == ("Failed", "It could not be woken: it says 503")
+    assert (found.state, found.reason) == ("Failed", "The wake command failed: it says 503")
     assert moment(found.retry_after) == NOON + pause
 
 
@@ -170,7 +170,7 @@ def test_a_wake_that_was_refused_fails_at_once(failures: int, pause: int) -> Non
         call("Sleep", "Failed", NOON),
     ],
 )
-def test_any_other_answer_leaves_it_booting(answer: Call) -> None:
+def test_any_other_answer_leaves_it_booting(answer: SwitchCall) -> None:
     assert machine(seen(memory=was("w2", "Booting", woken_at=WOKEN), call=answer), "w2").state == "Booting"
 
 
@@ -182,7 +182,7 @@ def test_a_sleep_that_was_refused_brings_it_back() -> None:
     assert (found.state, found.failures) == ("On", 1)
     assert moment(found.retry_after) == NOON + 30 * SECOND
     assert effects(decision) == [UncordonNode(node="w2")]
-    assert found.reason == "It stays on: it could not be sent to sleep: it says 503."
+    assert found.reason == "It stays on: the sleep command failed: it says 503."
 
 
 def test_a_machine_that_did_not_sleep_is_opened_again() -> None:
@@ -203,7 +203,7 @@ def test_a_machine_that_could_not_be_switched_off_and_whose_node_is_gone_has_fai
     memory = was("w2", "Sleeping", slept_at=WOKEN)
     decision = seen(node=off("w2"), memory=memory, power=power("On"), call=call("Sleep", "Failed", WOKEN))
     found = machine(decision, "w2")
-    assert (found.state, found.reason) == ("Failed", "It could not be sent to sleep: it says 503")
+    assert (found.state, found.reason) == ("Failed", "The sleep command failed: it says 503")
     assert moment(found.retry_after) == NOON + 30 * SECOND
 
 
@@ -211,7 +211,7 @@ def test_a_machine_that_could_not_be_switched_off_and_whose_node_is_gone_has_fai
 def test_a_machine_that_stays_on_without_its_node_has_failed(failures: int, pause: int) -> None:
     memory = was("w2", "Sleeping", slept_at=NOON - BOOT, failures=failures)
     found = machine(seen(node=off("w2"), memory=memory, power=power("On")), "w2")
-    assert found.reason == "It was told to sleep at 2026-11-15T11:45:00Z and its power is still on."
+    assert found.reason == "The sleep command of 2026-11-15T11:45:00Z had no effect: its power is still on."
     assert moment(found.retry_after) == NOON + pause
 
 
@@ -268,7 +268,7 @@ def test_a_machine_that_somebody_woke_is_capacity_and_then_idles_out() -> None:
     stage._turn("w2", ready=True)
     stage.look()
     assert stage.state("w2") == "On"
-    assert told(stage.decisions["one"]) == [("MachineOn", "w2 is on; it was not Headroom that woke it.")]
+    assert told(stage.decisions["one"]) == [("MachineOn", "w2 is on; Headroom did not wake it.")]
     stage.pass_time(11 * MINUTE, every=5 * SECOND)
     assert [command for _, command in stage.commands()] == ["sleep w2"]
 
@@ -323,7 +323,7 @@ def test_a_machine_of_two_pools_belongs_to_the_first_in_order() -> None:
     conflict = next(each for each in found["a"].status.conditions if each.type == "Conflict")
     assert (conflict.status, conflict.message) == (
         "True",
-        "Machines are left alone that another pool names first: w1 belongs to PowerPool/b.",
+        "Machines that another pool owns are left alone: w1 belongs to PowerPool/b.",
     )
 
 

@@ -62,7 +62,7 @@ def test_what_boots_says_since_when_and_for_whom() -> None:
     pool = remembered(a_pool(), was("w2", "Booting", woken_at=NOON - MINUTE))
     boots = "w2 (8 GPUs) boots since 2026-11-15T11:59:00Z"
     assert said(pool, pods=many(6)) == ("Waking", f"{boots} for 6 pods that need 6 GPUs; 0 of 2 machines are on.")
-    assert said(pool) == ("Waking", f"{boots} and no pod waits for it now; 0 of 2 machines are on.")
+    assert said(pool) == ("Waking", f"{boots} with no pending pod left for it; 0 of 2 machines are on.")
     both = said(pool, pods=[*many(6), waiting("huge", 16)])
     assert both[1].startswith(
         f"{boots} for 6 pods that need 6 GPUs; 0 of 2 machines are on. Pod team-a/huge is unserved:"
@@ -111,9 +111,9 @@ def test_every_turn_is_an_event_and_nothing_else_is() -> None:
             stage.end("uid-p0")
     assert heard == [
         ("WakingMachine", "w2 (8 GPUs) wakes for 1 pod that needs 8 GPUs."),
-        ("MachineOn", "w2 is on, 120 s after it was told to wake."),
-        ("DrainingMachine", "w2 (8 GPUs) is idle since 2026-11-15T12:02:30Z and gets no new pods."),
-        ("SleepingMachine", "w2 (8 GPUs) is sent to sleep; it was idle since 2026-11-15T12:02:30Z."),
+        ("MachineOn", "w2 is on, 120s after its wake command."),
+        ("DrainingMachine", "w2 (8 GPUs) is idle since 2026-11-15T12:02:30Z and is cordoned."),
+        ("SleepingMachine", "w2 (8 GPUs) goes to sleep; it was idle since 2026-11-15T12:02:30Z."),
         ("MachineOff", "w2 is off."),
     ]
 
@@ -161,14 +161,14 @@ FULL = [running("a", "w1", 4), running("b", "w2", 8)]
 @pytest.mark.parametrize(
     ("pool", "more", "state", "sentence"),
     [
-        (a_pool(), {"pods": many(6)}, "Waking", "w2 (8 GPUs) of PowerPool/one is to be woken for it."),
+        (a_pool(), {"pods": many(6)}, "Waking", "w2 (8 GPUs) of PowerPool/one wakes for it."),
         (
             BOOTS,
             {"pods": many(6)},
             "Booting",
             (
-                "w2 (8 GPUs) of PowerPool/one boots for it since 2026-11-15T11:59:00Z; if it is not Ready by "
-                "2026-11-15T12:14:00Z, another one is tried."
+                "w2 (8 GPUs) of PowerPool/one boots for it since 2026-11-15T11:59:00Z; if its node is not Ready "
+                "by 2026-11-15T12:14:00Z, another machine is tried."
             ),
         ),
         (
@@ -177,12 +177,12 @@ FULL = [running("a", "w1", 4), running("b", "w2", 8)]
             "Placed",
             "It fits on w2 (8 GPUs) of PowerPool/one, which is on.",
         ),
-        (a_pool(), {"pods": many(1), "nodes": [on("n1")]}, "Placed", "It fits on n1, so no machine is woken for it."),
+        (a_pool(), {"pods": many(1), "nodes": [on("n1")]}, "Placed", "It fits on n1, so no machine wakes for it."),
         (
             a_pool(),
             {"pods": many(1, gates=("example.com/wait",))},
             "Gated",
-            "No machine is woken for it: it is held by a scheduling gate (example.com/wait).",
+            "No machine wakes for it: it has a scheduling gate (example.com/wait).",
         ),
         (
             a_pool(),
@@ -204,30 +204,28 @@ FULL = [running("a", "w1", 4), running("b", "w2", 8)]
             {"pods": many(1), "node_pools": {"gpu": NodePool(name="gpu")}},
             "SharedWithKarpenter",
             (
-                "PowerPool/one wakes no machine for it: Karpenter's NodePool gpu could serve it, and the pool does not share with "
-                "it (shareWithKarpenter)."
+                "PowerPool/one wakes no machine for it: Karpenter's NodePool gpu can serve it, and the pool leaves such pods "
+                "to Karpenter (shareWithKarpenter)."
             ),
         ),
         (
             a_pool(machines={"w1": 8, "w2": 8}),
             {"pods": gang(3, 8)},
             "NotEnoughMachines",
-            (
-                "PowerPool/one wakes no machine for it: its gang of 3 pods starts as one, and 2 machines cannot hold it: 2 are off."
-            ),
+            ("PowerPool/one wakes no machine for it: its gang of 3 pods does not fit on 2 machines: 2 are off."),
         ),
         (
             a_pool(gpuResourceName="amd.com/gpu"),
             {"pods": many(1)},
             "NoMachineFits",
-            "No PowerPool has machines with the GPUs that it asks for.",
+            "No PowerPool has machines with the GPUs that it requests.",
         ),
         (
             a_pool(machines={"w1": 1, "w2": 1}, maxConcurrentWakes=1),
             {"pods": [waiting("a"), waiting("p0", priority=-1)]},
             "WakeLimit",
             (
-                "A machine of PowerPool/one wakes for it in its turn: 1 machine boots already, and no more may at a time "
+                "A machine of PowerPool/one wakes for it later: 1 machine is booting, the most at a time "
                 "(maxConcurrentWakes)."
             ),
         ),
@@ -252,7 +250,7 @@ def test_what_kube_scheduler_says_is_quoted() -> None:
     assert found["p1"] is not None
     assert found["p1"].sentence == (
         f"PowerPool/one wakes no machine for it: kube-scheduler does not place it on n1, where it would fit: {REFUSED} "
-        "w1 is on trial, and no more are woken until such a pod is bound."
+        "w1 is on trial, and no other machine wakes until such a pod is bound."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from headroom.api.power_status import Assigned, MachineStatus, Trial
+from headroom.api.power_status import Assigned, MachineStatus, TrialStatus
 from headroom.core import power
 from headroom.model import times
 from headroom.model.facts import Pod, Shape
@@ -119,7 +119,7 @@ def test_a_gang_that_counts_on_a_machine_on_trial_wakes_no_other_while_it_boots(
 
 def rooms_on_trial(shape: str, *machines: MachineStatus, at: int = NOON - MINUTE) -> frozenset[str]:
     """The machines that a trial still has, by what is remembered of it and of them."""
-    trial = Trial(shape=shape, machine=machines[0].name, at=times.text(at))
+    trial = TrialStatus(shape=shape, machine=machines[0].name, at=times.text(at))
     pool = remembered(a_pool(machines={each.name: 8 for each in machines}), *machines, trials=(trial,))
     [supply] = power.SOURCE.supplies(a_view(pool, nodes=[on(each.name) for each in machines]), ())
     return supply.terms.trials[0].rooms

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headroom.api.power_status import Trial
+from headroom.api.power_status import TrialStatus
 from headroom.core.capacity.trials import MOST
 from headroom.core.demand import digest_of
 from headroom.model.facts import Pod, Shape
@@ -102,14 +102,14 @@ def test_after_a_machine_that_was_no_help_the_pauses_grow(machines: dict[str, in
     """Another one is tried where there is one; in a day a dozen machines at most were woken in vain."""
     stage = Stage(a_pool(machines=machines, idleSeconds=60), nodes=[on("n1", 8)], pods=refused(2))
     stage.binds = False
-    stage.pass_time(24 * HOUR, every=30 * SECOND)
+    stage.pass_time(24 * HOUR, every=MINUTE)
     woken = [(at, command) for at, command in stage.commands() if command.startswith("wake")]
     pauses = [later[0] - earlier[0] for earlier, later in pairwise(woken)]
     assert 5 <= len(woken) <= 8
     assert 15 * 60 <= pauses[0] <= 20 * 60
     assert all(later > 1.5 * earlier for earlier, later in pairwise(pauses))
     assert {command for _, command in woken} == {f"wake {name}" for name in machines}
-    assert "was no help to such pods, so none is tried for them before" in stage.decisions["one"].message
+    assert "did not help such pods, so no machine is tried for them before" in stage.decisions["one"].message
 
 
 def test_a_machine_woken_for_pods_that_are_not_placed_there_goes_to_sleep_as_any() -> None:
@@ -149,10 +149,10 @@ def test_a_pod_that_is_refused_everywhere_wakes_no_machine_again_and_again() -> 
         uid = f"f{number}"
         [pod] = refused(1, stage.now)
         stage.pods[uid] = structs.replace(pod, uid=uid, name=uid)
-        stage.pass_time(20 * MINUTE, every=30 * SECOND)
+        stage.pass_time(20 * MINUTE, every=MINUTE)
         if stage.pods[uid].node:
             stage.end(uid, gone=True)
-        stage.pass_time(10 * MINUTE, every=30 * SECOND)
+        stage.pass_time(10 * MINUTE, every=MINUTE)
     woken = [command for _, command in stage.commands() if command.startswith("wake")]
     assert len(woken) <= 48 + 10
     assert not [uid for uid, pod in stage.pods.items() if uid != "uid-p0" and not pod.node], "all others had their turn"
@@ -196,10 +196,10 @@ def woken(stage: Stage) -> list[str]:
     return [command.removeprefix("wake ") for _, command in stage.commands() if command.startswith("wake ")]
 
 
-def trial_of(stage: Stage) -> Trial:
+def trial_of(stage: Stage) -> TrialStatus:
     shape = digest_of(SPREAD)
     [trial] = [trial for pool in stage.pools.values() for trial in pool.status.trials if trial.shape == shape]
-    assert isinstance(trial, Trial)
+    assert isinstance(trial, TrialStatus)
     return trial
 
 
@@ -253,7 +253,7 @@ def test_the_pause_ends_when_it_was_to_end_whatever_goes_to_sleep() -> None:
 
 def test_who_comes_later_waits_an_hour_at_most() -> None:
     """Even if the first ones are tried only once a day by now, and none has been placed."""
-    long_refused = Trial(
+    long_refused = TrialStatus(
         shape=digest_of(SPREAD),
         machine="w1",
         at=text(NOON - HOUR),
@@ -335,7 +335,7 @@ def test_a_machine_that_does_not_boot_is_no_answer() -> None:
 
 
 def test_a_trial_that_two_pools_remember_is_kept_once() -> None:
-    trial = Trial(
+    trial = TrialStatus(
         shape=digest_of(SPREAD), machine="w1", at=text(NOON - HOUR), in_vain=1, refused_at=text(NOON), until=text(NOON)
     )
     later = structs.replace(trial, machine="w3", at=text(NOON - MINUTE))
@@ -347,7 +347,7 @@ def test_a_trial_that_two_pools_remember_is_kept_once() -> None:
 
 def test_no_more_is_remembered_than_a_status_holds() -> None:
     old = [
-        Trial(
+        TrialStatus(
             shape=f"s{n:03}",
             machine="w2",
             at=text(NOON - n * MINUTE),
@@ -419,7 +419,7 @@ def test_once_a_refused_pod_finds_its_place_the_others_are_served_at_once() -> N
 
 
 def test_a_clock_that_was_turned_back_keeps_nobody_waiting() -> None:
-    far = Trial(
+    far = TrialStatus(
         shape=digest_of(SPREAD),
         machine="w1",
         at=text(NOON),

@@ -173,7 +173,7 @@ def test_what_karpenter_could_serve_is_left_to_it_unless_shared() -> None:
     assert unserved(decision) == [("team-a/p0", 1, "SharedWithKarpenter")]
     condition = conditions.find(decision.status.conditions, "SharedWithKarpenter")
     assert condition is not None
-    assert condition.message == "Pods wait that Karpenter could serve (NodePool gpu), so no machine is woken for them."
+    assert condition.message == "Karpenter can serve pending pods (NodePool gpu), so no machine wakes for them."
     assert wakes(decided(a_view(a_pool(shareWithKarpenter=True), node_pools=claims, pods=many(1)))["one"]) == ["w1"]
     tainted = {"gpu": NodePool(name="gpu", taints=(Taint("a", "", "NoSchedule"),))}
     assert wakes(decided(a_view(a_pool(), node_pools=tainted, pods=many(1)))["one"]) == ["w1"]
@@ -189,7 +189,7 @@ def test_pods_of_a_budget_that_is_used_up_wake_nothing_unless_the_pool_says_so()
     assert unserved(decided(world)["one"]) == [], "the budget says it all"
     found = explained(world, pods[0])
     assert found is not None
-    assert found.sentence == "No machine is woken for it: its budget team-a/one is over quota."
+    assert found.sentence == "No machine wakes for it: its budget team-a/one is over quota."
     free = a_pool(wakeForExhaustedBudgets=True)
     assert wakes(decided(a_view(free, budget, pods=pods))["one"]) == ["w1"]
     both = a_view(
@@ -197,7 +197,7 @@ def test_pods_of_a_budget_that_is_used_up_wake_nothing_unless_the_pool_says_so()
     )
     said = explained(both, pods[0])
     assert said is not None
-    assert said.sentence.endswith("the pool does not wake for such pods (wakeForExhaustedBudgets).")
+    assert said.sentence.endswith("the pool wakes no machine for such pods (wakeForExhaustedBudgets).")
     assert said.details == ("PowerPool/b: Paused: The pool is paused.",)
 
 
@@ -210,7 +210,7 @@ def test_half_a_gang_wakes_nothing() -> None:
     decision = decided(a_view(a_pool(machines={"w1": 8, "w2": 8}), pods=gang(3, 8)))["one"]
     assert wakes(decision) == []
     assert decision.message == (
-        "Pod team-a/p0 and 2 like it are unserved: its gang of 3 pods starts as one, and 2 machines cannot hold it: 2 are off."
+        "Pod team-a/p0 and 2 like it are unserved: its gang of 3 pods does not fit on 2 machines: 2 are off."
     )
     assert wakes(decided(a_view(a_pool(machines={"w1": 8, "w2": 8, "w3": 8}), pods=gang(3, 8)))["one"]) == [
         "w1",
@@ -250,7 +250,7 @@ def test_machines_boot_in_turn_where_few_may_at_a_time() -> None:
     decision = decided(a_view(pool, pods=pods))["one"]
     assert len(wakes(decision)) == 1
     assert unserved(decision) == [("team-a/q0", 2, "WakeLimit")]
-    assert "wait for their turn" in decision.message
+    assert "are next" in decision.message
     assert conditions.find(decision.status.conditions, "Unserved") is None, "it is only a matter of time"
     stage = Stage(pool, pods=pods)
     stage.pass_time(7 * MINUTE)
@@ -278,14 +278,14 @@ def test_a_machine_rests_before_it_is_woken_again(memory: Any, until: int) -> No
     assert early.reason == "NotEnoughMachines"
     assert early.next_turn_ms == SECOND
     assert text(until) in early.message
-    assert "of 1 machine that could hold it, 1 is not to be woken now (w2: " in early.message
+    assert "of 1 machine that could hold it, 1 is barred from waking (w2: " in early.message
     assert wakes(decided(a_view(pool, pods=many(1), now=until))["one"]) == ["w2"]
 
 
 def test_a_machine_whose_node_somebody_cordoned_is_left_alone() -> None:
     decision = decided(a_view(a_pool(machines={"w2": 8}), nodes=[cordoned(off("w2"), "")], pods=many(1)))["one"]
     assert wakes(decision) == []
-    assert "its node is cordoned, and not by Headroom" in decision.message
+    assert "somebody else cordoned its node" in decision.message
 
 
 def test_a_machine_that_we_cordoned_is_opened_as_it_wakes() -> None:
@@ -306,7 +306,7 @@ def test_a_machine_that_does_not_boot_gives_way_to_the_next_one() -> None:
     assert (stage.state("w1"), stage.state("w2")) == ("Failed", "On")
     failed = conditions.find(stage.decisions["one"].status.conditions, "MachinesFailed")
     assert failed is not None
-    assert failed.message.startswith("w1: It was woken at")
+    assert failed.message.startswith("w1: Its node was not Ready 900s after the wake command of ")
 
 
 def test_machines_that_failed_come_last_and_then_again() -> None:
@@ -379,7 +379,7 @@ def test_a_machine_whose_cordon_is_just_being_lifted_is_room(how: int) -> None:
     pool = remembered(a_pool(), was("w1", "Off"), was("w2", "On", how, idle_since=NOON - HOUR))
     decision = decided(a_view(pool, nodes=[cordoned(on("w2", 8))], pods=many(1, 4)))["one"]
     assert effects(decision) == [UncordonNode(node="w2")]
-    assert decision.message.endswith("1 pod that waits fits on w2.")
+    assert decision.message.endswith("1 pending pod fits on w2.")
 
 
 @pytest.mark.parametrize(

@@ -49,15 +49,15 @@ def said(*pools: Any, **more: Any) -> str:
 def test_a_pool_whose_machines_are_all_named_elsewhere_says_so() -> None:
     world = a_view(a_pool("one", {"w1": 4}, order=2), a_pool("other", {"w1": 4}, order=1), pods=many(1, 8))
     [vain] = status(decided(world)["one"]).unserved
-    says = "The pool has no machine of its own: PowerPool/other named them first (order, then name)."
+    says = "The pool owns none of its machines: PowerPool/other come before it (order, then name)."
     assert (vain.reason, vain.message) == ("NoMachineFits", says)
 
 
 def test_our_own_cordon_that_is_being_lifted_is_not_called_somebody_elses() -> None:
     idle = "1 of 1 machines is on; w2 is idle since 2026-11-15T07:00:00Z and"
     pool = remembered(a_pool(machines={"w2": 8}), was("w2", "On", LONG_AGO, idle_since=LONG_AGO))
-    assert said(pool, nodes=[cordoned(on("w2"))]) == f"{idle} gets new pods again: its cordon is being lifted."
-    theirs = f"{idle} stays on, since its node is cordoned, and not for this."
+    assert said(pool, nodes=[cordoned(on("w2"))]) == f"{idle} gets new pods again: its cordon is being removed."
+    theirs = f"{idle} stays on, since somebody else cordoned its node."
     assert said(pool, nodes=[cordoned(on("w2"), by="")]) == theirs
 
 
@@ -80,7 +80,7 @@ def test_a_machine_that_is_on_and_no_help_is_called_what_it_is(pod: Any, node: A
 def test_a_machine_that_is_on_and_empty_is_not_called_full() -> None:
     world = a_view(a_pool(machines={"w1": 8, "w2": 8}), nodes=[on("w1"), on("w2")], pods=gang(3, 8))
     [vain] = status(decided(world)["one"]).unserved
-    assert vain.message.endswith("2 machines cannot hold it: 2 are on.")
+    assert vain.message.endswith("does not fit on 2 machines: 2 are on.")
 
 
 def test_how_many_are_on_is_told_once_and_as_the_status_counts() -> None:
@@ -168,8 +168,8 @@ def test_pods_that_would_be_evicted_keep_nothing_on() -> None:
     draining = remembered(pool, was("w2", "Draining", NOON - SECOND, idle_since=LONG_AGO))
     world = a_view(draining, nodes=[cordoned(on("w2"))], pods=[web])
     assert holding(a_round(world), "w2") == (
-        "goes to sleep once it is empty, unless a pod comes",
-        "to be evicted first: team-a/web",
+        "goes to sleep once its pods end, unless a new pod needs it",
+        "evicted first: team-a/web",
     )
 
 
@@ -184,13 +184,13 @@ LATELY = was("w2", "On", LONG_AGO, idle_since=NOON - MINUTE)
             {},
             LATELY,
             {},
-            f"may sleep from {text(NOON + 9 * MINUTE)} on, when it was idle for 600 s (idleSeconds)",
+            f"may sleep from {text(NOON + 9 * MINUTE)} on, after 600s idle (idleSeconds)",
         ),
         (
             {"minOnSeconds": 6 * 3600},
             LATELY,
             {},
-            f"may sleep from {text(NOON + HOUR)} on, since it was busy, woken or tried a short time ago",
+            f"may sleep from {text(NOON + HOUR)} on, since it was in use, woken or tried recently",
         ),
         ({"protectedMachines": ["w2"]}, IDLE, {}, "stays on, since it is protected"),
         ({"minOn": 1}, IDLE, {}, "stays on, since 1 machine must be on now (minOn, keepOn)"),
@@ -199,15 +199,15 @@ LATELY = was("w2", "On", LONG_AGO, idle_since=NOON - MINUTE)
             {},
             IDLE,
             {"pods": [waiting("p0")]},
-            f"kept on for 1 pod that will fit on it, until {text(NOON + HOUR)} at most",
+            f"kept on for 1 pod, until {text(NOON + HOUR)} at most",
         ),
         (
             {},
             IDLE,
             {"pods": [waiting("p0", nominated_node="w2", nominated_since=NOON)]},
-            "kept on for team-a/p0, as room is being made there by preemption",
+            "kept on for team-a/p0, since kube-scheduler preempts pods there",
         ),
-        ({}, IDLE, {}, "goes to sleep once it is empty, unless a pod comes"),
+        ({}, IDLE, {}, "goes to sleep once its pods end, unless a new pod needs it"),
     ],
 )
 def test_an_idle_machine_says_when_it_sleeps_and_what_holds_it_up(
@@ -221,7 +221,7 @@ def test_a_machine_that_waits_for_its_turn_to_sleep_says_so() -> None:
     pool = remembered(a_pool(), IDLE, was("w1", "Sleeping", NOON - MINUTE, slept_at=NOON - MINUTE))
     world = a_view(pool, nodes=[on("w2"), cordoned(on("w1", 4))])
     [says] = holding(a_round(world), "w2")
-    assert says == "sleeps in its turn: 1 machine is going to sleep, and no more may at a time (maxConcurrentSleeps)"
+    assert says == "sleeps later: 1 machine is going to sleep, the most at a time (maxConcurrentSleeps)"
 
 
 # --- energy -----------------------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_energy_that_cannot_be_read_is_counted_anew_and_said_once() -> None:
         a_pool(template={"idleWatts": 100}), energy=Energy(used_kwh="lots", saved_kwh="3", as_of=text(NOON))
     )
     decision = decided(a_view(pool))["one"]
-    says = "Of the energy in the status usedKwh 'lots' cannot be read, so that is counted anew from now on."
+    says = "Of the energy in the status usedKwh 'lots' cannot be read, so it is counted from zero again."
     assert told(decision) == [("EnergyLost", says)]
     found = status(decision).energy
     assert found is not None

@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from headroom.api.budgets import Forecast
 from headroom.api.kinds import AnyResource
-from headroom.core import usage
+from headroom.cli import capabilities
+from headroom.core import budgets, usage
 from headroom.core.budgets import More, prospect
+from headroom.model import times
+from headroom.model.changes import EVERYTHING
 from headroom.model.facts import Pod, Price
 from headroom.model.times import HOUR, MINUTE
 from headroom.model.world import World
+from headroom.runtime.metrics import Metrics
 from tests.builders import NOON, a_node, a_used_world
 from tests.core.stage import a_budget, running
 
@@ -27,7 +32,7 @@ def a_world(budget: AnyResource, *pods: Pod, **more: Any) -> tuple[World, AnyRes
 def test_without_more_it_is_what_the_reckoning_says() -> None:
     world, budget = a_world(a_budget(hours="50"), running("a", 10 * HOUR, gpus=4))
     found = prospect(world, budget)
-    assert found.now.exhausted_at == found.exhausted_at == NOON + 150 * MINUTE
+    assert found.now.if_nothing_ends.exhausted_at == found.exhausted_at == NOON + 150 * MINUTE
     assert (found.recovers_at, found.starts_at) == (None, None)
 
 
@@ -36,7 +41,7 @@ def test_one_that_is_used_up_holds_again() -> None:
     world, budget = a_world(a_budget(hours="30"), over)
     found = prospect(world, budget)
     assert found.exhausted_at is None
-    assert found.recovers_at == found.now.recovers_at
+    assert found.recovers_at == found.now.if_nothing_ends.recovers_at
     assert found.recovers_at is not None
 
 
@@ -45,7 +50,38 @@ def test_what_declares_its_end_is_taken_at_its_word() -> None:
     assert prospect(endless, budget).exhausted_at == NOON + 150 * MINUTE
     ends, budget = a_world(a_budget(hours="50"), running("a", 10 * HOUR, gpus=4, deadline=12 * HOUR))
     assert prospect(ends, budget).exhausted_at is None
-    assert prospect(ends, budget).now.exhausted_at == NOON + 150 * MINUTE, "the status tells of what goes on for ever"
+    assert prospect(ends, budget).now.if_nothing_ends.exhausted_at == NOON + 150 * MINUTE
+
+
+def test_status_page_event_and_metrics_tell_the_same_forecast() -> None:
+    """Four GPUs end after half an hour, and one more runs on: over quota later than if nothing ended."""
+    ends = running("a", 10 * HOUR, gpus=4, deadline=10 * HOUR + 30 * MINUTE)
+    world, budget = a_world(a_budget(hours="46", window=48), ends, running("b", HOUR))
+    found = prospect(world, budget)
+    # By hand: 41 hours are used, 2.5 more until half past, and the last 2.5 by the one that runs on.
+    assert found.exhausted_at == NOON + 3 * HOUR
+    [decision] = budgets.PLAN.decide(world, EVERYTHING)
+    told = decision.status.forecast  # type: ignore[attr-defined]  # a budget has one
+    assert told is not None
+    assert times.moment(told.exhausted_at) == found.exhausted_at
+    assert times.moment(told.exhausted_at_if_nothing_ends) == found.now.if_nothing_ends.exhausted_at
+    assert found.now.if_nothing_ends.exhausted_at == NOON + HOUR
+    assert told.exhausted_at in decision.message
+    drawing = budgets.drawing(world, budget)
+    assert drawing.turns.exhausted_at == found.exhausted_at
+    metrics = capabilities.measured(Metrics())
+    for each in metrics.measures:
+        each.measure(world, {decision.resource: decision})
+    line = next(each for each in metrics.render().decode().splitlines() if "exhausted_timestamp_seconds{" in each)
+    assert float(line.split()[-1]) == found.exhausted_at / 1000
+
+
+def test_where_nothing_declares_its_end_there_is_one_line() -> None:
+    world, _ = a_world(a_budget(hours="50"), running("a", 10 * HOUR, gpus=4))
+    [decision] = budgets.PLAN.decide(world, EVERYTHING)
+    assert decision.status.forecast == Forecast(  # type: ignore[attr-defined]  # as above
+        exhausted_at=times.text(NOON + 150 * MINUTE)
+    )
 
 
 @pytest.mark.parametrize(

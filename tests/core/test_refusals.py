@@ -8,8 +8,8 @@ import pytest
 
 from headroom.api.enforcement import RefusedEviction, Stopped
 from headroom.core.budgets import refusals
-from headroom.core.budgets.accounts import Account
-from headroom.core.budgets.ladder import Standing
+from headroom.core.budgets.accounts import BudgetAccount
+from headroom.core.budgets.ladder import ActiveStep
 from headroom.model import conditions
 from headroom.model.actions import DeletePod, EmitEvent, EvictPod
 from headroom.model.facts import Pod
@@ -53,7 +53,7 @@ def test_the_status_says_since_when_and_by_which() -> None:
     reason, message = blocked(stage)
     assert reason == "EvictionBlocked"
     assert message == (
-        f"PodDisruptionBudget team-a/pdb has refused the eviction of Pod/team-a/p since {text(NOON)}. Others are tried."
+        f"PodDisruptionBudget team-a/pdb has refused the eviction of Pod/team-a/p since {text(NOON)}. Others are stopped instead."
     )
     assert moments(stage, DeletePod) == []
 
@@ -99,8 +99,8 @@ def test_a_step_that_does_not_act_yet_deletes_nothing() -> None:
     """It stands, and its grace period is not over: what another step has evicted is not deleted by it."""
     first, second = {"at": "90%", "action": "Evict"}, {"at": "100%", "action": "Evict", "afterDeadline": "Delete"}
     budget = a_budget(hours="1", enforce=[], grace=3600, enforcement={"steps": [first, second]})
-    account = Account(Stage(budget, pods=[running("p", 6 * HOUR)]).world(), budget)
-    acts, waits = Standing(100, "Evict", NOON, NOON), Standing(100, "Evict", NOON, NOON + HOUR)
+    account = BudgetAccount(Stage(budget, pods=[running("p", 6 * HOUR)]).world(), budget)
+    acts, waits = ActiveStep(100, "Evict", NOON, NOON), ActiveStep(100, "Evict", NOON, NOON + HOUR)
     assert refusals.deletes_after(account, [acts]) == 10 * MINUTE
     assert refusals.deletes_after(account, [waits]) is None
 
@@ -160,7 +160,7 @@ def test_what_is_remembered_ends_with_the_step_and_with_the_pods() -> None:
     stage.pass_time(MINUTE, every=10 * SECOND)
     assert stage.status().refused
     world = stage.world()
-    account = Account(world, stage.budgets[next(iter(stage.budgets))])
+    account = BudgetAccount(world, stage.budgets[next(iter(stage.budgets))])
     assert refusals.kept(account, (), None) == ()
     stage.pods.clear()
     stage.pass_time(10 * SECOND)

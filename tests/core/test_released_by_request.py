@@ -10,13 +10,13 @@ from msgspec import structs
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.core.budgets import PLAN, REQUESTS
-from headroom.core.budgets.accounts import Account
+from headroom.core.budgets.accounts import BudgetAccount
 from headroom.core.budgets.records import record
 from headroom.core.budgets.requests import TAKEN_MS
 from headroom.core.budgets.waiting import Demand
 from headroom.model.actions import EvictPod, ReleasePod, ResumeOwner
 from headroom.model.changes import EVERYTHING, Changes
-from headroom.model.facts import Owner, Part, Pod, Workload
+from headroom.model.facts import Owner, Pod, Workload, WorkloadPart
 from headroom.model.resource_table import ResourceTable
 from headroom.model.times import HOUR, MINUTE, SECOND
 from headroom.model.world import World, ref_of
@@ -256,7 +256,7 @@ def test_only_the_budget_that_is_asked_takes_note() -> None:
 
 
 def suspended(**fields: Any) -> Workload:
-    part = Part(labels=TEAM, requests=(("nvidia.com/gpu", 5_000_000),), count=2)
+    part = WorkloadPart(labels=TEAM, requests=(("nvidia.com/gpu", 5_000_000),), count=2)
     base: dict[str, Any] = {"namespace": "team-a", "name": "fit", "created": NOON - HOUR, "parts": (part,)}
     return Workload(kind="Job", uid="uid-fit", **base | {"suspended": True, "suspended_by": BY} | fields)
 
@@ -278,7 +278,7 @@ def test_an_owner_that_was_released_a_moment_ago_is_released_once() -> None:
     """It had its turn, was suspended again, and is asked for."""
     stage = Asking(a_request("Job", "fit"), workloads={"Job/team-a/fit": suspended()})
     ref, budget = next(iter(stage.budgets.items()))
-    account = Account(stage.world(), budget)
+    account = BudgetAccount(stage.world(), budget)
     demand = Demand(account=KEY, rate=10_000_000, price=0, length=HOUR, is_declared=False)
     before = record(account, ("Job/team-a/fit", "uid-fit"), demand, NOON - SECOND)
     stage.budgets[ref] = structs.replace(budget, status=structs.replace(budget.status, released=(before,)))

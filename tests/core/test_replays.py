@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headroom.core.usage import Around, Keeper, Look
+from headroom.core.usage import Keeper, Look, PricingContext
 from headroom.model.facts import Pod
 from headroom.model.tables import NodeTable
 from headroom.model.usage_table import UsageTable
 from tests.builders import a_pod, no_devices
 
-NOTHING = Around(NodeTable(), no_devices(), (), {}, {}, ())
+NOTHING = PricingContext(NodeTable(), no_devices(), (), {}, {}, ())
 LAST = 10_000
 
 

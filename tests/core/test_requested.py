@@ -52,7 +52,7 @@ def test_that_only_such_pods_are_queued_is_said() -> None:
     assert asked.look().actions == ()
     assert asked.said == ("Refused", "NothingQueued")
     assert asked.status.message.endswith(
-        " Queued pods that name it as their owner and that its controller did not make: 2."
+        " Queued pods that name it as their owner but were not created by its controller: 2."
     )
 
 
@@ -103,7 +103,7 @@ def test_a_pod_made_anew_under_the_same_name_before_the_request_is_looked_at_is_
     asked = Asked(a_request(age=5 * MINUTE), pods=(gated("train-0", gpus=64, created=NOON - 4 * MINUTE),))
     assert asked.look().actions == ()
     assert asked.said == ("Refused", "NothingQueued")
-    assert asked.status.message.endswith(" Made after the request: 1.")
+    assert asked.status.message.endswith(" Created after the request: 1.")
 
 
 def test_an_owner_made_anew_under_the_same_name_is_not_resumed() -> None:

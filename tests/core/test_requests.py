@@ -17,7 +17,7 @@ from headroom.model import conditions
 from headroom.model.actions import DeleteReleaseRequest, ReleasePod, ResumeOwner
 from headroom.model.changes import EVERYTHING
 from headroom.model.decisions import Decision
-from headroom.model.facts import Hold, Part, Pod, Workload
+from headroom.model.facts import Hold, Pod, Workload, WorkloadPart
 from headroom.model.resource_table import ResourceTable
 from headroom.model.times import HOUR, SECOND, text
 from headroom.model.world import LedgerState, World, ref_of
@@ -26,7 +26,7 @@ from tests.core.stage import TEAM, Stage, a_budget, gated, of_job, running
 
 KEY = "team-a/one"
 BUDGET = a_budget(hours="18", enforce="Hold")
-PARTS = (Part(labels=TEAM, requests=(("nvidia.com/gpu", 1_000_000),), count=2),)
+PARTS = (WorkloadPart(labels=TEAM, requests=(("nvidia.com/gpu", 1_000_000),), count=2),)
 
 
 def a_request(kind: str = "Pod", name: str = "train-0", *, age: int = 45 * SECOND, **spec: Any) -> AnyResource:
@@ -101,7 +101,7 @@ def test_a_queued_pod_is_released_and_the_request_is_done() -> None:
     assert asked.status.budgets == (KEY,)
     assert asked.look().actions == ()
     assert asked.said == ("Done", "Released")
-    assert asked.status.message == "Released 1 of 1 queued pods of Pod team-a/train-0, asked for by alice (a deadline)."
+    assert asked.status.message == "Released 1 of 1 queued pods of Pod team-a/train-0; requested by alice (a deadline)."
     assert (asked.status.pods_released, asked.status.finished_at, asked.status.targets) == (1, text(NOON), ())
     assert conditions.holds(asked.status.conditions, "Released")
 
@@ -111,7 +111,7 @@ def test_a_suspended_owner_is_resumed() -> None:
     assert freed(asked.look()) == ["Job team-a/fit"]
     asked.look()
     assert asked.said == ("Done", "Released")
-    assert asked.status.message == "Resumed Job team-a/fit, asked for by alice."
+    assert asked.status.message == "Resumed Job team-a/fit; requested by alice."
     assert list(asked.stage.workloads) == ["Job/team-a/other"]
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from headroom.core.usage import observing
-from headroom.core.usage.keeping import Around, Keeper
-from headroom.core.usage.observing import Held, Look
+from headroom.core.usage.keeping import Keeper, PricingContext
+from headroom.core.usage.observing import Look, PodAllocation
 from headroom.model.tables import NodeTable
-from headroom.model.usage import LATE_MS, Row, merged
+from headroom.model.usage import LATE_MS, UsageRow, merged
 from headroom.model.usage_table import OPEN, PodRows, UsageTable
 from tests.builders import a_pod
 
@@ -23,12 +23,12 @@ Bound = tuple[int, int, int, bool]
 starts = st.integers(0, 30).map(lambda moment: moment * 7_000)
 
 
-def a_row(start: int, **fields: Any) -> Row:
+def a_row(start: int, **fields: Any) -> UsageRow:
     base: dict[str, Any] = {"earliest": start, "seen_until": start, "labels": (("team", "a"),), "amounts": GPU}
-    return Row(cluster="default", uid="u", start=start, **base | fields)
+    return UsageRow(cluster="default", uid="u", start=start, **base | fields)
 
 
-def made(start: int, before: int, seen: int, gone: int | None, version: int, end: tuple[int | None, int]) -> Row:
+def made(start: int, before: int, seen: int, gone: int | None, version: int, end: tuple[int | None, int]) -> UsageRow:
     return a_row(
         start,
         earliest=max(0, start - before),
@@ -46,10 +46,10 @@ ends = st.one_of(no_end, no_end, no_end, st.tuples(short, st.sampled_from([1, 2,
 some_rows = st.builds(made, starts, short, short, st.none() | short, st.integers(0, 40), ends)
 
 
-def expected(rows: list[Row], *, alive: bool) -> dict[int, Bound]:
+def expected(rows: list[UsageRow], *, alive: bool) -> dict[int, Bound]:
     """What follows from all rows of a pod, looked at from the first to the last."""
     over = min(((-row.evidence, row.ended or 0) for row in rows if row.evidence), default=(0, OPEN))[1]
-    kept, found, newest, since = list[Row](), dict[int, Bound](), 0, 0
+    kept, found, newest, since = list[UsageRow](), dict[int, Bound](), 0, 0
     for row in sorted(rows, key=lambda each: each.start):
         if row.version and row.version < newest and row.start - since < LATE_MS:
             found[row.start] = row.start, row.start, row.start, False
@@ -66,7 +66,7 @@ def expected(rows: list[Row], *, alive: bool) -> dict[int, Bound]:
     return found
 
 
-def _ends(row: Row, following: Row | None, *, alive: bool) -> tuple[int, int]:
+def _ends(row: UsageRow, following: UsageRow | None, *, alive: bool) -> tuple[int, int]:
     if row.ended is not None:
         low = high = row.ended
     elif following is not None:
@@ -87,8 +87,8 @@ def found(table: UsageTable) -> dict[int, Bound]:
 
 
 @given(st.lists(st.one_of(some_rows, st.booleans()), max_size=40))
-def test_what_follows_from_many_rows_is_the_same_in_whatever_order_they_come(steps: list[Row | bool]) -> None:
-    table, known, alive = UsageTable(), dict[int, Row](), False
+def test_what_follows_from_many_rows_is_the_same_in_whatever_order_they_come(steps: list[UsageRow | bool]) -> None:
+    table, known, alive = UsageTable(), dict[int, UsageRow](), False
     for step in steps:
         if isinstance(step, bool):
             table.set_alive("u", step)
@@ -119,7 +119,7 @@ class Looked(PodRows):
 def split(times: int) -> tuple[UsageTable, Any]:
     """A pod whose labels changed so often, once in two seconds."""
     # Of devices, nothing but claims need be known.
-    keeper, around = Keeper(UsageTable()), Around(NodeTable(), {}, (), {}, {}, ())
+    keeper, around = Keeper(UsageTable()), PricingContext(NodeTable(), {}, (), {}, {}, ())
     pod = a_pod(phase="Running", started=1000, created=1000, node="n")
     for number in range(times):
         moment = 10_000 + number * 2000
@@ -134,7 +134,7 @@ def test_an_event_looks_at_as_many_rows_after_a_thousand_splits_as_after_three()
         table, pod = split(times)
         assert len(table.of_pod(pod.uid)) == times
         now = 10_000 + times * 2000
-        held, look = Held(GPU, None, (("team", "new"),)), Look("default", now, now)
+        held, look = PodAllocation(GPU, None, (("team", "new"),)), Look("default", now, now)
         ended = structs.replace(pod, phase="Succeeded", ended=now - 500, ended_by="ContainerFinish")
         for see, state in ((observing.observed, pod), (observing.observed, ended), (observing.gone, pod)):
             rows = Looked(table.of_pod(pod.uid))

@@ -10,7 +10,7 @@ from msgspec import structs
 from headroom.api import marks
 from headroom.api.enforcement import Stopped, Victim
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account
+from headroom.core.budgets.accounts import BudgetAccount
 from headroom.core.budgets.waiting import Matcher, waiting
 from headroom.model.facts import Owner, Pod, Workload
 from headroom.model.times import HOUR, MINUTE, text
@@ -26,7 +26,7 @@ def order(*pods: Pod, workloads: tuple[Workload, ...] = (), **status: Any) -> li
     budget = a_budget()
     budget = structs.replace(budget, status=structs.replace(budget.status, **status))
     world = a_used_world(budget, pods=pods, workloads={each.key: each for each in workloads})
-    accounts = [Account(world, each) for each in usage.budgets_of(world)]
+    accounts = [BudgetAccount(world, each) for each in usage.budgets_of(world)]
     found = waiting(world, Matcher(world, accounts), frozenset())
     return [(each.unit.rpartition("/")[2], (NOON - each.since) // MINUTE) for each in found]
 

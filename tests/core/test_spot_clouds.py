@@ -89,7 +89,7 @@ def test_purchases_of_the_last_hour_are_limited() -> None:
     assert len(launches(first)) == 3
     assert condition(first, "MachinesMissing") == ("True", "PurchaseLimit")
     accepted = [outcome(each, "Accepted", f"ins-{each.slot}") for each in status_of(first).slots]
-    machines = [a_machine(number, "SHUTDOWN") for number in range(3)]
+    machines = [a_machine(number, "SHUTDOWN", reclaim_at=NOON) for number in range(3)]
     lost = decide(after(pool, first), launches=accepted, machines=machines, listed=NOON)
     assert launches(lost) == [], "all three were bought, and are gone"
     pool = after(pool, lost)

@@ -5,13 +5,15 @@ from typing import Any
 from msgspec import structs
 
 from headroom.api.kinds import AnyResource
+from headroom.api.power_status import Breaker
+from headroom.api.spot_pools_status import Purchases
 from headroom.core import CAPACITY
 from headroom.model.actions import LaunchInstance, UncordonNode, WakeMachine
 from headroom.model.changes import EVERYTHING
 from headroom.model.cloud_facts import Offer
 from headroom.model.decisions import Decision
 from headroom.model.facts import NodePool, Pod, Taint
-from headroom.model.world import World, ref_of
+from headroom.model.world import World
 from tests.builders import NOON
 from tests.core.power_stage import a_pool, waiting
 from tests.core.spot_stage import (
@@ -184,12 +186,38 @@ def test_a_machine_that_has_joined_a_moment_ago_is_waited_for() -> None:
     assert launches(decision) == []
 
 
-def test_purchases_of_the_hour_pass_pods_on() -> None:
-    pool = on_demand(maxPurchasesPerHour=1)
-    decision = decide(pool, pods=[pending(f"p{number}", 2) for number in range(3)])
-    assert len(launches(decision)) == 1
-    assert ref_of(pool) == decision.resource
-    assert condition(decision, "Unserved") == ("True", "PurchaseLimit")
+def test_pods_wait_for_the_next_hour_once_its_purchases_are_used_up() -> None:
+    """It is a rate: whoever limits it does not mean that the next pool buys instead."""
+    first, second = on_demand(maxPurchasesPerHour=1, order=1), on_demand("two", order=2)
+    pods = [pending(f"p{number}", 2) for number in range(3)]
+    world = a_view(first, second, pods=pods)
+    made = {each.resource.name: each for each in CAPACITY.decide(world, EVERYTHING)}
+    assert (len(launches(made["one"])), len(launches(made["two"]))) == (1, 0)
+    assert condition(made["one"], "Unserved") == ("True", "PurchaseLimit")
+    [told] = status_of(made["one"]).unserved
+    assert (told.pods, told.reason) == (2, "PurchaseLimit")
+    assert "maxPurchasesPerHour" in told.message
+    bought = (Purchases(minute="2026-11-15T11:30:00Z", count=1),)
+    for now, count in ((NOON, 0), (NOON + 31 * MINUTE, 1)):
+        assert len(launches(decide(with_slots(first, purchases=bought), second, pods=pods, now=now))) == count
+
+
+def test_pods_of_other_namespaces_pass_on_instead() -> None:
+    """Whoever writes the pool could keep them waiting for ever."""
+    first = on_demand(maxPurchasesPerHour=1, order=1)
+    other = structs.replace(on_demand("two", order=2), namespace="team-b")
+    pods = [pending(f"p{number}", 2, namespace="team-b") for number in range(3)]
+    world = a_view(first, other, pods=pods, pool_namespaces={"team-a/one": ("team-b",)})
+    made = {each.resource.name: len(launches(each)) for each in CAPACITY.decide(world, EVERYTHING)}
+    assert made == {"one": 1, "two": 2}
+
+
+def test_what_the_maximum_or_the_breaker_keeps_from_being_launched_passes_on() -> None:
+    for status in ({}, {"breaker": Breaker(failed=3, until="2026-11-15T12:20:00Z")}):
+        first = with_slots(on_demand(maximum=1, maxPurchasesPerHour=1, order=1), **status)
+        world = a_view(first, on_demand("two", order=2), pods=[pending(f"p{number}", 2) for number in range(3)])
+        made = {each.resource.name: len(launches(each)) for each in CAPACITY.decide(world, EVERYTHING)}
+        assert made == ({"one": 0, "two": 3} if status else {"one": 1, "two": 2})
 
 
 def test_the_cheapest_is_launched_for_pods() -> None:

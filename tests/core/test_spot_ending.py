@@ -7,7 +7,9 @@ from msgspec import structs
 
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
+from headroom.core import CAPACITY
 from headroom.model.actions import CordonNode, DrainNode, RemoveFinalizer, TerminateInstance, UncordonNode
+from headroom.model.changes import Changes
 from tests.builders import NOON, a_pod
 from tests.core.spot_stage import (
     HOUR,
@@ -16,6 +18,7 @@ from tests.core.spot_stage import (
     a_machine,
     a_slot,
     a_spotpool,
+    a_view,
     after,
     condition,
     decide,
@@ -179,6 +182,39 @@ def test_a_machine_that_never_joins_is_ended_and_three_in_a_row_stop_the_buying(
     assert len(launches(joined)) == 4
 
 
+@pytest.mark.parametrize("state", ["STOPPED", "SHUTDOWN", "TERMINATING", "LAUNCH_FAILED"])
+def test_machines_that_end_by_themselves_before_they_join_stop_the_buying_too(state: str) -> None:
+    """An image that powers off at its start would be bought for ever."""
+    pool = with_slots(a_spotpool(minimum=3, maximum=3), *(a_slot(number, joined_at="") for number in range(3)))
+    decision = decide(pool, machines=[a_machine(number, state) for number in range(3)], listed=NOON)
+    assert launches(decision) == []
+    assert condition(decision, "JoinFailing") == ("True", "NeverJoined")
+
+
+@pytest.mark.parametrize(
+    ("slot", "more"),
+    [
+        ({}, {}),
+        ({"state": "Ending", "joined_at": "", "cause": "NeverJoined"}, {}),
+        ({"joined_at": ""}, {"reclaim_at": NOON - MINUTE}),
+    ],
+    ids=["joined", "ended by us", "reclaimed"],
+)
+def test_what_ends_for_another_reason_is_no_failure_to_join(slot: dict[str, Any], more: dict[str, Any]) -> None:
+    pool = with_slots(a_spotpool(minimum=3, maximum=3), *(a_slot(number, **slot) for number in range(3)))
+    decision = decide(pool, machines=[a_machine(number, "SHUTDOWN", **more) for number in range(3)], listed=NOON)
+    assert len(launches(decision)) == 3
+    assert status_of(decision).breaker is None
+
+
+def test_a_machine_that_vanishes_before_it_joined_is_a_failure_too() -> None:
+    slot = a_slot(0, joined_at="", not_found_since=NOON - 10 * MINUTE)
+    decision = decide(with_slots(a_spotpool(minimum=1, maximum=1), slot), machines=[a_machine(0, "NOT_FOUND")])
+    breaker = status_of(decision).breaker
+    assert breaker is not None
+    assert breaker.failed == 1
+
+
 def test_where_no_node_is_expected_a_running_machine_is_enough() -> None:
     pool = with_slots(a_spotpool(minimum=1, maximum=1, join=False), a_slot(0, joined_at=""))
     decision = decide(pool, machines=[a_machine(0)], listed=NOON)
@@ -241,7 +277,7 @@ def test_what_is_not_needed_any_more_is_cancelled_and_counts_until_a_late_list()
     assert states(decide(pool, listed=late + 1, now=late + 1)) == ["Launching"]
     refused = decide(pool, launches=[outcome(pool.status.slots[0], "SoldOut")], listed=NOON)
     assert [slot.cause for slot in status_of(refused).slots] == ["Refused"]
-    assert states(decide(after(pool, refused), listed=NOON, now=NOON + MINUTE)) == []
+    assert states(decide(after(pool, refused), listed=NOON + MINUTE, now=NOON + MINUTE)) == []
     came = decide(pool, machines=[a_machine(0)], listed=NOON)
     assert states(came) == ["Running"]
 
@@ -254,6 +290,19 @@ def test_paused_cancels_what_is_under_way_and_does_nothing_else() -> None:
     assert states(decision) == ["Cancelling", "Running"]
     assert effects(decision) == []
     assert condition(decision, "Ready") == ("True", "Paused")
+
+
+@pytest.mark.parametrize(("more", "word"), [({"paused": True}, "Paused"), ({}, "Stopped")])
+def test_a_pool_that_is_deleted_while_nothing_may_end_says_both(more: dict[str, Any], word: str) -> None:
+    pool = structs.replace(with_slots(a_spotpool(minimum=0, maximum=1, **more), a_slot(0)), deleting=True)
+    decision = decide(pool, machines=[a_machine(0)], listed=NOON, stopped=word == "Stopped")
+    assert effects(decision) == []
+    assert decision.reason == word
+    end = {"Paused": "the pause ends.", "Stopped": "the stop ends."}[word]
+    assert decision.message.endswith(f"It is being deleted; 1 machine stays until {end}")
+    kept = structs.replace(pool, spec=structs.replace(pool.spec, deletion_policy="Retain"))
+    told = decide(kept, machines=[a_machine(0)], listed=NOON, stopped=word == "Stopped")
+    assert told.message.endswith(f"It is being deleted; its machines stay until {end}")
 
 
 def test_the_kill_switch_ends_all_effects() -> None:
@@ -279,6 +328,38 @@ def test_deleting_drains_and_ends_all_machines_and_then_lets_the_object_go() -> 
     stopped = [a_machine(0, "STOPPED"), *gone[1:]]
     left = decide(after(pool, later), machines=stopped, now=NOON + MINUTE)
     assert effects(left) == [TerminateInstance(pool="team-a/one", instance="ins-0")]
+
+
+def lifted(*pools: AnyResource, **more: Any) -> list[str]:
+    """The nodes that lose a cordon that is left over."""
+    return [each.node for each in CAPACITY.chores(a_view(*pools, **more)) if isinstance(each, UncordonNode)]
+
+
+def test_the_node_of_a_machine_that_is_ending_stays_cordoned_while_it_looks_ready() -> None:
+    """kube-scheduler would bind pods to it that die at once."""
+    pool, ending = a_spotpool(minimum=0, maximum=1), [a_machine(0, "TERMINATING")]
+    node = its_node(0, **CORDONED)
+    assert lifted(pool, machines=ending, nodes=[node]) == []
+    assert lifted(pool, machines=[], nodes=[node]) == ["node-0"]
+    assert lifted(pool, machines=[a_machine(0)], nodes=[node]) == ["node-0"]
+    assert lifted(pool, machines=ending, nodes=[structs.replace(node, ready=False)]) == ["node-0"]
+
+
+def test_a_deleted_pool_stays_until_the_nodes_of_its_machines_are_down() -> None:
+    """Once it is gone nobody knows whose cordon it is, and it is lifted."""
+    pool = structs.replace(a_spotpool(minimum=0, maximum=1), deleting=True)
+    machines, node = [a_machine(0, "SHUTDOWN")], its_node(0, **CORDONED)
+    waits = decide(pool, machines=machines, nodes=[node], listed=NOON)
+    assert effects(waits) == []
+    assert "1 node is still ready" in waits.message
+    down = structs.replace(node, ready=False)
+    for nodes in ([down], []):
+        assert effects(decide(pool, machines=machines, nodes=nodes, listed=NOON)) == [
+            RemoveFinalizer(object="Spotpool/team-a/one")
+        ]
+    world = a_view(pool, machines=machines, nodes=[down], listed=NOON)
+    little = CAPACITY.decide(world, Changes(nodes={"node-0"}))
+    assert [each.resource.name for each in little] == ["one"]
 
 
 @pytest.mark.parametrize("policy", ["Terminate", "Retain"])

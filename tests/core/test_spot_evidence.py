@@ -102,6 +102,15 @@ def test_what_was_refused_counts_while_another_call_may_be_on_its_way() -> None:
     assert [(each.state, each.instance_id) for each in status_of(came).slots] == [("Running", "ins-7")]
 
 
+def test_what_was_refused_counts_until_a_list_has_begun_that_would_show_the_machine_of_another_call() -> None:
+    """Of two operators one was refused and the other got a machine a moment later; the first freed the slot on an old list."""
+    refused = a_slot(0, "Cancelling", at=NOON, cause="Refused")
+    pool, late = with_slots(a_spotpool(minimum=1, maximum=1, maxSurge=0), refused), NOON + 90 * SECOND
+    for listed, left in ((NOON - SECOND, ["Cancelling"]), (NOON + 59 * SECOND, ["Cancelling"])):
+        assert states(decide(pool, listed=listed, now=late)) == left
+    assert states(decide(pool, listed=NOON + 60 * SECOND, now=late)) == ["Launching"]
+
+
 def test_an_intent_that_is_given_up_unseen_counts_as_bought() -> None:
     pool = with_slots(a_spotpool(minimum=0, maximum=0), a_slot(0, "Cancelling", at=NOON - 36 * MINUTE))
     decision = decide(pool, listed=NOON)

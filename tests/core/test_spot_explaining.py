@@ -8,7 +8,7 @@ from msgspec import structs
 
 from headroom.api.kinds import AnyResource
 from headroom.api.power_status import Unserved
-from headroom.core import SOURCES, power, spot_pools
+from headroom.core import power, sources, spot_pools
 from headroom.core.capacity import PodAnswer, round_of
 from headroom.model.facts import Pod
 from headroom.model.world import World
@@ -39,18 +39,18 @@ def on_demand(**spec: Any) -> AnyResource:
 
 
 def answer(world: World, pod: Pod = POD) -> PodAnswer | None:
-    return spot_pools.explained(round_of(world, SOURCES), pod)
+    return spot_pools.explained(round_of(world, sources()), pod)
 
 
 def said(*pools: AnyResource, pod: Pod = POD, **more: Any) -> PodAnswer:
-    found = answer(a_view(*pools, pods=[pod], **EVERYBODY | more), pod)
+    found = answer(a_view(*pools, **{"pods": [pod]} | EVERYBODY | more), pod)
     assert found is not None
     return found
 
 
 def test_a_machine_is_to_be_launched_for_it() -> None:
     found = said(on_demand())
-    assert (found.state, found.sentence) == ("Launching", f"A machine of {REF} ({TYPE}) is to be launched for it.")
+    assert (found.state, found.sentence) == ("Launching", f"A machine of {REF} ({TYPE}) is launched for it next.")
     assert found.machine
 
 
@@ -67,8 +67,8 @@ def test_one_that_runs_says_until_when_it_must_join() -> None:
     found = said(with_slots(on_demand(), slot), machines=[a_machine(0)])
     assert (found.state, found.machine) == ("Joining", "ins-0")
     assert found.sentence == (
-        f"ins-0 ({TYPE}) of {REF} runs and joins for it; if its node is not ready by 2026-11-15T12:10:00Z, it is ended and "
-        "another is tried."
+        f"ins-0 ({TYPE}) of {REF} is booting for it; if its node is not ready by 2026-11-15T12:10:00Z, the machine is ended and "
+        "another one is tried."
     )
 
 
@@ -84,9 +84,17 @@ def test_why_none_is_launched_is_said_by_the_first_pool_and_the_others_follow() 
     found = said(full, other)
     assert found.state == "MaximumReached"
     assert found.sentence == (
-        f"{REF} launches no machine for it: 0 machines run or are being launched, of at most 0 (maximum)."
+        f"{REF} launches no machine for it: 0 machines run or are being launched, the most that the pool may have (maximum: 0)."
     )
     assert [each.split(": ")[:2] for each in found.details] == [["Spotpool/team-a/two", "MaximumReached"]]
+
+
+def test_a_pod_that_waits_for_the_next_hour_is_told_so() -> None:
+    shape = structs.replace(POD.shape, tolerations='[{"key": "headroom.dev/spotpool", "operator": "Exists"}]')
+    first, second = (structs.replace(waiting(name), shape=shape) for name in ("first", "second"))
+    found = said(on_demand(maxPurchasesPerHour=1), pod=second, pods=[first, second], pool_namespaces={})
+    assert found.state == "PurchaseLimit"
+    assert found.sentence.startswith(f"{REF} launches no machine for it yet: 0 machines were bought in the last hour")
 
 
 def test_a_pod_without_a_toleration_fits_on_no_machine() -> None:
@@ -113,27 +121,27 @@ def test_who_is_left_out_is_told_why_unless_another_capability_says_it() -> None
     assert found.sentence.startswith("No machine is launched for it: ")
     with_power = a_view(on_demand(), a_resource("PowerPool", "basement"), pods=[gated])
     assert answer(with_power, gated) is None
-    assert power.explained(round_of(with_power, SOURCES), gated) is not None
+    assert power.explained(round_of(with_power, sources()), gated) is not None
 
 
 def test_who_does_not_see_the_cloud_tells_what_the_operator_wrote() -> None:
-    told = Unserved(pod=POD.key, reason="SoldOut", message="Nothing can be launched now: all is sold out.")
+    told = Unserved(pod=POD.key, reason="SoldOut", message="No machine can be launched now: all is sold out.")
     pool = with_slots(on_demand(), unserved=(told,))
     found = said(pool, instances_given=False)
-    assert found.sentence == f"{REF} launches no machine for it: nothing can be launched now: all is sold out."
+    assert found.sentence == f"{REF} launches no machine for it: no machine can be launched now: all is sold out."
     assert answer(a_view(on_demand(), pods=[POD], instances_given=False, **EVERYBODY)) is None
 
 
 def test_power_leaves_the_word_to_whose_machine_it_is() -> None:
     world = a_view(on_demand(), a_resource("PowerPool", "basement", order=500), pods=[POD], **EVERYBODY)
-    found = round_of(world, SOURCES)
+    found = round_of(world, sources())
     assert spot_pools.explained(found, POD) is not None
     assert power.explained(found, POD) is None
 
 
 def test_each_speaks_of_its_own_pools_only() -> None:
     world = a_view(on_demand(maximum=0), a_resource("PowerPool", "basement", paused=True), pods=[POD], **EVERYBODY)
-    found = round_of(world, SOURCES)
+    found = round_of(world, sources())
     spot, metal = spot_pools.explained(found, POD), power.explained(found, POD)
     assert spot is not None
     assert metal is not None

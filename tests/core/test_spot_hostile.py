@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headroom.api import marks
 from headroom.api.spot_pools_status import Orphan, SoldOut
@@ -28,6 +29,7 @@ from tests.core.spot_stage import (
     ended,
     its_node,
     launches,
+    outcome,
     states,
     status_of,
     with_slots,
@@ -66,6 +68,16 @@ def test_a_status_that_names_a_foreign_machine_does_nothing_to_it(state: str) ->
         )
         assert effects(decision) == []
         assert status_of(decision).instances == ()
+
+
+@pytest.mark.parametrize("word", ["SoldOut", "Accepted"])
+def test_what_came_of_a_token_in_the_hands_of_another_pool_says_nothing(word: str) -> None:
+    """Tokens stand in statuses: a tenant who reads one and writes it into a pool of a cloud of their own has it answered as they like."""
+    pool = with_slots(a_spotpool(minimum=1, maximum=1), a_slot(0, "Launching", at=NOON - MINUTE))
+    stolen = structs.replace(outcome(pool.status.slots[0], word, "ins-9"), pool="team-b/evil")
+    decision = decide(pool, launches=[stolen], listed=NOON)
+    assert status_of(decision).slots == pool.status.slots
+    assert [each.token for each in launches(decision)] == ["token-0"]
 
 
 # --- machines that claim nodes --------------------------------------------------------------------------------------------------
@@ -175,7 +187,7 @@ def test_a_list_of_a_thousand_new_machines_is_no_thousand_events() -> None:
     decision = decide(a_spotpool(minimum=0, maximum=1000), machines=machines, listed=NOON)
     told = [each.message for each in decision.actions if isinstance(each, EmitEvent)]
     assert len(told) == 10
-    assert told[-1].endswith("So it is with 990 more.")
+    assert told[-1].endswith("The same applies to 990 more.")
 
 
 @pytest.mark.parametrize("owner", ["nobody", "two"])
@@ -215,3 +227,12 @@ def test_what_a_clock_wrote_that_was_a_year_ahead_is_waited_for_no_longer_than_u
     assert ended(later) == ["ins-0", "ins-1"]
     assert len(launches(later)) > 0
     assert "Cancelling" not in states(later)
+
+
+@pytest.mark.parametrize("state", ["Launching", "Cancelling", "Running"])
+def test_an_intent_without_a_token_is_none(state: str) -> None:
+    """Each repeated call for it would buy one more machine, whatever the limits."""
+    pool = with_slots(a_spotpool(minimum=0, maximum=5), a_slot(0, state, NOON, token="", instance_id=""))
+    decision = decide(pool, listed=NOON)
+    assert launches(decision) == []
+    assert status_of(decision).slots == ()

@@ -90,6 +90,18 @@ def test_a_refusal_gives_the_slot_up_and_the_next_alternative_is_tried_at_once(w
     assert condition(decision, "SoldOut") == ("True", word)
 
 
+@pytest.mark.parametrize(
+    ("word", "kept"), [("Unknown", ("Cancelling", "Unanswered", "")), ("Accepted", ("Running", "", "ins-0"))]
+)
+def test_a_refusal_of_another_process_says_nothing_of_our_own_call(word: str, kept: tuple[str, str, str]) -> None:
+    refused = a_slot(0, "Cancelling", at=NOON - 2 * MINUTE, cause="Refused")
+    pool = with_slots(a_spotpool(minimum=1, maximum=1), refused)
+    decision = decide(pool, launches=[outcome(refused, word, "ins-0" if word == "Accepted" else "")], listed=NOON)
+    slot = status_of(decision).slots[0]
+    assert (slot.state, slot.cause, slot.instance_id) == kept
+    assert status_of(decide(pool, listed=NOON)).slots[0].token != refused.token, "without a call of ours it is free"
+
+
 def test_what_is_sold_out_rests_longer_each_time_and_success_ends_that() -> None:
     pool, now, pauses = a_spotpool(minimum=1, maximum=1), NOON, []
     for _ in range(5):

@@ -10,7 +10,7 @@ from msgspec import structs
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.model.actions import Action, EvictPod, ReleasePod, SuspendOwner
-from headroom.model.facts import Owner, Part, Pod, Shape, Workload
+from headroom.model.facts import Owner, Pod, Shape, Workload, WorkloadPart
 from headroom.model.times import HOUR, MINUTE, SECOND, text
 from tests.builders import NOON
 from tests.core.stage import Stage, a_budget, gated, of_job, running
@@ -219,7 +219,7 @@ def test_only_a_job_of_kubernetes_is_suspended() -> None:
 
 
 def kueues(**fields: Any) -> dict[str, Workload]:
-    part = Part(labels=(("team", "b"),), requests=(("nvidia.com/gpu", 1_000_000),))
+    part = WorkloadPart(labels=(("team", "b"),), requests=(("nvidia.com/gpu", 1_000_000),))
     found = Workload(kind="Workload", uid="w", namespace="team-a", name="g", parts=(part,), admitted=True, **fields)
     return {found.key: found}
 

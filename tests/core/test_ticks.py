@@ -10,7 +10,7 @@ from msgspec import structs
 
 from headroom.api import marks
 from headroom.api.budgets import GPUWorkloadBudgetStatus
-from headroom.api.enforcement import Held, QueuedUnit
+from headroom.api.enforcement import QueuedUnit, QueueStatus
 from headroom.api.kinds import KINDS
 from headroom.api.resources import Condition, Status
 from headroom.cli.planning import with_chores
@@ -194,7 +194,7 @@ def queueing(starts: dict[str, int | None], state: str = "Waiting") -> Decision:
         QueuedUnit(unit=name, gpus="1", pods=1, starts_at="" if at is None else times.text(at), state=state)  # type: ignore[arg-type]  # one of its words
         for name, at in starts.items()
     )
-    status = GPUWorkloadBudgetStatus(held=Held(units=len(queue), pods=len(queue), queue=queue))
+    status = GPUWorkloadBudgetStatus(held=QueueStatus(units=len(queue), pods=len(queue), queue=queue))
     return Decision(resource=a_ref(BUDGET), status=status, reason="Holding", message="")
 
 

@@ -12,7 +12,7 @@ from headroom.core import CAPACITY as POWER
 from headroom.model import conditions, sight
 from headroom.model.actions import EvictPod, ReleasePod, RemoveFinalizer, ResumeOwner, SuspendOwner
 from headroom.model.changes import EVERYTHING
-from headroom.model.facts import Pod, Workload
+from headroom.model.facts import ExtendedClaim, Pod, Workload
 from headroom.model.times import HOUR, MINUTE
 from headroom.model.world import World
 from tests.builders import NOON, a_resource, a_world
@@ -96,7 +96,7 @@ def test_workloads_are_not_set_inactive_on_an_old_view() -> None:
     [
         (running("p", 2 * HOUR, labels=LABELLED), sight.WORKLOADS),
         (running("p", 2 * HOUR, claims=("c",)), sight.DRA[0]),
-        (running("p", 2 * HOUR, extended_claim="c", extended_resources=("nvidia.com/gpu",)), sight.DRA[0]),
+        (running("p", 2 * HOUR, extended=ExtendedClaim("c", ("nvidia.com/gpu",))), sight.DRA[0]),
     ],
     ids=["Kueue", "claims", "extended resource"],
 )
@@ -123,7 +123,7 @@ def test_a_budget_says_which_kind_is_not_seen_and_what_waits() -> None:
     assert found is not None
     assert (found.status, found.reason) == ("True", "KindNotSeen")
     assert found.message == (
-        "Not seen: workloads.kueue.x-k8s.io. Meanwhile pods under Kueue are neither released nor stopped; everything else goes on."
+        "Cannot be read: workloads.kueue.x-k8s.io. Meanwhile pods under Kueue are neither released nor stopped; all other effects continue."
     )
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headroom.model.usage import UNSEEN, Evidence, Row, merged
+from headroom.model.usage import UNSEEN, Evidence, UsageRow, merged
 from headroom.model.usage_table import OPEN, UsageTable
 
 
-def a_row(uid: str = "u1", start: int = 0, **fields: Any) -> Row:
+def a_row(uid: str = "u1", start: int = 0, **fields: Any) -> UsageRow:
     base: dict[str, Any] = {
         "cluster": "default",
         "namespace": "lab",
@@ -23,7 +23,7 @@ def a_row(uid: str = "u1", start: int = 0, **fields: Any) -> Row:
         "amounts": (("nvidia.com/gpu", 1_000_000),),
         "labels": (("team", "a"),),
     }
-    return Row(uid=uid, start=start, **base | fields)
+    return UsageRow(uid=uid, start=start, **base | fields)
 
 
 moments = st.integers(0, 20)
@@ -51,7 +51,7 @@ some_rows = st.builds(
 
 
 @given(some_rows, some_rows, some_rows)
-def test_merging_is_commutative_associative_and_idempotent(one: Row, two: Row, three: Row) -> None:
+def test_merging_is_commutative_associative_and_idempotent(one: UsageRow, two: UsageRow, three: UsageRow) -> None:
     one, two, three = (a_row("u", 3, **_values(each)) for each in (one, two, three))
     assert merged(one, two) == merged(two, one)
     assert merged(merged(one, two), three) == merged(one, merged(two, three))
@@ -59,13 +59,13 @@ def test_merging_is_commutative_associative_and_idempotent(one: Row, two: Row, t
     assert merged(one, one) == one
 
 
-def _values(row: Row) -> dict[str, Any]:
+def _values(row: UsageRow) -> dict[str, Any]:
     names = ("ended", "evidence", "seen_until", "gone_by", "observed", "labels", "price")
     return {name: getattr(row, name) for name in names}
 
 
 @given(st.lists(some_rows, max_size=6), st.randoms(use_true_random=False))
-def test_the_order_of_rows_and_repeats_do_not_matter(rows: list[Row], rng: Any) -> None:
+def test_the_order_of_rows_and_repeats_do_not_matter(rows: list[UsageRow], rng: Any) -> None:
     one, other = UsageTable(), UsageTable()
     for row in rows:
         one.put(row)
@@ -78,7 +78,9 @@ def test_the_order_of_rows_and_repeats_do_not_matter(rows: list[Row], rng: Any) 
 
 
 @given(st.lists(some_rows, max_size=8), st.lists(some_rows, max_size=4), st.booleans())
-def test_many_rows_at_once_are_the_same_as_one_by_one(rows: list[Row], before: list[Row], alive: bool) -> None:
+def test_many_rows_at_once_are_the_same_as_one_by_one(
+    rows: list[UsageRow], before: list[UsageRow], alive: bool
+) -> None:
     one, other = UsageTable(), UsageTable()
     for table in (one, other):
         table.set_alive("u1", alive)
@@ -103,7 +105,7 @@ def _bounds(table: UsageTable) -> dict[tuple[str, int], tuple[int, ...]]:
 
 
 @given(st.lists(some_rows, max_size=6))
-def test_segments_of_a_pod_are_disjoint_and_bounds_never_cross(rows: list[Row]) -> None:
+def test_segments_of_a_pod_are_disjoint_and_bounds_never_cross(rows: list[UsageRow]) -> None:
     table = UsageTable()
     for row in rows:
         table.put(row)
@@ -206,7 +208,7 @@ def test_asking_for_another_key_tells_more_groups_apart() -> None:
 
 
 @given(st.lists(some_rows, max_size=12), st.integers(0, 25))
-def test_forgetting_leaves_the_rest_as_it_was(rows: list[Row], before: int) -> None:
+def test_forgetting_leaves_the_rest_as_it_was(rows: list[UsageRow], before: int) -> None:
     table = UsageTable()
     for row in rows:
         table.put(row)

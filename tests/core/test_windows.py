@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headroom.core.usage.windows import Curve, Rates, Span, largest, rates_of
+from headroom.core.usage.windows import Curve, RowRates, WindowSpan, largest, rates_of
 from headroom.model.usage_table import OPEN
 
 HORIZON = 60
@@ -21,7 +21,7 @@ def a_curve(found: list[tuple[int, int | None, int]], as_of: int, length: int, u
     end = np.array([OPEN if each[1] is None else max(each[0], each[1]) for each in found], np.int64)
     of_group = {number: each[2] * unit for number, each in enumerate(found)}
     rates = rates_of(of_group, len(found), np.arange(len(found)), length)
-    return Curve(start, end, rates, Span(as_of, length))
+    return Curve(start, end, rates, WindowSpan(as_of, length))
 
 
 def counted(found: list[tuple[int, int | None, int]], as_of: int, length: int) -> int:
@@ -79,7 +79,7 @@ def test_what_starts_in_the_future_counts_from_then_on() -> None:
 
 
 def test_nothing_at_all_is_zero() -> None:
-    curve = Curve(np.empty(0, np.int64), np.empty(0, np.int64), Rates(np.empty(0, np.int64), 1), Span(10, 5))
+    curve = Curve(np.empty(0, np.int64), np.empty(0, np.int64), RowRates(np.empty(0, np.int64), 1), WindowSpan(10, 5))
     assert (curve.total, curve.burn, curve.reaches(1), curve.falls_below(1)) == (0, 0, None, 10)
 
 

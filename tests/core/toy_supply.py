@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from headroom.api.kinds import AnyResource
-from headroom.core.capacity import Outcome, Source, Stage, Supply, Terms, Why
+from headroom.core import machines
+from headroom.core.capacity import RoomStage, Supply, SupplyOutcome, SupplySource, SupplyTerms, Why
 from headroom.core.demand import Candidate, Room, Unit
 from headroom.model.actions import Action, LaunchInstance, TerminateInstance
 from headroom.model.decisions import Decision, Ref
-from headroom.model.plans import standing
+from headroom.model.plans import Plan, standing
 from headroom.model.world import World
 
 KIND = "Spotpool"
 GPU, WHOLE = "nvidia.com/gpu", 1_000_000
+
+
+def plan_of(sources: Sequence[SupplySource]) -> Plan:
+    """A capacity plan that asks these, and has no chores."""
+    return machines.plan_of([each.kind for each in sources], lambda: sources)
 
 
 class Bought(NamedTuple):
@@ -43,9 +49,9 @@ class Market:
         return (ToySupply(self, world, ref) for ref, _ in world.of_kind(KIND) if ref not in without)
 
     @property
-    def source(self) -> Source:
+    def source(self) -> SupplySource:
         """What the plan asks."""
-        return Source(kind=KIND, supplies=self.supplies, undecided=_undecided)
+        return SupplySource(kind=KIND, supplies=self.supplies, undecided=_undecided)
 
 
 def _undecided(world: World, ref: Ref, resource: AnyResource) -> Decision:
@@ -59,27 +65,27 @@ class ToySupply:
         self.market, self.world, self.ref = market, world, ref
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> SupplyTerms:
         """As the market says."""
         self._may_raise("terms")
-        return Terms(gpu_resource=GPU, **self.market.terms)  # type: ignore[arg-type]  # a test says which
+        return SupplyTerms(gpu_resource=GPU, **self.market.terms)  # type: ignore[arg-type]  # a test says which
 
     def nodes(self) -> Mapping[str, int | None]:
         """What has joined is a node like any other."""
         self._may_raise("nodes")
         return {}
 
-    def rooms(self, stage: Stage, ready: Mapping[str, Room]) -> Iterable[Candidate]:
+    def rooms(self, stage: RoomStage, ready: Mapping[str, Room]) -> Iterable[Candidate]:
         """What was bought and has not joined, and what could be."""
         self._may_raise(stage.value)
-        if stage is Stage.COMING:
+        if stage is RoomStage.COMING:
             for name, each in self._mine():
                 if name not in ready and self.world.nodes.get(name) is None:
                     yield Candidate(room=self.market.room(name), assigned=each.assigned)
-        if stage is Stage.CLOSED and self.market.stock:
+        if stage is RoomStage.CLOSED and self.market.stock:
             yield Candidate(room=self.market.room(self.ref.name), cost=(1,), count=self.market.stock)
 
-    def settle(self, outcome: Outcome) -> Decision:
+    def settle(self, outcome: SupplyOutcome) -> Decision:
         """Buy what was chosen, and give back what nobody uses."""
         self._may_raise("settle")
         due: list[Action] = []

@@ -53,8 +53,17 @@ class Api:
         """The server's answer; it must be a yes."""
         kind = _PATCHES.get(patch, "application/json")
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
-        self._connection.request(method, f"/{path}", json.dumps(body) if body is not None else None, headers)
-        answer = self._connection.getresponse()
+        sent = (method, f"/{path}", json.dumps(body) if body is not None else None, headers)
+        try:
+            self._connection.request(*sent)
+            answer = self._connection.getresponse()
+        except (
+            http.client.RemoteDisconnected,
+            BrokenPipeError,
+        ):  # it was idle for so long that the server has closed it
+            self._connection.close()
+            self._connection.request(*sent)
+            answer = self._connection.getresponse()
         found: Document = json.loads(answer.read())
         assert answer.status < 300, f"{method} {path}: {found['message']}"
         return found
@@ -88,6 +97,8 @@ def prepared_plane() -> Iterator[ControlPlane]:
 class Operator:
     """`headroom run` as a user has it. One that was killed and is started again has the same name, folder and flags."""
 
+    program: tuple[str, ...] = ("-m", "headroom")
+    """What Python runs; it takes the same words."""
     serves_pages = False
     """Whether it has a dashboard and metrics: another process, which takes as long to start as the operator itself."""
 
@@ -109,7 +120,7 @@ class Operator:
         }
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
         environment |= {f"HEADROOM_{name.upper()}": value for name, value in settings.items()}
-        command = [sys.executable, "-m", "headroom", "run"]
+        command = [sys.executable, *self.program, "run"]
         self._process = Process(command, self.folder / "log", self._guard, environment)
         # Health and the dashboard are processes of their own, each of which answers when it is there.
         answering = [f"http://{self.health}/readyz", *([f"http://{self.address}/"] * self.serves_pages)]

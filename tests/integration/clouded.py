@@ -100,6 +100,9 @@ class Clouds:
         self.cluster: str = self.api.send("GET", "api/v1/namespaces/kube-system")["metadata"]["uid"]
         self.cloud = WatchedCloud(site.plane, {"our-id": KEY, "wrong-id": KEY, "unlent-id": KEY})
         self.cloud.echo = True
+        self.another = TencentService({"another-id": KEY})
+        self.another.account = "100087654321"
+        self.cloud.others.append(self.another)
         self.kong = KongService(token=TOKEN)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -114,7 +117,7 @@ class Clouds:
             folder,
             OperatorWithPages,
             allow_egress=f"{site.service.url},{self.kong.url}",
-            cloud_endpoints=f"tencent={self.cloud.url}",
+            cloud_endpoints=f"tencent={self.cloud.url},tencent-sts={self.cloud.url}",
         )
 
     def _do(self, work: Coroutine[Any, Any, Found]) -> Found:
@@ -226,6 +229,15 @@ class Lab:
             self.api.send("POST", "api/v1/nodes", {"metadata": metadata, "spec": spec, "status": status})
         return made
 
+    def leave(self, nodes: list[str]) -> None:
+        """Nodes go, as the cloud's own controller has them go once their machines have ended."""
+        for name in nodes:
+            self.api.send("DELETE", f"api/v1/nodes/{name}")
+
+    def rekey(self, **values: str) -> None:
+        """Other keys in the Secret for the cloud."""
+        self.api.send("PATCH", f"api/v1/namespaces/{self.name}/secrets/keys", {"stringData": values}, "merge")
+
     def delete(self, pool: str) -> None:
         """It goes, once nothing keeps it."""
         self.api.send("DELETE", self.path(pool))
@@ -272,6 +284,10 @@ class Lab:
         """Whether so many slots are in that state, each with a machine, and there are no others."""
         found = self.slots(pool)
         return len(found) == count and all(each["state"] == state and each.get("instanceId") for each in found)
+
+    def known(self, pool: str) -> set[str]:
+        """The ids that its status names, by one look."""
+        return {each["instanceId"] for each in self.slots(pool) if each.get("instanceId")}
 
     def wait_until_running(self, pool: str, count: int) -> None:
         """Until it has as many machines, and knows them."""

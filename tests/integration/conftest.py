@@ -10,6 +10,7 @@ from headroom.api.kinds import DEFINITIONS
 from tests.api.verdicts import Server
 from tests.control_plane import ControlPlane, find_assets, lacking, wait_until
 from tests.integration import accounts, holds
+from tests.integration.karpented import Karpented, karpented_cluster
 from tests.integration.policed import KUEUE_ROLE, NAMESPACES, SYSTEM_ROLES, USERS, budget, create
 
 PARTS = ("kube-controller-manager",)  # it fills the roles view, edit and admin
@@ -27,6 +28,13 @@ def second_prepared_plane() -> Iterator[ControlPlane]:
     """Another one, for what spans two clusters."""
     with accounts.prepared_plane() as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def karpented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Karpented]:
+    """A cluster with the real Karpenter and one operator. Have a namespace, a range of weights and machine types of your own."""
+    with karpented_cluster(tmp_path_factory.mktemp("karpented")) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

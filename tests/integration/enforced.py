@@ -17,7 +17,7 @@ from headroom.api import generate
 from headroom.api.crd import crd
 from headroom.api.kinds import DEFINITIONS
 from headroom.api.marks import GATE
-from headroom.model.usage import Evidence, Row
+from headroom.model.usage import Evidence, UsageRow
 from tests.control_plane import ControlPlane, find_assets, lacking, wait_until
 from tests.integration.accounts import GPU, OWN_NAMESPACE, Account, Api, Document, Operator, condition, moment
 
@@ -65,14 +65,16 @@ _AUDIT = {
 
 
 @contextlib.contextmanager
-def enforced_cluster(folder: Path, *definitions: Document, own_accounts: bool = False) -> Iterator["Cluster"]:
+def enforced_cluster(
+    folder: Path, *definitions: Document, own_accounts: bool = False, scheduler: Mapping[str, Any] | None = None
+) -> Iterator["Cluster"]:
     """A control plane with our kinds, policies and roles, the operator's account, and further kinds as asked for."""
     assets = find_assets()
     if why := lacking(assets):
         pytest.skip(why)
     (folder / "audit-policy.json").write_text(json.dumps(_AUDIT))
     flags = [f"--audit-policy-file={folder / 'audit-policy.json'}", f"--audit-log-path={folder / 'audit.log'}"]
-    made = ControlPlane(assets, apiserver_flags=flags, own_accounts=own_accounts)
+    made = ControlPlane(assets, apiserver_flags=flags, own_accounts=own_accounts, scheduler=scheduler)
     for user in USERS:
         made.add_token_user(user)
     with made as plane:
@@ -112,10 +114,10 @@ def enforcing_operator(plane: ControlPlane, folder: Path, made: type[Operator] =
 # --- the ledger and the audit log -------------------------------------------------------------------------------------------------
 
 
-def used(plane: ControlPlane, namespace: str, gpus: int, start: int, end: int) -> Row:
+def used(plane: ControlPlane, namespace: str, gpus: int, start: int, end: int) -> UsageRow:
     """What a pod of team a used that is long gone."""
     cluster = json.loads(plane.get("/api/v1/namespaces/kube-system"))["metadata"]["uid"]
-    return Row(
+    return UsageRow(
         cluster=cluster,
         uid=f"{namespace}-{start}",
         namespace=namespace,
@@ -132,7 +134,7 @@ def used(plane: ControlPlane, namespace: str, gpus: int, start: int, end: int) -
     )
 
 
-def fill_ledger(operator: Operator, rows: Sequence[Row]) -> None:
+def fill_ledger(operator: Operator, rows: Sequence[UsageRow]) -> None:
     """Write rows into the ledger of an operator that does not run."""
 
     async def work() -> None:

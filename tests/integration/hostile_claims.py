@@ -44,7 +44,7 @@ def by_resource(name: str, count: int = 1) -> Document:
 
 
 class HeldDevices:
-    """Devices that pods hold through claims, by the scheduler's word.
+    """Devices that pods have reserved through claims, by the scheduler's word.
 
     A tenant can delete a claim, finalizers and all, under a pod that goes on with its devices: so what was seen once is remembered.
     """

@@ -64,6 +64,8 @@ class Rack:
         """Of machines that are slower or faster than others."""
         self.drivers: dict[str, Callable[[Api, str, int], None]] = {}
         """Of machines whose GPUs are no resource of the node: who publishes them, once the node is there."""
+        self.labels: dict[str, dict[str, str]] = {}
+        """Of machines whose kubelets give their nodes more labels."""
         self.harm: list[str] = []
 
     def add(self, name: str, gpus: int, pool: str) -> None:
@@ -115,7 +117,8 @@ class Rack:
                 api.send("PATCH", f"api/v1/nodes/{name}/status", {"status": status}, "strategic")
                 api.send("PATCH", f"api/v1/nodes/{name}", {"metadata": metadata}, "merge")
             else:
-                metadata |= {"name": name, "labels": {"kubernetes.io/hostname": name, "pool": pool}}
+                labels = {"kubernetes.io/hostname": name, "pool": pool} | self.labels.get(name, {})
+                metadata |= {"name": name, "labels": labels}
                 api.send("POST", "api/v1/nodes", {"metadata": metadata, "status": status})
             if driver:
                 driver(api, name, gpus)
@@ -224,20 +227,21 @@ class Ear:
 
 
 class Diary:
-    """Everything that the statuses of pools ever said."""
+    """Everything that happened to all objects of a kind; of the pools, unless said otherwise."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, path: str = POOLS) -> None:
+        self._path = path
         self._pages: list[Document] = []
         context = ssl.create_default_context(cafile=plane.ca_file)
         self._connection = http.client.HTTPSConnection(urllib.parse.urlsplit(plane.url).netloc, context=context)
         self._headers = {"Authorization": f"Bearer {plane.admin_token}"}
-        wait_for(self._opened, "the API server shows pools")
+        wait_for(self._opened, f"the API server shows {path}")
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
     def _opened(self) -> bool:
         """A kind that was just made cannot be watched at once."""
-        self._connection.request("GET", f"/{POOLS}?watch=true", headers=self._headers)
+        self._connection.request("GET", f"/{self._path}?watch=true", headers=self._headers)
         self._lines = self._connection.getresponse()
         if self._lines.status == http.HTTPStatus.OK:
             return True
@@ -247,11 +251,16 @@ class Diary:
     def _write(self) -> None:
         with contextlib.suppress(OSError, ValueError):  # it is closed while it waits for a line
             while line := self._lines.readline():
-                self._pages.append(json.loads(line)["object"])
+                self._pages.append(json.loads(line))
+
+    def all(self, name: str = "") -> list[tuple[str, Document]]:
+        """What happened, in order, each with the object as it was then; of one name if it is given."""
+        pages = [(each["type"], each["object"]) for each in list(self._pages)]
+        return [(what, it) for what, it in pages if name in ("", it["metadata"]["name"])]
 
     def of(self, pool: str) -> list[Document]:
         """Every status of a pool, in order."""
-        return [each["status"] for each in list(self._pages) if each["metadata"]["name"] == pool and "status" in each]
+        return [each["status"] for _, each in self.all(pool) if "status" in each]
 
     def close(self) -> None:
         """Stop writing."""

@@ -10,11 +10,20 @@ import pytest
 import yaml
 
 from headroom.api import generate, kinds
-from headroom.api.bandwidth import BandwidthStatus, Links, LinksLeft, Rates, RatesLeft, Reservation
+from headroom.api.bandwidth import (
+    BandwidthStatus,
+    LinkQuantities,
+    LinksLeft,
+    LinksUsed,
+    RateQuantities,
+    RatesLeft,
+    RatesUsed,
+    Reservation,
+)
 from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus, TopPod
-from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, Stopped, Victim
+from headroom.api.enforcement import EnteredStep, QueuedUnit, QueueStatus, Stopped, Victim
 from headroom.api.kinds import KINDS
-from headroom.api.offers import LeftoverNodePoolStatus
+from headroom.api.offers_status import LeftoverNodePoolStatus
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
 from headroom.api.releases import ReleaseRequestStatus
 from headroom.api.resources import Condition, Status
@@ -51,7 +60,7 @@ STATUSES: dict[str, Status] = {
             EnteredStep(at="80%", action="AlertOnly", since="2026-01-31T08:00:00Z"),
             EnteredStep(at="100%", action="Hold", since="2026-01-31T11:00:00Z"),
         ),
-        held=Held(
+        held=QueueStatus(
             units=2,
             pods=3,
             queue=(
@@ -91,9 +100,10 @@ STATUSES: dict[str, Status] = {
     "Bandwidth": BandwidthStatus(
         conditions=(_READY,),
         status="Created",
-        used=Links(network=Rates(ul_mbps=1200)),
+        capacity=LinkQuantities(local=RateQuantities(ul_mbps=20000), network=RateQuantities(ul_mbps=1000)),
+        used=LinksUsed(network=RatesUsed(ul_mbps=1200)),
         remaining=LinksLeft(network=RatesLeft(ul_mbps=-200)),
-        reservations=(Reservation(pod_uid="u-1", bandwidth=Links(local=Rates(dl_mbps=5))),),
+        reservations=(Reservation(pod_uid="u-1", bandwidth=LinkQuantities(local=RateQuantities(dl_mbps=5))),),
     ),
     "LeftoverNodePool": LeftoverNodePoolStatus(
         conditions=(_READY,),
@@ -279,7 +289,7 @@ def test_kubectl_finds_all_kinds_by_category(plane: ControlPlane, stored: dict[s
         ("pp.spec.machines.scaleUpEndpoint", "Called with POST to switch the machine on"),
         ("bw.spec.capacity.network", "The network card"),
         ("rr.spec.target", "a pod, or an owner or gang with all its queued pods"),
-        ("lonp.spec.minSpotScore", "Placement score that is good enough"),
+        ("lonp.spec.minSpotScore", "The lowest acceptable placement score"),
     ],
 )
 def test_kubectl_explains(plane: ControlPlane, path: str, words: str) -> None:

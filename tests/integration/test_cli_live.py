@@ -84,7 +84,7 @@ def _applies(plane: ControlPlane) -> bool:
 @pytest.fixture(scope="module")
 def to(plane: ControlPlane) -> tuple[str, ...]:
     """The flags that lead a command to the plane."""
-    return ("--kubeconfig", str(plane.kubeconfig()), "--namespace", NAMESPACE)
+    return ("--kubeconfig", str(plane.kubeconfig()), "--operator-namespace", NAMESPACE)
 
 
 class Running:
@@ -152,10 +152,10 @@ def test_the_operator_lives_leads_and_ends_in_good_order(plane: ControlPlane, to
         headroom("stop", *to, "--reason", "a test")
         wait_until(lambda: is_stopped(plane, operator), "the operator has stopped all effects", timeout=60)
         assert read(plane, "configmap", "headroom")["data"]["stop-reason"] == "a test"
-        assert "\nStopped: 0.000 of 10" in headroom("explain", "gwb/team-a", *to).stdout
+        assert "\nStopped: Within quota: 0.00 of 10" in headroom("explain", "gwb/team-a", "-n", NAMESPACE, *to).stdout
         plane.apply(HOLD)
         again = headroom("stop", *to).stdout
-        assert "Deleted 1 BudgetHold: nobody would release pods now, so new ones start as ever." in again
+        assert "Deleted 1 BudgetHold: nobody would release pods now, so new ones start as always." in again
         assert plane.kubectl("get", "budgetholds", "-o", "name") == ""
         assert "its BudgetHold comes back" in headroom("resume", *to).stdout
         wait_until(lambda: not is_stopped(plane, operator), "effects happen again", timeout=60)
@@ -204,11 +204,11 @@ def test_a_snapshot_can_be_replayed(to: tuple[str, ...], tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["gwb/team-a", f"gpuworkloadbudgets/{NAMESPACE}/team-a", "GPUWorkloadBudget/team-a"])
 def test_explain_knows_every_name_of_a_kind(to: tuple[str, ...], name: str) -> None:
-    said = headroom("explain", name, *to).stdout.splitlines()
+    said = headroom("explain", name, "-n", NAMESPACE, *to).stdout.splitlines()
     name = f"GPUWorkloadBudget/{NAMESPACE}/team-a"
     # Where no operator has looked at it yet, that is said first.
-    assert said[said.index(name) + 1].startswith("WithinBudget: 0.000 of 10 GPU-hours used in the last 24 h.")
-    assert any(line.split() == ["100%", "AlertOnly", "not", "reached"] for line in said)
+    assert "Within quota: 0.00 of 10 GPU-hours in the last 24h." in said[said.index(name) + 1]
+    assert any(line.split() == ["100%", "AlertOnly", "not", "active"] for line in said)
 
 
 def test_explain_offers_what_is_near(to: tuple[str, ...]) -> None:
@@ -251,16 +251,23 @@ def test_explain_tells_a_tenant_why_a_pod_waits(plane: ControlPlane) -> None:
     plane.grant("tenant", "headroom-live-tenant", NAMESPACE)
     patch = ("--type=merge", "--subresource=status", "-p", json.dumps({"status": status}))
     plane.kubectl("patch", "gwb", "held", "-n", NAMESPACE, *patch)
-    asked = ("explain", f"pod/{NAMESPACE}/held", "--kubeconfig", plane.kubeconfig("tenant"), "--namespace", NAMESPACE)
+    asked = (
+        "explain",
+        f"pod/{NAMESPACE}/held",
+        "--kubeconfig",
+        plane.kubeconfig("tenant"),
+        "--operator-namespace",
+        NAMESPACE,
+    )
     try:
         wait_until(lambda: _may_list(plane, "tenant"), "the tenant may look")
         lines = headroom(*asked).stdout.splitlines()
-        missing = headroom("explain", "pod/held", "--kubeconfig", plane.kubeconfig("tenant"), code=2)
+        missing = headroom("explain", "pod/held", "-A", "--kubeconfig", plane.kubeconfig("tenant"), code=2)
     finally:
         plane.kubectl("delete", "pod,gwb", "held", "-n", NAMESPACE, "--grace-period=0", "--force")
     assert lines[0] == (
-        f"Pod {NAMESPACE}/held is held by budget {NAMESPACE}/held: 10.200 of 10 GPU-hours used in the last 24 h; it may start at "
-        "2026-11-15T14:30:00Z, as the only one that waits."
+        f"Pod {NAMESPACE}/held is queued by budget {NAMESPACE}/held: 10.2 of 10 GPU-hours in the last 24h; estimated start "
+        "2026-11-15T14:30:00Z, alone in the queue."
     )
     assert lines[-1].startswith("- not looked at, for lack of rights: gpuworkloadbudgets.headroom.dev, ")
     assert sentence(missing).endswith("we may not list those of all namespaces; name one, as in pod/lab/train-0")
@@ -344,7 +351,7 @@ def test_without_kinds_rights_or_namespace_it_says_what_to_do(bare_control_plane
     plane.kubectl("apply", "--server-side", "-f", "-", input=headroom("crds").stdout)
     wait_until(lambda: "lonp" in plane.kubectl("api-resources", "--api-group=headroom.dev"), "our kinds are served")
     said = sentence(headroom("run", *admin, code=2))
-    assert "run `kubectl create namespace headroom-system` or give --namespace" in said
+    assert "run `kubectl create namespace headroom-system` or give --operator-namespace" in said
     for flags in ((), ("--dry-run",)):
         said = sentence(headroom("run", *nobody, *flags, code=2))
         to_do = "list or watch" if flags else "list or watch or get or patch"

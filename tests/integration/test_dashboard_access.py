@@ -28,9 +28,9 @@ from headroom.api import generate
 from headroom.api.crd import crd
 from headroom.api.kinds import DEFINITIONS
 from headroom.runtime.clock import RealClock
+from headroom.web.access import ACCESS
 from headroom.web.guard import guard
 from headroom.web.listening import Servers
-from headroom.web.scope import ACCESS
 from tests.control_plane import ControlPlane, find_assets, lacking, wait_until
 from tests.processes import free_ports
 
@@ -125,6 +125,7 @@ class Stage:
         """The operator, as the service account of deploy/rbac.yaml."""
         kubeconfig = self.plane.account_kubeconfig("headroom", SYSTEM)
         flags = ["--kubeconfig", str(kubeconfig), "--metrics-address", f"127.0.0.1:{self.port}", "--health-address", ""]
+        flags += ["--identity", "headroom-0"]  # of another host than this one, as in a pod
         command = [*PROGRAM, "run", *flags, "--state-dir", str(self._folder)]
         with (self._folder / "operator.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=ENVIRONMENT)
@@ -405,9 +406,10 @@ def test_what_is_missing_is_one_sentence(stage: Stage, tmp_path: Path) -> None:
     )
     said = refused(stage.people["finder"])
     assert "you may not get and create pods/portforward in namespace headroom-system" in said
-    said = refused(stage.people["admin"], "--namespace", "team-a")
+    said = refused(stage.people["admin"], "--operator-namespace", "team-a")
     assert (
-        "no pod has the label app.kubernetes.io/name=headroom; give the operator's namespace with --namespace" in said
+        "no pod has the label app.kubernetes.io/name=headroom; give the operator's namespace with --operator-namespace"
+        in said
     )
     gone = tmp_path / "gone"
     [port] = free_ports(1)

@@ -14,7 +14,7 @@ from headroom.api.budget_hold import hold_name
 from headroom.api.policies import USAGE_FINALIZER
 from headroom.core import usage
 from headroom.core.budgets import PLAN, hold_of
-from headroom.core.budgets.accounts import Account
+from headroom.core.budgets.accounts import BudgetAccount
 from headroom.core.budgets.index import index_of
 from headroom.core.budgets.waiting import Matcher
 from headroom.model.actions import ReleasePod
@@ -153,7 +153,7 @@ class Core:
     """What the core says of a pod."""
 
     def __init__(self, world: World) -> None:
-        self._accounts = [Account(world, each) for each in budgets()]
+        self._accounts = [BudgetAccount(world, each) for each in budgets()]
         self._matcher, self._table = Matcher(world, self._accounts), world.devices
 
     def counts(self, pod: Pod) -> bool:

@@ -103,7 +103,7 @@ def blocked(cluster: Cluster) -> Team:
 @pytest.fixture(scope="module")
 def refused(blocked: Team) -> None:
     """While the younger one would not go, that is said."""
-    words = "evicting pod blocked/younger: its disruption budget allows none now"
+    words = "evicting pod blocked/younger: its PodDisruptionBudget allows no eviction now"
     wait_for(lambda: blocked.message("Degraded").startswith(words), "it is said what does not work")
 
 
@@ -212,7 +212,7 @@ def crowd(pending: Team) -> Team:
     pending.pod("burner")
     pending.limit(TINY, "Hold")
     wait_for(lambda: is_held(pending), "all that can be held is held", 90)
-    words = "not to be held without harm: pending/bare-00, pending/bare-01, pending/bare-02 and 17 more."
+    words = "since queueing them could harm them: pending/bare-00, pending/bare-01, pending/bare-02 and 17 more."
     wait_for(lambda: words in pending.message("Holding"), "it is said who cannot be held")
     add_node(pending.plane, "late")
     return pending
@@ -233,7 +233,7 @@ def test_of_500_pods_pending_when_the_quota_runs_out_none_starts_that_somebody_w
     wait_for(lambda: crowd.status()["held"]["pods"] == 166, "all are counted")
     notes = crowd.get("Pod", "new-bare")["metadata"]["annotations"]
     assert notes[HELD_BY] == "pending/team"
-    assert "of 0.002 GPU-hours used in the last 1 h" in notes[HELD_BECAUSE]
+    assert "of 0.002 GPU-hours in the last 1h" in notes[HELD_BECAUSE]
     assert started(crowd) == BARE
 
 
@@ -324,7 +324,7 @@ def test_ten_that_nothing_less_can_help_all_go_once_and_never_too_many_in_a_minu
     at = [each.at for each in ten.audit.requests("ten", "pods/eviction")]
     shown = ten.plane.kubectl("describe", "pod", "p-0", "--namespace=ten")
     assert "Evicted " in shown
-    assert re.search(r"GPUWorkloadBudget ten/team: 0\.\d+ of 0.002 GPU-hours used in the last 1 h", shown)
+    assert re.search(r"GPUWorkloadBudget ten/team: Over quota: 0\.\d+ of 0.002 GPU-hours in the last 1h", shown)
     assert "Evicting Pod/ten/p-0." in ten.plane.kubectl("describe", "gwb", "team", "--namespace=ten")
     # They are counted from when they were chosen, and it takes a moment from there to the API server.
     assert all(later - early > MINUTE - 5000 for early, later in zip(at, at[6:], strict=False))

@@ -109,7 +109,7 @@ def begun(team: Team) -> Team:
 
 
 def held(team: Team) -> Team:
-    """New pods wait."""
+    """New pods are queued."""
     wait_for(lambda: team.is_so("Holding", name="hold"), "the hold stands")
     team.pod("waits", **of_step("hold"))
     made = template(**of_step("hold"))["spec"] | {"schedulingGates": [{"name": QUEUE_GATE}]}
@@ -188,11 +188,11 @@ def test_pods_owners_and_budgets_say_why_with_numbers(teams: dict[str, Team]) ->
     ):
         shown = left.plane.kubectl("describe", kind, name, "--namespace=left")
         assert f"{reason} " in shown
-        assert f"GPUWorkloadBudget left/{step}: 0.00" in shown
-        assert "of 0.002 GPU-hours used in the last 1 h" in shown
+        assert f"GPUWorkloadBudget left/{step}: Over quota: 0.00" in shown
+        assert "of 0.002 GPU-hours in the last 1h" in shown
     shown = left.plane.kubectl("describe", "gwb", "suspend", "--namespace=left")
     assert "Suspending Job/left/train." in shown
-    assert "of 0.002 GPU-hours used in the last 1 h" in shown
+    assert "of 0.002 GPU-hours in the last 1h" in shown
 
 
 def told(team: Team, what: str) -> str:
@@ -285,8 +285,9 @@ def test_once_there_is_room_everything_is_undone(teams: dict[str, Team]) -> None
         ("Released", "waits", "hold"),
         ("Resumed", "train", "suspend"),
     ):
-        said = [each for each in team.told(name, reason) if each.startswith(f"GPUWorkloadBudget raised/{step}: 0.0")]
-        assert ["of 100000 GPU-hours used in the last 1 h" in each for each in said] == [True]
+        begin = f"GPUWorkloadBudget raised/{step}: Within quota: 0.0"
+        said = [each for each in team.told(name, reason) if each.startswith(begin)]
+        assert ["of 100000 GPU-hours in the last 1h" in each for each in said] == [True]
 
 
 def test_uninstall_leaves_nothing_behind(cluster: Cluster, teams: dict[str, Team], operator: Operator) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headroom.api import generate
+from headroom.api.bandwidth_config import BandwidthConfig
 from headroom.api.budget_hold import BudgetHold
 from headroom.api.crd import crd
 from headroom.api.marks import GATE, HELD_BY
@@ -80,7 +81,7 @@ def test_kueue_lifts_its_gate_and_ours_stays(hold_users: dict[str, Server], stan
     assert gates(put(hold_users["kueue"], lifted)[1]) == [GATE]
     for user in (*TENANTS, "kueue"):
         code, answer = put(hold_users[user], changed(document, spec={"schedulingGates": None}))
-        assert (code, "waits for its budget" in answer["message"]) == (403, True), answer
+        assert (code, "is queued by its budget" in answer["message"]) == (403, True), answer
     remove(hold_users["admin"], document)
 
 
@@ -90,7 +91,7 @@ def test_not_even_kueue_lifts_the_last_gate_of_a_pod_made_before_the_hold(hold_u
     lifted = changed(document, spec={"schedulingGates": None})
     for user in (*TENANTS, "kueue"):
         code, answer = put(hold_users[user], lifted)
-        words = f"pod hold-a/early keeps its last scheduling gate, {KUEUE_GATE}, since budget hold-a/a lets no new"
+        words = f"pod hold-a/early keeps its last scheduling gate, {KUEUE_GATE}, since budget hold-a/a queues new"
         assert (code, words in answer["message"]) == (403, True), answer
     assert put(hold_users["releaser"], lifted)[0] == 200
     code, document = put(hold_users["releaser"], annotated(document, released_at="2026-01-01T00:00:00Z"), dry=False)
@@ -115,7 +116,7 @@ def test_policies_without_their_kinds_refuse_pods_outside_kube_system(
     code, answer = create(server, plain(pod(namespace="default")))
     assert (code, "BudgetHold" in answer["message"]) == (422, True), answer
     assert create(server, plain(pod(namespace="kube-system")))[0] == 201
-    plane.apply(crd(BudgetHold.kind))
+    plane.apply(crd(BudgetHold.kind), crd(BandwidthConfig.kind))
     wait_until(lambda: create(server, plain(pod(namespace="default")))[0] == 201, "the kind is there")
     server.close()
 
@@ -210,7 +211,7 @@ def test_a_pod_that_another_policy_takes_the_gate_from_never_starts(
         if code == 201:
             assert gates(answer) == [GATE]
         else:
-            assert f"it has no scheduling gate {GATE} to wait behind" in answer["message"]
+            assert f"it has no scheduling gate {GATE}: another" in answer["message"]
 
 
 @pytest.mark.parametrize("name", ["aa-foreign", "zz-foreign"])

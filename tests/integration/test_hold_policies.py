@@ -138,7 +138,7 @@ def test_a_hold_that_says_little_holds_all_the_same(hold_users: dict[str, Server
     set_holds(hold_users["admin"], hold_users["editor"], [bare])
     assert made(hold_users["editor"], pod(labels={"team": "x"}))["metadata"]["annotations"][HELD_BECAUSE] == ""
     assert gates(made(hold_users["editor"], pod(labels={}))) == []
-    assert "no new pods start now (): leave" in create(hold_users["editor"], pod(nodeName="n"))[1]["message"]
+    assert "queues new pods now (): leave" in create(hold_users["editor"], pod(nodeName="n"))[1]["message"]
     set_holds(hold_users["admin"], hold_users["editor"], [hold()])
 
 
@@ -158,12 +158,12 @@ def test_a_hold_over_10_000_namespaces_is_searched_to_its_end(hold_users: dict[s
 
 # --- no way round it -----------------------------------------------------------------------------------------------------------
 
-HELD = f"budget hold-a/a lets no new pods start now ({BECAUSE})"
-EXEMPT = "somebody who may release budgetholds.headroom.dev"
-ONLY = "only by who may release budgetholds.headroom.dev, and editor may not"
-MARK = "of pod hold-a/{} is set, changed and removed " + ONLY
+HELD = f"budget hold-a/a queues new pods now ({BECAUSE})"
+EXEMPT = "a user who may release budgetholds.headroom.dev"
+ONLY = "only by users who may release budgetholds.headroom.dev, and editor may not"
+MARK = "of pod hold-a/{} is set, changed or removed " + ONLY
 LENGTH = (
-    f"the annotation {EXPECTED_DURATION} of pod hold-a/p must be a length of time such as 90s, 30m or 1h30m, and more"
+    f"the annotation {EXPECTED_DURATION} of pod hold-a/p must be a length of time such as 90s, 30m or 1h30m and longer"
 )
 
 
@@ -178,20 +178,20 @@ def said(answer: Document) -> str:
         (
             pod(nodeName="n"),
             (
-                f"pod hold-a/p names its node, so it would start at once, but {HELD}: leave spec.nodeName out and it waits "
-                f"its turn, or have it created by {EXEMPT}"
+                f"pod hold-a/p names its node, so it would start at once, but {HELD}: leave out spec.nodeName to "
+                f"queue it, or have it created by {EXEMPT}"
             ),
         ),
         (pod(nodeName="n", ownerReferences=[OWNER]), "pod hold-a/p names its node"),
         (annotated(pod(), protected="true"), "the annotation headroom.dev/protected " + MARK.format("p")),
         (annotated(pod(labels={}), protected=""), "the annotation headroom.dev/protected " + MARK.format("p")),
         (annotated(pod(), released_at="now"), "the annotation headroom.dev/released-at " + MARK.format("p")),
-        (annotated(pod(), expected_duration="1 hour"), f"{LENGTH} than no time, not 1 hour"),
-        (annotated(pod(), expected_duration=""), f"{LENGTH} than no time, not"),
-        (annotated(pod(), expected_duration="0h0m0s"), f"{LENGTH} than no time, not 0h0m0s"),
-        (annotated(pod(), expected_duration="1h\n2m"), f"{LENGTH} than no time, not 1h 2m"),
-        (annotated(pod(), expected_duration="é" * 9000), f"{LENGTH} than no time, not {'é' * 40}..."),
-        (annotated(pod(labels={}), expected_duration="-1s"), f"{LENGTH} than no time, not -1s"),
+        (annotated(pod(), expected_duration="1 hour"), f"{LENGTH} than 0s, not 1 hour"),
+        (annotated(pod(), expected_duration=""), f"{LENGTH} than 0s, not"),
+        (annotated(pod(), expected_duration="0h0m0s"), f"{LENGTH} than 0s, not 0h0m0s"),
+        (annotated(pod(), expected_duration="1h\n2m"), f"{LENGTH} than 0s, not 1h 2m"),
+        (annotated(pod(), expected_duration="é" * 9000), f"{LENGTH} than 0s, not {'é' * 40}..."),
+        (annotated(pod(labels={}), expected_duration="-1s"), f"{LENGTH} than 0s, not -1s"),
     ],
 )
 def test_a_tenant_does_not_create_a_pod_that_starts_or_escapes(
@@ -205,12 +205,12 @@ WAYS: dict[str, tuple[Callable[[Document], Document], str]] = {
     "gate": (
         lambda it: changed(it, spec={"schedulingGates": [{"name": FOREIGN}]}),
         (
-            f"pod hold-a/waiting waits for its budget: Headroom lifts the scheduling gate {GATE} once the quota has room, and "
-            f"before that it is lifted {ONLY}; headroom explain pod/hold-a/waiting says when it will start, and an administrator "
+            f"pod hold-a/waiting is queued by its budget: Headroom removes the scheduling gate {GATE} once the quota has room; "
+            f"before that it is removed {ONLY}; headroom explain pod/hold-a/waiting shows the estimated start, and an administrator "
             "with the ClusterRole headroom-releaser may run headroom release pod/hold-a/waiting"
         ),
     ),
-    "gates": (lambda it: changed(it, spec={"schedulingGates": None}), "pod hold-a/waiting waits for its budget"),
+    "gates": (lambda it: changed(it, spec={"schedulingGates": None}), "pod hold-a/waiting is queued by its budget"),
     "protect": (
         lambda it: annotated(it, protected="yes"),
         (
@@ -225,16 +225,16 @@ WAYS: dict[str, tuple[Callable[[Document], Document], str]] = {
     "relabel": (
         lambda it: changed(it, labels={"team": "b"}),
         (
-            f"pod hold-a/waiting keeps its label team as it is, since {HELD} and selects pods by it: wait until it has room, "
+            f"the label team of pod hold-a/waiting cannot change, since {HELD} and selects pods by it: wait until it has room, "
             f"or ask {EXEMPT}"
         ),
     ),
-    "unlabel": (lambda it: changed(it, labels=None), "pod hold-a/waiting keeps its label team as it is"),
+    "unlabel": (lambda it: changed(it, labels=None), "the label team of pod hold-a/waiting cannot change"),
     "longer": (
         lambda it: annotated(it, expected_duration="1s"),
         (
-            f"the annotation {EXPECTED_DURATION} of pod hold-a/waiting stays as it was when the pod was created, since the pod is "
-            "judged by it: create the pod anew with another one"
+            f"the annotation {EXPECTED_DURATION} of pod hold-a/waiting cannot change, since the pod is "
+            "queued by it: recreate the pod with another one"
         ),
     ),
     "undeclared": (lambda it: annotated(it, expected_duration=None), f"the annotation {EXPECTED_DURATION} of pod"),
@@ -274,7 +274,7 @@ def test_a_protected_pod_does_not_wait(standing: dict[str, Server]) -> None:
 def test_a_pod_is_not_relabelled_into_a_held_budget(standing: dict[str, Server], labels: dict[str, str]) -> None:
     outside = made(standing["editor"], pod("outside", labels=labels), dry=False)
     inside = changed(outside, labels={"team": "a"})
-    assert said(put(standing["editor"], inside)[1]).startswith("pod hold-a/outside keeps its label team as it is")
+    assert said(put(standing["editor"], inside)[1]).startswith("the label team of pod hold-a/outside cannot change")
     assert put(standing["releaser"], inside)[0] == 200
     assert put(standing["editor"], changed(outside, labels={"team": "c"}))[0] == 200
     remove(standing["admin"], outside)
@@ -294,7 +294,7 @@ def test_labels_that_no_selector_looks_at_change_freely(standing: dict[str, Serv
 def test_the_status_is_no_way_round(standing: dict[str, Server], waiting: Document, way: str) -> None:
     change, _ = WAYS[way]
     words = said(put(standing["kubelet"], change(waiting), "status")[1])
-    assert "only by who may release budgetholds.headroom.dev, and kubelet may not" in words or way in (
+    assert "only by users who may release budgetholds.headroom.dev, and kubelet may not" in words or way in (
         "longer",
         "undeclared",
     )

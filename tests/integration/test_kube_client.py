@@ -17,7 +17,7 @@ from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.http import HttpTransport
 from headroom.adapters.kube.leases import KubeLeases
-from headroom.adapters.kube.listwatch import Event, Identity, Page
+from headroom.adapters.kube.listwatch import Event, Identity, ListPage
 from headroom.adapters.kube.transport import Reply, Transport
 from headroom.adapters.kube.watch import Reflector
 from headroom.model.errors import Unavailable
@@ -300,10 +300,10 @@ class Names:
 
 
 class NameDecoder:
-    def page(self, body: bytes) -> Page[tuple[str, str]]:
+    def page(self, body: bytes) -> ListPage[tuple[str, str]]:
         read = msgspec.json.decode(body)
         items = [(item["metadata"]["uid"], item["metadata"]["name"]) for item in read["items"]]
-        return Page(items, read["metadata"]["resourceVersion"], read["metadata"].get("continue", ""))
+        return ListPage(items, read["metadata"]["resourceVersion"], read["metadata"].get("continue", ""))
 
     def event(self, line: bytes) -> Event[tuple[str, str]]:
         read = msgspec.json.decode(line)

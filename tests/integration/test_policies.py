@@ -16,6 +16,7 @@ from headroom.api.policies import (
     MARKS,
     OPERATOR,
     OWNERSHIP,
+    RATES,
     REQUESTS,
     REQUIRE,
     RESIZE,
@@ -61,7 +62,7 @@ def test_an_enforcing_budget_needs_the_right_to_enforce(policed: dict[str, Serve
     code, answer = create(policed["budgeteer"], budget(action))
     assert (code, answer["reason"]) == (403, "Forbidden")
     assert answer["message"].endswith(
-        f"denied request: a budget with the action {action} is written only by who may enforce "
+        f"denied request: a budget with the action {action} is written only by users who may enforce "
         "gpuworkloadbudgets.headroom.dev in namespace team-a, and budgeteer may not: use AlertOnly, "
         "or have an administrator bind the ClusterRole headroom-budget-enforcer"
     )
@@ -180,5 +181,5 @@ def test_a_server_without_mutating_policies_takes_the_others(bare_control_plane:
         plane.kubectl("apply", "-f", POLICIES)
     kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding"
     names = [line.rpartition("/")[2] for line in plane.kubectl("get", kinds, "-o", "name").split()]
-    checks = [ENFORCE, USAGE_KEPT, HELD, RESIZE, GUARD, MARKS, OWNERSHIP, REQUESTS, REQUIRE, OPERATOR]
+    checks = [ENFORCE, USAGE_KEPT, HELD, RESIZE, GUARD, MARKS, OWNERSHIP, RATES, REQUESTS, REQUIRE, OPERATOR]
     assert sorted(names) == sorted(checks * 2)

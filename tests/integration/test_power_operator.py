@@ -133,7 +133,7 @@ def test_pods_of_a_budget_that_is_used_up_wake_nothing(site: Site, operator: Ope
     wait_for(lambda: pool.runs("of-another-team"), "the pod of another team runs")
     assert pool.commands() == [("poor-1", "start")]
     told = headroom("explain", "pod/poor/train", "--kubeconfig", site.plane.kubeconfig()).stdout
-    assert "No machine is woken for it: its budget poor/team is over quota." in told
+    assert "No machine wakes for it: its budget poor/team is over quota." in told
 
 
 def test_a_budget_that_an_operator_finds_over_quota_wakes_nothing_whatever_its_status_says(

@@ -98,10 +98,10 @@ def may(admin: Server, user: str, verb: str, group: str, resource: str) -> bool:
 
 def test_a_releaser_has_a_queued_pod_released(team: Team) -> None:
     said = headroom("release", "pod/urgent", "-n", NAMESPACE, "--reason", "demo", "--wait", *of_user(team, "releaser"))
-    assert said.stdout == f"Released 1 of 1 queued pods of Pod {NAMESPACE}/urgent, asked for by releaser (demo).\n"
+    assert said.stdout == f"Released 1 of 1 queued pods of Pod {NAMESPACE}/urgent; requested by releaser (demo).\n"
     wait_for(lambda: "urgent" in team.names(is_running), "it runs")
     assert team.names(is_gated) == {"waits", "later"}
-    assert team.told("urgent", "Released") == ["Before its turn: releaser asked for it (demo)."]
+    assert team.told("urgent", "Released") == ["Released by request of releaser (demo)."]
     (request,) = requests(team)
     assert request["spec"]["requestedBy"] == "releaser"
     assert (request["status"]["podsReleased"], request["status"]["budgets"]) == (1, [f"{NAMESPACE}/hold"])
@@ -109,7 +109,7 @@ def test_a_releaser_has_a_queued_pod_released(team: Team) -> None:
 
 def test_a_releaser_has_a_suspended_job_resumed(team: Team) -> None:
     said = headroom("release", f"job/{NAMESPACE}/fit", "--wait", *of_user(team, "releaser"))
-    assert said.stdout == f"Resumed Job {NAMESPACE}/fit, asked for by releaser.\n"
+    assert said.stdout == f"Resumed Job {NAMESPACE}/fit; requested by releaser.\n"
     job = team.get("Job", "fit")
     assert not job["spec"].get("suspend")
     wait_for(lambda: len(team.names(is_running, "fit-")) == 2, "its pods run")
@@ -142,7 +142,7 @@ def test_a_forged_requester_is_refused(team: Team) -> None:
     for forged in ("admin", "editor", "system:serviceaccount:headroom-system:headroom"):
         code, answer = server.send("POST", REQUESTS, json.dumps(a_request("waits", requestedBy=forged)))
         assert (code, answer["reason"]) == (403, "Forbidden")
-        assert f"spec.requestedBy is who makes the request, releaser, and not {forged}" in answer["message"]
+        assert f"spec.requestedBy must be releaser, who creates the request, not {forged}" in answer["message"]
     server.close()
     assert "waits" in team.names(is_gated)
 
@@ -201,7 +201,7 @@ def test_a_job_is_released_without_the_pods_that_only_claim_to_be_its_own(team: 
         assert code == 201, answer
     server.close()
     said = headroom("release", "job/gang", "-n", NAMESPACE, "--wait", *of_user(team, "releaser"))
-    assert said.stdout == f"Released 2 of 2 queued pods of Job {NAMESPACE}/gang, asked for by releaser.\n"
+    assert said.stdout == f"Released 2 of 2 queued pods of Job {NAMESPACE}/gang; requested by releaser.\n"
     wait_for(lambda: len(team.names(is_running, "gang-")) == 2, "its own pods run")
     assert not team.audit.bound(NAMESPACE) & claims.keys()
     assert "claims-kind" in team.names(is_gated)

@@ -94,8 +94,8 @@ def test_a_gpu_pod_that_no_budget_counts_is_refused(required: dict[str, Server],
         code, answer = create(required[user], document)
         assert (code, answer["reason"]) == (403, "Forbidden")
         assert answer["message"].endswith(
-            "denied request: pod hold-required/p asks for GPUs and no budget counts it, which namespace hold-required demands "
-            "by its label headroom.dev/require-budget: give it the labels, and the GPUs, that one of the budgets here counts: "
+            "denied request: pod hold-required/p requests GPUs and no budget counts it, which namespace hold-required requires "
+            "by its label headroom.dev/require-budget: give it the labels and the GPUs that one of these budgets counts: "
             "x/team-a (team=a); x/odd (tier In a|b, free DoesNotExist); x/marker (marker=yes)"
         )
 
@@ -104,7 +104,7 @@ def test_a_namespace_without_any_budget_says_so(required: dict[str, Server], pol
     policed_plane.kubectl("label", "namespace", "hold-b", f"{REQUIRE_BUDGET}=true")
     wait_until(lambda: create(required["editor"], pod(namespace="hold-b"))[0] == 403, "the label is known")
     words = create(required["editor"], pod(namespace="hold-b"))[1]["message"]
-    assert words.endswith("require-budget: no budget covers this namespace, so have one created")
+    assert words.endswith("require-budget: no budget covers this namespace; have an administrator create one")
     assert create(required["editor"], plain(pod(namespace="hold-b")))[0] == 201
     policed_plane.kubectl("label", "namespace", "hold-b", f"{REQUIRE_BUDGET}-")
     wait_until(lambda: create(required["editor"], pod(namespace="hold-b"))[0] == 201, "the label is known to be gone")
@@ -115,7 +115,7 @@ def test_a_budget_counts_in_namespaces_that_its_selector_matches(
 ) -> None:
     set_index(required, [entry(namespaces=[], namespaceSelector={"matchLabels": {"org": "x"}})])
     words = create(required["editor"], there())[1]["message"]
-    assert words.endswith("one of the budgets here counts: x/marker (marker=yes)")
+    assert words.endswith("one of these budgets counts: x/marker (marker=yes)")
     policed_plane.kubectl("label", "namespace", HERE, "org=x")
     wait_until(lambda: create(required["editor"], there())[0] == 201, "the label is known")
     words = create(required["editor"], there(labels={}))[1]["message"]

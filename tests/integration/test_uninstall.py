@@ -144,3 +144,43 @@ def _is_gated(plane: ControlPlane) -> bool:
     }
     flags = ("-n", "default", "-f", "-", "-o", "json", "--dry-run=server")
     return bool(gates(json.loads(plane.kubectl("create", *flags, input=json.dumps(pod)))))
+
+
+OURS: list[dict[str, Any]] = [
+    {"kind": "Bandwidth", "metadata": {"name": "made", "annotations": {"headroom.dev/node-uid": "u"}}},
+    {"kind": "Bandwidth", "metadata": {"name": "theirs"}},
+]
+LEFT_BY_THE_EXTENDER: list[dict[str, Any]] = [
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "headroom-system"}},
+    {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "headroom-extender-tls", "namespace": "headroom-system"},
+    },
+    {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "headroom-extender", "namespace": "headroom-system"},
+    },
+]
+
+
+def test_uninstall_takes_what_bandwidth_left(bare_control_plane: Callable[..., ControlPlane]) -> None:
+    plane = bare_control_plane()
+    plane.kubectl("apply", "--server-side", "-f", "-", input=headroom("crds").stdout)
+    wait_until(lambda: "bandwidths" in plane.kubectl("api-resources"), "the kinds are served")
+    bandwidths = [{"apiVersion": "headroom.dev/v1alpha1", "spec": {"capacity": {}}} | each for each in OURS]
+    plane.apply(*LEFT_BY_THE_EXTENDER, *bandwidths, {"apiVersion": "headroom.dev/v1alpha1", **CONFIG})
+    done = headroom("uninstall", "--yes", "--kubeconfig", plane.kubeconfig()).stdout
+    assert done.splitlines() == [
+        "removing Bandwidth made",
+        "removing BandwidthConfig headroom",
+        "removing Lease headroom-system/headroom-extender",
+        "removing Secret headroom-system/headroom-extender-tls",
+        "Removed 4 things.",
+    ]
+    assert plane.kubectl("get", "bandwidths,bandwidthconfigs", "-o", "name") == "bandwidth.headroom.dev/theirs\n"
+    assert "headroom-extender" not in plane.kubectl("get", "secrets,leases", "-n", "headroom-system", "-o", "name")
+
+
+CONFIG = {"kind": "BandwidthConfig", "metadata": {"name": "headroom"}, "spec": {"mode": "Extender"}}

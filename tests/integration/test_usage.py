@@ -153,8 +153,8 @@ def test_reaching_the_quota_is_said_once_and_so_is_its_end(account: Account) -> 
     wait_until(lambda: warned in account.events(), "the quota is reached")
     assert condition(account.status(), "QuotaExceeded") == ("True", "QuotaReached")
     [message] = account.events().values()
-    assert " of 0.05 GPU-hours used in the last 1 h; it does not fall while what runs goes on." in message
-    assert f"Most was used by {account.namespace}/big: " in message
+    assert " of 0.05 GPU-hours in the last 1h. Usage stays over quota while the current pods run." in message
+    assert f"Largest user: {account.namespace}/big, " in message
 
     account.finish("big")
     status = account.settled()
@@ -255,7 +255,9 @@ def test_dollars_follow_the_price_in_force_and_hours_without_one_stand_apart(
     account.budget(quota={"usd": "1", "windowHours": 24})
     account.run("priced", 2, nodeName="known")
     account.run("unpriced", 1, nodeName="unknown")
-    wait_until(lambda: account.status().get("trackedPods") == 2, "both are counted")
+    # Metrics may be two seconds older than the status.
+    team = f"{account.namespace}/team"
+    wait_until(lambda: operator.metric("budget_tracked_pods", team) == 2, "both are counted")
     rows, before = operator.metric("usage_rows"), now()
     set_price(account.api, "16")
     wait_until(lambda: operator.metric("usage_rows") == rows + 2, "the price is another one")
@@ -280,7 +282,7 @@ def test_dollars_follow_the_price_in_force_and_hours_without_one_stand_apart(
     account.change("team", quota={"usd": "0.0001"})
     wait_until(lambda: ("Warning", "QuotaExceeded", 1) in account.events(), "the dollars are spent")
     [message] = account.events().values()
-    assert " of 0.0001 dollars used in the last 24 h" in message
+    assert " of 0.0001 dollars in the last 24h" in message
     assert account.settled()["remainingUsd"] == "0"
 
 

@@ -271,8 +271,8 @@ def test_only_the_operator_and_administrators_take_it_away(
         code, answer = policed[user].send("PUT", _path(kept) + "?dryRun=All", _with(kept, finalizers=left))
         assert code == (200 if allowed else 403), answer
         assert allowed or answer["message"].endswith(
-            "denied request: the finalizer headroom.dev/usage of pod team-a/kept stays until what the pod used is recorded; "
-            "Headroom then removes it, and before that only who may update budgetindexes.headroom.dev; "
+            "denied request: the finalizer headroom.dev/usage of pod team-a/kept stays until the pod's usage is recorded; "
+            "Headroom then removes it, and before that only users who may update budgetindexes.headroom.dev; "
             "if Headroom is gone for good, an administrator runs headroom uninstall"
         )
 
@@ -321,4 +321,4 @@ def test_there_is_only_one_index(policed: dict[str, Server]) -> None:
     second = json.dumps(manifest("BudgetIndex", "second", {}))
     code, answer = policed["admin"].send("POST", INDEXES + "?dryRun=All", second)
     assert code == 422
-    assert "must be called headroom: there is only one" in answer["message"]
+    assert "must be called headroom: there can be only one" in answer["message"]

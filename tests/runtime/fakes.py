@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from msgspec import structs
@@ -55,7 +55,7 @@ class FakePort:
         taken, self._changes[plan] = self._changes.get(plan, Changes()), Changes()
         return taken
 
-    async def changed(self) -> None:
+    async def changed(self, besides: Collection[str] = ()) -> None:
         await asyncio.Event().wait()
 
     def put(self, resource: AnyResource) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from headroom.api.bandwidth import BandwidthSpec, Links
+from headroom.api.bandwidth import BandwidthSpec, LinkQuantities
 from headroom.api.resources import Status
 from headroom.cli import planning
 from headroom.core import PLANS
@@ -22,7 +22,7 @@ from tests.runtime.test_loop import Rig
 
 KIND = "Bandwidth"
 MADE = Ref(KIND, "", "n1")
-APPLY = ApplyBandwidth(node="n1", spec=BandwidthSpec(capacity=Links()))
+APPLY = ApplyBandwidth(node="n1", spec=BandwidthSpec(capacity=LinkQuantities()))
 
 
 class Maker:

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from headroom.api.kinds import AnyResource
 from headroom.model.retention import Reach, Retention
-from headroom.model.usage import DAY, Heartbeat, Row
+from headroom.model.usage import DAY, Heartbeat, UsageRow
 from headroom.model.world import ref_of
 from headroom.sim.clock import SimClock
 from headroom.sim.ledger import MemoryLedger
@@ -44,9 +44,9 @@ class Watched(Stage):
         self.port.resources.put(ref_of(budget), budget)
 
 
-def old_row(days: int, cluster: str = "here") -> Row:
+def old_row(days: int, cluster: str = "here") -> UsageRow:
     at = NOON - days * DAY
-    return Row(
+    return UsageRow(
         cluster=cluster, uid=f"{cluster}-{days}", start=at - HOUR, namespace="lab", pod=f"p{days}", created=at - HOUR,
         observed=at, earliest=at - HOUR, seen_until=at, ended=at, evidence=3, amounts=(("nvidia.com/gpu", 10**6),), labels=TEAM,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """Very many finalizers to let go of hold up nothing else, and what is no resource gets no status."""
 
 import asyncio
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from headroom.api.kinds import AnyResource
@@ -14,11 +15,12 @@ from headroom.model.world import World, ref_of
 from headroom.runtime.leader import Always
 from headroom.runtime.operator import Operator
 from headroom.runtime.settings import Settings
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.sim.clock import SimClock, run_virtual
 from tests.builders import NOON, a_resource, a_world
 
 KIND = "GPUWorkloadBudget"
+Decide = Callable[[World, Changes], Iterable[Decision]]
 
 
 class Port:
@@ -42,7 +44,7 @@ class Port:
         first, self._was_told = not self._was_told, True
         return Changes(everything=first)
 
-    async def changed(self) -> None:
+    async def changed(self, besides: Collection[str] = ()) -> None:
         await self.clock.sleep(3600)
 
     async def write_status(self, resource: AnyResource, status: Status) -> None:
@@ -61,7 +63,7 @@ class Port:
 
 def operator(port: Port, plan: Plan, clock: SimClock) -> Operator:
     port_: Any = port
-    return Operator(port_, Always(), Settings(identity="one"), Surroundings(clock=clock), [plan])
+    return Operator(port_, Always(), Settings(identity="one"), Runtime(clock=clock), [plan])
 
 
 def played(port_of: Any, plan: Plan, seconds: float) -> Port:
@@ -118,8 +120,26 @@ def test_a_chore_that_fails_is_tried_again_and_writes_no_status() -> None:
     assert port.written == {}
 
 
+def noted(budget: AnyResource, decide: Decide) -> list[Decision]:
+    """What came into the history in five seconds of decisions on it."""
+    found: list[Decision] = []
+
+    async def script() -> None:
+        clock = SimClock(NOON)
+        plan = Plan(name="test", kinds=(KIND,), at_most_every_ms=250, decide=decide)
+        running = operator(Port(clock, budget), plan, clock)
+        running.loop.noted = lambda decision, _now: found.append(decision)
+        task = asyncio.create_task(running.run())
+        await clock.sleep(5)
+        await running.stop()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_virtual(script)
+    return found
+
+
 def test_finalizers_are_no_reason_to_call_a_decision_a_new_one() -> None:
-    noted: list[Decision] = []
     budget = a_resource()
     calls = [0]
 
@@ -131,18 +151,27 @@ def test_finalizers_are_no_reason_to_call_a_decision_a_new_one() -> None:
             Decision(resource=ref_of(budget), status=status, reason="x", message="", actions=actions, look_again_ms=300)
         ]
 
-    async def script() -> None:
-        clock = SimClock(NOON)
-        port = Port(clock, budget)
-        plan = Plan(name="test", kinds=(KIND,), at_most_every_ms=250, decide=decide)
-        running = operator(port, plan, clock)
-        running.loop.noted = lambda decision, _now: noted.append(decision)
-        task = asyncio.create_task(running.run())
-        await clock.sleep(5)
-        await running.stop()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    run_virtual(script)
+    assert len(noted(budget, decide)) == 1
     assert calls[0] > 5
-    assert len(noted) == 1
+
+
+def test_the_history_has_what_is_no_routine_and_the_end_of_it() -> None:
+    budget = a_resource()
+    left = ["fine", "fine too", "over", "fine", "fine too"]
+
+    def decide(_world: World, _changes: Changes) -> list[Decision]:
+        reason = left.pop(0) if left else "fine too"
+        routine = reason != "over"
+        return [
+            Decision(
+                resource=ref_of(budget),
+                status=budget.status,
+                reason=reason,
+                message="",
+                look_again_ms=300,
+                routine=routine,
+            )
+        ]
+
+    assert [each.reason for each in noted(budget, decide)] == ["over", "fine"]
+    assert not left

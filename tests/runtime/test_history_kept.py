@@ -11,10 +11,10 @@ from headroom.adapters.ledger import schema
 from headroom.adapters.ledger.postgres import PostgresLedger
 from headroom.adapters.ledger.sqlite import SqliteLedger
 from headroom.model.retention import WEEK, Reach, Retention
-from headroom.model.usage import DAY, Row
+from headroom.model.usage import DAY, UsageRow
 from headroom.model.world import by_ref
 from headroom.runtime.recording import Recorder
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.sim.ledger import MemoryLedger
 from tests.adapters.ledger.rows import everything
 from tests.builders import NOON, a_resource
@@ -64,7 +64,7 @@ class Operator:
         self.recorder: Recorder | None = None
 
     async def start(self) -> None:
-        self.recorder = Recorder(self.ledger, Surroundings(clock=self.clock))
+        self.recorder = Recorder(self.ledger, Runtime(clock=self.clock))
         self.recorder.connect(self.port)
         self.show_budgets()
         self.recorder._custodian.look(self.port)
@@ -97,7 +97,7 @@ class Fleet:
     def __init__(self, ledger: AnyLedger) -> None:
         self.ledger = ledger
         self.operators = {name: Operator(ledger, name) for name in WINDOWS}
-        self.written: list[Row] = []
+        self.written: list[UsageRow] = []
 
     async def begin(self) -> None:
         for name in WINDOWS:
@@ -153,8 +153,8 @@ class Fleet:
             assert row.key in found, f"lost {row}"
 
 
-def ended(cluster: str, at: int) -> Row:
-    return Row(
+def ended(cluster: str, at: int) -> UsageRow:
+    return UsageRow(
         cluster=cluster, uid=f"{cluster}-{at}", start=at - HOUR, created=at - HOUR, observed=at, earliest=at - HOUR,
         seen_until=at, ended=at, evidence=3, amounts=(("nvidia.com/gpu", 10**6),), labels=TEAM,
     )  # fmt: skip

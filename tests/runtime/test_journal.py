@@ -16,7 +16,7 @@ from headroom.model.actions import (
 from headroom.model.decisions import Decision, Ref
 from headroom.model.usage import DAY
 from headroom.runtime import journal
-from headroom.runtime.journal import Journal, News, Noted
+from headroom.runtime.journal import Journal, JournalEvent, Noted
 from headroom.sim.ledger import MemoryLedger
 from tests.builders import NOON
 
@@ -123,11 +123,11 @@ def told(*actions: Action, message: str = "12 of 10 used.") -> tuple[str, str]:
 def test_what_was_done_comes_before_how_things_stand() -> None:
     released = [ReleasePod(pod=f"lab/p{number}", uid="u") for number in range(5)]
     assert told() == ("WithinBudget", "12 of 10 used.")
-    assert told(*released) == ("Releasing", "Lets start lab/p0, lab/p1, lab/p2 and 2 more. 12 of 10 used.")
+    assert told(*released) == ("Releasing", "Releases lab/p0, lab/p1, lab/p2 and 2 more. 12 of 10 used.")
     assert told(SuspendOwner(kind="Job", object="lab/j")) == ("Suspending", "Suspends Job/lab/j. 12 of 10 used.")
     assert told(ApplyBudgetHold(budget="lab/team-a", spec=BudgetHoldSpec(budget="lab/team-a"))) == (
         "HoldBegins",
-        "New pods wait from now on. 12 of 10 used.",
+        "New pods are queued from now on. 12 of 10 used.",
     )
 
 
@@ -155,5 +155,5 @@ def test_events_are_kept_one_by_one_and_only_a_few_are_spelt_out() -> None:
     kept = Journal(MemoryLedger())
     kept.decided(decision, NOON, "here")
     [found] = kept.newest(0, 1, every)
-    assert found.news == tuple(News("MachineOn", f"w{number} is on.", f"w{number}") for number in range(8))
+    assert found.news == tuple(JournalEvent("MachineOn", f"w{number} is on.", f"w{number}") for number in range(8))
     assert found.message == "w0 is on. w1 is on. w2 is on. w3 is on. w4 is on. And 3 more."

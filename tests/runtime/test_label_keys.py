@@ -7,10 +7,10 @@ from msgspec import structs
 
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import LabelSelector
-from headroom.core.usage import Ledgered, Scope
+from headroom.core.usage import BudgetScope, BudgetUsage
 from headroom.model.errors import Unavailable
 from headroom.model.facts import Pairs, Pod
-from headroom.model.usage import Row
+from headroom.model.usage import UsageRow
 from headroom.model.world import World, by_ref
 from headroom.runtime import label_keys
 from headroom.sim.ledger import MemoryLedger
@@ -26,7 +26,7 @@ class FailingLedger(MemoryLedger):
     fails = False
     reads = 0
 
-    async def read(self, since: int) -> AsyncIterator[list[Row]]:
+    async def read(self, since: int) -> AsyncIterator[list[UsageRow]]:
         self.reads += 1
         if self.fails:
             raise Unavailable("reading the ledger: it is away")
@@ -51,11 +51,13 @@ def relabelled(stage: Stage, pod: Pod, labels: Pairs) -> Pod:
 
 def used(stage: Stage, key: str, value: str) -> float:
     """Hours of one GPU in the last day."""
-    scope = Scope("here", frozenset({"team-a"}), LabelSelector(match_labels={key: value}), (("nvidia.com/gpu", None),))
+    scope = BudgetScope(
+        "here", frozenset({"team-a"}), LabelSelector(match_labels={key: value}), (("nvidia.com/gpu", None),)
+    )
     table, now = stage.recorder.table, stage.clock.now()
     table.group_by(frozenset({key}))
     world = World(now=now, cluster="here", pods=stage.port.pods, usage=table, ledger=stage.recorder.state())
-    return round(Ledgered(world, scope, 24 * HOUR).gpus.total / (10**6 * HOUR), 2)
+    return round(BudgetUsage(world, scope, 24 * HOUR).gpus.total / (10**6 * HOUR), 2)
 
 
 def known(stage: Stage) -> set[str]:
@@ -237,3 +239,13 @@ def test_what_is_not_written_yet_is_known_for_a_new_key_too() -> None:
         await stage.kill()
 
     played(script)
+
+
+def test_a_label_that_the_dashboard_asks_for_is_kept_whatever_budgets_select_by() -> None:
+    keys = label_keys.LabelKeys(Stage().clock, frozenset({"user"}))
+    world = World(now=0, cluster="here", resources=by_ref([a_budget("team")]))
+    table = keys.new_table(world)
+    assert table.keys is not None
+    assert {"user", "team"} <= table.keys
+    keys.forget(table, structs.replace(world, complete=True))
+    assert "user" in table.keys

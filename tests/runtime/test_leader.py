@@ -200,7 +200,7 @@ class Stopping(HandClock):
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (TimeoutError(), "no answer within 4 s"),
+        (TimeoutError(), "no answer within 4s"),
         (LeaseTaken(), "LeaseTaken"),
         (Unavailable("reading the lease: it broke"), "reading the lease: it broke"),
     ],

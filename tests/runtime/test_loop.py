@@ -22,7 +22,7 @@ from headroom.model.world import World, by_ref
 from headroom.runtime.loop import is_news
 from headroom.runtime.operator import Operator
 from headroom.runtime.settings import Settings
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from tests.builders import a_ref, a_resource, news_of
 from tests.runtime.fakes import FakePort, HandClock, Switch
 
@@ -34,7 +34,7 @@ class Rig:
 
     def __init__(self, port: FakePort, *plans: Plan, is_open: bool = True, **settings: Any) -> None:
         self.clock, self.port, self.gate = HandClock(), port, Switch(is_open)
-        self.around = Surroundings(clock=self.clock, rng=random.Random(7))
+        self.around = Runtime(clock=self.clock, rng=random.Random(7))
         self.operator = Operator(port, self.gate, Settings(**settings), self.around, plans or PLANS)
 
     async def tick(self, seconds: float = 0.3) -> None:

@@ -11,7 +11,7 @@ from headroom.model.errors import Refused
 from headroom.model.retention import Retention
 from headroom.model.usage import DAY
 from headroom.runtime.recording import Recorder
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.sim.ledger import MemoryLedger
 from tests.builders import NOON, a_resource
 from tests.postgres import Postgres
@@ -51,7 +51,7 @@ def test_a_loss_is_accepted_for_usage_up_to_a_moment(accepted: int) -> None:
     async def script() -> None:
         stage = Watched()
         stage.recorder = Recorder(
-            stage.ledger, Surroundings(clock=stage.clock), accept_loss_before=accepted, may_lead=lambda: True
+            stage.ledger, Runtime(clock=stage.clock), accept_loss_before=accepted, may_lead=lambda: True
         )
         stage.recorder.connect(stage.port)
         used(stage)
@@ -143,7 +143,7 @@ def test_usage_that_is_gone_from_a_ledger_that_knows_the_cluster_is_not_believed
 def test_such_a_loss_is_accepted_too_and_history_begins_anew() -> None:
     async def script() -> None:
         stage = Watched(emptied())
-        around = Surroundings(clock=stage.clock)
+        around = Runtime(clock=stage.clock)
         stage.recorder = Recorder(stage.ledger, around, accept_loss_before=NOON - HOUR, may_lead=lambda: True)
         stage.recorder.connect(stage.port)
         used(stage)

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from headroom.api.budget_hold import BudgetHoldSpec
 from headroom.api.resources import Status
+from headroom.model.action_names import identity_of, occurrence_of, target_of
 from headroom.model.actions import (
     BY_NAME,
     Action,
@@ -21,9 +22,6 @@ from headroom.model.actions import (
     OnPod,
     Urgency,
     WakeMachine,
-    identity_of,
-    occurrence_of,
-    target_of,
 )
 from headroom.model.decisions import Decision
 from headroom.model.errors import Unavailable

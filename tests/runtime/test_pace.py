@@ -1,6 +1,7 @@
 """How soon a status is written: what happened at once, numbers at a pace, and nothing that would be refused."""
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 from msgspec import structs
@@ -17,7 +18,7 @@ from headroom.model.world import World, ref_of
 from headroom.runtime.leader import Always
 from headroom.runtime.operator import Operator
 from headroom.runtime.settings import Settings
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.sim.clock import SimClock, run_virtual
 from tests.builders import NOON, a_resource, a_world
 
@@ -47,7 +48,7 @@ class Port:
         taken, self.pods = self.pods, False
         return Changes(everything=taken)
 
-    async def changed(self) -> None:
+    async def changed(self, besides: Collection[str] = ()) -> None:
         await self.news.wait()
 
     async def write_status(self, resource: AnyResource, status: Status) -> None:
@@ -99,7 +100,7 @@ def played(
 
         plan = Plan(name="test", kinds=(KIND,), at_most_every_ms=250, decide=decide)
         port_: Any = port
-        around = Surroundings(clock=clock, pace=pace or Pace())
+        around = Runtime(clock=clock, pace=pace or Pace())
         running = Operator(port_, Always(), Settings(identity="one"), around, [plan])
         port.happen()
         task = asyncio.create_task(running.run())

@@ -11,15 +11,16 @@ from msgspec import structs
 from headroom.api.resources import Status
 from headroom.model.actions import EmitEvent
 from headroom.model.changes import Changes, Topic
+from headroom.model.cloud_facts import Offer
 from headroom.model.decisions import Decision
 from headroom.model.facts import Pod, Price
 from headroom.model.ports import SETTLE_MS
 from headroom.model.tables import NodeTable, PodTable
-from headroom.model.usage import Row
+from headroom.model.usage import UsageRow
 from headroom.model.world import World, by_ref, ref_of
 from headroom.runtime import horizon
 from headroom.runtime.recording import Recorder
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.sim.clock import SimClock, run_virtual
 from headroom.sim.ledger import MemoryLedger
 from tests.builders import NOON, a_node, a_pod, a_resource, news_of
@@ -36,6 +37,7 @@ class Port:
         self.pods, self.nodes = PodTable(), NodeTable()
         self.resources = by_ref(())
         self.prices: tuple[Price, ...] = ()
+        self.offers: dict[str, Offer] = {}
         self.complete = True
         self.behind = 0
         self.ahead: int | None = None
@@ -50,6 +52,7 @@ class Port:
             pods=self.pods,
             nodes=self.nodes,
             prices=self.prices,
+            offers=self.offers,
             resources=self.resources,
         )
 
@@ -85,7 +88,7 @@ class Stage:
         self.port = Port(self.clock, cluster)
         self.ledger = ledger or MemoryLedger()
         self.leads = True
-        self.recorder = Recorder(self.ledger, Surroundings(clock=self.clock), may_lead=lambda: self.leads)
+        self.recorder = Recorder(self.ledger, Runtime(clock=self.clock), may_lead=lambda: self.leads)
         self.recorder.connect(self.port)
         self.task: asyncio.Task[None] | None = None
 
@@ -107,7 +110,7 @@ class Stage:
         self.recorder.gone(pod, self.clock.now() if seen_until is None else seen_until)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[UsageRow]:
         return sorted(self.ledger.rows.values(), key=lambda row: (row.uid, row.start))
 
 
@@ -210,6 +213,46 @@ def test_a_new_price_begins_a_new_row_and_so_does_a_new_count_of_cpu() -> None:
     played(script)
 
 
+def test_new_offers_concern_only_the_pods_on_nodes_that_they_price() -> None:
+    async def script() -> None:
+        stage = Stage()
+        seen: list[str] = []
+        kinds = {"n": "small", "m": "large"}
+        for node, kind in kinds.items():
+            stage.port.nodes.put(a_node(node, gpus=8, labels=(("node.kubernetes.io/instance-type", kind),)))
+        offers = {
+            kind: Offer(name=kind, instance_type=kind, price_per_hour=8_000_000, at=NOON) for kind in kinds.values()
+        }
+        stage.port.offers = dict(offers)
+        stage.port.pods.put(running("one"))
+        stage.port.pods.put(structs.replace(running("two"), node="m"))
+        await stage.start()
+        see = stage.recorder._keeper.see
+
+        def counted(pod: Pod, *more: Any) -> list[UsageRow]:
+            seen.append(pod.uid)
+            return see(pod, *more)
+
+        stage.recorder._keeper.see = counted  # type: ignore[method-assign,assignment]  # it counts
+
+        async def told(**more: int) -> list[str]:
+            seen.clear()
+            stage.port.offers = stage.port.offers | {"large": structs.replace(offers["large"], **more)}
+            stage.port.changes = news_of(Topic.OFFERS)
+            await stage.clock.sleep(1.5)
+            return seen
+
+        assert await told(at=NOON + 1, score=7) == [], "a price that stays concerns nobody"
+        assert await told(at=NOON + 2, price_per_hour=16_000_000) == ["uid-two"]
+        assert [(row.uid, row.price) for row in stage.rows] == [
+            ("uid-one", 1_000_000),
+            ("uid-two", 1_000_000),
+            ("uid-two", 2_000_000),
+        ]
+
+    played(script)
+
+
 def test_a_node_that_turns_into_another_machine_has_another_price_whatever_else_is_new() -> None:
     async def script() -> None:
         stage = Stage()
@@ -232,7 +275,7 @@ def test_a_node_that_turns_into_another_machine_has_another_price_whatever_else_
 def test_a_longer_window_reads_more_of_the_ledger() -> None:
     async def script() -> None:
         ledger = MemoryLedger()
-        old = Row(
+        old = UsageRow(
             cluster="here",
             uid="old",
             start=NOON - 90 * HOUR,
@@ -354,7 +397,7 @@ def test_a_new_leader_knows_the_last_words_of_the_one_before() -> None:
     async def script() -> None:
         old, new = Stage(), Stage()
         new.ledger, new.leads = old.ledger, False
-        new.recorder = Recorder(old.ledger, Surroundings(clock=old.clock), may_lead=lambda: new.leads)
+        new.recorder = Recorder(old.ledger, Runtime(clock=old.clock), may_lead=lambda: new.leads)
         new.recorder.connect(old.port)
         await old.start()
         await new.start()

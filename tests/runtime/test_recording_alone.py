@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from headroom.api.resources import LabelSelector
-from headroom.core.usage import Ledgered, Quota, Scope
+from headroom.core.usage import BudgetScope, BudgetUsage, QuotaLimits
 from headroom.model.errors import Unavailable
 from headroom.model.facts import Pod
-from headroom.model.usage import Heartbeat, Row, is_unseen
+from headroom.model.usage import Heartbeat, UsageRow, is_unseen
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
 from headroom.sim.clock import SimClock
@@ -48,11 +48,11 @@ class Unreadable(MemoryLedger):
         await self._reading()
         return await super().cursor()
 
-    async def changes(self, after: int) -> tuple[list[Row], int]:
+    async def changes(self, after: int) -> tuple[list[UsageRow], int]:
         await self._reading()
         return await super().changes(after)
 
-    async def read(self, since: int) -> AsyncIterator[list[Row]]:
+    async def read(self, since: int) -> AsyncIterator[list[UsageRow]]:
         await self._reading()
         async for rows in super().read(since):
             yield rows
@@ -65,10 +65,10 @@ def team(name: str) -> tuple[tuple[str, str], ...]:
 def bounds(table: UsageTable, name: str, as_of: int) -> tuple[int, int]:
     """What is certain and what is possible for a team, in milliseconds of one GPU."""
     selector = LabelSelector(match_labels={"team": name})
-    scope = Scope("here", frozenset({"team-a"}), selector, (("nvidia.com/gpu", None),))
+    scope = BudgetScope("here", frozenset({"team-a"}), selector, (("nvidia.com/gpu", None),))
     table.group_by(frozenset({"team"}))
-    found = Ledgered(World(now=as_of, settled=as_of, cluster="here", usage=table), scope, 24 * HOUR)
-    sums = found.reckoned(Quota(None, None))
+    found = BudgetUsage(World(now=as_of, settled=as_of, cluster="here", usage=table), scope, 24 * HOUR)
+    sums = found.summarize(QuotaLimits(None, None))
     return sums.gpu_ms // GPU, sums.upper_gpu_ms // GPU
 
 
@@ -77,8 +77,8 @@ def a_running(name: str, label: str, *, version: int = 5, **fields: Any) -> Pod:
     return a_pod(name, node="n", resource_version=str(version), **base | fields)
 
 
-def a_row(name: str, label: str, *, start: int = NOON - HOUR, seen: int = 0, **fields: Any) -> Row:
-    return Row(
+def a_row(name: str, label: str, *, start: int = NOON - HOUR, seen: int = 0, **fields: Any) -> UsageRow:
+    return UsageRow(
         cluster="here",
         uid=a_pod(name).uid,
         start=start,
@@ -116,7 +116,7 @@ def nothing(stage: Stage) -> None:
     del stage
 
 
-def restarted(mode: str, event: Script, found: Pod, *rows: Row, beat: int = BEAT) -> tuple[Stage, int]:
+def restarted(mode: str, event: Script, found: Pod, *rows: UsageRow, beat: int = BEAT) -> tuple[Stage, int]:
     """A start with these rows in the ledger and this pod in view; 20 s later something happens, and 20 s later it can be read."""
     stages = []
 

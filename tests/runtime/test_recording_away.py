@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from headroom.model.errors import Unavailable
-from headroom.model.usage import Heartbeat, Row
+from headroom.model.usage import Heartbeat, UsageRow
 from headroom.sim.ledger import MemoryLedger
 from tests.builders import NOON
 from tests.runtime.test_recording import HOUR, TEAM, Stage, finished, played, running
@@ -111,7 +111,7 @@ def test_what_the_ledger_says_of_before_counts_although_it_was_read_late() -> No
     async def script() -> None:
         stage = Stage()
         pod = running("old", labels=(("team", "b"),), resource_version="9")
-        earlier = Row(
+        earlier = UsageRow(
             cluster="here",
             uid=pod.uid,
             start=NOON - HOUR,
@@ -152,7 +152,7 @@ def test_a_farewell_does_not_overtake_a_write_that_fails() -> None:
         await stage.clock.sleep(6)
         real, calls = stage.ledger.write, [0]
 
-        async def write(rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> None:
+        async def write(rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> None:
             calls[0] += 1
             if calls[0] == 1:
                 await stage.clock.sleep(3)
@@ -175,7 +175,7 @@ def test_while_reading_fails_what_happens_is_still_written_every_second() -> Non
         stage = Stage()
         await stage.start()
 
-        async def changes(after: int) -> tuple[list[Row], int]:
+        async def changes(after: int) -> tuple[list[UsageRow], int]:
             raise Unavailable(f"reading the ledger after {after}: nobody answers")
 
         stage.ledger.changes = changes  # type: ignore[method-assign]  # it takes writes, and cannot be read

@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from headroom.cli import live
+from headroom.model.bandwidth import AnnotationKey, BandwidthRules, Rates
 from headroom.model.errors import Misconfigured
 from headroom.model.world import Caps
 from headroom.runtime import settings
+from headroom.runtime.bandwidth_settings import rules_of
 
 
 def test_a_flag_wins_over_the_environment_and_the_environment_over_the_default() -> None:
     found = settings.load({"log_level": "debug"}, {"HEADROOM_LOG_LEVEL": "error", "HEADROOM_WRITE_BURST": "7"})
 
-    assert (found.log_level, found.write_burst, found.namespace) == ("debug", 7, "headroom-system")
+    assert (found.log_level, found.write_burst, found.operator_namespace) == ("debug", 7, "headroom-system")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_variables_that_kubernetes_sets_are_not_ours() -> None:
         "HEADROOM_PORT": "x",
     }
 
-    assert settings.load({}, service).namespace == "headroom-system"
+    assert settings.load({}, service).operator_namespace == "headroom-system"
 
 
 def test_secrets_are_not_shown() -> None:
@@ -142,3 +144,43 @@ def test_a_list_of_pairs_is_read_and_a_slip_in_it_is_named() -> None:
             settings.load({"pool_namespaces": wrong}, {})
     with pytest.raises(Misconfigured, match="HEADROOM_ORPHAN_POLICY"):
         settings.load({"orphan_policy": "Delete"}, {})
+
+
+def test_bandwidth_is_ruled_by_settings() -> None:
+    assert rules_of(settings.load({}, {})) == BandwidthRules()
+    given = {
+        "HEADROOM_BANDWIDTH_MODE": "Extender",
+        "HEADROOM_BANDWIDTH_EGRESS_ANNOTATIONS": "x.io/up=Mbps, x.io/bits",
+        "HEADROOM_BANDWIDTH_DEFAULTS": "20M/10M",
+        "HEADROOM_BANDWIDTH_NETWORK": "25G/10G",
+        "HEADROOM_BANDWIDTH_SIBLINGS": "true",
+        "HEADROOM_BANDWIDTH_DEVICE_PLUGIN_LABELS": "b=,a=1",
+    }
+    found = rules_of(settings.load({}, given))
+    assert (found.mode, found.siblings, found.defaults) == ("Extender", True, Rates(20_000_000, 10_000_000))
+    assert found.egress == (AnnotationKey("x.io/up", "Mbps"), AnnotationKey("x.io/bits"))
+    assert found.default_capacity.network == Rates(25 * 10**9, 10**10)
+    assert found.device_plugin_labels == (("a", "1"), ("b", ""))
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("mode", "On"),
+        ("egress_annotations", ""),
+        ("egress_annotations", "a b"),
+        ("egress_annotations", "x.io/up=bytes"),
+        ("egress_annotations", "x.io/up,x.io/up"),
+        ("ingress_annotations", "kubernetes.io/egress-bandwidth"),
+        ("defaults", "20"),
+        ("local", ""),
+        ("network", "-1G"),
+        ("network", "1G/"),
+        ("siblings", "perhaps"),
+        ("device_plugin_labels", "a"),
+    ],
+)
+def test_a_slip_in_the_rules_of_bandwidth_is_named(name: str, wrong: str) -> None:
+    variable = f"HEADROOM_BANDWIDTH_{name.upper()}"
+    with pytest.raises(Misconfigured, match=variable):
+        settings.load({}, {variable: wrong})

@@ -49,10 +49,10 @@ def test_a_turn_is_told_once_with_its_cause_and_its_end() -> None:
         True,
     ]
     assert watched.words == [
-        ("warning", "a kind is not seen"),
-        ("warning", "the view is not complete: nothing is done until it is"),
-        ("info", "a kind is seen again"),
-        ("info", "the view is complete again"),
+        ("warning", "a kind cannot be read"),
+        ("warning", "the view of the cluster is not complete: there are no effects until it is"),
+        ("info", "a kind can be read again"),
+        ("info", "the view of the cluster is complete again"),
     ]
     assert watched.log.lines[0][2] == {"kind": "pods", "why": "503"}
     assert watched.log.lines[1][2] == {"why": {"pods": "503"}}
@@ -72,4 +72,4 @@ def test_before_the_first_complete_view_nothing_is_lost() -> None:
     watched.look(False, pods="no answer yet")
     assert watched.words == []
     watched.look(workloads="webhook")
-    assert watched.words == [("warning", "a kind is not seen")]
+    assert watched.words == [("warning", "a kind cannot be read")]

@@ -27,7 +27,7 @@ from headroom.model.errors import Refused, Unavailable
 from headroom.model.plans import standing
 from headroom.model.world import ref_of
 from headroom.runtime.attempts import REPEAT_AFTER_SECONDS
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.runtime.writes import WriteBudget, Writer, batches
 from tests.builders import a_ref, a_resource, a_world
 from tests.runtime.fakes import FakePort, HandClock, Switch
@@ -43,7 +43,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.clock, self.port, self.gate = HandClock(), FakePort(a_resource()), Switch()
-        around = Surroundings(clock=self.clock, rng=random.Random(7))
+        around = Runtime(clock=self.clock, rng=random.Random(7))
         self.writer = Writer(self.port, self.gate, WriteBudget(self.clock, 10.0, 1), around)
         self._running: asyncio.Task[None] | None = None
 

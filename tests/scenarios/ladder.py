@@ -13,7 +13,7 @@ from headroom.adapters.kube.transport import Transport
 from headroom.api.policies import policies
 from headroom.model.pace import Pace
 from headroom.model.ports import Clock
-from headroom.model.usage import Evidence, Row
+from headroom.model.usage import Evidence, UsageRow
 from headroom.model.world import Caps
 from headroom.sim.catalog import bare_definition
 from headroom.sim.clock import run_virtual
@@ -189,11 +189,11 @@ class Run:
         ]
 
 
-def a_row(cluster: str, life: Life) -> Row:
+def a_row(cluster: str, life: Life) -> UsageRow:
     """What the ledger has of a pod that ran and is gone."""
     assert life.started is not None
     assert life.ended is not None
-    return Row(
+    return UsageRow(
         cluster=cluster,
         uid=life.uid,
         start=life.started,

@@ -13,7 +13,7 @@ from typing import Any
 
 from headroom.model.times import text
 from headroom.sim.apistore import Change
-from headroom.sim.power import Told
+from headroom.sim.power import SwitchCommand
 from headroom.sim.scenario import Simulation
 
 CORDONED_BY = "headroom.dev/cordoned-by"
@@ -44,7 +44,7 @@ class Span:
 class Seen:
     """What was true when a command arrived."""
 
-    told: Told
+    told: SwitchCommand
     power: str
     ready: bool
     cordoned_by: str
@@ -105,7 +105,7 @@ class PowerAuditor:
         _turn(track.cordons, _cordoned_by(body) != "", change.at)
         _turn(track.ready, _is_ready(body), change.at)
 
-    def _heard(self, told: Told) -> None:
+    def _heard(self, told: SwitchCommand) -> None:
         server = self._simulation.server
         node = server.object("Node", "", told.machine) or {}
         pool = server.object("PowerPool", "", told.pool) or {"spec": {"machines": []}}
@@ -128,7 +128,7 @@ class PowerAuditor:
             )
         )
 
-    def _may_act(self, told: Told) -> bool:
+    def _may_act(self, told: SwitchCommand) -> bool:
         if self._simulation.clock.now() != told.at:
             return True  # it took its time on the way; what counts is when it was sent
         process: Any = self._simulation.operator(told.actor)

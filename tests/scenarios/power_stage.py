@@ -10,7 +10,7 @@ from typing import Any
 from headroom.model.pace import Pace
 from headroom.sim.clock import run_virtual
 from headroom.sim.operators import SimulatedProcess, production
-from headroom.sim.power import Told
+from headroom.sim.power import SwitchCommand
 from headroom.sim.scenario import Report, Scenario, Simulation
 from tests.scenarios.ladder import UNHURRIED_BUT_LEASES, bookmarked
 from tests.scenarios.power_auditor import PowerAuditor
@@ -101,7 +101,7 @@ class PowerRun:
         self.simulation, self.auditor, self.report = simulation, auditor, report
 
     @property
-    def told(self) -> list[Told]:
+    def told(self) -> list[SwitchCommand]:
         """Every command, in order."""
         return self.simulation.machines.told
 

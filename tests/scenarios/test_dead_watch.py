@@ -12,7 +12,7 @@ from headroom.cli import output
 from headroom.cli.serving import Process
 from headroom.core import PLANS
 from headroom.runtime.settings import Settings
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock
 from tests.builders import NOON
@@ -25,7 +25,7 @@ async def test_a_dead_watch_ends_the_process() -> None:
     clock = SimClock(NOON)
     server = ApiServer(clock, random.Random(1))
     kube = Kube(server.transport("operator"), clock)
-    process = Process(SETTINGS, Surroundings(clock=clock), kube, CONFIG, PLANS)
+    process = Process(SETTINGS, Runtime(clock=clock), kube, CONFIG, PLANS)
     running = asyncio.create_task(process.run())
     assert await process._port.synced(10)
     process._port._reflectors[paths.nodes()]._sink = None  # type: ignore[assignment]  # a bug of ours, as bad as any

@@ -3,11 +3,15 @@
 It is played as `headroom demo` plays it, only that nobody waits for real time to pass.
 """
 
+import difflib
 import itertools
+import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +23,7 @@ from headroom.model.decisions import Decision
 from headroom.sim.cloud import ALIVE
 from headroom.sim.clouds import Regions
 from headroom.sim.fleet import START, arrivals, fleet
+from headroom.sim.karpenter import Karpenter
 from headroom.sim.operators import SimulatedProcess
 from headroom.sim.pacing import PacedClock, run_paced
 from headroom.sim.scenario import Scenario, Simulation
@@ -160,7 +165,16 @@ def test_exactly_one_pod_is_evicted_and_comes_back_later(seed: int) -> None:
 def test_others_are_calm_spend_dollars_or_have_no_budget(seed: int) -> None:
     story = told(seed)
     server, world = story.simulation.server, story.process.port.world(END)
-    assert len([each for each in server.objects("Node") if not each["metadata"]["name"].startswith("burst-")]) == 40
+    assert (
+        len(
+            [
+                each
+                for each in server.objects("Node")
+                if not each["metadata"]["name"].startswith(("burst-", "leftover-"))
+            ]
+        )
+        == 40
+    )
     budgets = {each["metadata"]["name"]: each for each in server.objects("GPUWorkloadBudget")}
     assert set(budgets) == {"vision", "speech", "search", "robotics", "climate"}
     assert all(server.objects(kind) for kind in ("Spotpool", "PowerPool", "Bandwidth", "LeftoverNodePool"))
@@ -189,7 +203,7 @@ def test_machines_in_the_basement_sleep_when_idle_and_wake_when_work_waits(seed:
     assert {each["state"] for each in status["machines"]} <= {"On", "Off", "Booting", "Draining", "Sleeping"}
     lines = [line for line in story.lines if "  power: l4-" in line]
     assert any(" wakes for " in line for line in lines)
-    assert any(" is sent to sleep; it was idle since " in line for line in lines)
+    assert any(" goes to sleep; it was idle since " in line for line in lines)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -205,7 +219,7 @@ def test_spot_machines_come_for_renderings_end_when_idle_and_are_taken_back(seed
     assert early
     assert all(each.started is not None for each in early)
     lines = [line for line in story.lines if "  spot: playground/burst " in line]
-    for words in (" launches g6.12xlarge in us-east-1", " has a new node, burst-", ": idle", " takes ins-"):
+    for words in (" launches g6.12xlarge in us-east-1", " has a new node, burst-", ": idle", " reclaims ins-"):
         assert any(words in line for line in lines), words
     assert any(line < "09:00" for line in lines), "seen within a minute"
     status = (story.simulation.server.object("Spotpool", "playground", "burst") or {})["status"]
@@ -213,6 +227,27 @@ def test_spot_machines_come_for_renderings_end_when_idle_and_are_taken_back(seed
         "Ready",
         "InterruptionNotice",
     }
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_cheapest_machines_serve_scorings_and_no_node_is_replaced(seed: int) -> None:
+    story = told(seed)
+    server = story.simulation.server
+    karpenter: Karpenter = server.beside[Karpenter]
+    assert len(karpenter.launched) >= 8
+    assert {(each.why, each.pods) for each in karpenter.ended} == {("Empty", ())}
+    scorings = [each for each in story.lives("playground") if each.owner.startswith("Job/playground/score-")]
+    early = [each for each in scorings if each.created < END - times.HOUR]
+    assert early
+    assert all(each.started is not None for each in early)
+    status = (server.object("LeftoverNodePool", "", "cheapest") or {})["status"]
+    assert [(each["type"], each["status"]) for each in status["conditions"]] == [("Ready", "True")]
+    assert float(status["savings"]["usd"]) > 1
+    lines = [line for line in story.lines if "  offers: cheapest " in line]
+    assert "puts g6.xlarge in us-east-1a first at $0.3720 an hour" in lines[0]
+    assert any("new node" in line for line in lines)
+    if seed == 1:
+        assert any(", instead of " in line for line in lines), "the demo's own seed shows a switch"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -239,13 +274,13 @@ def test_the_terminal_tells_it_in_words(seed: int) -> None:
     lines = told(seed).lines
     text = "\n".join(lines)
     for words in (
-        "forecast: vision will have used up its budget at ",
-        "vision has used 80 % of its 24 h budget (19",
-        "vision has used up its 24 h budget (240 of 240 GPU-hours), as forecast at 08:0",
-        "held: vision/",
+        "forecast: vision goes over quota at ",
+        "vision has used 80% of its quota (19",
+        "vision is over quota (240 of 240 GPU-hours in 24h), as forecast at 08:0",
+        "queued: vision/",
         "released: vision/",
-        "speech has used 95 % of its 24 h budget (114 of 120 GPU-hours); new pods will wait",
-        "speech has used up its 24 h budget (120 of 120 GPU-hours), as forecast at 08:",
+        "speech has used 95% of its quota (114 of 120 GPU-hours in 24h); new pods are queued",
+        "speech is over quota (120 of 120 GPU-hours in 24h), as forecast at 08:",
         "evicted: speech/codec-train-",
     ):
         assert words in text
@@ -253,6 +288,20 @@ def test_the_terminal_tells_it_in_words(seed: int) -> None:
     assert len(lines) < 140
     at = [line[:5] for line in lines if line[2:3] == ":"]
     assert at == sorted(at)
+
+
+def test_the_page_shows_what_the_terminal_tells() -> None:
+    """Each line, whatever the minute. HEADROOM_GOLDEN=write puts the nearest one in place of a line that is not told any more."""
+    page = Path(__file__).parents[2] / "docs" / "demo.md"
+    shown = re.findall(r"^ {4}\d\d:\d\d  (.*)$", page.read_text(), re.MULTILINE)
+    lines = [line[7:] for line in told(1).lines]
+    if os.environ.get("HEADROOM_GOLDEN") == "write":
+        now = {each: difflib.get_close_matches(each, lines, n=1, cutoff=0)[0] for each in shown}
+        line = re.compile(r"^( {4}\d\d:\d\d  )(.*)$", re.MULTILINE)
+        page.write_text(line.sub(lambda found: found[1] + now[found[2]], page.read_text()))
+        shown = list(now.values())
+    assert len(shown) > 5
+    assert [each for each in shown if each not in lines] == []
 
 
 def test_the_same_seed_always_gives_the_same_fleet_and_another_one_another() -> None:

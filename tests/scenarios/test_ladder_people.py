@@ -14,7 +14,7 @@ from headroom.cli import kill_switch
 from headroom.cli.uninstall import take_all
 from headroom.model.times import moment
 from headroom.runtime.settings import Settings
-from headroom.sim.answers import ApiError
+from headroom.sim.answers import ErrorAnswer
 from headroom.sim.rights import Actor, Right, User
 from headroom.sim.scenario import Simulation
 from tests.scenarios.auditing import Judge, ledger_of
@@ -51,7 +51,7 @@ class Tenant:
             try:
                 simulation.server.do(method, path, document, actor=Actor(name="mallory", user=user))
                 self.granted.append(what)
-            except ApiError as error:
+            except ErrorAnswer as error:
                 self.refused[what] = error.message
 
         return act

@@ -76,12 +76,12 @@ def test_without_faults_each_machine_is_woken_and_sent_to_sleep_once() -> None:
 
 
 def effects() -> list[tuple[str, str]]:
-    """The verb and path of everything that the operator did in the calm story, the calls to switches included."""
+    """The verb and path of everything that the operator did for power in the calm story, the calls to switches included."""
     run = calm()
     writes = [
         (VERBS[each.method], each.path.partition("?")[0])
         for each in run.report.trace.writes
-        if each.actor == "operator-1" and "/leases" not in each.path and "/events" not in each.path
+        if each.actor == "operator-1" and not any(part in each.path for part in ("/leases", "/events", "/bandwidths"))
     ]
     calls = [(told.command.lower(), f"/power/metal/{told.machine}") for told in run.told]
     return list(dict.fromkeys([*writes, *calls]))

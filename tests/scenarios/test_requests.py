@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headroom.sim.answers import ApiError
+from headroom.sim.answers import ErrorAnswer
 from headroom.sim.rights import Actor, Right, User
 from headroom.sim.scenario import Simulation
 from tests.scenarios.dense import BRIEF, START, VISION_LABELS, past
@@ -43,7 +43,7 @@ class Person:
             user = users.get(self.name) or users.add(User(name=self.name, rights=self.rights))
             try:
                 simulation.server.do(method, path, document, actor=Actor(name=self.name, user=user))
-            except ApiError as error:
+            except ErrorAnswer as error:
                 self.refused.append(error.message)
 
         return act
@@ -76,7 +76,7 @@ def test_a_request_is_carried_out_once_and_says_who_asked() -> None:
     found = requests(run)["urgent"]
     assert found["spec"]["requestedBy"] == "ada"
     assert (found["status"]["phase"], found["status"]["podsReleased"]) == ("Done", 1)
-    assert "asked for by ada (a deadline)" in found["status"]["message"]
+    assert "requested by ada (a deadline)" in found["status"]["message"]
 
 
 def test_a_finished_request_is_removed_after_an_hour() -> None:

@@ -11,7 +11,7 @@ import pytest
 from headroom.adapters.kube import paths
 from headroom.adapters.kube.leases import KubeLeases
 from headroom.api.kinds import DEFINITIONS
-from headroom.api.marks import CORDONED_BY, POOL_FINALIZER
+from headroom.api.marks import BANDWIDTH_UNAVAILABLE, CORDONED_BY, POOL_FINALIZER
 from headroom.api.policies import policies
 from headroom.api.resources import API_VERSION
 from headroom.cli import leftovers, leftovers_spot
@@ -28,7 +28,7 @@ SETTINGS = Settings(identity="me")
 
 
 def leases(cluster: Cluster) -> KubeLeases:
-    return KubeLeases(cluster.kube, SETTINGS.namespace, SETTINGS.lease_name)
+    return KubeLeases(cluster.kube, SETTINGS.operator_namespace, SETTINGS.lease_name)
 
 
 @virtual
@@ -74,7 +74,7 @@ async def test_a_standby_that_takes_a_dead_operators_lease_is_seen() -> None:
 @virtual
 async def test_the_kill_switch_goes_last() -> None:
     cluster = Cluster()
-    metadata = {"name": "headroom", "namespace": SETTINGS.namespace}
+    metadata = {"name": "headroom", "namespace": SETTINGS.operator_namespace}
     cluster.server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"stop": "true"}})
     await leases(cluster).write("", 1, None)
     assert [each async for each in leftovers.rules(cluster.kube)] == []
@@ -177,6 +177,27 @@ async def test_nodes_that_we_cordoned_take_pods_again_and_those_of_others_do_not
     nodes = {name: cluster.stored("Node", "", name) for name in ("asleep", "lifted-by-hand", "theirs")}
     assert [name for name, node in nodes.items() if node["spec"].get("unschedulable")] == ["theirs"]
     assert not any("headroom.dev" in str(node["metadata"].get("annotations")) for node in nodes.values())
+    assert [each async for each in leftovers.marks(cluster.kube)] == []
+
+
+@virtual
+async def test_nodes_publish_no_bandwidth_and_lose_our_taint_and_nothing_else() -> None:
+    cluster = Cluster()
+    size = {"cpu": "8", "nvidia.com/gpu": "4"}
+    theirs = {"key": "theirs", "effect": "NoSchedule"}
+    metadata = {"name": "native"}
+    document = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": [theirs]}}
+    cluster.server.put(document | {"status": {"capacity": size, "allocatable": size}})
+    await do(cluster, actions.TaintNode(node="native", taint=f"{BANDWIDTH_UNAVAILABLE}:NoSchedule"))
+    published = {"headroom.dev/egress-mbps": "1000", "headroom.dev/local-ingress-mbps": "20000"}
+    await do(cluster, actions.SetNodeResources(node="native", resources=published))
+    found = [each.what async for each in leftovers.marks(cluster.kube)]
+    assert found == ["our taint of and bandwidth published on node native"]
+    assert await take_all(cluster.kube, SETTINGS, set(), crds=False) == 1
+    node = cluster.stored("Node", "", "native")
+    assert "headroom.dev" not in str(node)
+    assert theirs in node["spec"]["taints"]
+    assert (node["status"]["capacity"], node["status"]["allocatable"]) == (size, size)
     assert [each async for each in leftovers.marks(cluster.kube)] == []
 
 

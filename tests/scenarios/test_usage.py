@@ -16,7 +16,7 @@ from msgspec import structs
 
 from headroom.model.errors import Unavailable
 from headroom.model.times import moment
-from headroom.model.usage import Heartbeat, Row
+from headroom.model.usage import Heartbeat, UsageRow
 from headroom.runtime import recording
 from headroom.sim.clock import run_virtual
 from headroom.sim.faults import Crash
@@ -228,7 +228,7 @@ def at_write(write: int, what: Callable[[Simulation], None], *, after: bool) -> 
         ledger = ledger_of(simulation.server.transport("auditor"))
         real, count = ledger.write, itertools.count(1)
 
-        async def counted(rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> None:
+        async def counted(rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> None:
             due = bool(rows) and next(count) == write
             if due and not after:
                 what(simulation)

@@ -8,7 +8,7 @@ import pytest
 
 from headroom.adapters.kube.transport import APPLY_PATCH, StreamRefused
 from headroom.model.errors import Unavailable
-from headroom.sim.answers import ApiError
+from headroom.sim.answers import ErrorAnswer
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock, run_virtual
 from headroom.sim.rights import Right
@@ -56,7 +56,7 @@ def test_the_stage_is_set_with_status_identity_and_age() -> None:
         again = server.object("Pod", "elsewhere", "p")
         assert again is not None
         assert again["status"]["phase"] == "Succeeded"
-        with pytest.raises(ApiError):
+        with pytest.raises(ErrorAnswer):
             server.put({"apiVersion": "v1", "kind": "Nonsense", "metadata": {"name": "x"}})
 
     simulated(work)
@@ -106,7 +106,7 @@ def test_a_quiet_watch_is_kept_alive_by_bookmarks_or_reported_silent() -> None:
         ]
         assert [kind for kind, _ in seen] == ["BOOKMARK"] * 3
         assert [at for _, at in seen] == [120_000, 180_000, 198_000]
-        with pytest.raises(Unavailable, match="nothing was heard for 20 s"):
+        with pytest.raises(Unavailable, match="nothing was received for 20s"):
             async for _ in client.stream(MAPS, query={}, idle=20):
                 pass
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headroom.model import times
-from headroom.sim.cloud import CallRefused, Cloud, NoAnswer, NotLaunched, Order, TokenReused
+from headroom.sim.cloud import CallRefused, Cloud, LaunchRefused, RequestedLaunch, TokenReused, UnknownLaunch
 
 OURS = {"headroom.dev/cluster": "c"}
 
@@ -29,8 +29,8 @@ def cloud(time: Time) -> Cloud:
     return Cloud(time)
 
 
-def order(token: str = "t", zone: str = "a") -> Order:
-    return Order(token=token, instance_type="GN7", zone=zone, tags=OURS)
+def order(token: str = "t", zone: str = "a") -> RequestedLaunch:
+    return RequestedLaunch(token=token, instance_type="GN7", zone=zone, tags=OURS)
 
 
 def states(cloud: Cloud, lag: int = 0) -> dict[str, str]:
@@ -59,10 +59,10 @@ def test_a_machine_is_pending_then_runs_or_fails(cloud: Cloud, time: Time) -> No
 
 def test_a_lost_reply_has_launched_and_an_unreached_cloud_has_not(cloud: Cloud) -> None:
     cloud.wrong = lambda _verb: "Lost"
-    with pytest.raises(NoAnswer):
+    with pytest.raises(UnknownLaunch):
         cloud.launch(order("lost"))
     cloud.wrong = lambda _verb: "Unreached"
-    with pytest.raises(NoAnswer):
+    with pytest.raises(UnknownLaunch):
         cloud.launch(order("unreached"))
     cloud.wrong = lambda _verb: "Throttled"
     with pytest.raises(CallRefused):
@@ -91,11 +91,11 @@ def test_what_is_short_is_said_and_launches_nothing(cloud: Cloud) -> None:
     cloud.prices["GN7", "b"] = 300
     cloud.launch(order("1"))
     for token, zone, limit, outcome in (("2", "a", None, "SoldOut"), ("3", "b", 299, "PriceTooLow")):
-        with pytest.raises(NotLaunched) as none:
-            cloud.launch(Order(token=token, instance_type="GN7", zone=zone, max_price=limit))
+        with pytest.raises(LaunchRefused) as none:
+            cloud.launch(RequestedLaunch(token=token, instance_type="GN7", zone=zone, max_price=limit))
         assert none.value.outcome == outcome
     cloud.quota = 1
-    with pytest.raises(NotLaunched, match="QuotaReached"):
+    with pytest.raises(LaunchRefused, match="QuotaReached"):
         cloud.launch(order("4", "b"))
     assert cloud.launch(order("1")) in cloud.machines  # a token that has its machine is never refused
     assert len(cloud.machines) == 1
@@ -120,7 +120,7 @@ def test_a_reclaim_is_told_beforehand_or_not_at_all(cloud: Cloud, time: Time) ->
 def test_pages_hold_every_machine_once_and_foreign_ones_are_left_out(cloud: Cloud) -> None:
     cloud.page_size = 20
     ours = {cloud.launch(order(f"t{number}")) for number in range(45)}
-    cloud.add(Order(token="", instance_type="GN7", zone="a"), "RUNNING")
+    cloud.add(RequestedLaunch(token="", instance_type="GN7", zone="a"), "RUNNING")
     found, place, pages = list[str](), 0, 0
     while place is not None:
         page, place = cloud.page(OURS, place)  # type: ignore[assignment]  # None ends it

@@ -9,10 +9,10 @@ from headroom.api.marks import CLUSTER_TAG, OWNER_TAG
 from headroom.model import times
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock, run_virtual
-from headroom.sim.cloud import Cloud, Order
+from headroom.sim.cloud import Cloud, RequestedLaunch
 from headroom.sim.cloud_nodes import NOTICE_MS, CloudNodes
 from headroom.sim.clouds import Regions
-from headroom.sim.kubelet import Cluster
+from headroom.sim.kubelet import PodLifecycle
 from tests.builders import NOON, a_document
 
 OFFER = {"provider": "aws", "region": "us-east-1", "zone": "us-east-1a", "instanceType": "g6.12xlarge"}
@@ -25,7 +25,7 @@ class Played:
     def __init__(self, annotations: dict[str, str] | None = None, **spec: Any) -> None:
         self.clock = SimClock(NOON)
         self.server = ApiServer(self.clock, random.Random(1))
-        self.cluster = Cluster(self.server)
+        self.cluster = PodLifecycle(self.server)
         self.outside = CloudNodes(self.server, self.cluster)
         document = a_document("Spotpool", "burst", region="us-east-1", template=TEMPLATE, **spec)
         document["metadata"]["annotations"] = annotations or {}
@@ -42,7 +42,7 @@ class Played:
     def launch(self) -> str:
         [pool] = self.server.objects("Spotpool")
         tags = {CLUSTER_TAG: "c", OWNER_TAG: pool["metadata"]["uid"]}
-        return self.cloud.add(Order(token="t0", instance_type="g6.12xlarge", zone="us-east-1a", tags=tags)).id
+        return self.cloud.add(RequestedLaunch(token="t0", instance_type="g6.12xlarge", zone="us-east-1a", tags=tags)).id
 
     def nodes(self) -> list[dict[str, Any]]:
         return self.server.objects("Node")

@@ -18,7 +18,7 @@ from headroom.model.errors import Refused, Unavailable
 from headroom.sim import faults as wrong
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock, run_virtual
-from headroom.sim.cloud import Cloud, Order
+from headroom.sim.cloud import Cloud, RequestedLaunch
 from headroom.sim.cloud_view import CloudView
 from headroom.sim.clouds import Regions, SimClouds, clouds_of
 from headroom.sim.faults import Faults
@@ -93,13 +93,15 @@ def test_only_a_machine_with_the_tags_of_the_pool_is_ended() -> None:
     told = Told()
     told.view.launch(pool(), LAUNCH)
     ours = told.view.launches["t0"].instance
-    foreign = told.cloud.add(Order(token="", instance_type="GN7", zone="a", tags={"headroom.dev/cluster": "c"})).id
+    foreign = told.cloud.add(
+        RequestedLaunch(token="", instance_type="GN7", zone="a", tags={"headroom.dev/cluster": "c"})
+    ).id
     with pytest.raises(Refused):
         told.view.terminate(pool(), foreign)
     with pytest.raises(Refused):
-        told.view.terminate(pool(), ours, orphan=True)
+        told.view.terminate(pool(), ours, "Orphan")
     told.view.terminate(pool(), ours)
-    told.view.terminate(pool(), foreign, orphan=True)
+    told.view.terminate(pool(), foreign, "Orphan")
     assert told.cloud.alive({}) == []
 
 
@@ -131,7 +133,8 @@ def test_faults_of_the_connection_lose_answers_of_the_cloud() -> None:
         assert outcomes == ["Unknown", "Accepted"]
         assert list(clouds.instances) == list(cloud.machines)
         assert len(cloud.machines) == 1
-        await clouds.terminate(pool(), *cloud.machines)
+        [machine] = cloud.machines
+        await clouds.terminate(pool(), machine)
         assert not cloud.alive({})
         assert news == [KEY, KEY]
 

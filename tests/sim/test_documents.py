@@ -239,8 +239,8 @@ def test_problems_of_facts_are_named(kind: str, spec: object, field: str) -> Non
 def test_noise_is_refused_in_one_sentence_that_names_the_file_and_the_line() -> None:
     assert "bad.yaml" in refusal(b"\xff\xfe\x00")
     assert "in line 2" in refusal(b"a: b\n]: c\n")
-    assert "no Kubernetes object" in refusal(b"just a sentence")
-    assert "no Kubernetes object" in refusal(b"- a\n- b\n")
+    assert "not a Kubernetes object" in refusal(b"just a sentence")
+    assert "not a Kubernetes object" in refusal(b"- a\n- b\n")
     for text in (b'a: !!int ""', b"a: !!bool x", b"? [a]\n: b", b"a: !unknown b", b"a: " + b"1" * 5000):
         assert refusal(text).count("\n") == 0
 
@@ -318,4 +318,4 @@ def test_what_only_the_operator_writes_is_read_and_wrong_ones_are_told_of() -> N
     [problem] = read(wrong).problems
     assert (problem.field, problem.message) == ("spec", "must be what the operator writes")
     [unknown] = read(wrong.replace("kind: BudgetHold", "kind: BudgetHolding")).problems
-    assert "BudgetIndex, BudgetHold, not 'BudgetHolding'" in unknown.message
+    assert "BudgetIndex, BudgetHold, BandwidthConfig, not 'BudgetHolding'" in unknown.message

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.catalog import bare_definition
-from headroom.sim.kubelet import Cluster
+from headroom.sim.kubelet import PodLifecycle
 from headroom.sim.owners import JOBSET_NAME
 from tests.sim.world import START, node, pod, simulated
 
@@ -16,7 +16,7 @@ def lived(work: Callable[[ApiServer], Awaitable[T]]) -> T:
     """Do `work` in a cluster that moves."""
 
     async def all_of_it(server: ApiServer) -> T:
-        cluster = Cluster(server)
+        cluster = PodLifecycle(server)
         cluster.start()
         found = await work(server)
         cluster.stop()

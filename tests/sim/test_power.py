@@ -14,8 +14,8 @@ from headroom.sim import faults as wrong
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock, run_virtual
 from headroom.sim.faults import Crash, Fault, Faults
-from headroom.sim.kubelet import Cluster
-from headroom.sim.power import Machines, SimSwitches
+from headroom.sim.kubelet import PodLifecycle
+from headroom.sim.power import SimSwitches, SimulatedMachines
 from tests.sim.world import START, node, pod
 
 T = TypeVar("T")
@@ -49,8 +49,8 @@ class Place:
         self.clock = SimClock(START)
         self.server = ApiServer(self.clock, random.Random(1))
         self.faults = Faults(self.clock, START, 7, faults)
-        cluster = Cluster(self.server)
-        self.machines = Machines(self.server, cluster, self.faults)
+        cluster = PodLifecycle(self.server)
+        self.machines = SimulatedMachines(self.server, cluster, self.faults)
         for document in documents:
             self.server.put(document)
         self.machines.begin()

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import pytest
 from msgspec import structs
 
+from headroom.adapters.documents import Documents
 from headroom.api import marks
 from headroom.api.budget_hold import BudgetHoldSpec
 from headroom.api.kinds import AnyResource
 from headroom.model.actions import LaunchInstance, WakeMachine
 from headroom.model.errors import Misconfigured
-from headroom.model.facts import Hold, Owner, Pod, Price, Shape, Usage
+from headroom.model.facts import Hold, Owner, Pod, Price, Shape, Taint, Usage
+from headroom.model.snapshots import load, save
 from headroom.model.times import HOUR, MINUTE
-from headroom.model.world import World, by_ref, load, save
-from headroom.sim.whatif import policy, recorded
+from headroom.model.usage import Ending, PodDetails, UsageRow
+from headroom.model.world import World, by_ref
+from headroom.sim.whatif import beside, policy, recorded
 from headroom.sim.whatif.admission import Gatekeeper
 from headroom.sim.whatif.carrying import Hands
-from headroom.sim.whatif.cluster import Cluster
-from headroom.sim.whatif.comparing import Comparison, tables
-from headroom.sim.whatif.outcome import Outcome, outcome
+from headroom.sim.whatif.cluster import ReplayCluster
+from headroom.sim.whatif.comparing import Comparison
+from headroom.sim.whatif.measures import PolicyOutcome
+from headroom.sim.whatif.outcome import outcome
 from headroom.sim.whatif.page import NO_PLOTS, Assets, page
 from headroom.sim.whatif.replay import LONGEST_MS, OUTSIDE, SHORTEST_MS, pace_of, replay
-from headroom.sim.whatif.work import Case, Work, owner_of
+from headroom.sim.whatif.report import report
+from headroom.sim.whatif.work import Case, RequestedPod, owner_of
 from tests.builders import NOON, a_node, a_pod, a_used_world
 from tests.core.stage import a_budget
 
 GPU = "nvidia.com/gpu"
 TEAM = (("team", "a"),)
+TAINT = Taint("gpu", "yes", "NoSchedule")
 
 
-def a_work(name: str = "train", at: int = 0, hours: float | None = 1, gpus: int = 1, **more: Any) -> Work:
+def a_work(name: str = "train", at: int = 0, hours: float | None = 1, gpus: int = 1, **more: Any) -> RequestedPod:
     """A Job of one pod that arrives some minutes after noon."""
     given: dict[str, Any] = {
         "owner": owner_of("Job", "team-a", name),
@@ -40,16 +47,16 @@ def a_work(name: str = "train", at: int = 0, hours: float | None = 1, gpus: int 
         "labels": TEAM,
         "shape": Shape(requests=((GPU, gpus * 10**6),)),
     }
-    return Work(name=name, namespace="team-a", **given | more)
+    return RequestedPod(name=name, namespace="team-a", **given | more)
 
 
-def a_case(*works: Work, hours: int = 24, nodes: int = 1, **more: Any) -> Case:
+def a_case(*works: RequestedPod, hours: int = 24, nodes: int = 1, **more: Any) -> Case:
     """Some hours from noon on, with nodes of eight GPUs."""
     machines = [a_node(f"worker-{number}") for number in range(nodes)]
     return Case(title="test", begin=NOON, end=NOON + hours * HOUR, works=list(works), nodes=machines, **more)
 
 
-def played(case: Case, *budgets: AnyResource, every: int = 1000) -> Outcome:
+def played(case: Case, *budgets: AnyResource, every: int = 1000) -> PolicyOutcome:
     resources = by_ref(budgets)
     return outcome(case, resources, replay(case, resources, every=every))
 
@@ -123,6 +130,95 @@ def test_what_a_reader_should_know_of_a_record_is_said() -> None:
     assert recorded.read(bare, "test", days=None).notes == ["The snapshot has no nodes, so there is always room."]
 
 
+def a_detailed_row(name: str, begin: float, end: float, **more: Any) -> UsageRow:
+    """What the ledger has of a pod of the Job `train`; moments are hours before noon."""
+    details = PodDetails("Job", "train", "u-train", more.pop("declared", None), "a100", more.pop("selector", ()))
+    start, over = NOON - round(begin * HOUR), NOON - round(end * HOUR)
+    given: dict[str, Any] = {"namespace": "team-a", "pod": name, "amounts": ((GPU, 10**6),), "labels": TEAM}
+    given |= {"earliest": start, "seen_until": over, "ended": over, "evidence": 3, "ending": Ending.FINISHED}
+    given |= {"created": start, "price": 10**6, "details": details.pairs()}
+    return UsageRow(cluster="default", uid=name, start=start, **given | more)
+
+
+def a_detailed_record(*rows: UsageRow, prices: tuple[Price, ...] = ()) -> Case:
+    types = {"h100": "worker-0", "a100": "worker-1"}
+    nodes = [
+        structs.replace(a_node(name), labels=(("node.kubernetes.io/instance-type", each),), taints=(TAINT,))
+        for each, name in types.items()
+    ]
+    world = a_used_world(a_budget(), nodes=nodes, prices=prices, now=NOON)
+    world.usage.extend(rows)
+    return recorded.read(load(save(world)), "test", days=None)
+
+
+def test_work_runs_where_it_ran_or_where_it_said_that_it_could() -> None:
+    [work] = a_detailed_record(a_detailed_row("one", 5, 4)).works
+    assert work.shape.node_selector == (("node.kubernetes.io/instance-type", "a100"),)
+    case = a_detailed_record(a_detailed_row("one", 5, 4, declared=2 * HOUR, selector=(("zone", "b"),)))
+    [work] = case.works
+    assert work.shape.node_selector == (("zone", "b"),)
+    assert (work.owner_key, work.annotations) == ("Job/team-a/train", ((marks.EXPECTED_DURATION, "7200s"),))
+    case = a_detailed_record(a_detailed_row("one", 5, 4))
+    log = replay(case, by_ref([a_budget()]), every=1000)
+    assert [life.node for life in log.lives] == ["worker-1"], "not on the first node with room"
+
+
+@pytest.mark.parametrize("ending", [Ending.EVICTED, Ending.DELETED])
+def test_a_run_that_was_stopped_and_its_successor_are_one_work(ending: Ending) -> None:
+    first, second = a_detailed_row("one", 8, 7, ending=ending), a_detailed_row("two", 6, 3)
+    [work] = a_detailed_record(first, second).works
+    assert (work.name, work.arrives, work.length) == ("one", NOON - 8 * HOUR, 3 * HOUR)
+    others = [structs.replace(first, ending=Ending.FINISHED), structs.replace(first, ending=Ending.UNKNOWN)]
+    assert [len(a_detailed_record(each, second).works) for each in others] == [2, 2]
+
+
+def test_pods_that_ran_beside_one_that_was_stopped_are_not_its_successors() -> None:
+    rows = [a_detailed_row("one", 8, 6, ending=Ending.EVICTED), a_detailed_row("beside", 7, 3)]
+    assert len(a_detailed_record(*rows).works) == 2
+
+
+def test_what_the_record_used_counts_both_runs() -> None:
+    case = a_detailed_record(a_detailed_row("one", 8, 7, ending=Ending.EVICTED), a_detailed_row("two", 6, 3))
+    assert case.recorded_gpu_ms == 10**6 * 4 * HOUR
+    [budget] = played(case, a_budget()).budgets
+    assert budget.recorded_gpu_hours == 4
+    assert budget.gpu_hours == pytest.approx(3, abs=0.01)
+
+
+def test_an_identical_price_book_changes_nothing() -> None:
+    """By hand: 4 hours on an A100 at an eighth of 8 dollars, wherever the first node with room is."""
+    book = (
+        Price(price_per_hour=8 * 10**6, instance_type="a100"),
+        Price(price_per_hour=80 * 10**6, instance_type="h100"),
+    )
+    case = a_detailed_record(a_detailed_row("one", 8, 7), a_detailed_row("two", 6, 3), prices=book)
+    same = beside.put_over(case, Documents(prices=list(book)))
+    assert [played(each).total.usd for each in (case, same)] == [pytest.approx(4), pytest.approx(4)]
+    dearer = beside.put_over(
+        case, Documents(prices=[structs.replace(each, price_per_hour=16 * 10**6) for each in book])
+    )
+    assert played(dearer).total.usd == pytest.approx(8)
+
+
+def test_where_a_row_does_not_say_on_what_it_ran_its_price_does() -> None:
+    book = (
+        Price(price_per_hour=8 * 10**6, instance_type="a100"),
+        Price(price_per_hour=80 * 10**6, instance_type="h100"),
+    )
+    case = a_detailed_record(structs.replace(a_detailed_row("one", 5, 4), details=()), prices=book)
+    same = beside.put_over(case, Documents(prices=list(book)))
+    assert [work.price for work in same.works] == [work.price for work in case.works] == [10**6]
+
+
+def test_no_more_is_lost_than_was_used() -> None:
+    """What a pod did before the time that is played is not lost in it."""
+    work = a_work(hours=100, gpus=4, began=NOON - 20 * HOUR)
+    found = played(a_case(work, hours=10), a_budget(hours="20", window=24, enforce=["100% Hold", "110% Evict"]))
+    assert found.evictions == 1
+    assert 0 < found.total.lost_gpu_hours <= found.total.gpu_hours
+    assert found.total.counted_gpu_hours == pytest.approx(found.total.gpu_hours - found.total.lost_gpu_hours)
+
+
 # --- what is done to pods ---------------------------------------------------------------------------------------------------------
 
 
@@ -155,7 +251,7 @@ def test_work_that_was_evicted_is_lost_and_done_again() -> None:
 def test_a_pod_on_its_way_out_does_not_finish() -> None:
     case = a_case(a_work(hours=0.01, grace_seconds=300))
     events: list[Any] = []
-    cluster = Cluster(case, {}, lambda at, do: events.append((at, do)))
+    cluster = ReplayCluster(case, {}, lambda at, do: events.append((at, do)))
     cluster.arrive(case.works[0])
     cluster.place()
     [uid] = cluster.living
@@ -194,7 +290,7 @@ def test_pauses_are_counted() -> None:
 
 def test_what_nothing_here_stands_for_yet_is_counted() -> None:
     case = a_case(a_work())
-    cluster = Cluster(case, {}, lambda _at, _do: None, OUTSIDE)
+    cluster = ReplayCluster(case, {}, lambda _at, _do: None, OUTSIDE)
     bought = LaunchInstance(pool="p", slot=1, token="t", instance_type="g5.xlarge", zone="a")
     Hands(cluster).carry_out([bought, WakeMachine(pool="p", machine="nobody's")], None)
     found = outcome(case, {}, cluster.log)
@@ -300,13 +396,15 @@ def compared() -> Comparison:
 
 def test_both_are_told_side_by_side() -> None:
     found = compared()
-    whole, budgets = tables(found)
-    rows = {row[0]: row[1:] for row in whole.rows}
-    assert rows["pods held by a budget"][0] == "0"
-    assert rows["cost"] == ("unknown", "unknown", "-")
-    assert rows["GPU-hours used"][0] == "16.0"
+    told = report(found)
+    worse, different, budgets = told.sections
+    assert [each.title for each in told.sections] == ["Worse", "Different", "By budget"]
+    rows = {row[0]: row[1:] for row in (*worse.rows, *different.rows)}
+    assert rows["pods queued by a budget"][0] == "0"
+    assert "cost (unknown)" in different.unchanged
+    assert rows["work that counted, GPU-hours"][0] == rows["GPU-hours used"][0] == "16.0"
     assert rows["GPU-hours used"][2].startswith("-")
-    assert budgets.rows[0][:2] == ("team-a/one", "- -> 8 h in 24 h")
+    assert budgets.rows[0][:4] == ("team-a/one", "quota", "-", "8 h in 24 h")
     wire = found.wire(lines=False)
     assert wire["before"]["total"]["gpuHours"] == 16
     assert "lines" not in wire["after"]
@@ -327,9 +425,53 @@ def test_the_page_needs_nothing_else_and_runs_no_other_script() -> None:
 def test_the_page_can_be_read_on_a_phone() -> None:
     text = page(compared(), Assets("window.uPlot = function () {};", ".uplot {}"))
     rows, cells = text.count('role="rowheader"'), text.count('<td role="cell" data-head="')
-    assert rows >= 18
+    assert rows >= 10
     assert text.count("<td") == cells, "every cell knows the head of its column"
     assert 'data-head="Before"' in text
     assert text.count('<div class="scroll" tabindex="0" role="region"') == text.count('<table role="table">')
-    assert "- \N{RIGHTWARDS ARROW} 8 h in 24 h" in text
+    assert "@media print" in text
     assert " -> " not in text.partition("</main>")[0]
+
+
+def test_the_answer_comes_first_in_words() -> None:
+    found = compared()
+    told = report(structs.replace(found, clauses=["budget one had 8 GPU-hours instead of 16"]))
+    assert told.title == "What if budget one had 8 GPU-hours instead of 16?"
+    assert told.verdict[0].startswith("With this change team-a would queue ")
+    assert len(told.verdict) <= 3
+    same = report(structs.replace(found, after=found.before))
+    assert same.verdict == ["This change would make no difference to anybody's work."]
+    assert [each.rows for each in same.sections] == [[]]
+    assert "work that counted, GPU-hours (16.0)" in same.sections[0].unchanged
+
+
+def test_page_and_terminal_tell_the_same() -> None:
+    found = compared()
+    told, text = report(found), page(found, Assets("x", ""))
+    for each in (told.title, *told.verdict, told.played, *(each.unchanged for each in told.sections)):
+        assert html.escape(each) in text
+    for section in told.sections:
+        for row in section.rows:
+            assert all(html.escape(each) in text for each in row)
+
+
+def test_shorter_waits_are_no_better_where_the_others_never_start() -> None:
+    sides = [played(a_case(*(a_work(f"job-{n}", gpus=8, hours=2) for n in range(3)), hours=each)) for each in (12, 2)]
+    case = a_case(hours=12)
+    told = report(Comparison(case=case, changes=[], every=1, before=sides[0], after=sides[1]))
+    better = [row[0] for each in told.sections for row in each.rows if each.title == "Better"]
+    assert not [each for each in better if each.startswith("wait")]
+
+
+def test_a_report_says_how_far_a_replay_is_from_its_record() -> None:
+    def told(recorded: float) -> list[str]:
+        found = played(a_case(a_work(hours=4)), a_budget())
+        budgets = [structs.replace(each, recorded_gpu_hours=recorded) for each in found.budgets]
+        found = structs.replace(found, budgets=budgets)
+        both = Comparison(case=a_case(), changes=[], every=1, before=found, after=found, is_record=True)
+        return report(both).closeness
+
+    assert told(4.0) == ["team-a/one: 4.0 GPU-hours replayed, 4.0 recorded (+0.0%)."]
+    assert told(3.0)[0] == "team-a/one: 4.0 GPU-hours replayed, 3.0 recorded (+33.3%)."
+    assert told(3.0)[1].startswith("Warning: team-a/one differs by more than 2% from the record")
+    assert told(0.0)[0].endswith("(the record has none).")

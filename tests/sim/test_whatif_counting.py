@@ -12,9 +12,9 @@ from headroom.api import marks
 from headroom.core.budgets import prospect
 from headroom.core.usage import GPU_HOUR, budgets_of
 from headroom.model.facts import Namespace, Node, Pod, Price
+from headroom.model.snapshots import load, save
 from headroom.model.times import HOUR, text
-from headroom.model.usage import Row
-from headroom.model.world import load, save
+from headroom.model.usage import UsageRow
 from headroom.sim.whatif import beside, recorded
 from headroom.sim.whatif.comparing import Comparison
 from headroom.sim.whatif.page import Assets, page
@@ -65,8 +65,8 @@ def test_history_of_the_same_name_and_moment_counts_twice() -> None:
 # --- room -------------------------------------------------------------------------------------------------------------------------
 
 
-def other_gpus(name: str, begin: int, end: int, resource: str) -> Row:
-    return Row(
+def other_gpus(name: str, begin: int, end: int, resource: str) -> UsageRow:
+    return UsageRow(
         cluster="default",
         uid=name,
         start=NOON - begin * HOUR,

@@ -14,9 +14,10 @@ from headroom.model.pace import Pace
 from headroom.model.times import MINUTE, SECOND, duration, moment
 from headroom.model.world import by_ref
 from headroom.sim.whatif.lives import EVICTED, SUSPENDED
-from headroom.sim.whatif.outcome import Outcome, outcome
+from headroom.sim.whatif.measures import PolicyOutcome
+from headroom.sim.whatif.outcome import outcome
 from headroom.sim.whatif.replay import replay
-from headroom.sim.whatif.work import Case, Work, owner_of
+from headroom.sim.whatif.work import Case, RequestedPod, owner_of
 from tests.scenarios.ladder import CAPS, FOR_WEEKS, Run, a_budget, a_job, a_template, play, stage
 from tests.tiers import DEEP
 
@@ -84,11 +85,11 @@ def full(
     return Course({name: sorted(each) for name, each in starts.items()}, stopped, used / 3_600_000), run
 
 
-def quick(jobs: Sequence[Job], budgets: Sequence[Any], length: str) -> tuple[Course, Outcome]:
+def quick(jobs: Sequence[Job], budgets: Sequence[Any], length: str) -> tuple[Course, PolicyOutcome]:
     case = Case(title="test", begin=BEGIN, end=BEGIN + (duration(length) or 0), caps=CAPS)
     found = documents.Documents()
     for number, each in enumerate(stage(*budgets)):
-        documents._take(found, each, documents.Place("test", number), any_group=False)
+        documents._take(found, each, documents.DocumentPosition("test", number), any_group=False)
     case.nodes = [structs.replace(node, ready=True) for node in found.nodes]
     case.prices = tuple(found.prices)
     case.namespaces = {name: Namespace(name=name) for name in ("lab", "studio", "headroom-system")}
@@ -96,7 +97,7 @@ def quick(jobs: Sequence[Job], budgets: Sequence[Any], length: str) -> tuple[Cou
         annotations = (("headroom.dev/expected-duration", job.declared),) if job.declares else ()
         for number in range(job.pods):
             case.works.append(
-                Work(
+                RequestedPod(
                     name=f"{job.name}-{number}",
                     namespace="lab",
                     owner=owner_of("Job", "lab", job.name),

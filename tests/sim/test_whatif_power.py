@@ -8,22 +8,27 @@ import pytest
 from msgspec import structs
 
 from headroom.adapters import documents
+from headroom.api.bandwidth import MARKER
+from headroom.api.bandwidth_config import Mode
 from headroom.api.kinds import AnyResource
 from headroom.api.power_status import Energy
 from headroom.model import actions
+from headroom.model.bandwidth import BandwidthRules
 from headroom.model.facts import Machine, Owner, Pod, Shape, Taint, Usage
+from headroom.model.snapshots import load, save
 from headroom.model.times import HOUR, MINUTE, SECOND, moment
-from headroom.model.usage import Row
-from headroom.model.world import by_ref, load, save
+from headroom.model.usage import UsageRow
+from headroom.model.world import by_ref
 from headroom.sim.whatif import beside, recorded, traces
 from headroom.sim.whatif.carrying import Hands
-from headroom.sim.whatif.cluster import Cluster
-from headroom.sim.whatif.comparing import Comparison, tables
-from headroom.sim.whatif.lives import Log
+from headroom.sim.whatif.cluster import ReplayCluster
+from headroom.sim.whatif.comparing import Comparison
+from headroom.sim.whatif.lives import ReplayLog
 from headroom.sim.whatif.outcome import outcome
 from headroom.sim.whatif.page import Assets, page
 from headroom.sim.whatif.replay import OUTSIDE, replay
-from headroom.sim.whatif.work import Case, Work, owner_of
+from headroom.sim.whatif.report import report
+from headroom.sim.whatif.work import Case, RequestedPod, owner_of
 from tests.builders import NOON, a_node, a_resource, a_used_world
 from tests.core.stage import a_budget
 from tests.scenarios import power_stage as full
@@ -49,7 +54,7 @@ def workers(count: int) -> list[dict[str, Any]]:
     return [a_machine(f"worker-{number}") for number in range(count)]
 
 
-def played(case: Case, *pools: AnyResource) -> tuple[Any, Log]:
+def played(case: Case, *pools: AnyResource) -> tuple[Any, ReplayLog]:
     resources = by_ref(pools)
     log = replay(case, resources, every=1000)
     return outcome(case, resources, log), log
@@ -77,10 +82,29 @@ def test_a_machine_that_is_off_wakes_for_work_and_sleeps_when_it_is_done() -> No
     assert found.saved_kwh == pytest.approx(24 - on)
 
 
-def used_before(end: int) -> Row:
+@pytest.mark.parametrize(("mode", "wakes"), [("Extender", 1), ("Off", 0)])
+def test_a_machine_wakes_for_a_pod_that_asks_for_bandwidth_if_it_is_known_what_its_mark_means(
+    mode: Mode, wakes: int
+) -> None:
+    marked = Shape(requests=((MARKER, 10**6), (GPU, 8 * 10**6)))
+    asleep = {"worker-0": Machine(name="worker-0", power="Off")}
+    world = structs.replace(a_used_world(now=NOON), bandwidth=BandwidthRules(mode=mode))
+    rules = recorded.read(load(save(world)), "test", days=None).bandwidth
+    more: dict[str, Any] = {"machines": asleep, "boundless": frozenset({MARKER}), "bandwidth": rules}
+    found, _ = played(a_case(a_work(shape=marked), nodes=1, hours=4, **more), a_pool(*workers(1)))
+    assert (found.wakes, found.total.finished) == (wakes, wakes)
+
+
+def test_that_nodes_have_bandwidths_costs_nothing() -> None:
+    case = a_case(*(a_work(f"j{minute}", at=minute) for minute in range(20)), nodes=2)
+    log = replay(case, by_ref([a_resource("Bandwidth", "worker-0")]), every=1000)
+    assert log.passes == replay(case, {}, every=1000).passes
+
+
+def used_before(end: int) -> UsageRow:
     """Eleven GPU-hours that were used in the eleven hours before a moment."""
     begin = end - 11 * HOUR
-    return Row(
+    return UsageRow(
         cluster="default",
         uid="before",
         namespace="team-a",
@@ -152,15 +176,16 @@ def test_before_and_after_a_pool_show_what_it_saves_and_what_it_costs() -> None:
     assert (before.total.waits.longest, after.total.finished) == (0, 8)
     assert 90 <= after.total.waits.longest < 100
     found = Comparison(case=case, changes=[], every=1000, before=before, after=after)
-    [machines] = [table for table in tables(found) if table.title == "Machines"]
-    rows = {row[0]: row[1:] for row in machines.rows}
+    sections = report(found).sections
+    rows = {row[0]: row[1:] for each in sections for row in each.rows}
+    assert "hours that machines were on" in [row[0] for each in sections for row in each.rows if each.title == "Better"]
     assert rows["hours that machines were on"][0] == "96.0"
     assert rows["machines woken"][0] == "0"
     assert rows["energy drawn, where watts are known"][0] == "unknown"
     assert rows["energy saved by sleeping"][1].endswith(" kWh")
     assert "Machines that are on" in page(found, Assets("void 0;", ""))
     without = Comparison(case=case, changes=[], every=1000, before=before, after=before)
-    assert [table.title for table in tables(without)] == ["Everything"]
+    assert "machines woken" not in report(without).sections[0].unchanged
 
 
 def test_a_floor_and_office_hours_keep_machines_on() -> None:
@@ -212,11 +237,13 @@ def test_what_slept_in_a_record_is_on_without_its_pool() -> None:
 class Bench:
     """A cluster whose events are done by hand."""
 
-    def __init__(self, *works: Work) -> None:
+    def __init__(self, *works: RequestedPod) -> None:
         self.case = a_case(*works, nodes=1)
         self.pool = a_pool(*workers(1))
         self.events: list[Any] = []
-        self.cluster = Cluster(self.case, by_ref([self.pool]), lambda at, do: self.events.append((at, do)), OUTSIDE)
+        self.cluster = ReplayCluster(
+            self.case, by_ref([self.pool]), lambda at, do: self.events.append((at, do)), OUTSIDE
+        )
         self.hands = Hands(self.cluster)
 
     @property
@@ -342,7 +369,9 @@ def test_a_replay_switches_as_the_full_simulator_does() -> None:
         shape = Shape(requests=((GPU, gpus * 10**6),), node_selector=(("metal", "yes"),))
         owner = owner_of("Job", "lab", name)
         arrives, length = BEGIN + at * MINUTE, minutes * MINUTE
-        case.works.append(Work(name=name, namespace="lab", owner=owner, arrives=arrives, length=length, shape=shape))
+        case.works.append(
+            RequestedPod(name=name, namespace="lab", owner=owner, arrives=arrives, length=length, shape=shape)
+        )
     found = documents.read([("pool", full.as_text(pool))])
     assert not found.problems
     log = replay(case, by_ref(found.resources), every=1000)

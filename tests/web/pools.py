@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from headroom.api.kinds import AnyResource
-from headroom.api.power_status import Energy, MachineStatus, PowerPoolStatus, State, Trial, Unserved
+from headroom.api.power_status import Energy, MachineStatus, PowerPoolStatus, State, TrialStatus, Unserved
 from headroom.api.resources import Condition
 from headroom.model.actions import Action, EmitEvent
 from headroom.model.decisions import Decision, Ref
@@ -104,8 +104,8 @@ UNSERVED = (
     Unserved(pod="team-a/odd", reason="Unmodelled", message="kube-scheduler says: 0/2 nodes match the spread."),
 )
 TRIALS = (
-    Trial(shape="0123456789ab", machine="l4-2", at=text(NOON - 10 * MINUTE)),
-    Trial(shape="ba9876543210", machine="l4-1", at=text(NOON - 20 * MINUTE), in_vain=2),
+    TrialStatus(shape="0123456789ab", machine="l4-2", at=text(NOON - 10 * MINUTE)),
+    TrialStatus(shape="ba9876543210", machine="l4-1", at=text(NOON - 20 * MINUTE), in_vain=2),
 )
 
 

@@ -21,7 +21,7 @@ from headroom.sim.ledger import MemoryLedger
 from headroom.web.listening import Servers
 from headroom.web.pages import Maker, Pages
 from headroom.web.scope import Scope
-from headroom.web.view import Showing, View
+from headroom.web.view import OperatorView, Showing
 
 
 class Made:
@@ -39,7 +39,8 @@ class Made:
         self._world = world
         self.decisions = {each.resource: each for plan in PLANS for each in plan.decide(world, EVERYTHING)}
         for decision in self.decisions.values():
-            self.journal.decided(decision, world.now, world.cluster)
+            if not decision.routine:
+                self.journal.decided(decision, world.now, world.cluster)
         self.bell.ring()
 
     def world(self, now: int) -> World:
@@ -60,8 +61,8 @@ class Made:
     def now(self) -> int:
         return self._world.now
 
-    def view(self, **more: Any) -> View:
-        return View(port=self, loop=self, gate=self, clock=self, journal=self.journal, **more)
+    def view(self, **more: Any) -> OperatorView:
+        return OperatorView(port=self, loop=self, gate=self, clock=self, journal=self.journal, **more)
 
     def showing(self, **more: Any) -> Showing:
         return Showing(view=self.view(**more), metrics=capabilities.measured(Metrics()), pages=capabilities.pages())

@@ -12,8 +12,9 @@ import pytest
 from aiohttp import web
 
 from headroom.web import certificate, doors
+from headroom.web.addresses import bound
 from headroom.web.doors import Door, Limits, in_door, peer_of
-from headroom.web.listening import Servers, bound
+from headroom.web.listening import Servers
 
 HALF = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: b\r\n"
 WHOLE = HALF + b"\r\n"

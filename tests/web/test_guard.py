@@ -13,12 +13,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from headroom.adapters.kube.reviews import Need, Who
+from headroom.adapters.kube.reviews import RequiredRight, Who
 from headroom.model.errors import Misconfigured, Unavailable
 from headroom.web import certificate
+from headroom.web.access import ACCESS
 from headroom.web.guard import METRICS, NODES, Viewer, budgets_in, guard
 from headroom.web.listening import Servers
-from headroom.web.scope import ACCESS, Access
+from headroom.web.scope import Access
 from tests.certificates import Authority
 
 NAMESPACES = ["lab", "attic", "cellar"]
@@ -35,7 +36,7 @@ class Judge:
         self.turns: asyncio.Queue[bool] = asyncio.Queue()
         self.asked: list[str] = []
         self.seen: list[Who] = []
-        self.rights: dict[str, set[Need]] = {
+        self.rights: dict[str, set[RequiredRight]] = {
             "scraper": {METRICS},
             "ada": {budgets_in("lab"), budgets_in("attic")},
             "root": {budgets_in(""), NODES},
@@ -54,7 +55,7 @@ class Judge:
         self.patience -= 1
         return self.away or self.patience < 0
 
-    async def allowed(self, who: Who, needs: Iterable[Need]) -> frozenset[Need]:
+    async def allowed(self, who: Who, needs: Iterable[RequiredRight]) -> frozenset[RequiredRight]:
         if self._gone():
             raise Unavailable("creating a SubjectAccessReview: cannot reach https://secret-address:6443")
         self.seen.append(who)

@@ -17,11 +17,12 @@ from headroom.cli import capabilities
 from headroom.model.errors import Unavailable
 from headroom.model.times import MINUTE
 from headroom.web import link as links
-from headroom.web.link import Answer, Answering, Beat, Begin, Question, Remote
+from headroom.web.link import Beat, Begin, LinkAnswer, LinkQuestion, LinkServer, Remote
 from headroom.web.pages import search
 from headroom.web.scope import EVERYTHING, Scope
 from headroom.web.server import main_app
 from headroom.web.source import Address, Local, Sheet
+from headroom.web.view import OperatorView
 from headroom.web.wire import Link
 from tests.builders import NOON
 from tests.web.showing import Made, served
@@ -44,10 +45,10 @@ class Counted(Local):
 async def linked(local: Local, failures: list[Exception] | None = None) -> AsyncIterator[Remote]:
     """The other process's end, once it has heard of the operator."""
     ours, theirs = socket.socketpair()
-    here: Link[Question] = await Link.over(ours, Question)
-    there: Link[Begin | Beat | Answer] = await Link.over(theirs, Begin | Beat | Answer)
+    here: Link[LinkQuestion] = await Link.over(ours, LinkQuestion)
+    there: Link[Begin | Beat | LinkAnswer] = await Link.over(theirs, Begin | Beat | LinkAnswer)
     remote = Remote(there, capabilities.pages())
-    answering = Answering(local, (failures if failures is not None else []).append)
+    answering = LinkServer(local, (failures if failures is not None else []).append)
     tasks = [asyncio.create_task(answering.serve(here)), asyncio.create_task(remote.run())]
     try:
         async with asyncio.timeout(120):
@@ -83,6 +84,17 @@ async def test_pages_are_the_same_over_the_link(address: Address, scope: Scope) 
         assert (remote.pulse().ticks, remote.pulse().frame) == (local.pulse().ticks, local.pulse().frame)
 
 
+async def test_pages_of_one_moment_are_the_same_over_the_link() -> None:
+    local = Local(Made(a_world(1)).showing())
+    addresses = [each for each in ADDRESSES if each[0] != "decisions"]
+    async with linked(local) as remote:
+        found = await remote.make_together(addresses, EVERYTHING)
+    assert list(found) == addresses
+    for address, sheet in found.items():
+        assert json.loads(json.dumps(sheet.body)) == json.loads(json.dumps(local.made(address, EVERYTHING).body))
+    assert len({each.at for each in found.values()}) == 1
+
+
 async def test_a_search_takes_nothing_from_the_operator_and_sees_what_is_new() -> None:
     made = Made(a_world(1))
     local = Counted(made.showing())
@@ -105,9 +117,9 @@ async def test_metrics_are_measured_once_a_second_whoever_asks() -> None:
     local = Local(Made(a_world(1)).showing())
     measured, real = [0], local.measured
 
-    def counted() -> bytes:
+    def counted(view: OperatorView | None = None) -> bytes:
         measured[0] += 1
-        return real()
+        return real(view)
 
     local.measured = counted  # type: ignore[method-assign]  # to count how often it is asked
     async with linked(local) as remote:
@@ -128,7 +140,7 @@ async def test_a_page_with_a_bug_takes_only_itself_away() -> None:
 async def test_an_operator_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "ANSWER_SECONDS", 0.01)
     ours, theirs = socket.socketpair()
-    remote = Remote(await Link.over(theirs, Begin | Beat | Answer), ())
+    remote = Remote(await Link.over(theirs, Begin | Beat | LinkAnswer), ())
     with ours, pytest.raises(Unavailable, match="no answer in time"):
         await remote.make(("overview",), EVERYTHING)
     assert not remote._asked
@@ -140,8 +152,8 @@ async def test_who_does_not_read_is_told_no_more(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(links, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(links, "MOST_UNREAD", 10_000)
     ours, theirs = socket.socketpair()
-    here: Link[Question] = await Link.over(ours, Question)
-    serving = asyncio.create_task(Answering(Local(Made(a_world(1)).showing()), lambda _: None).serve(here))
+    here: Link[LinkQuestion] = await Link.over(ours, LinkQuestion)
+    serving = asyncio.create_task(LinkServer(Local(Made(a_world(1)).showing()), lambda _: None).serve(here))
     async with asyncio.timeout(120):
         while here.unread < 10_000:  # noqa: ASYNC110  nothing tells a test when
             await asyncio.sleep(0)
@@ -156,7 +168,7 @@ async def test_who_does_not_read_is_told_no_more(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("said", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x03abc", b"\x00\x00"])
 async def test_a_message_that_is_none_ends_the_link(said: bytes) -> None:
     ours, theirs = socket.socketpair()
-    here: Link[Question] = await Link.over(ours, Question, longest=1000)
+    here: Link[LinkQuestion] = await Link.over(ours, LinkQuestion, longest=1000)
     theirs.sendall(said)
     theirs.shutdown(socket.SHUT_WR)
     async with asyncio.timeout(120):
@@ -188,15 +200,15 @@ class Slow:
 
     unread = 0
 
-    def __init__(self, seconds: float, *questions: Question) -> None:
+    def __init__(self, seconds: float, *questions: LinkQuestion) -> None:
         self._seconds, self._questions = seconds, list(questions)
-        self.now, self.said = 0.0, list[Answer]()
+        self.now, self.said = 0.0, list[LinkAnswer]()
 
-    async def heard(self) -> Question | None:
+    async def heard(self) -> LinkQuestion | None:
         return self._questions.pop(0) if self._questions else None
 
-    def say(self, message: Answer | Beat) -> None:
-        if isinstance(message, Answer):
+    def say(self, message: LinkAnswer | Beat) -> None:
+        if isinstance(message, LinkAnswer):
             self.now += self._seconds
             self.said.append(message)
 
@@ -213,7 +225,7 @@ async def test_the_operator_rests_for_all_that_an_answer_takes(
     monkeypatch: pytest.MonkeyPatch, seconds: float, rest: float
 ) -> None:
     page = ("overview",)
-    link = Slow(seconds, Question(1), Question(2, page, EVERYTHING), Question(3, page, EVERYTHING))
+    link = Slow(seconds, LinkQuestion(1), *(LinkQuestion(number, page, scope=EVERYTHING) for number in (2, 3)))
     monkeypatch.setattr(links, "time", SimpleNamespace(monotonic=lambda: link.now))
-    await Answering(Free(Made(a_world(1)).showing()), lambda _: None).serve(link)  # type: ignore[arg-type]  # a link
+    await LinkServer(Free(Made(a_world(1)).showing()), lambda _: None).serve(link)  # type: ignore[arg-type]  # a link
     assert [each.sheet.rest for each in link.said if each.sheet] == [rest, rest]

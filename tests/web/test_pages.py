@@ -11,14 +11,15 @@ from msgspec import structs
 from headroom.api.budgets import Following
 from headroom.api.enforcement import RefusedEviction, Released
 from headroom.api.kinds import AnyResource
+from headroom.model.errors import Misconfigured
 from headroom.model.facts import UNREADABLE, Shape
 from headroom.model.resource_table import ResourceTable
-from headroom.model.times import HOUR, MINUTE, SECOND
+from headroom.model.times import HOUR, MINUTE, SECOND, moment
 from headroom.model.world import World, ref_of
 from headroom.web.pages import Maker, Model, frame, framed, nodes, search
 from headroom.web.pages.budget import BudgetPage
 from headroom.web.scope import EVERYTHING, Scope
-from headroom.web.view import View
+from headroom.web.view import OperatorView
 from tests.builders import NOON, a_claim, a_node, a_pod, a_resource, a_used_world
 from tests.core.stage import a_budget, gated, running
 from tests.web.showing import Made, page_at
@@ -46,7 +47,7 @@ def a_fleet(**more: Any) -> World:
     return a_used_world(*budgets, pool, pods=pods, nodes=nodes, **more)
 
 
-def whole(page: Maker, view: View, scope: Scope, name: str = "") -> Model:
+def whole(page: Maker, view: OperatorView, scope: Scope, name: str = "") -> Model:
     """A page with its frame, as it is sent."""
     body = page(view, scope)
     assert body is not None
@@ -134,7 +135,7 @@ def test_a_budget_is_told_in_numbers_and_in_words(made: Made) -> None:
     assert row["percent"] == 120.0
     assert (row["burnRateGpus"], row["trackedPods"], row["windowHours"]) == ("4", 1, 24)
     assert row["tone"] == "bad"
-    assert "12.000 of 10 GPU-hours used" in row["message"]
+    assert "12.0 of 10 GPU-hours in" in row["message"]
     assert "consumedUsd" not in row, "nobody asked for dollars, and none are known"
 
 
@@ -260,7 +261,7 @@ def test_waiting_pods_say_why(made: Made) -> None:
     page = whole(page_at("nodes"), made.view(), EVERYTHING)
     assert page["waitingCount"] == 2
     assert {each["pod"]: each["why"] for each in page["waiting"]} == {
-        "team-a/waits": "held by budget team-a/one",
+        "team-a/waits": "queued by budget team-a/one",
         "team-a/late": "0/2 nodes have room",
     }
 
@@ -286,7 +287,7 @@ def test_the_forecast_is_marked() -> None:
     page = whole(page_at("budgets", "team-a", "one"), made.view(), EVERYTHING)
     mark = page["curve"]["marks"][1]
     assert (mark["kind"], mark["t"]) == ("exhausted", (NOON + 90 * MINUTE) // SECOND)
-    assert page["budget"]["exhaustedAt"].startswith(mark["text"].rpartition(" ")[2][:16])
+    assert moment(page["budget"]["exhaustedAt"]) == mark["t"] * SECOND
 
 
 def test_what_was_released_what_is_refused_and_whose_verdict_it_is_are_told() -> None:
@@ -319,6 +320,26 @@ def test_decisions_are_searched_by_every_word(made: Made) -> None:
     made.become(structs.replace(made.world(NOON), now=NOON + 2 * HOUR))
     assert len(found(since="1h")) == 3, "those of before are older"
     assert len(found(since="24h")) > 3
+
+
+def test_decisions_are_told_apart_by_type() -> None:
+    budget = a_budget(hours="10", enforce="Evict")
+    known = structs.replace(Made(a_used_world(budget, pods=[running("p", 3 * HOUR, gpus=4)])).world(NOON))
+    made = Made(known)
+    status = made.decisions[ref_of(budget)].status
+    made.become(
+        structs.replace(known, resources=ResourceTable({ref_of(budget): structs.replace(budget, status=status)}))
+    )
+
+    def types(**query: str) -> set[str]:
+        page = whole(page_at("decisions", search(query)), made.view(), EVERYTHING)
+        return {each["type"] for each in page["entries"].values()}
+
+    assert "stops" in types()
+    assert types(type="stops") == {"stops"}
+    assert types(type="machines") == set()
+    with pytest.raises(Misconfigured, match="reading type"):
+        search({"type": "nonsense"})
 
 
 def test_ids_of_entries_sort_by_time(made: Made) -> None:
@@ -355,3 +376,18 @@ def test_no_page_holds_a_null(made: Made) -> None:
     ):
         assert not nulls(model)
         json.dumps(model)
+
+
+def test_what_has_no_effects_is_not_at_work() -> None:
+    pools = [a_resource("PowerPool", "on"), a_resource("PowerPool", "off", paused=True)]
+    links = a_resource("Bandwidth", "n")
+    made = Made(a_used_world(*pools, links, nodes=[a_node("m")]))
+    others = whole(page_at("overview"), made.view(), EVERYTHING)["others"]
+    assert {name: each["acts"] for name, each in others.items()} == {
+        "PowerPool/on": True,
+        "PowerPool/off": False,
+        "Bandwidth/n": False,
+    }
+    made.become(structs.replace(made.world(NOON), stopped=True))
+    others = whole(page_at("overview"), made.view(), EVERYTHING)["others"]
+    assert not any(each["acts"] for each in others.values())

@@ -20,7 +20,7 @@ from headroom.web.pages import Maker, Model, frame, framed, search
 from headroom.web.pages.machines import last_told
 from headroom.web.pages.power import EXAMPLE
 from headroom.web.scope import EVERYTHING, Scope
-from headroom.web.view import View
+from headroom.web.view import OperatorView
 from tests.builders import NOON, a_node, a_resource, a_used_world
 from tests.core.stage import running
 from tests.web import pools
@@ -41,7 +41,7 @@ def made_of(*left: pools.Left, **more: Any) -> Made:
     return made
 
 
-def shown(page: Maker, view: View, scope: Scope = EVERYTHING) -> Model:
+def shown(page: Maker, view: OperatorView, scope: Scope = EVERYTHING) -> Model:
     body = page(view, scope)
     assert body is not None
     return framed(frame(view), scope, "") | body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
@@ -13,8 +14,9 @@ from aiohttp.typedefs import Handler
 
 from headroom.model.errors import Unavailable
 from headroom.web import live, rates
+from headroom.web.access import ACCESS
 from headroom.web.rates import Allowance, Turns, one_to_close, tenant_of
-from headroom.web.scope import ACCESS, EVERYTHING, Scope
+from headroom.web.scope import EVERYTHING, Scope
 from headroom.web.server import main_app
 from headroom.web.source import Address, Local, Sheet
 from tests.web.showing import Made, served
@@ -205,6 +207,11 @@ async def test_a_page_that_takes_long_keeps_nobody_else_waiting_for_more_than_on
             order.append(str(address[0]))
             await asyncio.sleep(0.01)
             return await super().make(address, scope)
+
+        async def make_together(self, addresses: Sequence[Address], scope: Scope) -> dict[Address, Sheet]:
+            order.extend(str(each[0]) for each in addresses)
+            await asyncio.sleep(0.01)
+            return await super().make_together(addresses, scope)
 
     made = Made(a_world(1))
     async with (

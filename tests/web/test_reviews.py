@@ -18,7 +18,7 @@ from headroom.adapters.kube.reviews import (
     MOST_WAITING,
     RIGHTS_AT_ONCE,
     STALE_SECONDS,
-    Need,
+    RequiredRight,
     Reviews,
     Who,
     lacking,
@@ -26,9 +26,9 @@ from headroom.adapters.kube.reviews import (
 from headroom.adapters.kube.transport import Reply
 from headroom.model.errors import Unavailable
 
-METRICS = Need("get", "/metrics")
-LAB = Need("list", "pods", namespace="lab")
-ATTIC = Need("list", "pods", namespace="attic")
+METRICS = RequiredRight("get", "/metrics")
+LAB = RequiredRight("list", "pods", namespace="lab")
+ATTIC = RequiredRight("list", "pods", namespace="attic")
 
 
 class Clock:
@@ -166,7 +166,7 @@ async def test_of_many_namespaces_only_what_is_new_is_asked_about(
 ) -> None:
     """One who sees one of many namespaces is not a reason to ask about all the others every ten seconds."""
     ada = await known(reviews)
-    many = [Need("list", "pods", namespace=f"n{number}") for number in range(100)]
+    many = [RequiredRight("list", "pods", namespace=f"n{number}") for number in range(100)]
     assert await reviews.allowed(ada, [LAB, *many]) == {LAB}
     asked = len(server.asked)
     assert server.most_inside == RIGHTS_AT_ONCE
@@ -178,7 +178,7 @@ async def test_of_many_namespaces_only_what_is_new_is_asked_about(
 async def test_one_who_may_nothing_is_no_reason_to_ask_about_many_namespaces_every_ten_seconds(
     reviews: Reviews, server: Server, clock: Clock
 ) -> None:
-    many = [Need("list", "pods", namespace=f"n{number}") for number in range(MANY + 1)]
+    many = [RequiredRight("list", "pods", namespace=f"n{number}") for number in range(MANY + 1)]
     bob = await known(reviews, "t-bob")
     before = len(server.asked)
     for _ in range(int(ALLOWED_SECONDS)):
@@ -195,7 +195,7 @@ async def test_a_namespace_that_is_new_is_asked_about_with_the_others_from_then_
     ada = await known(reviews)
     wanted = [LAB]
     for number in range(20):
-        wanted.append(Need("list", "pods", namespace=f"n{number}"))
+        wanted.append(RequiredRight("list", "pods", namespace=f"n{number}"))
         assert await reviews.allowed(ada, wanted) == {LAB}
         clock.seconds += 1
     assert len(reviews._caller(ada.key).batches) == 1
@@ -208,7 +208,7 @@ async def test_a_namespace_that_is_new_is_asked_about_with_the_others_from_then_
 
 async def test_those_who_may_nothing_share_what_is_remembered_of_them(reviews: Reviews) -> None:
     for key in (b"1", b"2", b"3"):
-        many = [Need("list", "pods", namespace=f"n{number}") for number in range(500)]
+        many = [RequiredRight("list", "pods", namespace=f"n{number}") for number in range(500)]
         await reviews.allowed(Who(key, "bob"), many)
     kept = [batch for caller in reviews._callers[False].values() for batch in caller.batches]
     assert [len(batch.needs) for batch in kept] == [500] * 3
@@ -367,7 +367,7 @@ async def test_an_answer_that_is_none_lets_nobody_in(reviews: Reviews, server: S
 
 
 async def test_what_we_lack_is_named(server: Server, clock: Clock) -> None:
-    needs = [LAB, Need("watch", "pods"), Need("patch", "powerpools/status", "headroom.dev")]
+    needs = [LAB, RequiredRight("watch", "pods"), RequiredRight("patch", "powerpools/status", "headroom.dev")]
     missing = await lacking(Kube(server, clock), needs)
     assert [str(need) for need in missing] == ["watch pods", "patch powerpools/status.headroom.dev"]
     assert server.asked[-1]["spec"]["resourceAttributes"]["subresource"] == "status"

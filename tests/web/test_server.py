@@ -20,14 +20,15 @@ from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import World, by_ref
 from headroom.runtime.metrics import Metrics
 from headroom.web import certificate
+from headroom.web.addresses import free_port, split
 from headroom.web.health import STILL_SECONDS, Heart, health_app
-from headroom.web.listening import Servers, free_port, split
+from headroom.web.listening import Servers
 from headroom.web.page import Page
 from headroom.web.pages import Model
 from headroom.web.scope import Scope
 from headroom.web.server import main_app
 from headroom.web.source import Local
-from headroom.web.view import Showing, View
+from headroom.web.view import OperatorView, Showing
 from tests.web.showing import Made
 
 NOW = 1_770_000_000_000
@@ -80,11 +81,11 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def view(cluster: Cluster) -> View:
+def view(cluster: Cluster) -> OperatorView:
     return cluster.view()
 
 
-def shown(view: View) -> Local:
+def shown(view: OperatorView) -> Local:
     return Local(Showing(view=view, metrics=capabilities.measured(Metrics()), pages=capabilities.pages()))
 
 
@@ -115,7 +116,7 @@ async def text(client: aiohttp.ClientSession, path: str, token: str = "", host: 
         return reply.status, await reply.text()
 
 
-async def test_the_document_holds_no_data_and_nothing_can_run_in_it(view: View, serve: Serve) -> None:
+async def test_the_document_holds_no_data_and_nothing_can_run_in_it(view: OperatorView, serve: Serve) -> None:
     async with serve(main_app(shown(view), None)) as client, client.get("/") as reply:
         page, policy = await reply.text(), reply.headers["Content-Security-Policy"]
     assert reply.status == 200
@@ -126,7 +127,7 @@ async def test_the_document_holds_no_data_and_nothing_can_run_in_it(view: View, 
     assert "team-a" not in page
 
 
-async def test_every_file_that_the_document_names_is_there(view: View, serve: Serve) -> None:
+async def test_every_file_that_the_document_names_is_there(view: OperatorView, serve: Serve) -> None:
     async with serve(main_app(shown(view), None)) as client:
         _, page = await text(client, "/")
         named = re.findall(r'(?:src|href)="([^"#]+)"', page)
@@ -135,8 +136,8 @@ async def test_every_file_that_the_document_names_is_there(view: View, serve: Se
             assert (await text(client, f"/{each}"))[0] == 200, each
 
 
-async def test_a_page_is_one_record(view: View, serve: Serve) -> None:
-    def model(_view: View, _scope: Scope, name: str) -> Model | None:
+async def test_a_page_is_one_record(view: OperatorView, serve: Serve) -> None:
+    def model(_view: OperatorView, _scope: Scope, name: str) -> Model | None:
         return {"told": name} if name == "north" else None
 
     more = (Page("spots", "power", link="Spots & more"), Page("spots/{name}", "pool", lambda: model, kind="SpotPool"))
@@ -153,13 +154,13 @@ async def test_a_page_is_one_record(view: View, serve: Serve) -> None:
         assert (await text(client, "/api/spots"))[0] == 404, "it has no data of its own"
 
 
-async def test_every_page_has_a_script(view: View, serve: Serve) -> None:
+async def test_every_page_has_a_script(view: OperatorView, serve: Serve) -> None:
     async with serve(main_app(shown(view), None)) as client:
         for each in capabilities.pages():
             assert (await text(client, f"/static/app/pages/{each.script}.js"))[0] == 200, each
 
 
-async def test_every_answer_has_the_headers(view: View, serve: Serve) -> None:
+async def test_every_answer_has_the_headers(view: OperatorView, serve: Serve) -> None:
     for app, path in ((main_app(shown(view), None), "/x"), (health_app(shown(view).pulse), "/")):
         async with serve(app) as client, client.get(path) as reply:
             assert reply.status == 404
@@ -167,7 +168,7 @@ async def test_every_answer_has_the_headers(view: View, serve: Serve) -> None:
             assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
 
 
-async def test_data_are_never_kept_and_files_are_asked_for_again(view: View, serve: Serve) -> None:
+async def test_data_are_never_kept_and_files_are_asked_for_again(view: OperatorView, serve: Serve) -> None:
     async with serve(main_app(shown(view), None)) as client:
         async with client.get("/api/overview") as reply:
             assert reply.headers["Cache-Control"] == "no-store"
@@ -178,7 +179,7 @@ async def test_data_are_never_kept_and_files_are_asked_for_again(view: View, ser
             assert reply.status == 304
 
 
-async def test_pages_are_there_as_json(view: View, serve: Serve) -> None:
+async def test_pages_are_there_as_json(view: OperatorView, serve: Serve) -> None:
     async with serve(main_app(shown(view), None)) as client:
         first = json.loads((await text(client, "/api/overview"))[1])
         assert first["fleet"]["held"] == "2"
@@ -206,21 +207,23 @@ async def test_pages_are_there_as_json(view: View, serve: Serve) -> None:
         f"/api/decisions?since={'9' * 5000}h",
     ],
 )
-async def test_a_question_that_cannot_be_read_is_answered_in_a_sentence(view: View, serve: Serve, path: str) -> None:
+async def test_a_question_that_cannot_be_read_is_answered_in_a_sentence(
+    view: OperatorView, serve: Serve, path: str
+) -> None:
     async with serve(main_app(shown(view), None)) as client:
         status, said = await text(client, path)
     assert status == 400
     assert json.loads(said)["problem"].startswith("reading ")
 
 
-async def test_the_loopback_answers_only_to_its_own_name(view: View, serve: Serve) -> None:
+async def test_the_loopback_answers_only_to_its_own_name(view: OperatorView, serve: Serve) -> None:
     async with serve(main_app(shown(view), None)) as client:
         for host, status in (("evil.example:1234", 403), ("localhost:1", 200), ("127.0.0.1", 200), ("[::1]:2", 200)):
             async with client.get("/api/overview", headers={"Host": host}) as reply:
                 assert reply.status == status, host
 
 
-async def test_only_reading_is_possible(view: View, serve: Serve) -> None:
+async def test_only_reading_is_possible(view: OperatorView, serve: Serve) -> None:
     async with serve(main_app(shown(view), None)) as client:
         for path in ("/", "/api/overview", "/api/budgets/lab/team-a", "/api/power", "/api/power/x", "/metrics"):
             for send in (client.post, client.put, client.delete, client.patch):
@@ -228,7 +231,7 @@ async def test_only_reading_is_possible(view: View, serve: Serve) -> None:
                     assert reply.status == 405
 
 
-async def test_metrics_count_resources_by_readiness(view: View, serve: Serve) -> None:
+async def test_metrics_count_resources_by_readiness(view: OperatorView, serve: Serve) -> None:
     async with serve(main_app(shown(view), None)) as client:
         metrics = (await text(client, "/metrics"))[1]
     assert 'headroom_resources{kind="GPUWorkloadBudget",ready="False"} 1.0' in metrics
@@ -270,7 +273,9 @@ async def test_every_watch_has_a_metric(cluster: Cluster, serve: Serve) -> None:
         assert 'headroom_watch_up{kind="nodes"} 0.0' in said
 
 
-def test_health_ends_when_the_loop_stands_still(view: View, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_ends_when_the_loop_stands_still(
+    view: OperatorView, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [100.0]
     monkeypatch.setattr("headroom.web.health.time.monotonic", lambda: now[0])
     pulse = Heart(shown(view).pulse)
@@ -283,13 +288,13 @@ def test_health_ends_when_the_loop_stands_still(view: View, cluster: Cluster, mo
     assert pulse.beats()
 
 
-async def test_a_self_signed_certificate_serves_https(view: View, serve: Serve) -> None:
+async def test_a_self_signed_certificate_serves_https(view: OperatorView, serve: Serve) -> None:
     tls = certificate.context("", "", ("headroom", "headroom.headroom-system.svc"))
     async with serve(main_app(shown(view), None), tls) as client:
         assert (await text(client, "/metrics"))[0] == 200
 
 
-async def test_a_given_certificate_serves_https(view: View, serve: Serve, tmp_path: Path) -> None:
+async def test_a_given_certificate_serves_https(view: OperatorView, serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "both.pem"
     file.write_bytes(certificate.self_signed(("example.com",)))
     async with serve(main_app(shown(view), None), certificate.context(str(file), "", ())) as client:
@@ -314,7 +319,7 @@ def test_right_addresses() -> None:
     assert [split(each, "x") for each in (":80", "[::1]:80", "0.0.0.0:0")] == [("", 80), ("::1", 80), ("0.0.0.0", 0)]
 
 
-async def test_a_taken_port_is_one_sentence_and_the_demo_takes_the_next(view: View) -> None:
+async def test_a_taken_port_is_one_sentence_and_the_demo_takes_the_next(view: OperatorView) -> None:
     servers = Servers()
     port = await servers.listen(health_app(shown(view).pulse), f"127.0.0.1:{free_port(20000)}", "x")
     assert free_port(port) > port
@@ -325,7 +330,7 @@ async def test_a_taken_port_is_one_sentence_and_the_demo_takes_the_next(view: Vi
     await asyncio.wait_for(servers.close(), 5)
 
 
-async def test_files_are_packed_for_whom_that_suits(view: View, serve: Serve) -> None:
+async def test_files_are_packed_for_whom_that_suits(view: OperatorView, serve: Serve) -> None:
     async with serve(main_app(shown(view), None)) as client:
         for accepts, packed in (("gzip, deflate", "gzip"), ("identity", "")):
             async with client.get("/static/app/main.js", headers={"Accept-Encoding": accepts}) as reply:
@@ -336,6 +341,6 @@ async def test_files_are_packed_for_whom_that_suits(view: View, serve: Serve) ->
 
 
 @pytest.mark.parametrize("path", ["../server.py", "app/../../server.py", "%2e%2e/server.py", "app", "app/", "none.js"])
-async def test_there_are_no_other_files(view: View, serve: Serve, path: str) -> None:
+async def test_there_are_no_other_files(view: OperatorView, serve: Serve, path: str) -> None:
     async with serve(main_app(shown(view), None)) as client:
         assert (await text(client, f"/static/{path}"))[0] == 404

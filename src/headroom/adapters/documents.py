@@ -10,7 +10,7 @@ from msgspec import Struct, field, structs
 from headroom.adapters import outside, prices
 from headroom.adapters.kube import manifests, operator_kinds, parse, raw, sources
 from headroom.adapters.kube.config_maps import PRICES, SETTINGS, is_stopped
-from headroom.adapters.kube.operator_kinds import Index
+from headroom.adapters.kube.operator_kinds import RawBudgetIndex
 from headroom.adapters.texts import Repeated, objects
 from headroom.api.kinds import KINDS, OPERATOR_KINDS, AnyResource
 from headroom.api.resources import API_VERSION, GROUP
@@ -28,7 +28,7 @@ OWN_NAMESPACE: Final = "headroom-system"
 """Where the operator would run."""
 
 
-class Place(NamedTuple):
+class DocumentPosition(NamedTuple):
     """Where an object stands: in which text, and as which of its objects, counted from 0."""
 
     source: str
@@ -42,8 +42,8 @@ class Wrong(NamedTuple):
     """Kind, namespace, name."""
     field: str
     message: str
-    place: Place
-    earlier: Place | None = None
+    place: DocumentPosition
+    earlier: DocumentPosition | None = None
     """The object that this one repeats."""
 
 
@@ -56,15 +56,15 @@ class Documents(Struct, kw_only=True):
     facts: dict[str, list[Any]] = field(default_factory=dict)
     """Facts from outside and of others' kinds, by the field of the World, or of its devices, that they belong to."""
     prices: list[Price] = field(default_factory=list)
-    index: Index | None = None
+    index: RawBudgetIndex | None = None
     stopped: bool = False
     usage: list[Usage] = field(default_factory=list)
     verdicts: list[HomeVerdict] = field(default_factory=list)
     problems: list[Wrong] = field(default_factory=list)
     repeated: list[Repeated] = field(default_factory=list)
-    ours: dict[Place, dict[str, str]] = field(default_factory=dict)
+    ours: dict[DocumentPosition, dict[str, str]] = field(default_factory=dict)
     """Every object of Headroom's groups or without a kind: kind, namespace, name."""
-    places: dict[Ref, Place] = field(default_factory=dict)
+    places: dict[Ref, DocumentPosition] = field(default_factory=dict)
     given: dict[Ref, frozenset[str]] = field(default_factory=dict)
     """Which fields of its spec each of our resources gives itself; all others have their default."""
     uids: dict[str, Ref] = field(default_factory=dict)
@@ -129,10 +129,10 @@ def take(out: Documents, source: str, text: bytes, *, any_group: bool = False) -
     found = list(objects(source, text, repeated))
     out.repeated += repeated
     for number, each in enumerate(found):
-        _take(out, each.value, Place(source, number), any_group=any_group)
+        _take(out, each.value, DocumentPosition(source, number), any_group=any_group)
 
 
-def _take(out: Documents, value: dict[str, Any], place: Place, *, any_group: bool) -> None:
+def _take(out: Documents, value: dict[str, Any], place: DocumentPosition, *, any_group: bool) -> None:
     version, kind = str(value.get("apiVersion") or ""), str(value.get("kind") or "")
     group = version.partition("/")[0]
     if not kind:
@@ -158,21 +158,22 @@ def _take(out: Documents, value: dict[str, Any], place: Place, *, any_group: boo
         out.ignored[name] = out.ignored.get(name, 0) + 1
 
 
-def _take_operators(out: Documents, value: dict[str, Any], place: Place) -> None:
+def _take_operators(out: Documents, value: dict[str, Any], place: DocumentPosition) -> None:
     """Add an object of a kind that only the operator writes."""
     if value["kind"] == "BudgetIndex":
         out.index = operator_kinds.index_of(value)
         name, readable = out.index.name, out.index.budgets is not None
     else:
-        hold = operator_kinds.hold_of(value)
-        out.facts.setdefault("holds", []).append(hold)
-        name, readable = hold.name, hold.spec is not None
+        source = sources.of(value["kind"])
+        found = source.fact(value)
+        out.facts.setdefault(source.field, []).append(found)
+        name, readable = found.name, found.spec is not None
     named = _note(out, Ref(value["kind"], "", name), place, ours=True)
     if not readable:
         out.problems.append(Wrong(named, "spec", "must be what the operator writes", place))
 
 
-def _take_known(out: Documents, value: dict[str, Any], place: Place) -> bool:
+def _take_known(out: Documents, value: dict[str, Any], place: DocumentPosition) -> bool:
     """Add an object of Kubernetes itself, if it is of a kind that means something here."""
     match value.get("apiVersion"), value.get("kind"):
         case "v1", "Pod":
@@ -193,7 +194,7 @@ def _take_known(out: Documents, value: dict[str, Any], place: Place) -> bool:
     return True
 
 
-def _take_settings(out: Documents, found: parse.Settings, place: Place) -> bool:
+def _take_settings(out: Documents, found: parse.RawConfigMap, place: DocumentPosition) -> bool:
     """Add the price book or the cluster-wide settings, if that is what the ConfigMap is."""
     if found.name not in (PRICES, SETTINGS) or found.namespace not in (OWN_NAMESPACE, "default"):
         return False
@@ -208,7 +209,7 @@ def _take_settings(out: Documents, found: parse.Settings, place: Place) -> bool:
     return True
 
 
-def _take_fact(out: Documents, value: dict[str, Any], place: Place) -> None:
+def _take_fact(out: Documents, value: dict[str, Any], place: DocumentPosition) -> None:
     version, kind = value.get("apiVersion"), str(value.get("kind"))
     if kind not in outside.KINDS:
         _complain(out, value, place, ("kind", f"must be one of {', '.join(outside.KINDS)} or {SCENARIO}, not {kind!r}"))
@@ -222,7 +223,7 @@ def _take_fact(out: Documents, value: dict[str, Any], place: Place) -> None:
         out.problems += [Wrong(named, where, message, place) for where, message in problems]
 
 
-def _note(out: Documents, ref: Ref, place: Place, *, ours: bool = False) -> dict[str, str]:
+def _note(out: Documents, ref: Ref, place: DocumentPosition, *, ours: bool = False) -> dict[str, str]:
     """Remember where an object stands. One that stood somewhere before is a problem: either could be meant."""
     named = _named(ref.kind, ref.namespace, ref.name)
     if ours:
@@ -232,7 +233,7 @@ def _note(out: Documents, ref: Ref, place: Place, *, ours: bool = False) -> dict
     return named
 
 
-def _note_pod(out: Documents, pod: Pod, place: Place) -> None:
+def _note_pod(out: Documents, pod: Pod, place: DocumentPosition) -> None:
     """Remember where a pod stands. In a cluster no two have one uid, and only one of them would count."""
     ref = Ref("Pod", pod.namespace, pod.name)
     named = _note(out, ref, place)
@@ -242,7 +243,7 @@ def _note_pod(out: Documents, pod: Pod, place: Place) -> None:
         out.problems.append(Wrong(named, "metadata.uid", words, place, out.places[other]))
 
 
-def _complain(out: Documents, value: dict[str, Any], place: Place, problem: tuple[str, str]) -> None:
+def _complain(out: Documents, value: dict[str, Any], place: DocumentPosition, problem: tuple[str, str]) -> None:
     metadata = value.get("metadata")
     words = metadata if isinstance(metadata, dict) else {}
     parts = (value.get("kind"), words.get("namespace"), words.get("name"))

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from headroom.api.quantities import Invalid, nano
+from headroom.api.quantities import InvalidQuantity, nano
 from headroom.model import times
 from headroom.model.facts import Usage
 from headroom.model.verdicts import HomeVerdict
@@ -23,8 +23,9 @@ KINDS: Final[dict[str, type[Struct]]] = {
 }
 _MICRO: Final = 1000
 """Billionths in a millionth."""
-_MOMENTS: Final = ("launchedAt", "reclaimAt", "at", "since", "start", "end")
+_MOMENTS: Final = ("launchedAt", "reclaimAt", "at", "scoredAt", "since", "start", "end")
 _AMOUNTS: Final = ("gpus", "pricePerHour")
+_COUNTS: Final = ("score", "gpuMemory", "networkMbps")
 _MAPPINGS: Final = ("tags", "labels")
 _POWER: Final = ("On", "Off", "PoweringOff", "Unknown")
 
@@ -47,7 +48,7 @@ def fact(kind: str, document: dict[str, Any]) -> tuple[Any, Problems]:
     if not isinstance(name, str) or not name:
         problems.append(("metadata.name", "is required"))
     problems += [
-        (str(key), "is no field here") for key in document if key not in ("apiVersion", "kind", "metadata", "spec")
+        (str(key), "is not a field here") for key in document if key not in ("apiVersion", "kind", "metadata", "spec")
     ]
     spec = document.get("spec")
     if not isinstance(spec, dict):
@@ -56,7 +57,7 @@ def fact(kind: str, document: dict[str, Any]) -> tuple[Any, Problems]:
     values: dict[str, Any] = {"name": str(name or "")}
     for key, value in spec.items():
         if key not in known:
-            problems.append((f"spec.{key}", f"is no field here; the fields are {', '.join(sorted(known))}"))
+            problems.append((f"spec.{key}", f"is not a field here; the fields are {', '.join(sorted(known))}"))
             continue
         found, problem = _value(kind, key, value)
         if problem:
@@ -79,7 +80,7 @@ def _value(kind: str, key: str, value: Any) -> tuple[Any, str]:
     if key in _MAPPINGS:
         good = isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
         return (value, "") if good else (None, "must be a mapping of text to text")
-    if key == "score":
+    if key in _COUNTS:
         good = isinstance(value, int) and not isinstance(value, bool)
         return (value, "") if good else (None, f"must be a whole number, not {value!r}")
     if key in ("holds", "available"):
@@ -97,8 +98,8 @@ def _millionths(value: Any) -> tuple[int | None, str]:
     """An amount of GPUs or dollars in millionths, exactly; a finer one is refused, since it could not be kept."""
     # YAML reads 1.5 as a float; its shortest text is what was written.
     text = repr(value) if isinstance(value, float) else value
-    found = nano(text, largest=10**12) if isinstance(text, (str, int)) else Invalid("must be a decimal number")
-    if isinstance(found, Invalid):
+    found = nano(text, largest=10**12) if isinstance(text, (str, int)) else InvalidQuantity("must be a decimal number")
+    if isinstance(found, InvalidQuantity):
         return None, found.reason
     if found < 0:
         return None, "must not be negative"

@@ -38,7 +38,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-class Found(Struct, frozen=True):
+class ParsedObject(Struct, frozen=True):
     """One object and the file it stands in."""
 
     source: str
@@ -54,10 +54,10 @@ class Repeated(NamedTuple):
     first_line: int
 
 
-def objects(source: str, text: bytes, repeated: list[Repeated] | None = None) -> Iterator[Found]:
+def objects(source: str, text: bytes, repeated: list[Repeated] | None = None) -> Iterator[ParsedObject]:
     """Every object of a text; the items of a List one by one. Keys that a YAML text has twice are added to `repeated`."""
     if len(text) > LARGEST_BYTES:
-        raise Misconfigured(f"reading {source}: it is larger than {LARGEST_BYTES >> 20} MiB; give it in parts")
+        raise Misconfigured(f"reading {source}: it is larger than {LARGEST_BYTES >> 20} MiB; split it")
     try:
         text.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -79,14 +79,14 @@ def _loaded(source: str, text: bytes, repeated: list[Repeated]) -> list[Any]:
         raise _not_yaml(source, text, error) from None
 
 
-def _flattened(source: str, number: int, value: Any) -> Iterator[Found]:
+def _flattened(source: str, number: int, value: Any) -> Iterator[ParsedObject]:
     if value is None:
         return
     if not isinstance(value, dict):
-        raise Misconfigured(f"reading {source}: document {number} is no Kubernetes object; {WANTED}")
+        raise Misconfigured(f"reading {source}: document {number} is not a Kubernetes object; {WANTED}")
     items = value.get("items") if str(value.get("kind", "")).endswith("List") else None
     if not isinstance(items, list):
-        yield Found(source, plain(value))
+        yield ParsedObject(source, plain(value))
         return
     for item in items:
         if isinstance(item, dict) and "kind" not in item and value["kind"] != "List":

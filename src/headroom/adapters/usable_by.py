@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from headroom.adapters.egress import Target, target_of
+from headroom.adapters.egress import EgressTarget, target_of
 from headroom.api.marks import USABLE_BY
 from headroom.model.errors import Refused
 
@@ -51,7 +51,7 @@ class Use(Struct, frozen=True, kw_only=True):
         return f"{self.user}@{target_of(self.url).entry}"
 
 
-def is_usable(usable_by: str, user: str, target: Target) -> bool:
+def is_usable(usable_by: str, user: str, target: EgressTarget) -> bool:
     """Whether an annotation names this user and this host. What cannot be read names nobody."""
     return (user, target.scheme, target.host, target.port) in _users(usable_by)
 
@@ -80,6 +80,6 @@ def check_usable(secret: Secret, name: str, use: Use) -> None:
     namespace = getattr(secret, "place", "").partition("/")[0]
     where = f" -n {namespace}" if namespace else ""
     raise Refused(
-        f"{use.field}: Secret {name} does not let {use} use it; if it should, its owner adds that to its annotation: "
+        f"{use.field}: Secret {name} does not allow {use}; to allow it, its owner annotates it: "
         f"kubectl annotate secret{where} {name} {USABLE_BY}={use}"
     )

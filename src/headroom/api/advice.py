@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from headroom.api.budgets import DEFAULT_RESOURCE, GPUWorkloadBudgetSpec
-from headroom.api.enforcement import HARMLESS, Step, percent
+from headroom.api.enforcement import HARMLESS, EnforcementStep, percent
 from headroom.api.kinds import AnyResource
-from headroom.api.power import Machine, PowerPoolSpec, sleep_switch
+from headroom.api.power import MachineSpec, PowerPoolSpec, sleep_switch
 from headroom.api.resources import OPERATORS_NAMESPACE
 from headroom.api.schema import Problem
 from headroom.api.switches import Webhook
@@ -26,7 +26,7 @@ _KEY: Final = re.compile(
 )
 MANY: Final = 20
 BOOT_SHARE: Final = 5
-"""Idle for less than this part of what a boot may take, a machine is hardly off before it is needed again."""
+"""Idle for less than this part of what a boot may take, a machine wakes again soon after it sleeps."""
 
 
 def of_budget(budget: AnyResource, given: Collection[str] = ()) -> list[Problem]:
@@ -44,7 +44,7 @@ def _namespaces(budget: AnyResource) -> Iterator[Problem]:
     if budget.spec.namespace_selector is not None and budget.namespace != OPERATORS_NAMESPACE:
         yield Problem(
             "spec.namespaceSelector",
-            f"counts only for a budget in the operator's namespace, which is {OPERATORS_NAMESPACE} unless it was set",
+            f"has an effect only in the operator's namespace, {OPERATORS_NAMESPACE} unless configured otherwise",
         )
 
 
@@ -53,7 +53,7 @@ def _resources(spec: GPUWorkloadBudgetSpec, given: Collection[str]) -> Iterator[
     # One that looks like the default may be it.
     if spec.gpu_resources and ("gpuResourceName" in given or named != DEFAULT_RESOURCE):
         counts = any(fnmatchcase(named, each.name) for each in spec.gpu_resources)
-        what = f"{named} is counted as it says" if counts else f"{named} is not counted; add it there"
+        what = f"{named} is counted by gpuResources" if counts else f"{named} is not counted; add it there"
         yield Problem("spec.gpuResourceName", f"is ignored: gpuResources replaces it, so {what}, or remove this field")
 
 
@@ -65,21 +65,21 @@ def _ladder(spec: GPUWorkloadBudgetSpec) -> Iterator[Problem]:
     if enforcement.grace_period_seconds == 0 and any(step.action in STOPPING for step in steps):
         yield Problem(
             "spec.enforcement.gracePeriodSeconds",
-            "is 0, so pods are stopped the moment their step is reached; 60 would let a short peak pass",
+            "is 0, so pods are stopped the moment their step is active; 60 tolerates a short peak",
         )
 
 
-def _step(steps: tuple[Step, ...], step: Step) -> Iterator[str]:
+def _step(steps: tuple[EnforcementStep, ...], step: EnforcementStep) -> Iterator[str]:
     below = [each for each in steps if percent(each.at) < percent(step.at)]
     if step.action == "Evict" and not any(each.action in ("Hold", "Suspend") for each in below):
         yield (
-            "Evict has no Hold step below it, so whoever owns the pods makes them anew and they start at once; "
-            "put a step with action Hold below it"
+            "Evict has no Hold step below it, so evicted pods are recreated and start at once; "
+            "add a step with action Hold below it"
         )
     if step.action == HARMLESS and any(each.action in STOPPING for each in below):
-        yield "AlertOnly above a step that stops pods warns nobody in time; put it below"
+        yield "AlertOnly above a step that stops pods warns too late; put it below"
     if step.action != HARMLESS and any(each.action == step.action for each in below):
-        yield f"{step.action} stands at a lower step already, so this one changes nothing; leave one of them out"
+        yield f"{step.action} is already active at a lower step, so this step has no effect; remove one of them"
 
 
 # --- power pools --------------------------------------------------------------------------------------------------------------
@@ -96,13 +96,13 @@ def between(resource: AnyResource, others: Iterable[AnyResource]) -> Iterator[Pr
         where = f"spec.machines[{number}]"
         if machine.name in names:
             yield Problem(
-                f"{where}.name", f"is a machine of PowerPool/{names[machine.name]} too; only one of them may switch it"
+                f"{where}.name", f"is also a machine of PowerPool/{names[machine.name]}; only one pool may switch it"
             )
         switch = sleep_switch(resource.spec, machine)
         if switch and switches[switch] > 1:
             yield Problem(
                 f"{where}.redfish" if machine.redfish else f"{where}.scaleDownEndpoint",
-                "switches off another machine too, so neither is ever sent to sleep; "
+                "also switches off another machine, so neither ever sleeps; "
                 + ("give system" if machine.redfish else "give each its own, or name it in webhook.body as ${machine}"),
             )
 
@@ -119,7 +119,7 @@ def _keys(spec: PowerPoolSpec) -> Iterator[Problem]:
             if key is not None:
                 yield Problem(
                     f"spec.machines[{number}].{name}",
-                    f"has {key[1]} in it, which everybody may read who sees the pool; use webhook.tokenSecretRef or headers",
+                    f"contains {key[1]}, which everybody who may read the pool can see; use webhook.tokenSecretRef or headers",
                 )
 
 
@@ -135,9 +135,9 @@ def _machines(spec: PowerPoolSpec) -> Iterator[Problem]:
                 else "is true, so whoever stands between may say anything; give certificateAuthority instead",
             )
         if redfish is not None and redfish.credentials_secret_ref and redfish.address.startswith("http://"):
-            yield Problem(f"{where}.redfish.address", "is http, so the BMC's password is sent in the clear; use https")
+            yield Problem(f"{where}.redfish.address", "is http, so the BMC's password is sent unencrypted; use https")
         if spec.policy.prefer == "FewestWatts" and _drawn(spec, machine) == (None, None):
-            yield Problem(where, "has no watts, which prefer: FewestWatts compares; give idleWatts or busyWatts")
+            yield Problem(where, "has no watts, which prefer: FewestWatts compares; set idleWatts or busyWatts")
 
 
 def _watts(spec: PowerPoolSpec) -> Iterator[Problem]:
@@ -153,7 +153,7 @@ def _watts(spec: PowerPoolSpec) -> Iterator[Problem]:
             yield Problem(f"spec.machines[{number}].{field}", _upside_down(idle, busy))
 
 
-def _drawn(spec: PowerPoolSpec, machine: Machine) -> tuple[int | None, int | None]:
+def _drawn(spec: PowerPoolSpec, machine: MachineSpec) -> tuple[int | None, int | None]:
     """Watts of a machine, idle and busy, by its own word or the template's."""
     idle = spec.template.idle_watts if machine.idle_watts is None else machine.idle_watts
     return idle, spec.template.busy_watts if machine.busy_watts is None else machine.busy_watts
@@ -164,7 +164,7 @@ def _is_upside_down(idle: int | None, busy: int | None) -> bool:
 
 
 def _upside_down(idle: int | None, busy: int | None) -> str:
-    return f"makes it draw {busy} W while pods use it and {idle} W idle; are they the wrong way round?"
+    return f"is {busy} W busy and {idle} W idle; are they swapped?"
 
 
 def _secrets(spec: PowerPoolSpec) -> Iterator[Problem]:
@@ -176,7 +176,7 @@ def _secrets(spec: PowerPoolSpec) -> Iterator[Problem]:
         for each in (machine.scale_up_endpoint, machine.scale_down_endpoint, machine.status_endpoint)
         if each is not None and each.startswith("http://")
     ]
-    says = f"is sent in the clear, since {called[0]} is http; use https" if called else ""
+    says = f"is sent unencrypted, since {called[0]} is http; use https" if called else ""
     if says and webhook.token_secret_ref is not None:
         yield Problem("spec.webhook.tokenSecretRef", says)
     for number, header in enumerate(webhook.headers):
@@ -223,8 +223,8 @@ def _policy(spec: PowerPoolSpec) -> Iterator[Problem]:
     if policy.idle_seconds * BOOT_SHARE < policy.boot_timeout_seconds:
         yield Problem(
             "spec.policy.idleSeconds",
-            f"is {policy.idle_seconds}, less than a fifth of bootTimeoutSeconds, so machines are hardly off before they are "
-            "woken again; 600 suits most",
+            f"is {policy.idle_seconds}, less than a fifth of bootTimeoutSeconds, so machines wake again soon after they "
+            "sleep; 600 suits most",
         )
     if policy.min_on == len(names):
         yield Problem("spec.policy.minOn", "is the number of machines, so none of them ever sleeps")
@@ -237,12 +237,12 @@ def _policy(spec: PowerPoolSpec) -> Iterator[Problem]:
         if window.min_on is None and len(names) >= MANY and policy.max_concurrent_wakes is None:
             yield Problem(
                 f"spec.policy.keepOn[{number}]",
-                f"wakes all {len(names)} machines at once when it begins; give minOn, or maxConcurrentWakes if that is meant",
+                f"wakes all {len(names)} machines at once when it begins; set minOn, or maxConcurrentWakes if that is intended",
             )
         if window.min_on is not None and window.min_on > len(names):
             yield Problem(
                 f"spec.policy.keepOn[{number}].minOn",
-                f"is {window.min_on} and the pool has {len(names)}, so all of them stay on then; leave it out if that is meant",
+                f"is {window.min_on} and the pool has {len(names)}, so all of them stay on then; remove it if that is intended",
             )
         if window.begin == window.end and not window.days and window.min_on is None:
             yield Problem(

@@ -17,7 +17,9 @@ class BudgetHoldSpec(Covered, frozen=True, kw_only=True):
     """Whose new pods wait, and why; the policies of the API server read it."""
 
     uid: Annotated[str, Meta(max_length=64, description="The budget's uid.")] = ""
-    because: Annotated[str, Meta(max_length=1024, description="Why, as a sentence; it is written onto the pods.")] = ""
+    because: Annotated[
+        str, Meta(max_length=1024, description="Why, as a sentence; it is copied to an annotation of the pods.")
+    ] = ""
 
 
 def hold_name(budget: str) -> str:

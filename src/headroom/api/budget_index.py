@@ -53,13 +53,13 @@ class IndexEntry(Covered, frozen=True, kw_only=True):
             )
         ),
     ] = None
-    exact: Annotated[bool, Meta(description="Its pods get a finalizer, so that no end is missed.")] = False
+    exact: Annotated[bool, Meta(description="Its pods get a finalizer, so that their end is recorded.")] = False
 
 
 class BudgetIndexSpec(ApiType, frozen=True, kw_only=True):
     """The selectors, resources and namespaces of all budgets, for the policies of the API server."""
 
-    budgets: Annotated[tuple[IndexEntry, ...], Meta(max_length=MOST_BUDGETS, description="Every budget once.")] = ()
+    budgets: Annotated[tuple[IndexEntry, ...], Meta(max_length=MOST_BUDGETS, description="Every budget, once.")] = ()
 
 
 class BudgetIndex:
@@ -75,7 +75,7 @@ class BudgetIndex:
         rules=(
             Rule(
                 cel=f"self.metadata.name == '{INDEX_NAME}'",
-                message=f"must be called {INDEX_NAME}: there is only one",
+                message=f"must be called {INDEX_NAME}: there can be only one",
                 holds=lambda it: it["metadata"].get("name") == INDEX_NAME,
             ),
         ),

@@ -12,13 +12,13 @@ from headroom.api.enforcement import (
     Enforcement,
     EnteredStep,
     EvictedOwner,
-    Held,
+    QueueStatus,
     RefusedEviction,
     Released,
     Stopped,
     Victim,
 )
-from headroom.api.quantities import CEL_MATCHES, MAX_LENGTH, PATTERN, Invalid, nano
+from headroom.api.quantities import CEL_MATCHES, MAX_LENGTH, PATTERN, InvalidQuantity, nano
 from headroom.api.resources import (
     AGE_COLUMN,
     LONGEST_QUALIFIED_NAME,
@@ -46,7 +46,7 @@ _DOMAIN: Final = SUBDOMAIN[1:-1]
 RESOURCE_PATTERN: Final = (
     rf"^({QUALIFIED_NAME[1:-1]}|({_DOMAIN}/)?[A-Za-z0-9][-A-Za-z0-9_.]{{0,62}}\*|{_DOMAIN}(/\*)?)$"
 )
-"""A resource name, the beginning of some with a star after it, or the name of a DRA device class."""
+"""A resource name, a prefix of resource names followed by *, or the name of a DRA device class."""
 _DOMAIN_LENGTH: Final = Rule(
     cel="(self.contains('/') ? self.indexOf('/') : self.size()) <= 253",
     message="the part before the slash, and a name without one, must have at most 253 characters",
@@ -61,7 +61,7 @@ def positive_amount(description: str, largest: int) -> Meta:
         if isinstance(value, str) and (len(value) > MAX_LENGTH or not matches(PATTERN, value)):
             return True  # no quantity at all, which is said already
         amount = nano(value, largest=largest)
-        return not isinstance(amount, Invalid) and amount > 0
+        return not isinstance(amount, InvalidQuantity) and amount > 0
 
     cel = (
         f"!{CEL_MATCHES} || (quantity(string(self)).isGreaterThan(quantity('0')) && "
@@ -103,7 +103,7 @@ class GpuResource(ApiType, frozen=True, kw_only=True):
             max_length=LONGEST_QUALIFIED_NAME,
             pattern=RESOURCE_PATTERN,
             description=(
-                "A resource name, which may end in * to mean all that begin so, or a DRA device class. Where several "
+                "A resource name, which may end in * to match a prefix, or a DRA device class. Where several "
                 "match one resource, the name without a star counts, then the longest."
             ),
             extra=extra(_DOMAIN_LENGTH, hint="a resource name such as nvidia.com/gpu or nvidia.com/mig-*"),
@@ -112,7 +112,7 @@ class GpuResource(ApiType, frozen=True, kw_only=True):
     weight: Annotated[
         str | int | None,
         positive_amount(
-            "GPUs that one unit counts as. Without it a MIG profile counts its compute slices as a part of its GPU "
+            "GPUs that one unit counts as. If absent, a MIG profile counts its compute slices as a part of its GPU "
             "(sevenths, quarters of an A30), and anything else counts 1.",
             LARGEST_WEIGHT,
         ),
@@ -126,12 +126,12 @@ def _local_steps(enforcement: dict[str, Any]) -> bool:
 class GPUWorkloadBudgetSpec(Spec, frozen=True, kw_only=True):
     """A rolling-window budget for the pods that the selector matches."""
 
-    selector: Annotated[LabelSelector, Meta(description="Which pods the budget counts; never empty.")]
+    selector: Annotated[LabelSelector, Meta(description="Which pods the budget counts; must not be empty.")]
     namespace_selector: Annotated[
         LabelSelector | None,
         Meta(
             description=(
-                "Which namespaces the budget covers instead of its own; never empty. It counts only for a budget in the "
+                "Which namespaces the budget covers instead of its own; must not be empty. It has an effect only in the "
                 "operator's namespace."
             )
         ),
@@ -140,7 +140,7 @@ class GPUWorkloadBudgetSpec(Spec, frozen=True, kw_only=True):
         Quota,
         Meta(description="The GPU-hours and dollars that these pods may use, and the window they are counted in."),
     ]
-    enforcement: Annotated[Enforcement, Meta(description="What happens once the quota is used up.")]
+    enforcement: Annotated[Enforcement, Meta(description="What the budget does at which share of its quota.")]
     gpu_resource_name: Annotated[
         str,
         Meta(
@@ -155,7 +155,7 @@ class GPUWorkloadBudgetSpec(Spec, frozen=True, kw_only=True):
         tuple[GpuResource, ...],
         Meta(
             max_length=MOST_RESOURCES,
-            description="The resources that are counted, each with its weight; they stand instead of gpuResourceName.",
+            description="The resources that are counted, each with its weight; replaces gpuResourceName.",
             extra=extra(map_key="name"),
         ),
     ] = ()
@@ -164,7 +164,7 @@ class GPUWorkloadBudgetSpec(Spec, frozen=True, kw_only=True):
         Meta(
             description=(
                 "Exact: a finalizer keeps each pod until its end is in the ledger. BestEffort: a pod that ends and is "
-                "deleted while no operator looks is known only within bounds."
+                "deleted while no operator looks is counted with an upper and a lower bound."
             )
         ),
     ] = "BestEffort"
@@ -173,8 +173,8 @@ class GPUWorkloadBudgetSpec(Spec, frozen=True, kw_only=True):
         Meta(
             max_length=253,
             description=(
-                "The id of the one cluster that decides, for a budget that is counted over several clusters; its action "
-                "is then AlertOnly or Hold."
+                "The id of the cluster that decides, for a budget that several clusters share; its action must be "
+                "AlertOnly or Hold."
             ),
         ),
     ] = ""
@@ -201,10 +201,24 @@ class GPUWorkloadBudgetSpec(Spec, frozen=True, kw_only=True):
 
 
 class Forecast(ApiType, frozen=True, kw_only=True):
-    """What becomes of the quota if the pods that run now go on running."""
+    """What becomes of the quota if the current pods end when they declare, and all others keep running."""
 
-    exhausted_at: Annotated[str, Meta(description="When the quota is used up; absent if it never is.")] = ""
-    recovers_at: Annotated[str, Meta(description="When an exceeded quota holds again; absent if it never does.")] = ""
+    exhausted_at: Annotated[str, Meta(description="When the budget goes over quota; absent if it never does.")] = ""
+    recovers_at: Annotated[
+        str, Meta(description="When the budget is back under quota; absent if it is under quota, or stays over it.")
+    ] = ""
+    exhausted_at_if_nothing_ends: Annotated[
+        str,
+        Meta(
+            description="When it would go over quota if no current pod ended by itself; absent where that changes nothing."
+        ),
+    ] = ""
+    recovers_at_if_nothing_ends: Annotated[
+        str,
+        Meta(
+            description="When it would be back under quota if no current pod ended by itself; absent where that changes nothing."
+        ),
+    ] = ""
 
 
 class TopPod(ApiType, frozen=True, kw_only=True):
@@ -212,64 +226,66 @@ class TopPod(ApiType, frozen=True, kw_only=True):
 
     pod: Annotated[str, Meta(description="The pod, namespace/name.")]
     gpu_hours: Annotated[str, Meta(description="GPU-hours it used inside the window.")]
-    usd: Annotated[str, Meta(description="Dollars it cost; absent if its price is not known.")] = ""
+    usd: Annotated[str, Meta(description="Dollars it cost; absent if its price is unknown.")] = ""
 
 
 class Following(ApiType, frozen=True, kw_only=True):
     """Whose verdict a budget follows that spans clusters and is decided in another one."""
 
     cluster: Annotated[str, Meta(description="The home cluster, which decides.")]
-    holding: Annotated[bool, Meta(description="By its last word, new pods wait.")] = False
+    holding: Annotated[bool, Meta(description="It last reported that new pods are queued.")] = False
     since: Annotated[str, Meta(description="Since when; absent if they do not.")] = ""
     stale: Annotated[
-        bool, Meta(description="It has not been heard of for two minutes, or never: nothing is released meanwhile.")
+        bool, Meta(description="It has not reported for two minutes, or never: nothing is released meanwhile.")
     ] = False
 
 
 class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
     """What the budget's pods have used."""
 
-    as_of: Annotated[str, Meta(description="The instant that the numbers are true for.")] = ""
-    consumed_gpu_hours: Annotated[str, Meta(description="GPU-hours used inside the window, for certain.")] = ""
+    as_of: Annotated[str, Meta(description="The moment that the numbers are true for.")] = ""
+    consumed_gpu_hours: Annotated[str, Meta(description="GPU-hours used inside the window: the lower bound.")] = ""
     upper_gpu_hours: Annotated[
-        str, Meta(description="GPU-hours used at most; more than consumed where an end was not seen.")
+        str, Meta(description="GPU-hours used at most; more than consumedGpuHours where the end of a pod was not seen.")
     ] = ""
     remaining_gpu_hours: Annotated[str, Meta(description="What is left of the quota, never below 0.")] = ""
-    burn_rate_gpus: Annotated[str, Meta(description="GPUs in use now, which is GPU-hours per hour.")] = ""
-    consumed_usd: Annotated[str, Meta(description="Dollars spent inside the window, for certain.")] = ""
+    burn_rate_gpus: Annotated[
+        str, Meta(description="GPUs allocated now, which is the burn rate in GPU-hours per hour.")
+    ] = ""
+    consumed_usd: Annotated[str, Meta(description="Dollars spent inside the window: the lower bound.")] = ""
     upper_usd: Annotated[str, Meta(description="Dollars spent at most.")] = ""
     remaining_usd: Annotated[str, Meta(description="What is left of the quota in dollars, never below 0.")] = ""
     unpriced_gpu_hours: Annotated[
-        str, Meta(description="GPU-hours whose price is not known; no dollars are counted for them.")
+        str, Meta(description="GPU-hours without a known price; no dollars are counted for them.")
     ] = ""
-    forecast: Annotated[
-        Forecast | None, Meta(description="What becomes of the quota if the pods that run now go on running.")
-    ] = None
+    forecast: Annotated[Forecast | None, Meta(description="When the budget goes over quota, or is back under it.")] = (
+        None
+    )
     top_pods: Annotated[
         tuple[TopPod, ...], Meta(description="The pods that used most inside the window, the largest first.")
     ] = ()
-    tracked_pods: Annotated[
-        int | None, Meta(description="Pods that the selector matches and that use the resource.")
-    ] = None
-    last_enforcement_at: Annotated[str, Meta(description="When the action was last really taken.")] = ""
+    tracked_pods: Annotated[int | None, Meta(description="Pods that match the selector and use the resource.")] = None
+    last_enforcement_at: Annotated[str, Meta(description="When the budget last suspended or evicted something.")] = ""
     steps: Annotated[
         tuple[EnteredStep, ...],
-        Meta(description="The steps that have begun and have not ended.", extra=extra(map_key="at")),
+        Meta(description="The active steps.", extra=extra(map_key="at")),
     ] = ()
-    held: Annotated[Held | None, Meta(description="Pods that wait until the quota has room for them.")] = None
+    held: Annotated[QueueStatus | None, Meta(description="Pods that are queued until the quota has room for them.")] = (
+        None
+    )
     released: Annotated[
         tuple[Released, ...],
-        Meta(description="What was released lately, with what was judged then, the last first."),
+        Meta(description="What was released recently, with what was judged then, the latest first."),
     ] = ()
-    following: Annotated[
-        Following | None, Meta(description="Whose verdict this cluster follows, where another one decides.")
-    ] = None
+    following: Annotated[Following | None, Meta(description="The cluster that decides, where it is another one.")] = (
+        None
+    )
     victim: Annotated[Victim | None, Meta(description="The gang or pod that is being stopped now.")] = None
     stopped: Annotated[
-        tuple[Stopped, ...], Meta(description="What was stopped lately inside the window, the last first.")
+        tuple[Stopped, ...], Meta(description="What was stopped inside the window, the latest first.")
     ] = ()
     refused: Annotated[
-        tuple[RefusedEviction, ...], Meta(description="Pods whose evictions PodDisruptionBudgets refuse.")
+        tuple[RefusedEviction, ...], Meta(description="Pods whose eviction PodDisruptionBudgets refuse.")
     ] = ()
     evictions: Annotated[
         tuple[EvictedOwner, ...], Meta(description="Owners whose pods were evicted, each with how often.")

@@ -1,4 +1,4 @@
-"""What a budget does as its quota is used up: the steps of the ladder, and what its status remembers of them."""
+"""What a budget does at which share of its quota: its enforcement steps, and what its status remembers of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RELEASE_HORIZON: Final = "1h"
 PDB_GRACE: Final = "10m"
 
 _ACTIONS: Final = (
-    "AlertOnly: only an event. Pause: annotations for a controller that cooperates. Hold: new pods wait. "
+    "AlertOnly: only an event. Pause: annotations for a controller that cooperates. Hold: new pods are queued. "
     "Suspend: the owners of the pods are suspended. Evict: pods are evicted. All but AlertOnly need the right to enforce."
 )
 
@@ -33,7 +33,7 @@ def percent(at: str) -> int:
     return int(at[:-1])
 
 
-class Step(ApiType, frozen=True, kw_only=True):
+class EnforcementStep(ApiType, frozen=True, kw_only=True):
     """One step of the ladder."""
 
     at: Annotated[
@@ -42,7 +42,7 @@ class Step(ApiType, frozen=True, kw_only=True):
             min_length=2,
             max_length=4,
             pattern=PERCENT,
-            description="How much of the quota must be used for the step to begin, for example 80%. It ends 5 points below.",
+            description="The share of the quota at which the step becomes active, for example 80%. It is cleared 5 points below.",
             extra=extra(hint="a whole percentage from 1% to 999%, such as 80%"),
         ),
     ]
@@ -53,14 +53,15 @@ class Step(ApiType, frozen=True, kw_only=True):
             Meta(
                 description=(
                     "Delete: pods whose evictions PodDisruptionBudgets have refused for graceForDisruptionBudgets are deleted. "
-                    "If absent they stay, and the status names the PodDisruptionBudget. Only for Evict."
+                    "If absent, they keep running and the status names the PodDisruptionBudget. Only for Evict."
                 )
             ),
         ]
         | None
     ) = None
     grace_for_disruption_budgets: (
-        Annotated[str, length(f"How long evictions must have been refused before that; {PDB_GRACE} if absent.")] | None
+        Annotated[str, length(f"How long evictions must have been refused before deletion; {PDB_GRACE} if absent.")]
+        | None
     ) = None
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -78,14 +79,14 @@ def _ascending(it: dict[str, list[dict[str, str]]]) -> bool:
 
 
 class Enforcement(ApiType, frozen=True, kw_only=True):
-    """What happens as the quota is used up."""
+    """What happens at which share of the quota."""
 
     action: Annotated[Action | None, Meta(description=f"What happens at 100% of the quota. {_ACTIONS}")] = None
     steps: Annotated[
-        tuple[Step, ...],
+        tuple[EnforcementStep, ...],
         Meta(
             max_length=MOST_STEPS,
-            description="Several steps, the lowest first; they stand instead of action.",
+            description="Several steps, the lowest first; replaces action.",
             extra=extra(map_key="at"),
         ),
     ] = ()
@@ -94,12 +95,12 @@ class Enforcement(ApiType, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=7 * 86400,
-            description="How long the quota must have been exceeded, or a step below it have stood, before anything is done.",
+            description="Grace period: how long the budget must have been over quota, or a step must have been active, before it takes effect.",
         ),
     ] = 30
     release_horizon: Annotated[
         str,
-        length("How long a pod that declares no length is taken to run when it is asked whether it may start."),
+        length("The assumed duration of pods that declare none, used to decide when a queued pod can be released."),
     ] = RELEASE_HORIZON
     recover_within: (
         Annotated[
@@ -112,8 +113,8 @@ class Enforcement(ApiType, frozen=True, kw_only=True):
         Literal["LeastLost", "WorstOffender"],
         Meta(
             description=(
-                "Who goes first. LeastLost: lowest priority, then least work lost, then most GPUs. "
-                "WorstOffender: who used most in the window."
+                "Which pods are stopped first. LeastLost: lowest priority, then least work lost, then most GPUs. "
+                "WorstOffender: those that used most in the window."
             )
         ),
     ] = "LeastLost"
@@ -128,12 +129,12 @@ class Enforcement(ApiType, frozen=True, kw_only=True):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="has(self.action) || (has(self.steps) && self.steps.size() > 0)",
-            message="must have action, for 100% of the quota alone, or steps, for several shares of it",
+            message="must have action, for 100% of the quota, or steps, for several shares of it",
             holds=lambda it: "action" in it or bool(it.get("steps")),
         ),
         Rule(
             cel="!has(self.action) || !has(self.steps) || self.steps.size() == 0",
-            message="must be left out where there are steps: write it as one of them, at 100%",
+            message="cannot be combined with steps: add it as a step at 100%",
             field="action",
             holds=lambda it: "action" not in it or not it.get("steps"),
         ),
@@ -149,9 +150,9 @@ class Enforcement(ApiType, frozen=True, kw_only=True):
     )
 
     @property
-    def ladder(self) -> tuple[Step, ...]:
+    def ladder(self) -> tuple[EnforcementStep, ...]:
         """The steps, also where there is only one action."""
-        return self.steps or (Step(at="100%", action=self.action or HARMLESS),)
+        return self.steps or (EnforcementStep(at="100%", action=self.action or HARMLESS),)
 
 
 # --- what the status remembers ------------------------------------------------------------------------------------------------
@@ -160,32 +161,32 @@ class Enforcement(ApiType, frozen=True, kw_only=True):
 class EnteredStep(ApiType, frozen=True, kw_only=True):
     """A step that has begun and has not ended."""
 
-    at: Annotated[str, Meta(description="Where it begins.")]
+    at: Annotated[str, Meta(description="The share of the quota at which it is active.")]
     action: Annotated[str, Meta(description="What it does.")]
-    since: Annotated[str, Meta(description="When it began.")]
+    since: Annotated[str, Meta(description="When it became active.")]
 
 
 class QueuedUnit(ApiType, frozen=True, kw_only=True):
-    """A gang or a pod that waits."""
+    """A queued gang or pod."""
 
     unit: Annotated[str, Meta(description="Kind/namespace/name of the gang or the pod.")]
-    gpus: Annotated[str, Meta(description="GPUs that it asks for.")]
-    pods: Annotated[int, Meta(description="Its pods that wait.")] = 0
-    since: Annotated[str, Meta(description="Since when it waits.")] = ""
+    gpus: Annotated[str, Meta(description="GPUs that it requests.")]
+    pods: Annotated[int, Meta(description="Its queued pods.")] = 0
+    since: Annotated[str, Meta(description="Since when it is queued.")] = ""
     starts_at: Annotated[
-        str, Meta(description="When it may start, if what runs goes on; absent if that is not known.")
+        str, Meta(description="Estimated start if the current pods keep running; absent if unknown.")
     ] = ""
     state: Annotated[
         Literal["Waiting", "Reserved", "NeverFits", "Releasing"],
-        Meta(description="Reserved: its start is kept free. NeverFits: alone it exceeds the quota."),
+        Meta(description="Reserved: no younger pod may delay its start. NeverFits: it exceeds the quota on its own."),
     ] = "Waiting"
 
 
-class Held(ApiType, frozen=True, kw_only=True):
+class QueueStatus(ApiType, frozen=True, kw_only=True):
     """What waits for this budget."""
 
-    units: Annotated[int, Meta(description="Gangs and single pods that wait.")] = 0
-    pods: Annotated[int, Meta(description="Pods that wait.")] = 0
+    units: Annotated[int, Meta(description="Queued gangs and single pods.")] = 0
+    pods: Annotated[int, Meta(description="Queued pods.")] = 0
     queue: Annotated[tuple[QueuedUnit, ...], Meta(description="The first of them, the oldest first.")] = ()
 
 
@@ -195,18 +196,18 @@ class Released(ApiType, frozen=True, kw_only=True):
     owner: Annotated[str, Meta(description="Kind/namespace/name of the owner, or of the pod.")]
     uid: Annotated[str, Meta(description="Its uid.")]
     at: Annotated[str, Meta(description="When it was released.")]
-    until: Annotated[str, Meta(description="When what was judged is over; what comes later is new demand.")]
+    until: Annotated[str, Meta(description="When the released demand ends; later pods are new demand.")]
     declared: Annotated[
         bool,
-        Meta(description="Its pods declare how long they run, and only those that end by then start without waiting."),
+        Meta(description="Its pods declare their duration, and only those that end by then start without queueing."),
     ] = False
-    gpus: Annotated[str, Meta(description="GPUs that it may have at once.")]
+    gpus: Annotated[str, Meta(description="GPUs that it may have at a time.")]
     usd_per_hour: Annotated[
         str, Meta(description="Dollars an hour that it may cost; absent without a quota of dollars.")
     ] = ""
-    used_gpus: Annotated[str, Meta(description="GPUs of its pods that were let start and have not ended.")] = ""
+    used_gpus: Annotated[str, Meta(description="GPUs of its pods that were released and have not ended.")] = ""
     request: Annotated[
-        str, Meta(description="The ReleaseRequest that asked for it, namespace/name; absent if it was its turn.")
+        str, Meta(description="The ReleaseRequest that released it, namespace/name; absent if the budget did.")
     ] = ""
 
 
@@ -218,8 +219,8 @@ class Victim(ApiType, frozen=True, kw_only=True):
     at: Annotated[str, Meta(description="When it was chosen.")]
     uids: Annotated[tuple[str, ...], Meta(description="Uids of its pods.")] = ()
     pods: Annotated[tuple[str, ...], Meta(description="The first of its pods, namespace/name.")] = ()
-    owner: Annotated[str, Meta(description="Who would make it anew, Kind/namespace/name.")] = ""
-    by: Annotated[str, Meta(description="The budget that stops it, where it is another one that counts it too.")] = ""
+    owner: Annotated[str, Meta(description="The owner that would recreate it, Kind/namespace/name.")] = ""
+    by: Annotated[str, Meta(description="The budget that stops it, if it is another one that also counts it.")] = ""
 
 
 class RefusedEviction(ApiType, frozen=True, kw_only=True):
@@ -231,16 +232,17 @@ class RefusedEviction(ApiType, frozen=True, kw_only=True):
     uids: Annotated[tuple[str, ...], Meta(description="Uids of the pods.")] = ()
     pods: Annotated[tuple[str, ...], Meta(description="The first of these pods, namespace/name.")] = ()
     deleted_at: Annotated[
-        str, Meta(description="When they are deleted, if evictions are refused until then; absent if they are not.")
+        str,
+        Meta(description="When they are deleted if evictions are still refused then; absent if they are not deleted."),
     ] = ""
 
 
 class EvictedOwner(ApiType, frozen=True, kw_only=True):
-    """An owner of pods that were evicted, and that may make them anew."""
+    """An owner of pods that were evicted, and that may recreate them."""
 
     owner: Annotated[str, Meta(description="Kind/namespace/name.")]
     count: Annotated[int, Meta(description="How often inside the window.")]
-    last: Annotated[str, Meta(description="When last.")]
+    last: Annotated[str, Meta(description="When it was last evicted.")]
     moments: Annotated[tuple[str, ...], Meta(description="When, each time inside the window; the last ten.")] = ()
 
 
@@ -251,8 +253,8 @@ class Stopped(ApiType, frozen=True, kw_only=True):
     action: Annotated[str, Meta(description="Suspend or Evict.")]
     at: Annotated[str, Meta(description="When.")]
     pods: Annotated[tuple[str, ...], Meta(description="The first of its pods, namespace/name.")] = ()
-    by: Annotated[str, Meta(description="The budget that stopped it, where it is another one that counts it too.")] = ""
-    owner: Annotated[str, Meta(description="Who would make it anew, Kind/namespace/name.")] = ""
+    by: Annotated[str, Meta(description="The budget that stopped it, if it is another one that also counts it.")] = ""
+    owner: Annotated[str, Meta(description="The owner that would recreate it, Kind/namespace/name.")] = ""
     outcome: Annotated[
-        str, Meta(description="Stopped, Blocked if it would not go, or Unknown if nobody saw why it went.")
+        str, Meta(description="Stopped, Blocked if it kept running, or Unknown if the cause of its end was not seen.")
     ] = "Stopped"

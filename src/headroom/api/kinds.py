@@ -9,6 +9,7 @@ import msgspec
 
 from headroom.api import schema
 from headroom.api.bandwidth import Bandwidth
+from headroom.api.bandwidth_config import BandwidthConfig
 from headroom.api.budget_hold import BudgetHold
 from headroom.api.budget_index import BudgetIndex
 from headroom.api.budgets import GPUWorkloadBudget
@@ -25,7 +26,9 @@ KINDS: Final[dict[str, Kind]] = {
     each.kind.name: each.kind
     for each in (GPUWorkloadBudget, Spotpool, PowerPool, Bandwidth, LeftoverNodePool, ReleaseRequest)
 }
-OPERATOR_KINDS: Final[dict[str, Definition]] = {each.kind.name: each.kind for each in (BudgetIndex, BudgetHold)}
+OPERATOR_KINDS: Final[dict[str, Definition]] = {
+    each.kind.name: each.kind for each in (BudgetIndex, BudgetHold, BandwidthConfig)
+}
 """The kinds that only the operator writes, for the policies of the API server to read."""
 DEFINITIONS: Final[dict[str, Definition]] = {**KINDS, **OPERATOR_KINDS}
 AnyResource = Resource[Any, Any]

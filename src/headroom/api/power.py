@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
@@ -25,6 +24,9 @@ from headroom.api.resources import (
 from headroom.api.schema import Rule, extra, quantity
 from headroom.api.switches import Endpoint, Redfish, WakeOnLan, Webhook
 
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
 MOST_MACHINES: Final = 512
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _TIME: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9]$"
@@ -32,6 +34,8 @@ _TIME: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9]$"
 
 def zone_of(name: str) -> ZoneInfo | None:
     """The time zone of that name; None if there is none."""
+    from zoneinfo import ZoneInfo  # noqa: PLC0415  it brings much along, and only schedules need it
+
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, LookupError):  # what is not there, and what is no name at all
@@ -40,7 +44,7 @@ def zone_of(name: str) -> ZoneInfo | None:
 
 KNOWN_ZONE: Final = Rule(
     cel="timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",
-    message="must be a time zone that is known, such as Europe/Berlin",
+    message="must be a known time zone, such as Europe/Berlin",
     holds=lambda name: zone_of(name) is not None,
 )
 
@@ -51,16 +55,30 @@ MachineName = Annotated[
     ),
 ]
 Watts = Annotated[int, Meta(ge=0, le=100_000)]
-SchedulerName = Annotated[str, object_name("As pods name it.", hint="a name: lower-case letters, digits, '-' and '.'")]
+SchedulerName = Annotated[
+    str, object_name("Its name, as pods request it.", hint="a name: lower-case letters, digits, '-' and '.'")
+]
 DeviceClassName = Annotated[
     str,
     object_name(
-        "As claims name it.", hint="a device class such as gpu.nvidia.com: lower-case letters, digits, '-' and '.'"
+        "Its name, as claims request it.",
+        hint="a device class such as gpu.nvidia.com: lower-case letters, digits, '-' and '.'",
     ),
 ]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Some = Annotated[int, Meta(ge=1, le=MOST_MACHINES)]
 Amount = Annotated[str | int, quantity("An amount of the resource.")]
+
+
+GpuResourceName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=LONGEST_QUALIFIED_NAME,
+        pattern=QUALIFIED_NAME,
+        extra=extra(hint="a resource name such as nvidia.com/gpu"),
+    ),
+]
 
 
 class NodeTaint(ApiType, frozen=True, kw_only=True):
@@ -78,17 +96,21 @@ class Hardware(ApiType, frozen=True, kw_only=True):
         dict[str, Amount],
         Meta(
             max_length=16,
-            description="What the node will offer pods beside GPUs. CPU, memory, ephemeral storage and pods that are not given "
-            "are no limit; anything else that is not given is not there.",
+            description="What the node will offer pods beside GPUs. CPU, memory, ephemeral storage and pods are unlimited "
+            "unless given; every other resource is absent unless given.",
         ),
     ] = {}
     labels: Annotated[Labels, Meta(description="Labels that the node will have.")] = {}
     taints: Annotated[tuple[NodeTaint, ...], Meta(max_length=16, description="Taints that the node will have.")] = ()
-    idle_watts: Annotated[Watts | None, Meta(description="What the machine draws while it is on and idle.")] = None
-    busy_watts: Annotated[Watts | None, Meta(description="What the machine draws while pods use its GPUs.")] = None
+    idle_watts: Annotated[
+        Watts | None, Meta(description="The watts that the machine draws while it is on and idle.")
+    ] = None
+    busy_watts: Annotated[
+        Watts | None, Meta(description="The watts that the machine draws while pods use its GPUs.")
+    ] = None
 
 
-class Machine(Hardware, frozen=True, kw_only=True):
+class MachineSpec(Hardware, frozen=True, kw_only=True):
     """One machine and how it is switched."""
 
     name: MachineName
@@ -102,7 +124,7 @@ class Machine(Hardware, frozen=True, kw_only=True):
     ] = None
     redfish: Annotated[Redfish | None, Meta(description="The machine's BMC, which switches it on and off.")] = None
     wake_on_lan: Annotated[
-        WakeOnLan | None, Meta(description="Wakes the machine; scaleDownEndpoint lets it sleep.")
+        WakeOnLan | None, Meta(description="Wakes the machine; scaleDownEndpoint puts it to sleep.")
     ] = None
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -112,7 +134,7 @@ class Machine(Hardware, frozen=True, kw_only=True):
         ),
         Rule(
             cel="has(self.scaleDownEndpoint) != has(self.redfish)",
-            message="must have exactly one way to let it sleep: scaleDownEndpoint or redfish",
+            message="must have exactly one way to put it to sleep: scaleDownEndpoint or redfish",
             holds=lambda it: ("scaleDownEndpoint" in it) != ("redfish" in it),
         ),
         Rule(
@@ -129,7 +151,7 @@ class KeepOn(ApiType, frozen=True, kw_only=True):
 
     days: Annotated[
         tuple[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"], ...],
-        Meta(max_length=7, description="On which days it begins; none given: every day."),
+        Meta(max_length=7, description="The days on which it begins; every day if empty."),
     ] = ()
     begin: Annotated[
         str,
@@ -154,11 +176,11 @@ class KeepOn(ApiType, frozen=True, kw_only=True):
         Meta(
             max_length=64,
             pattern=r"^[A-Za-z][-A-Za-z0-9_+/]*$",
-            description="Where the clock hangs.",
+            description="The time zone of begin and end.",
             extra=extra(KNOWN_ZONE, hint="a time zone such as Europe/Berlin"),
         ),
     ] = "UTC"
-    min_on: Annotated[Some | None, Meta(description="Machines that stay on; not given: all of them.")] = None
+    min_on: Annotated[Some | None, Meta(description="Machines that stay on; all of them if absent.")] = None
 
 
 class PowerPolicy(ApiType, frozen=True, kw_only=True):
@@ -170,23 +192,23 @@ class PowerPolicy(ApiType, frozen=True, kw_only=True):
     ] = 900
     min_on: Annotated[int, Meta(ge=0, le=10000, description="Machines that always stay on.")] = 0
     min_on_seconds: Annotated[
-        int, Meta(ge=0, le=7 * 86400, description="How long a machine that was woken stays on at least.")
+        int, Meta(ge=0, le=7 * 86400, description="How long a machine stays on at least after it wakes.")
     ] = 0
     min_off_seconds: Annotated[
-        int, Meta(ge=0, le=7 * 86400, description="How long a machine that was sent to sleep stays off at least.")
+        int, Meta(ge=0, le=7 * 86400, description="How long a machine stays off at least after it goes to sleep.")
     ] = 60
     toggles_per_hour: Annotated[
         int, Meta(ge=1, le=120, description="How often one machine is switched in an hour at most.")
     ] = 6
     max_concurrent_wakes: Annotated[
-        Some | None, Meta(description="Machines that boot at a time; not given: any number.")
+        Some | None, Meta(description="Machines that boot at a time; any number if absent.")
     ] = None
     max_concurrent_sleeps: Annotated[
         Some | None,
-        Meta(description="Machines that go to sleep at a time; not given: a fifth, at least 1."),
+        Meta(description="Machines that go to sleep at a time; a fifth, but at least 1, if absent."),
     ] = None
     protected_machines: Annotated[
-        tuple[MachineName, ...], Meta(max_length=MOST_MACHINES, description="Machines that are never sent to sleep.")
+        tuple[MachineName, ...], Meta(max_length=MOST_MACHINES, description="Machines that never sleep.")
     ] = ()
     keep_on: Annotated[
         tuple[KeepOn, ...], Meta(max_length=16, description="Times of the week in which machines are kept on.")
@@ -194,25 +216,25 @@ class PowerPolicy(ApiType, frozen=True, kw_only=True):
     warm_percent: Annotated[
         Percent | None,
         Meta(
-            description="Warm spares: of the machines beyond the peak of the last four idleSeconds, how many stay on all the same, in "
-            "percent, and one at least where five are left. Not given: 5 in pools of 5 machines and more, else 0. With 0, machines sleep as soon as "
-            "idleSeconds allow."
+            description="Warm spares: of the machines beyond the peak of the last four idleSeconds, how many stay on, in percent, "
+            "and at least one where five are left. If absent, 5 in pools of 5 or more machines, else 0. With 0, machines sleep as soon as "
+            "idleSeconds allows."
         ),
     ] = None
-    prefer: Annotated[Literal["FewestGPUs", "FewestWatts"], Meta(description="What waking should cost least of.")] = (
-        "FewestGPUs"
-    )
+    prefer: Annotated[
+        Literal["FewestGPUs", "FewestWatts"], Meta(description="What to minimize when machines wake.")
+    ] = "FewestGPUs"
     drain: Annotated[
         Literal["Never", "NonGpuPods"],
         Meta(
             description=(
                 "Never: any pod but those of DaemonSets keeps a machine on. NonGpuPods: pods without GPUs that a "
-                "controller would make anew are evicted, as their disruption budgets allow."
+                "controller would recreate are evicted, as their PodDisruptionBudgets allow."
             )
         ),
     ] = "Never"
     priority_floor: Annotated[
-        int, Meta(ge=-(2**31), le=2**31 - 1, description="Pods of a lower priority wake nothing.")
+        int, Meta(ge=-(2**31), le=2**31 - 1, description="Pods of a lower priority wake no machine.")
     ] = -10
     schedulers: Annotated[
         tuple[SchedulerName, ...],
@@ -234,38 +256,31 @@ class PowerPoolSpec(Spec, frozen=True, kw_only=True):
     """The machines of the pool, how they are switched, and when they may change state."""
 
     machines: Annotated[
-        tuple[Machine, ...],
+        tuple[MachineSpec, ...],
         Meta(
             min_length=1,
             max_length=MOST_MACHINES,
-            description="The machines, each with the calls that switch it on and off.",
+            description="The machines, each with the endpoints that switch it on and off.",
             extra=extra(map_key="name"),
         ),
     ]
-    template: Annotated[Hardware, Meta(description="What all machines share; a machine's own word counts first.")] = (
-        Hardware()
-    )
+    template: Annotated[
+        Hardware, Meta(description="Settings that all machines share; a machine's own settings win.")
+    ] = Hardware()
     webhook: Annotated[Webhook, Meta(description="How the endpoints are called.")] = Webhook()
     policy: Annotated[PowerPolicy, Meta(description="When machines may change state.")] = PowerPolicy()
     gpu_resource_name: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=LONGEST_QUALIFIED_NAME,
-            pattern=QUALIFIED_NAME,
-            description="The resource by which pods ask for the GPUs of these machines.",
-            extra=extra(hint="a resource name such as nvidia.com/gpu"),
-        ),
+        GpuResourceName, Meta(description="The resource by which pods ask for the GPUs of these machines.")
     ] = "nvidia.com/gpu"
     device_classes: Annotated[
         tuple[DeviceClassName, ...],
         Meta(
             max_length=16,
-            description="Device classes by which pods claim the GPUs of these machines (DRA). Without one no machine wakes for claims.",
+            description="Device classes by which pods claim the GPUs of these machines (DRA). Without one, no machine wakes for claims.",
         ),
     ] = ()
     order: Annotated[
-        int, Meta(ge=-1000, le=1000, description="Pools are asked for machines in this order, then by name.")
+        int, Meta(ge=-1000, le=1000, description="Pools provide machines in this order, then by name.")
     ] = 0
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -301,7 +316,7 @@ class PowerPool:
     )
 
 
-def sleep_switch(spec: PowerPoolSpec, machine: Machine) -> str:
+def sleep_switch(spec: PowerPoolSpec, machine: MachineSpec) -> str:
     """What is called to send a machine to sleep, as one text; empty where the call itself names the machine."""
     if machine.scale_down_endpoint:
         return "" if "${machine}" in spec.webhook.body else machine.scale_down_endpoint.rstrip("/")

@@ -23,7 +23,7 @@ MOST_PEAKS: Final = 64
 class Assigned(ApiType, frozen=True, kw_only=True):
     """Pods for which a machine was woken or kept on."""
 
-    shape: Annotated[str, Meta(description="What the pods have in common, as a digest.")]
+    shape: Annotated[str, Meta(description="A digest of what the pods have in common.")]
     pods: Annotated[int, Meta(ge=1, description="How many.")] = 1
 
 
@@ -33,40 +33,43 @@ class MachineStatus(ApiType, frozen=True, kw_only=True):
     name: Annotated[str, Meta(description="The machine's name.")]
     state: Annotated[State, Meta(description="What the machine is doing.")] = "Unknown"
     since: Annotated[str, Meta(description="Since when.")] = ""
-    reason: Annotated[str, Meta(max_length=1024, description="Why, where that is not plain.")] = ""
-    cause: Annotated[Cause, Meta(description="The reason as one word, where more is decided by it.")] = ""
+    reason: Annotated[str, Meta(max_length=1024, description="Why, where the state alone does not say it.")] = ""
+    cause: Annotated[Cause, Meta(description="The reason, as one word.")] = ""
     idle_since: Annotated[str, Meta(description="Since when no pod keeps it on; empty while one does.")] = ""
     busy: Annotated[bool | None, Meta(description="True while a pod keeps it on.")] = None
-    woken_at: Annotated[str, Meta(description="When it was last told to wake.")] = ""
+    woken_at: Annotated[str, Meta(description="When its last wake command was sent.")] = ""
     tried_for: Annotated[
         tuple[str, ...],
-        Meta(max_length=MOST_SHAPES, description="Shapes of pods, as digests, for which it was then woken on trial."),
+        Meta(max_length=MOST_SHAPES, description="Digests of the pods for which it then woke on trial."),
     ] = ()
     woken_for: Annotated[
         tuple[str, ...],
-        Meta(max_length=MOST_NAMESPACES, description="Namespaces of the pods it was woken for, until it was of use."),
+        Meta(max_length=MOST_NAMESPACES, description="Namespaces of the pods it woke for, until one was bound to it."),
     ] = ()
     kept_for: Annotated[
         tuple[str, ...],
         Meta(
             max_length=MOST_NAMESPACES,
-            description="Namespaces of refused pods for which it was kept on though it was idle, until it was of use.",
+            description="Namespaces of unschedulable pods for which it stayed on although idle, until one was bound to it.",
         ),
     ] = ()
-    kept_since: Annotated[str, Meta(description="Since when; empty if it was not.")] = ""
+    kept_since: Annotated[str, Meta(description="Since when; empty if it did not.")] = ""
     resent_at: Annotated[
-        str, Meta(description="When that was last sent again, since its power was still off; empty if it was not.")
+        str,
+        Meta(
+            description="When the wake command was last repeated because its power was still off; empty if it was not."
+        ),
     ] = ""
-    slept_at: Annotated[str, Meta(description="When it was last told to sleep.")] = ""
-    drained_at: Annotated[str, Meta(description="When it last began to drain, to be sent to sleep.")] = ""
-    failures: Annotated[int, Meta(description="How often in a row it did not do what it was told.")] = 0
-    retry_after: Annotated[str, Meta(description="Before when it is not told again.")] = ""
+    slept_at: Annotated[str, Meta(description="When its last sleep command was sent.")] = ""
+    drained_at: Annotated[str, Meta(description="When it last began to drain.")] = ""
+    failures: Annotated[int, Meta(description="How many commands in a row failed.")] = 0
+    retry_after: Annotated[str, Meta(description="No command is sent before this.")] = ""
     toggles: Annotated[tuple[str, ...], Meta(max_length=240, description="When it was switched in the last hour.")] = ()
     assigned: Annotated[
         tuple[Assigned, ...],
         Meta(
             max_length=MOST_SHAPES,
-            description="The pods for which it boots or was kept on.",
+            description="The pods for which it boots or stays on.",
             extra=extra(map_key="shape"),
         ),
     ] = ()
@@ -75,13 +78,13 @@ class MachineStatus(ApiType, frozen=True, kw_only=True):
 class Energy(ApiType, frozen=True, kw_only=True):
     """Energy by the watts that the machines are said to draw."""
 
-    used_kwh: Annotated[str, Meta(description="What the machines took, in kWh.")] = "0"
-    saved_kwh: Annotated[str, Meta(description="What machines that were off would have taken idle, in kWh.")] = "0"
-    as_of: Annotated[str, Meta(description="Up to when.")] = ""
+    used_kwh: Annotated[str, Meta(description="Energy that the machines used, in kWh.")] = "0"
+    saved_kwh: Annotated[str, Meta(description="Energy that sleeping machines would have used idle, in kWh.")] = "0"
+    as_of: Annotated[str, Meta(description="Up to when it is counted.")] = ""
 
 
 class Unserved(ApiType, frozen=True, kw_only=True):
-    """Pods that wait and for which no machine of this pool is woken."""
+    """Pods that this pool cannot serve."""
 
     pod: Annotated[str, Meta(description="One of them, namespace/name.")]
     pods: Annotated[int, Meta(description="How many there are.")] = 1
@@ -89,20 +92,20 @@ class Unserved(ApiType, frozen=True, kw_only=True):
     message: Annotated[str, Meta(max_length=2048, description="Why, as a sentence.")] = ""
 
 
-class Trial(ApiType, frozen=True, kw_only=True):
+class TrialStatus(ApiType, frozen=True, kw_only=True):
     """One machine that was woken for pods whose needs Headroom does not understand wholly."""
 
-    shape: Annotated[str, Meta(description="What the pods have in common, as a digest.")]
+    shape: Annotated[str, Meta(description="A digest of what the pods have in common.")]
     machine: Annotated[str, Meta(description="The machine.")]
     at: Annotated[str, Meta(description="When it was woken.")]
     in_vain: Annotated[
         int,
-        Meta(ge=0, description="How often a machine was no help to such pods; after each time the pause is longer."),
+        Meta(ge=0, description="How many trials did not help such pods; the pause grows with each."),
     ] = 0
-    refused_at: Annotated[str, Meta(description="When such pods were last seen to be refused beside a machine.")] = ""
-    until: Annotated[str, Meta(description="Before this, no other machine is tried for them.")] = ""
+    refused_at: Annotated[str, Meta(description="When such pods were last seen unschedulable beside a machine.")] = ""
+    until: Annotated[str, Meta(description="No other machine is tried for them before this.")] = ""
     placed: Annotated[
-        bool | None, Meta(description="Others like them found a place since: only those that were refused are meant.")
+        bool | None, Meta(description="Other such pods were placed since: this concerns only those that were not.")
     ] = None
 
 
@@ -110,7 +113,7 @@ class Breaker(ApiType, frozen=True, kw_only=True):
     """Boots in a row that brought no node."""
 
     failed: Annotated[int, Meta(ge=0, description="How many.")] = 0
-    until: Annotated[str, Meta(description="Before this no machine is woken; then one at a time until one joins.")] = ""
+    until: Annotated[str, Meta(description="No machine wakes before this; then one at a time until one joins.")] = ""
 
 
 class Fruitless(ApiType, frozen=True, kw_only=True):
@@ -123,9 +126,10 @@ class Fruitless(ApiType, frozen=True, kw_only=True):
 class Expected(ApiType, frozen=True, kw_only=True):
     """Pods that are not there yet, and for which a machine was woken or kept on."""
 
-    of: Annotated[str, Meta(description="Who makes them, Kind/namespace/name.")]
+    of: Annotated[str, Meta(description="The owner that announced them, Kind/namespace/name.")]
     uid: Annotated[str, Meta(description="Its uid.")] = ""
     due_at: Annotated[str, Meta(description="When they were to start.")]
+    woken: Annotated[bool, Meta(description="Whether a machine woke for them, and did not just stay on.")] = False
 
 
 class Peak(ApiType, frozen=True, kw_only=True):
@@ -144,25 +148,24 @@ class PowerPoolStatus(Status, frozen=True, kw_only=True):
     on: Annotated[int | None, Meta(description="Machines that are on.")] = None
     off: Annotated[int | None, Meta(description="Machines that are off.")] = None
     changing: Annotated[int | None, Meta(description="Machines that boot, drain or go to sleep.")] = None
-    failed: Annotated[int | None, Meta(description="Machines that did not do what they were told.")] = None
-    energy: Annotated[Energy | None, Meta(description="Energy taken and saved, where watts are known.")] = None
-    unserved: Annotated[
-        tuple[Unserved, ...], Meta(max_length=10, description="Pods that no machine is woken for, and why.")
-    ] = ()
+    failed: Annotated[int | None, Meta(description="Machines that failed.")] = None
+    energy: Annotated[Energy | None, Meta(description="Energy used and saved, where watts are configured.")] = None
+    unserved: Annotated[tuple[Unserved, ...], Meta(max_length=10, description="Unserved pods, with the reason.")] = ()
     trials: Annotated[
-        tuple[Trial, ...], Meta(max_length=256, description="Machines woken on trial.", extra=extra(map_key="shape"))
+        tuple[TrialStatus, ...],
+        Meta(max_length=256, description="Machines woken on trial.", extra=extra(map_key="shape")),
     ] = ()
     in_use: Annotated[int | None, Meta(description="Machines that pods keep on.")] = None
     peaks: Annotated[
         tuple[Peak, ...],
-        Meta(max_length=MOST_PEAKS, description="Higher numbers of machines in use lately; so many stay on."),
+        Meta(max_length=MOST_PEAKS, description="Recent peaks of machines in use; as many stay on."),
     ] = ()
-    breaker: Annotated[Breaker | None, Meta(description="Boots in a row that brought no node, if any.")] = None
+    breaker: Annotated[Breaker | None, Meta(description="Consecutive boots without a ready node, if any.")] = None
     fruitless: Annotated[
         tuple[Fruitless, ...],
         Meta(
             max_length=MOST_NAMESPACES,
-            description="Wakes that were of no use, by namespace; they are limited.",
+            description="Wakes for pods that never ran, by namespace; they are limited.",
             extra=extra(map_key="namespace"),
         ),
     ] = ()
@@ -170,7 +173,7 @@ class PowerPoolStatus(Status, frozen=True, kw_only=True):
         tuple[Expected, ...],
         Meta(
             max_length=MOST_EXPECTED,
-            description="Announced pods for which a machine was woken or kept on, until they come.",
+            description="Announced pods for which a machine woke or stayed on, until they exist.",
             extra=extra(map_key="of"),
         ),
     ] = ()

@@ -31,25 +31,25 @@ _BINARY: Final = {"K": 10, "M": 20, "G": 30, "T": 40, "P": 50, "E": 60}
 _LARGEST_EXPONENT: Final = 40
 
 
-class Invalid(Struct, frozen=True):
+class InvalidQuantity(Struct, frozen=True):
     """Why a text is not the amount it should be, as the end of a sentence: `"1e309": is too large`."""
 
     reason: str
 
 
-def nano(text: str | int, *, largest: int = 10**18) -> int | Invalid:
+def nano(text: str | int, *, largest: int = 10**18) -> int | InvalidQuantity:
     """The quantity in billionths; `largest` is in whole units."""
     if isinstance(text, bool) or not isinstance(text, (str, int)):
-        return Invalid("must be a quantity such as 8, 500m or 1.5k")
+        return InvalidQuantity("must be a quantity such as 8, 500m or 1.5k")
     if isinstance(text, int):
-        return text * NANO if abs(text) <= largest else Invalid(f"must be at most {largest}")
+        return text * NANO if abs(text) <= largest else InvalidQuantity(f"must be at most {largest}")
     if len(text) > MAX_LENGTH:
-        return Invalid(f"must be at most {MAX_LENGTH} characters long")
+        return InvalidQuantity(f"must be at most {MAX_LENGTH} characters long")
     if not _WELL_FORMED.fullmatch(text):
-        return Invalid("must be a quantity such as 8, 500m or 1.5k")
+        return InvalidQuantity("must be a quantity such as 8, 500m or 1.5k")
     found = _scaled(text)
     if found is None or abs(found) > largest * NANO:
-        return Invalid(f"must be at most {largest}")
+        return InvalidQuantity(f"must be at most {largest}")
     return found
 
 

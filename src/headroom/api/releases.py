@@ -82,15 +82,15 @@ class ReleaseTarget(ApiType, frozen=True, kw_only=True):
         str,
         Meta(
             max_length=128,
-            description="Exactly this one, never another of the same name; empty for whichever is there.",
+            description="Only this object, never another one of the same name; empty for any.",
         ),
     ] = ""
     generation: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000_000)] | None,
         Meta(
             description=(
-                "Of a Job, JobSet or Workload that Headroom suspended: its `metadata.generation`, so that it is not resumed if it was "
-                "changed since. Unset for whatever it is by then."
+                "Of a Job, JobSet or Workload that Headroom suspended: its `metadata.generation`, so that it is not resumed if it "
+                "changed since. Unset for any generation."
             ),
         ),
     ] = None
@@ -106,7 +106,7 @@ class ReleaseRequestSpec(Spec, frozen=True, kw_only=True):
         BudgetName | None,
         Meta(
             description=(
-                "Only from this budget, namespace/name: refused if another one queues it too. Unset: from every budget."
+                "Release only from this budget, namespace/name; refused if another budget queues it too. Unset: from every budget."
             )
         ),
     ] = None
@@ -115,7 +115,7 @@ class ReleaseRequestSpec(Spec, frozen=True, kw_only=True):
         Meta(
             max_length=LONGEST_REASON,
             pattern=r"^[^\x00-\x1f\x7f]*$",
-            description="Why, for those who look later; one line.",
+            description="Why it is released, in one line.",
             extra=extra(hint="one line of text"),
         ),
     ] = ""
@@ -123,7 +123,7 @@ class ReleaseRequestSpec(Spec, frozen=True, kw_only=True):
         str,
         Meta(
             max_length=LONGEST_USER,
-            description="Who asks. The API server writes it at creation, and takes no other name than that of its user.",
+            description="The requester. The API server sets it to the user who creates the request.",
         ),
     ] = ""
     rules: ClassVar[tuple[Rule, ...]] = (IMMUTABLE,)
@@ -139,14 +139,14 @@ class BudgetRelease(ApiType, frozen=True, kw_only=True):
 class ReleaseRequestStatus(Status, frozen=True, kw_only=True):
     """What became of it."""
 
-    phase: Annotated[Phase, Meta(description="Where it stands. Done and Refused are final.")] = "Pending"
+    phase: Annotated[Phase, Meta(description="The phase of the request. Done and Refused are final.")] = "Pending"
     reason: Annotated[Why, Meta(description="Why, as one word.")] = ""
     message: Annotated[str, Meta(max_length=4096, description="Why, as a sentence.")] = ""
     judged_at: Annotated[
-        str, Meta(max_length=64, description="When it was settled what is released: nothing that came later.")
+        str, Meta(max_length=64, description="When the set of released pods was fixed; later pods are not included.")
     ] = ""
     finished_at: Annotated[
-        str, Meta(max_length=64, description="When it was done or refused; it is removed an hour later.")
+        str, Meta(max_length=64, description="When it was done or refused; the request is removed an hour later.")
     ] = ""
     pods_released: Annotated[int | None, Meta(description="Queued pods that were released.")] = None
     budgets: Annotated[

@@ -27,20 +27,20 @@ class ApiType(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=F
 class Condition(Struct, frozen=True, kw_only=True, rename="camel"):
     """One standing judgement on a resource, with the moment it last changed."""
 
-    type: Annotated[str, Meta(max_length=316, description="What is judged, for example Ready.")]
-    status: Annotated[Literal["True", "False", "Unknown"], Meta(description="The judgement.")]
-    reason: Annotated[str, Meta(max_length=1024, description="Why, as one word for machines.")]
-    message: Annotated[str, Meta(max_length=32768, description="Why, as a sentence for people.")]
+    type: Annotated[str, Meta(max_length=316, description="The type of the condition, for example Ready.")]
+    status: Annotated[Literal["True", "False", "Unknown"], Meta(description="Whether the condition holds.")]
+    reason: Annotated[str, Meta(max_length=1024, description="The reason, as one word for machines.")]
+    message: Annotated[str, Meta(max_length=32768, description="The reason, as a sentence for people.")]
     last_transition_time: Annotated[str, Meta(max_length=64, description="When status last changed.")]
-    observed_generation: Annotated[int, Meta(description="The generation of the spec that was judged.")] = 0
+    observed_generation: Annotated[int, Meta(description="The generation of the spec that the condition is about.")] = 0
 
 
 class Status(ApiType, frozen=True, kw_only=True):
     """What Headroom found out about a resource and keeps for itself; every kind adds its own fields."""
 
-    observed_generation: Annotated[int, Meta(description="The generation of the spec that this status speaks of.")] = 0
+    observed_generation: Annotated[int, Meta(description="The generation of the spec that this status is about.")] = 0
     conditions: Annotated[
-        tuple[Condition, ...], Meta(description="Standing judgements, one for each type.", extra=extra(map_key="type"))
+        tuple[Condition, ...], Meta(description="Conditions, one of each type.", extra=extra(map_key="type"))
     ] = ()
     moving: ClassVar[frozenset[str]] = frozenset()
     """Fields (Python names) that move with the clock alone and need not be written at once."""
@@ -50,7 +50,7 @@ class Spec(ApiType, frozen=True, kw_only=True):
     """What the owner of a resource asks for; every kind adds its own fields."""
 
     paused: Annotated[
-        bool, Meta(description="True ends all effects of this resource within a tick; observing goes on.")
+        bool, Meta(description="True ends all effects of this resource within seconds; it is still observed.")
     ] = False
 
 
@@ -82,6 +82,15 @@ class Column(Struct, frozen=True):
     wide: bool = False
 
 
+class Pacing(Struct, frozen=True, kw_only=True):
+    """For a kind of which there are very many: it is written after all others, and only so fast."""
+
+    each_seconds: float
+    """So often at most the numbers of one resource; its conditions are written at once."""
+    per_second: float
+    """So many writes in all."""
+
+
 class Definition(Struct, frozen=True, kw_only=True):
     """What a CustomResourceDefinition is made of."""
 
@@ -107,11 +116,12 @@ class Kind(Definition, frozen=True, kw_only=True):
     spec: type[Spec]
     status: type[Status]
     categories: tuple[str, ...] = ("headroom", "gpu")
+    pacing: Pacing | None = None
 
 
 IMMUTABLE: Final = Rule(
     cel="self == oldSelf",
-    message="cannot be changed: delete the object and make another",
+    message="cannot be changed: delete the object and create another",
     holds=lambda _: True,  # one document alone has no past
 )
 READY_COLUMN: Final = Column("Ready", ".status.conditions[?(@.type=='Ready')].status")
@@ -193,7 +203,7 @@ class SelectorRequirement(ApiType, frozen=True, kw_only=True):
 class LabelSelector(ApiType, frozen=True, kw_only=True):
     """Which objects: all of matchLabels and all of matchExpressions must hold."""
 
-    match_labels: Annotated[Labels, Meta(description="Labels that must be there, each with this value.")] = {}
+    match_labels: Annotated[Labels, Meta(description="Labels that must be present, each with this value.")] = {}
     match_expressions: Annotated[
         tuple[SelectorRequirement, ...], Meta(max_length=16, description="Conditions on labels that must all hold.")
     ] = ()

@@ -7,7 +7,6 @@ two must agree, and a test asks a real API server whether they do.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -167,7 +166,11 @@ def _object(info: inspect.StructType, common: dict[str, Any]) -> Schema:
             default = UNSET  # an empty list and no list mean the same
         elif default is NODEFAULT or default is None or default in ("", {}):
             default = UNSET
-        properties[field.encode_name] = _schema(field.type, default=default)
+        made = _schema(field.type, default=default)
+        if default == {} and made.rules:
+            # The API server asks the rules about a default as it is written, before the defaults in it.
+            made = msgspec.structs.replace(made, default=defaulted(made, {}))
+        properties[field.encode_name] = made
     common["description"] = common["description"] or (info.cls.__doc__ or "").strip()
     common["rules"] = (*common["rules"], *getattr(info.cls, "rules", ()))
     required = tuple(field.encode_name for field in info.fields if field.required)
@@ -176,7 +179,7 @@ def _object(info: inspect.StructType, common: dict[str, Any]) -> Schema:
 
 # --- what is wrong with a document --------------------------------------------------------------------------------------------------
 
-NO_FIELD: Final = "is no field here"
+NO_FIELD: Final = "is not a field here"
 _ALIKE: Final = 0.75
 """From here on two names are taken for one with a slip."""
 _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
@@ -366,7 +369,9 @@ def _at(value: Json, path: str) -> Json:
 
 
 def no_field(name: str, fields: Sequence[str]) -> str:
-    """What is wrong with a field that there is not, the one first that is probably meant."""
+    """What is wrong with an unknown field, with the known one that is most like it."""
+    import difflib  # noqa: PLC0415  only for a slip
+
     spelled = {each.lower(): each for each in fields}
     near = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=_ALIKE)
     meant = f"; did you mean {spelled[near[0]]}?" if near else ""

@@ -31,7 +31,7 @@ def _places(spec: SpotpoolSpec) -> Iterator[Problem]:
     if len(spec.types) * len(spec.all_zones) == 1 and spec.all_zones[0]:
         yield Problem(
             "spec.instanceType",
-            "is one type in one zone, so nothing can be launched while it is sold out there; list more in instanceTypes or zones",
+            "is one type in one zone, so no machine can be launched while it is sold out there; list more in instanceTypes or zones",
         )
 
 
@@ -61,7 +61,7 @@ def _times(spec: SpotpoolSpec) -> Iterator[Problem]:
     if spec.desired == DEMAND and spec.idle_seconds * JOIN_SHARE < spec.join_timeout_seconds:
         yield Problem(
             "spec.idleSeconds",
-            f"is {spec.idle_seconds}, less than a fifth of joinTimeoutSeconds, so machines are ended soon after they joined; "
+            f"is {spec.idle_seconds}, less than a fifth of joinTimeoutSeconds, so machines are ended soon after they join; "
             "600 suits most",
         )
 
@@ -89,6 +89,6 @@ def _keys(spec: SpotpoolSpec) -> Iterator[Problem]:
         (each.secret_key_ref for each in spec.webhook.headers if each.secret_key_ref), None
     )
     if spec.endpoint and spec.endpoint.startswith("http://") and (secret or spec.credentials_secret_ref):
-        yield Problem("spec.endpoint", "is http, so the token is sent in the clear; use https")
+        yield Problem("spec.endpoint", "is http, so the token is sent unencrypted; use https")
     if spec.gateway and spec.gateway.token_secret_ref and spec.gateway.admin_url.startswith("http://"):
-        yield Problem("spec.gateway.adminUrl", "is http, so the token is sent in the clear; use https")
+        yield Problem("spec.gateway.adminUrl", "is http, so the token is sent unencrypted; use https")

@@ -7,12 +7,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from msgspec import Meta, field
 
 from headroom.api.budgets import positive_amount
-from headroom.api.power import NodeTaint
+from headroom.api.power import GpuResourceName, NodeTaint
 from headroom.api.resources import (
     AGE_COLUMN,
     IMMUTABLE,
-    LONGEST_QUALIFIED_NAME,
-    QUALIFIED_NAME,
     READY_COLUMN,
     ApiType,
     Column,
@@ -23,7 +21,7 @@ from headroom.api.resources import (
 )
 from headroom.api.schema import Rule, extra, quantity
 from headroom.api.spot_pools_status import SpotpoolStatus
-from headroom.api.switches import Endpoint, SecretKey, Webhook
+from headroom.api.switches import Endpoint, SecretKey, ValueName, Webhook
 
 MOST_POOL_MACHINES: Final = 1000
 FINALIZER: Final = "headroom.dev/spotpool"
@@ -52,7 +50,7 @@ Seconds = Annotated[int, Meta(ge=0, le=86400)]
 def _no_plain_key(field: str) -> Rule:
     return Rule(
         cel=f"!has(self.{field}) || self.{field} == ''",
-        message="a key does not belong into a resource: `headroom convert` moves it into a Secret (credentialsSecretRef)",
+        message="keys do not belong in a resource: `headroom convert` moves them into a Secret (credentialsSecretRef)",
         field=field,
         holds=lambda it: not it.get(field),
     )
@@ -68,38 +66,22 @@ class UserDataReference(ApiType, frozen=True, kw_only=True):
     """One value of a Secret of the same namespace."""
 
     name: Annotated[str, object_name("The Secret's name.", hint="the name of a Secret")]
-    key: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=253,
-            pattern=r"^[-._a-zA-Z0-9]+$",
-            description="Which of its values.",
-            extra=extra(hint="a key of a Secret: letters, digits, '-', '_' and '.'"),
-        ),
-    ] = "userData"
+    key: ValueName = "userData"
 
 
 class NodeTemplate(ApiType, frozen=True, kw_only=True):
     """What the node of a machine will be like: what pending pods are placed on, and what the node joins with."""
 
     gpu_count: Annotated[Annotated[int, Meta(ge=1, le=1024)] | None, Meta(description="GPUs in each machine.")] = None
-    gpu_resource_name: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=LONGEST_QUALIFIED_NAME,
-            pattern=QUALIFIED_NAME,
-            description="The resource by which pods ask for its GPUs.",
-            extra=extra(hint="a resource name such as nvidia.com/gpu"),
-        ),
-    ] = "nvidia.com/gpu"
+    gpu_resource_name: Annotated[GpuResourceName, Meta(description="The resource by which pods ask for its GPUs.")] = (
+        "nvidia.com/gpu"
+    )
     resources: Annotated[
         dict[str, Amount],
         Meta(
             max_length=16,
-            description="What the node will offer pods beside GPUs. CPU, memory, ephemeral storage and pods that are not given "
-            "are no limit; anything else that is not given is not there.",
+            description="What the node will offer pods beside GPUs. CPU, memory, ephemeral storage and pods are unlimited "
+            "unless given; every other resource is absent unless given.",
         ),
     ] = {}
     labels: Annotated[Labels, Meta(description="Labels that the node will have.")] = {}
@@ -116,7 +98,7 @@ class SystemDisk(ApiType, frozen=True, kw_only=True):
 class PoolGateway(ApiType, frozen=True, kw_only=True):
     """A gateway (Kong) that sends requests to the machines of the pool."""
 
-    admin_url: Annotated[Endpoint, Meta(description="Where its admin API answers.")]
+    admin_url: Annotated[Endpoint, Meta(description="The address of its admin API.")]
     upstream: Annotated[Name, Meta(description="The upstream whose targets are the pool's running machines.")]
     port: Annotated[int, Meta(ge=1, le=65535, description="The port on which the machines serve.")] = 8080
     path: Annotated[
@@ -133,7 +115,7 @@ class PoolGateway(ApiType, frozen=True, kw_only=True):
         Meta(
             max_length=512,
             pattern=r"^(/[!-~]*)?$",
-            description="The path that the gateway serves; empty: its service and route are left as they are.",
+            description="The path that the gateway serves; if empty, its service and route do not change.",
             extra=extra(hint="a path such as /ollama-chat"),
         ),
     ] = ""
@@ -164,7 +146,7 @@ class SpotpoolSpec(Spec, frozen=True, kw_only=True):
     provider: Annotated[
         Literal["tencent", "aws", "webhook"],
         Meta(
-            description="Who has the machines: Tencent Cloud, AWS, or whoever answers at endpoint.",
+            description="The cloud: Tencent Cloud, AWS, or a webhook at endpoint.",
             extra=extra(IMMUTABLE),
         ),
     ] = "tencent"
@@ -185,8 +167,8 @@ class SpotpoolSpec(Spec, frozen=True, kw_only=True):
             "LowestPrice: the cheapest offer."
         ),
     ] = "Ordered"
-    minimum: Annotated[int, Meta(ge=0, le=MOST_POOL_MACHINES, description="Machines that always exist.")] = 0
-    maximum: Annotated[int, Meta(ge=0, le=MOST_POOL_MACHINES, description="Machines that never become more.")]
+    minimum: Annotated[int, Meta(ge=0, le=MOST_POOL_MACHINES, description="The fewest machines that the pool has.")] = 0
+    maximum: Annotated[int, Meta(ge=0, le=MOST_POOL_MACHINES, description="The most machines that the pool has.")]
     desired: Annotated[
         Annotated[int, Meta(ge=0, le=MOST_POOL_MACHINES)]
         | Annotated[str, Meta(max_length=6, pattern=r"^Demand$")]
@@ -207,12 +189,12 @@ class SpotpoolSpec(Spec, frozen=True, kw_only=True):
     ] = None
     max_purchases_per_hour: Annotated[
         Annotated[int, Meta(ge=1, le=10_000)] | None,
-        Meta(description="Machines bought in an hour at most; not given: twice the maximum, at least 10."),
+        Meta(description="Machines bought in an hour at most; if absent, twice the maximum, but at least 10."),
     ] = None
     order: Annotated[
-        int, Meta(ge=-1000, le=1000, description="Pools are asked for machines in this order, then by name.")
+        int, Meta(ge=-1000, le=1000, description="Pools provide machines in this order, then by name.")
     ] = 100
-    join: Annotated[bool, Meta(description="False: the machines are no nodes of this cluster.")] = True
+    join: Annotated[bool, Meta(description="False: the machines do not join this cluster.")] = True
     join_timeout_seconds: Annotated[
         int, Meta(ge=60, le=86400, description="A machine whose node is not ready by then is ended.")
     ] = 900
@@ -220,13 +202,11 @@ class SpotpoolSpec(Spec, frozen=True, kw_only=True):
         Seconds, Meta(description="With desired: Demand, idle time before a machine above minimum is ended.")
     ] = 600
     drain_seconds: Annotated[
-        Seconds, Meta(description="How long pods have to leave a machine before it is ended all the same.")
+        Seconds, Meta(description="How long pods have to leave a machine before it is ended anyway.")
     ] = 300
     deletion_policy: Annotated[
         Literal["Terminate", "Retain"],
-        Meta(
-            description="What becomes of the machines when the Spotpool is deleted: they are ended, or left as they are."
-        ),
+        Meta(description="What happens to the machines when the Spotpool is deleted: they are ended, or kept."),
     ] = "Terminate"
     template: Annotated[NodeTemplate, Meta(description="What the node of a machine will be like.")] = NodeTemplate()
     subnet_id: Annotated[Name | None, Meta(description="The subnet; DEFAULT for the region's own.")] = None
@@ -245,7 +225,7 @@ class SpotpoolSpec(Spec, frozen=True, kw_only=True):
     key_ids: Annotated[tuple[Name, ...], Meta(max_length=16, description="The cloud's SSH keys for the machines.")] = ()
     user_data_secret_ref: Annotated[
         UserDataReference | None,
-        Meta(description="Where the user data stands with which the machines start, in the pool's namespace."),
+        Meta(description="Where the user data of the machines is, in the pool's namespace."),
     ] = None
     credentials_secret_ref: Annotated[
         SecretReference | None, Meta(description="The Secret with the cloud's keys, in the pool's namespace.")
@@ -254,7 +234,7 @@ class SpotpoolSpec(Spec, frozen=True, kw_only=True):
     secret_key: Annotated[str, Meta(max_length=256, description="Refused: use credentialsSecretRef.")] = ""
     endpoint: Annotated[
         Endpoint | None,
-        Meta(description="Who launches and ends machines, for provider webhook.", extra=extra(IMMUTABLE)),
+        Meta(description="The address that launches and ends machines, for provider webhook.", extra=extra(IMMUTABLE)),
     ] = None
     webhook: Annotated[
         Webhook,
@@ -279,20 +259,20 @@ class SpotpoolSpec(Spec, frozen=True, kw_only=True):
         Rule(
             cel="self.instanceChargeType in ['SPOTPAID', 'POSTPAID_BY_HOUR']",
             message="must be SPOTPAID or POSTPAID_BY_HOUR: the others are paid in advance or need a host of their own, so ending a "
-            "machine would not end its cost",
+            "machine does not end its cost",
             field="instanceChargeType",
             holds=lambda it: it["instanceChargeType"] in ("SPOTPAID", "POSTPAID_BY_HOUR"),
         ),
         Rule(
             cel="!has(self.desired) || string(self.desired) != 'Demand' || (has(self.template.gpuCount) && self.join)",
-            message="needs template.gpuCount and join for Demand: pods are placed on what the node will be",
+            message="needs template.gpuCount and join for Demand, to know which pods fit on the node",
             field="desired",
             numbers=("template.gpuCount",),
             holds=_demand_is_served,
         ),
         Rule(
             cel="has(self.endpoint) == (self.provider == 'webhook')",
-            message="must be given for provider webhook, and only there",
+            message="must be set for provider webhook, and only for it",
             field="endpoint",
             holds=lambda it: ("endpoint" in it) == (it["provider"] == "webhook"),
         ),

@@ -24,20 +24,23 @@ Endpoint = Annotated[
 ]
 
 
+ValueName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=253,
+        pattern=r"^[-._a-zA-Z0-9]+$",
+        description="Which of its values.",
+        extra=extra(hint="a key of a Secret: letters, digits, '-', '_' and '.'"),
+    ),
+]
+
+
 class SecretKey(ApiType, frozen=True, kw_only=True):
     """One value of a Secret in the operator's own namespace; for a resource that has a namespace, in that one."""
 
     name: Annotated[str, object_name("The Secret's name.", hint="the name of a Secret")]
-    key: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=253,
-            pattern=r"^[-._a-zA-Z0-9]+$",
-            description="Which of its values.",
-            extra=extra(hint="a key of a Secret: letters, digits, '-', '_' and '.'"),
-        ),
-    ] = "token"
+    key: ValueName = "token"
 
 
 class SecretName(ApiType, frozen=True, kw_only=True):
@@ -64,15 +67,15 @@ class Header(ApiType, frozen=True, kw_only=True):
         Meta(
             max_length=1024,
             pattern=r"^[ -~]*$",
-            description="Its value, if it is no secret.",
+            description="Its value, if it is not secret.",
             extra=extra(hint="printable characters without line breaks"),
         ),
     ] = ""
-    secret_key_ref: Annotated[SecretKey | None, Meta(description="Where its value stands, if it is a secret.")] = None
+    secret_key_ref: Annotated[SecretKey | None, Meta(description="The Secret with its value, if it is secret.")] = None
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="!(has(self.secretKeyRef) && has(self.value) && self.value != '')",
-            message="must not be given beside secretKeyRef",
+            message="cannot be combined with secretKeyRef",
             field="value",
             holds=lambda it: not (it.get("secretKeyRef") and it.get("value")),
         ),
@@ -109,40 +112,44 @@ class Webhook(ApiType, frozen=True, kw_only=True):
     ] = "{}"
     expected_status: Annotated[
         tuple[Annotated[int, Meta(ge=200, le=299)], ...],
-        Meta(max_length=16, description="Which answers mean that it was accepted; none given: any 2xx."),
+        Meta(max_length=16, description="The status codes that mean success; any 2xx if empty."),
     ] = ()
-    timeout_seconds: Annotated[int, Meta(ge=1, le=LONGEST_CALL_SECONDS, description="How long an answer may take.")] = 5
+    timeout_seconds: Annotated[int, Meta(ge=1, le=LONGEST_CALL_SECONDS, description="The timeout of a call.")] = 5
 
 
 class Redfish(ApiType, frozen=True, kw_only=True):
     """The machine's BMC."""
 
-    address: Annotated[Endpoint, Meta(description="Where the BMC answers, such as https://bmc-17.example.com.")]
+    address: Annotated[Endpoint, Meta(description="The address of the BMC, such as https://bmc-17.example.com.")]
     system: Annotated[
         str,
         Meta(
             max_length=256,
             pattern=r"^[-A-Za-z0-9_.:]*$",
-            description="The id of the system behind the BMC; empty: the only one there is.",
+            description="The id of the system behind the BMC; if empty, its only one.",
             extra=extra(hint="the id of a system, such as 1 or System.Embedded.1"),
         ),
     ] = ""
     credentials_secret_ref: Annotated[
         SecretName | None,
         Meta(
-            description="The Secret with username and password, and ca.crt for a BMC that signs for itself; its annotation headroom.dev/usable-by must name this pool and BMC. Without it the BMC is called without any."
+            description="The Secret with username and password, and ca.crt for a BMC with a self-signed certificate; its annotation headroom.dev/usable-by must name this pool and BMC. If absent, the BMC is called without credentials."
         ),
     ] = None
     certificate_authority: Annotated[
-        str, Meta(max_length=16384, description="PEM of who signed the BMC's certificate; empty: the usual ones.")
+        str,
+        Meta(
+            max_length=16384,
+            description="PEM of the authority that signed the BMC's certificate; if empty, the system's authorities.",
+        ),
     ] = ""
     insecure: Annotated[
         bool,
         Meta(
-            description="True: the BMC's certificate is not looked at; refused beside a Secret unless --allow-insecure-secrets is set."
+            description="True: the BMC's certificate is not verified; refused together with a Secret unless --allow-insecure-secrets is set."
         ),
     ] = False
-    force: Annotated[bool, Meta(description="True: it is switched off at once, not shut down.")] = False
+    force: Annotated[bool, Meta(description="True: power is cut at once instead of a graceful shutdown.")] = False
 
 
 class WakeOnLan(ApiType, frozen=True, kw_only=True):
@@ -164,7 +171,7 @@ class WakeOnLan(ApiType, frozen=True, kw_only=True):
             min_length=7,
             max_length=15,
             pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}$",
-            description="Where the packet is sent: the broadcast address of the machine's network.",
+            description="The broadcast address of the machine's network.",
             extra=extra(hint="an IPv4 address such as 10.0.7.255"),
         ),
     ] = "255.255.255.255"

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from headroom.adapters.egress import Target
+    from headroom.adapters.egress import EgressTarget
     from headroom.api.kinds import AnyResource
-    from headroom.api.power import Machine
+    from headroom.api.power import MachineSpec
     from headroom.api.schema import Problem
     from headroom.api.switches import WakeOnLan
 
@@ -23,7 +23,7 @@ class Called(NamedTuple):
     """One address of a pool."""
 
     field: str
-    target: Target | None
+    target: EgressTarget | None
     """Where it leads; None if the guard refuses it."""
     refused: str = ""
     """Why, as the end of a sentence that begins with the field."""
@@ -43,7 +43,7 @@ def called(pool: AnyResource) -> Iterator[Called]:
             yield from _of_machine(f"spec.machines[{number}]", machine)
 
 
-def _of_machine(where: str, machine: Machine) -> Iterator[Called]:
+def _of_machine(where: str, machine: MachineSpec) -> Iterator[Called]:
     addresses = {
         "scaleUpEndpoint": machine.scale_up_endpoint,
         "scaleDownEndpoint": machine.scale_down_endpoint,
@@ -84,7 +84,7 @@ def dubious(pool: AnyResource) -> list[Problem]:
     return [Problem(field, says) for field, says in judged if says]
 
 
-def _doubt(target: Target) -> str:
+def _doubt(target: EgressTarget) -> str:
     """Why an address is hardly meant; empty for an ordinary one, and for names, which may stand for anything."""
     from headroom.adapters.egress import special
 
@@ -112,12 +112,14 @@ def hint(listed: list[str], most: int = MOST_LISTED) -> str:
 
 def secret_uses(pools: Iterable[AnyResource]) -> dict[str, list[str]]:
     """What each Secret must say of who uses it, so that the operator sends it where these pools want it; by its name."""
+    from headroom.api.offers import LeftoverNodePoolSpec
     from headroom.api.spot_pools import SpotpoolSpec
 
     found: dict[str, set[str]] = {}
     for pool in pools:
-        if isinstance(pool.spec, SpotpoolSpec):
-            for secret, use in _of_spot_pool(pool):
+        if isinstance(pool.spec, SpotpoolSpec | LeftoverNodePoolSpec):
+            uses = _of_spot_pool(pool) if isinstance(pool.spec, SpotpoolSpec) else _of_offers(pool)
+            for secret, use in uses:
                 found.setdefault(secret, set()).add(use)
             continue
         for each in called(pool):
@@ -125,6 +127,16 @@ def secret_uses(pools: Iterable[AnyResource]) -> dict[str, list[str]]:
                 for secret in _sent_to(pool, each.field):
                     found.setdefault(secret, set()).add(f"{pool.kind}/{pool.name}@{each.target.entry}")
     return {name: sorted(found[name]) for name in sorted(found)}
+
+
+def _of_offers(pool: AnyResource) -> Iterator[tuple[str, str]]:
+    """The Secret of a LeftoverNodePool, which is of the operator's namespace, with what it must say."""
+    from headroom.cli import spot_addresses
+
+    ref = pool.spec.credentials_secret_ref
+    target = _read("", spot_addresses.cloud_address("aws", pool.spec.region)).target
+    if ref is not None and target is not None:
+        yield ref.name, f"{pool.kind}/{pool.name}@{target.entry}"
 
 
 def _of_spot_pool(pool: AnyResource) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from msgspec import Struct
 
+from headroom.cli.grouped_help import GroupedCommand
 from headroom.cli.options import Context, Form, Kubeconfig, Output
 from headroom.model.errors import Misconfigured
 
@@ -23,6 +24,7 @@ MICRO: Final = 10**6
 LARGEST_GPUS: Final = 10**6
 
 app = typer.Typer(
+    name="bench",
     help="Make pods of known use, and check a budget with them.\n\nExample: headroom bench workload --count 50 --rate 10",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -37,7 +39,7 @@ Runtime = Annotated[str, typer.Option(metavar="DURATION", help="How long each po
 Gpus = Annotated[str, typer.Option(metavar="QUANTITY", help="What each pod requests, such as 1 or 100m.")]
 
 
-class Workload(Struct, frozen=True, kw_only=True):
+class BenchWorkload(Struct, frozen=True, kw_only=True):
     """Pods of one kind, one every so often. Amounts are millionths, times milliseconds."""
 
     count: int
@@ -50,7 +52,7 @@ class Workload(Struct, frozen=True, kw_only=True):
         return number * 1000 / self.rate
 
 
-def expected(workload: Workload, elapsed: int) -> Fraction:
+def expected(workload: BenchWorkload, elapsed: int) -> Fraction:
     """GPU-hours that a workload should have used so many milliseconds after its first pod.
 
     A pod counts from the moment it is made, as if it started at once. So this is a schedule, not the truth: on a busy cluster pods
@@ -72,9 +74,11 @@ def accuracy(reported: Fraction, wanted: Fraction) -> float | None:
     return None if reported else 1.0
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def workload(
-    namespace: Annotated[str, typer.Option(metavar="NAME", help="Where the pods are made.")] = "default",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Where the pods are made.")
+    ] = "default",
     label: Label = "app=headroom-bench",
     count: Count = 10,
     rate: Rate = 1.0,
@@ -119,7 +123,7 @@ def workload(
     output.line(f"Made {output.counted(count, 'pod')} in {making.seconds:.1f} s; {undo}")
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def report(
     elapsed: Annotated[str, typer.Option(metavar="DURATION", help="How long after the first pod the status was read.")],
     status_json: Annotated[
@@ -152,7 +156,7 @@ def report(
         raise typer.Exit(output.PROBLEMS)
     wanted = expected(plan, at)
     results = Results(
-        scenario=Scenario(count=count, rate=rate, runtime_seconds=plan.runtime / 1000, gpus=gpus),
+        scenario=BenchScenario(count=count, rate=rate, runtime_seconds=plan.runtime / 1000, gpus=gpus),
         elapsed_seconds=at / 1000,
         reported_gpu_hours=float(found.gpu_hours),
         expected_gpu_hours=float(wanted),
@@ -213,7 +217,7 @@ def pod(template: Template, number: int) -> Object:
 class Making:
     """Makes the pods of a workload, and knows how far it got."""
 
-    def __init__(self, template: Template, plan: Workload) -> None:
+    def __init__(self, template: Template, plan: BenchWorkload) -> None:
         self._template, self._plan = template, plan
         self.made = 0
         self.seconds = 0.0
@@ -242,21 +246,21 @@ class Making:
 # Reading flags
 
 
-def _workload(count: int, rate: float, runtime: str, gpus: str) -> Workload:
-    from headroom.api.quantities import NANO, Invalid, nano
+def _workload(count: int, rate: float, runtime: str, gpus: str) -> BenchWorkload:
+    from headroom.api.quantities import NANO, InvalidQuantity, nano
 
     if not 0 < rate <= 1000:
         raise Misconfigured(
             f"reading the flags: --rate must be more than 0 and at most 1000 pods a second, not {rate:g}"
         )
     amount = nano(gpus, largest=LARGEST_GPUS)
-    if isinstance(amount, Invalid):
+    if isinstance(amount, InvalidQuantity):
         raise Misconfigured(f"reading the flags: --gpus {amount.reason}, not {gpus!r}")
     micro, rest = divmod(amount, NANO // MICRO)
     if micro <= 0 or rest:
         raise Misconfigured(f"reading the flags: --gpus must be a positive number of millionths, not {gpus!r}")
     length = _milliseconds("--runtime", runtime, least=1)
-    return Workload(count=count, rate=Fraction(str(rate)), runtime=length, micro_gpus=micro)
+    return BenchWorkload(count=count, rate=Fraction(str(rate)), runtime=length, micro_gpus=micro)
 
 
 def _milliseconds(flag: str, text: str, least: int) -> int:
@@ -300,7 +304,7 @@ def _counted(text: bytes) -> _Counted | str:
     """What a budget's JSON says, or why it says nothing."""
     import msgspec
 
-    from headroom.api.quantities import NANO, Invalid, nano
+    from headroom.api.quantities import NANO, InvalidQuantity, nano
 
     try:
         status = msgspec.json.decode(text, type=_Budget).status or msgspec.json.decode(text, type=_Status)
@@ -310,7 +314,7 @@ def _counted(text: bytes) -> _Counted | str:
         return "there is no consumedGpuHours in it; give what `kubectl get gwb NAME -o json` prints"
     given = str(status.consumed_gpu_hours)
     amount = nano(given)
-    if isinstance(amount, Invalid):
+    if isinstance(amount, InvalidQuantity):
         return f"consumedGpuHours {amount.reason}, not {given!r}"
     return _Counted(Fraction(amount, NANO), status.tracked_pods or 0)
 
@@ -318,7 +322,7 @@ def _counted(text: bytes) -> _Counted | str:
 # Writing
 
 
-class Scenario(Struct, frozen=True, kw_only=True, rename="camel"):
+class BenchScenario(Struct, frozen=True, kw_only=True, rename="camel"):
     """The workload, as the flags gave it."""
 
     count: int
@@ -330,7 +334,7 @@ class Scenario(Struct, frozen=True, kw_only=True, rename="camel"):
 class Results(Struct, frozen=True, kw_only=True, rename="camel"):
     """What `results.json` says."""
 
-    scenario: Scenario
+    scenario: BenchScenario
     elapsed_seconds: float
     reported_gpu_hours: float
     expected_gpu_hours: float

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headroom.cli import face_budgets, face_power, face_spot
+from headroom.cli import face_bandwidth, face_budgets, face_offers, face_power, face_spot
 from headroom.cli.face import Face
 
 if TYPE_CHECKING:
-    from headroom.cli.face import Part
+    from headroom.cli.face import NamedPart
     from headroom.runtime.metrics import Metrics
     from headroom.web.page import Page
 
@@ -19,8 +19,10 @@ FACES: Final = {
     "GPUWorkloadBudget": face_budgets.FACE,
     "PowerPool": face_power.FACE,
     "Spotpool": face_spot.FACE,
+    "LeftoverNodePool": face_offers.FACE,
+    "Bandwidth": face_bandwidth.FACE,
 }
-PARTS: Final[dict[str, Part]] = {part.name: part for face in FACES.values() for part in face.parts}
+PARTS: Final[dict[str, NamedPart]] = {part.name: part for face in FACES.values() for part in face.parts}
 _PLAIN: Final = Face()
 
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from headroom.cli import addresses, manifests, output, passing
-from headroom.cli.options import Files, Form, Output
+from headroom.cli.options import Files, Form, MoreFiles, Output, Recursive
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
     from headroom.adapters.documents import Documents
     from headroom.api.kinds import AnyResource
     from headroom.api.schema import Problem
+    from headroom.model.bandwidth import BandwidthRules
 
 
 def check(
-    paths: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Manifests, as with --file.")] = None,
+    paths: MoreFiles = None,
     files: Files = None,
+    recursive: Recursive = False,
     form: Output = Form.table,
 ) -> None:
     """Validate manifests offline, as the API server would.
@@ -28,31 +31,33 @@ def check(
     Every wrong field is named as FILE:LINE: KIND/NAME: FIELD MESSAGE. What is allowed and hardly meant, such as a ladder that evicts
     pods which start again at once, is a warning. An address that the operator would never call is wrong; for the others it is said what
     --allow-egress must list, and what the Secrets that are sent there must say. Exit code 1 if a field is wrong, and 2 if a file could not be read; the others are still checked. Objects that
-    are not of Headroom are passed over.
+    are not of Headroom are passed over, except that annotations of Pods and Nodes which say bandwidth are read.
 
     Example: headroom check docs/examples/*.yaml
     """
     from headroom.adapters import documents
 
-    named = [*(paths or ()), *(files or ())]
+    named, rules = [*(paths or ()), *(files or ())], _rules()
     if not named:
         raise Misconfigured("reading manifests: none are given; write `headroom check FILE`, - being standard input")
-    found, read, unread = documents.Documents(), [], []
+    found, read = documents.Documents(), []
+    unread: list[str] = []
     manifests.refuse_twice(named)
-    for path in named:
+    for path in _files(named, unread, recursive=recursive):
         try:
             [(source, text)] = manifests.read_manifests([path])
             documents.take(found, source, text, any_group=True)
         except Misconfigured as error:
             unread.append(str(error))
-            output.say(f"headroom: {error}")
         else:
             read.append((source, text))
+    for why in unread:
+        output.say(f"headroom: {why}")
     judged = Judged(
         wrong=manifests.ordered(
             [*manifests.complaints(found, read), *manifests.remarks(found, read, addresses.refused)], read
         ),
-        dubious=manifests.remarks(found, read, lambda each: _dubious(each, found)),
+        dubious=_all_dubious(found, read, rules),
         egress=addresses.entries(each for each in found.resources if not each.problems),
         secrets=addresses.secret_uses(each for each in found.resources if not each.problems),
     )
@@ -63,6 +68,33 @@ def check(
     if unread:
         raise typer.Exit(output.COULD_NOT_RUN)
     raise typer.Exit(output.PROBLEMS if judged.wrong else output.OK)
+
+
+def _files(named: Sequence[Path], unread: list[str], *, recursive: bool) -> Iterator[Path]:
+    """The files that are meant; a folder without any, or a pattern that no file has, is noted."""
+    for path in named:
+        try:
+            yield from manifests.files_of([path], recursive=recursive)
+        except Misconfigured as error:
+            unread.append(str(error))
+
+
+def _rules() -> BandwidthRules:
+    """What the settings say of bandwidth, whose annotations are read from now on."""
+    from headroom.adapters.kube import values
+    from headroom.cli import live
+    from headroom.runtime.bandwidth_settings import rules_of
+
+    rules = rules_of(live.settings_of(None, None))
+    values.keep(key.name for key in rules.keys)
+    return rules
+
+
+def _all_dubious(found: Documents, texts: Sequence[manifests.Text], rules: BandwidthRules) -> list[manifests.Complaint]:
+    from headroom.cli.unreadable_rates import unreadable_rates
+
+    ours = manifests.remarks(found, texts, lambda each: _dubious(each, found))
+    return manifests.ordered([*ours, *manifests.remarks_on(found, texts, unreadable_rates(found, rules))], texts)
 
 
 def _dubious(resource: AnyResource, found: Documents) -> list[Problem]:
@@ -94,7 +126,7 @@ def _show(found: Documents, texts: Sequence[manifests.Text], judged: Judged) -> 
     with_ours |= {place.source for ref, place in found.places.items() if ref.kind == "ConfigMap"}
     for source, _ in texts:
         if source not in with_ours:
-            output.line(f"nothing of Headroom in {source}")
+            output.say(f"nothing of Headroom in {source}")
     for complaint in wrong:
         output.line(manifests.spoken(complaint), hang=2)
     for complaint in dubious:
@@ -113,8 +145,11 @@ def _show(found: Documents, texts: Sequence[manifests.Text], judged: Judged) -> 
 
 
 def passed_over(found: Documents) -> dict[str, int]:
-    """What is not ours: `plan` reads pods and nodes, and here they mean nothing either."""
-    read_by_plan = {"v1/Pod": len(found.pods), "v1/Node": len(found.nodes)}
+    """What is not ours: `plan` reads pods, nodes and node classes, and here they mean nothing either."""
+    from headroom.api.offers import NODE_CLASSES
+
+    classes = Counter(f"{NODE_CLASSES[each.kind]}/{each.kind}" for each in found.of("node_classes"))
+    read_by_plan = {"v1/Pod": len(found.pods), "v1/Node": len(found.nodes)} | classes
     return found.ignored | {kind: count for kind, count in read_by_plan.items() if count}
 
 

@@ -53,7 +53,7 @@ _INSTALL: Final = {
 }
 _NO_FILES: Final = 4
 _FILES: Final = 0
-"""What kubectl does when nothing is offered: as its own completion, it is told by such a number."""
+"""What kubectl does when nothing is offered: its own completion prints such a number."""
 
 Offer = tuple[str, str]
 """A word that may follow, and what it means."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from headroom.cli import addresses, convert_spot, machines, manifests, output
-from headroom.cli.options import ManifestForm, Manifests
+from headroom.cli import addresses, convert_bandwidth, convert_spot, machines, manifests, output
+from headroom.cli.options import Files, ManifestForm, Manifests, Recursive
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -41,19 +41,24 @@ _WANTED: Final = "give manifests as YAML or JSON, chart values, an .env file, or
 
 
 def convert(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Manifests, values or .env files; - is stdin.")],
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Manifests, values or .env files, as with --file.", show_default=False),
+    ] = None,
+    files: Files = None,
+    recursive: Recursive = False,
     form: ManifestForm = Manifests.yaml,
 ) -> None:
     """Rewrite manifests of five older systems as Headroom's.
 
     They are gwb-operator, Spotpool, k8s-gpu-autoprovision, vaclab-bandwidth-operator and Leftover. What cannot be taken over is said on
-    stderr. Keys in a Spotpool move into a Secret, and its kongGatewayIP becomes a gateway. The machines of k8s-gpu-autoprovision are found in .env files, docker lines, compose files,
+    stderr. Keys in a Spotpool move into a Secret, and its kongGatewayIP becomes a gateway. What vaclab's chart says of bandwidth becomes settings of the operator, on stderr. The machines of k8s-gpu-autoprovision are found in .env files, docker lines, compose files,
     chart values, ConfigMaps and Deployments and become one PowerPool. Exit code 1 if something in the result still needs an editor, or if a machine is not in it.
 
     Example: headroom convert old/*.yaml nodes.env > new.yaml && headroom check new.yaml
     """
     found = Conversion()
-    for source, text in manifests.read(files):
+    for source, text in manifests.read(_given([*(paths or ()), *(files or ())], recursive)):
         found.take(source, text)
     documents = found.documents()
     if documents:
@@ -61,10 +66,26 @@ def convert(
     wrong = list(_problems(documents))
     for complaint in [*found.warnings, *wrong, *found.hints()]:
         output.say(complaint)
-    if not documents:
+    _say_settings(found.settings)
+    is_empty = not documents and not found.settings
+    if is_empty:
         output.say("nothing to convert was found")
-    if wrong or found.lost or not documents:
+    if wrong or found.lost or is_empty:
         sys.exit(output.PROBLEMS)
+
+
+def _given(named: list[Path], recursive: bool) -> list[Path]:
+    if not named:
+        raise Misconfigured("reading manifests: none are given; write `headroom convert FILE`, - being standard input")
+    return manifests.files_of(named, recursive=recursive, endings=(*manifests.ENDINGS, ".env"))
+
+
+def _say_settings(settings: dict[str, str]) -> None:
+    """The settings as an environment file has them."""
+    if settings:
+        output.say(convert_bandwidth.HEADING)
+    for name, value in settings.items():
+        output.say(f"{name}={value}")
 
 
 class Conversion:
@@ -73,7 +94,9 @@ class Conversion:
     def __init__(self) -> None:
         self.warnings: list[str] = []
         self.lost = False
-        """A machine is not in the result."""
+        """A machine, or a setting, is not in the result."""
+        self.settings: dict[str, str] = {}
+        """Of the operator, by the name of their variable."""
         self._documents: list[Json] = []
         self._machines: dict[str, dict[str, Json]] = {}
 
@@ -112,6 +135,9 @@ class Conversion:
         yield from convert_spot.hints(self.documents())
 
     def _take_document(self, source: str, document: dict[str, Json]) -> None:
+        is_of_chart = "kind" not in document and convert_bandwidth.is_of_chart(document)
+        if is_of_chart:
+            self._take_settings(source, document)
         candidates = list(_candidates(document))
         if candidates:
             self._take_machines(source, candidates)
@@ -121,11 +147,12 @@ class Conversion:
                 )
             return
         if "kind" not in document:
-            self._warn(source, _no_machines(document))
+            if not is_of_chart:
+                self._warn(source, _no_machines(document))
             return
         self._documents += self._converted(source, document)
 
-    def _take_machines(self, source: str, candidates: list[machines.Candidate]) -> None:
+    def _take_machines(self, source: str, candidates: list[machines.FoundMachine]) -> None:
         if not candidates:
             self._warn(source, "no variable ends in _GPU_COUNT, so no machine was found")
         for candidate in candidates:
@@ -138,6 +165,13 @@ class Conversion:
                     source, f"{candidate.label}: there is another machine {machine['name']}; this one is left out"
                 )
                 self.lost = True
+
+    def _take_settings(self, source: str, values: dict[str, Json]) -> None:
+        refused = list(convert_bandwidth.refused(values))
+        for said in (*refused, *convert_bandwidth.remarks(values)):
+            self._warn(source, said)
+        self.lost = self.lost or bool(refused)
+        self.settings |= convert_bandwidth.settings(values)
 
     def _converted(self, source: str, document: dict[str, Json]) -> list[Json]:
         from headroom.api.resources import GROUP
@@ -277,17 +311,12 @@ _CHANGES: Final = {
 
 def _no_machines(document: dict[str, Json]) -> str:
     """Why chart values without machines become nothing."""
-    if _mapping(_mapping(document, "manager"), "bandwidth"):
-        return (
-            "manager.bandwidth is what the old operator took every node to have; Headroom has one Bandwidth for each node, "
-            "with its own spec.capacity: write those"
-        )
     if _mapping(document, "aws"):
         return "these are settings of the old controller itself, with no resource among them; nothing of them is taken over"
     return "holds an object without a kind and without machines; it is left out"
 
 
-def _candidates(document: dict[str, Json]) -> Iterator[machines.Candidate]:
+def _candidates(document: dict[str, Json]) -> Iterator[machines.FoundMachine]:
     """The machines that chart values, a mapping of variables, or the environment of an object's containers describe."""
     if "kind" not in document:
         groups = document.get("nodeGroups")

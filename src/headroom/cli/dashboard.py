@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from headroom.cli.options import Context, Kubeconfig, Namespace
+from headroom.cli.options import Context, Kubeconfig, OperatorNamespace
 from headroom.model.errors import Misconfigured, Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     from headroom.adapters.kube.config import ClientConfig
     from headroom.adapters.kube.operator_link import OperatorLink
+    from headroom.model.ports import Lease, Leases
     from headroom.runtime.settings import Settings
     from headroom.web.relay import Relay
 
 FIRST_PORT: Final = 8480
 
 
-class Wishes(NamedTuple):
+class DashboardOptions(NamedTuple):
     """What was asked for."""
 
     port: int | None
@@ -54,7 +55,7 @@ def dashboard(
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    namespace: Namespace = None,
+    operator_namespace: OperatorNamespace = None,
 ) -> None:
     """Open the dashboard of the operator in a cluster.
 
@@ -66,14 +67,15 @@ def dashboard(
 
     from headroom.cli import live
 
-    settings = live.settings_of(kubeconfig, context, namespace)
-    asyncio.run(_serve(settings, Wishes(port, open_, address, certificate_authority)))
+    settings = live.settings_of(kubeconfig, context, operator_namespace)
+    asyncio.run(_serve(settings, DashboardOptions(port, open_, address, certificate_authority)))
 
 
-async def _serve(settings: Settings, wishes: Wishes) -> None:
+async def _serve(settings: Settings, wishes: DashboardOptions) -> None:
     from headroom.adapters.kube.client import Kube
     from headroom.adapters.kube.config import load
     from headroom.adapters.kube.http import HttpTransport
+    from headroom.adapters.kube.leases import KubeLeases
     from headroom.adapters.kube.operator_link import OperatorLink
     from headroom.adapters.kube.tunnel import Tunnel
     from headroom.cli import live
@@ -83,19 +85,65 @@ async def _serve(settings: Settings, wishes: Wishes) -> None:
     clock = RealClock()
     transport = HttpTransport(config, clock)
     kube = Kube(transport, clock)
-    tunnel = None if wishes.address else Tunnel(transport, kube, settings.namespace)
-    link = OperatorLink(_way(config, settings, wishes), transport.credentials, tunnel)
+    link = None
     try:
-        if tunnel is not None:
+        way = _way(config, settings, wishes)
+        if wishes.address:
+            link = OperatorLink(way, transport.credentials)
+        else:
             await live.answers(kube, config)
+            leases = KubeLeases(kube, settings.operator_namespace, settings.lease_name)
+            lease = await _lease_of(leases)
+            beside = _beside(config, lease) if lease is not None and not wishes.authority else None
+            if beside is not None:
+                link = OperatorLink(beside, transport.credentials, moved=lambda: _moved(config, leases))
+            else:
+                tunnel = Tunnel(transport, kube, settings.operator_namespace, lease.holder if lease is not None else "")
+                link = OperatorLink(way, transport.credentials, tunnel)
         await _greet(link, config.source)
         await _show(link, wishes)
     finally:
-        await link.close()
+        if link is not None:
+            await link.close()
         await kube.close()
 
 
-def _way(config: ClientConfig, settings: Settings, wishes: Wishes) -> ClientConfig:
+async def _lease_of(leases: Leases) -> Lease | None:
+    """The operator's lease, if there is one and we may read it."""
+    from headroom.adapters.kube import errors
+
+    try:
+        return await leases.read()
+    except (errors.Forbidden, Unavailable):
+        return None
+
+
+def _beside(config: ClientConfig, lease: Lease) -> ClientConfig | None:
+    """The way to an operator that runs on this very host, which no API server leads to; None if it runs elsewhere.
+
+    Its lease vouches for the certificate, so a token is shown to nobody else who listens on this host.
+    """
+    import socket
+    from dataclasses import replace
+
+    from headroom.adapters.kube.config import Pem
+    from headroom.api import marks
+
+    host, _, _ = lease.holder.rpartition("-")
+    port = lease.annotations.get(marks.DASHBOARD_PORT, "")
+    certificate = lease.annotations.get(marks.DASHBOARD_CERTIFICATE, "")
+    if host != socket.gethostname() or not certificate or not (port.isascii() and port.isdecimal()):
+        return None
+    authority = Pem("the certificate in the operator's lease", certificate.encode())
+    return replace(config, server=f"https://localhost:{port}", server_name="", authority=authority, verify=True)
+
+
+async def _moved(config: ClientConfig, leases: Leases) -> ClientConfig | None:
+    lease = await _lease_of(leases)
+    return _beside(config, lease) if lease is not None else None
+
+
+def _way(config: ClientConfig, settings: Settings, wishes: DashboardOptions) -> ClientConfig:
     """How the operator is reached and verified, and the certificate that the user has."""
     from dataclasses import replace
     from urllib.parse import urlsplit
@@ -108,7 +156,7 @@ def _way(config: ClientConfig, settings: Settings, wishes: Wishes) -> ClientConf
             f"reading --address: it must be such as https://headroom.example.com, not {wishes.address!r}"
         )
     authority = Pem("--certificate-authority", file=wishes.authority.absolute()) if wishes.authority else None
-    name = f"headroom.{settings.namespace}.svc"
+    name = f"headroom.{settings.operator_namespace}.svc"
     way = replace(
         config,
         server=wishes.address.rstrip("/") or f"https://{name}",
@@ -126,7 +174,7 @@ async def _greet(link: OperatorLink, source: str) -> None:
     """Ask for what the first page needs. Raises a sentence that says what to do if it cannot be had."""
     import msgspec
 
-    from headroom.web.relay import Problem
+    from headroom.web.relay import RelayProblem
 
     doing = "asking the operator for its dashboard"
     async with link.answer("GET", "/api/overview", {}) as answer:
@@ -143,18 +191,19 @@ async def _greet(link: OperatorLink, source: str) -> None:
     if status != 403:
         return  # well, or on its way: the page says what is missing
     try:
-        why = msgspec.json.decode(body, type=Problem).problem
+        why = msgspec.json.decode(body, type=RelayProblem).problem
     except msgspec.DecodeError:
         raise Unavailable(f"{doing}: something else answers there, with status {status}; check --address") from None
     raise Refused(f"{doing}: {why.rstrip('.')}")
 
 
-async def _show(link: OperatorLink, wishes: Wishes) -> None:
+async def _show(link: OperatorLink, wishes: DashboardOptions) -> None:
     import asyncio
     import signal
 
     from headroom.cli import output
-    from headroom.web.listening import Servers, free_port
+    from headroom.web.addresses import free_port
+    from headroom.web.listening import Servers
     from headroom.web.relay import Relay
 
     ends = asyncio.Event()

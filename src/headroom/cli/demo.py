@@ -37,5 +37,5 @@ def demo(
     from headroom.cli import demonstration
     from headroom.sim.pacing import run_paced
 
-    wishes = demonstration.Wishes(speed, seed, port, scenario, seconds, snapshot)
+    wishes = demonstration.DemoOptions(speed, seed, port, scenario, seconds, snapshot)
     raise typer.Exit(run_paced(lambda: demonstration.show(wishes)))

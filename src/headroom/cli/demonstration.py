@@ -18,18 +18,22 @@ from headroom.model import times
 from headroom.model.decisions import Decision
 from headroom.model.errors import Misconfigured
 from headroom.model.ports import Clock
-from headroom.model.world import save
+from headroom.model.snapshots import save
+from headroom.runtime.dashboard_settings import Presentation
 from headroom.sim.fleet import arrivals, fleet
+from headroom.sim.fleet.work import USER
 from headroom.sim.operators import SimulatedProcess
 from headroom.sim.pacing import PacedClock
 from headroom.sim.scenario import Scenario, Simulation
-from headroom.sim.script import Step
-from headroom.web.listening import Servers, free_port
+from headroom.sim.script import ScenarioStep
+from headroom.web.addresses import free_port
+from headroom.web.listening import Servers
 from headroom.web.pages.overview import fleet_of
 from headroom.web.server import main_app
 from headroom.web.source import Local
-from headroom.web.view import Showing, View
+from headroom.web.view import OperatorView, Showing
 
+PRESENTATION: Final = Presentation(cluster="simulated", user_key=USER)
 FIRST_LINE_SECONDS: Final = 1.0
 LINE_SECONDS: Final = 15.0
 LOOK_SECONDS: Final = 0.25
@@ -41,7 +45,7 @@ SLOWER: Final = 0.8
 Noted = Callable[[Decision, int], None]
 
 
-class Wishes(NamedTuple):
+class DemoOptions(NamedTuple):
     """What was asked for."""
 
     speed: float
@@ -52,15 +56,14 @@ class Wishes(NamedTuple):
     snapshot: Path | None
 
 
-async def show(wishes: Wishes) -> int:
+async def show(wishes: DemoOptions) -> int:
     """Run the demo until somebody ends it; the exit code."""
-    if wishes.snapshot is not None and not wishes.snapshot.absolute().parent.is_dir():
-        raise Misconfigured(f"writing {wishes.snapshot}: there is no such folder; make it first, or give another file")
+    private.prepare(wishes.snapshot)
     ends = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ends.set)
-    stage = Stage(Scenario.load(wishes.scenario) if wishes.scenario else _built_in(wishes.seed), wishes.speed)
+    stage = DemoStage(Scenario.load(wishes.scenario) if wishes.scenario else _built_in(wishes.seed), wishes.speed)
     playing = asyncio.create_task(stage.simulation.play() if wishes.scenario else stage.go_on(wishes.seed))
     # An error in the scenario ends the demo at once, with its sentence; so does the end of one that somebody gave.
     playing.add_done_callback(
@@ -106,7 +109,7 @@ def _verdict(simulation: Simulation) -> str:
     return f"{said}, {left} not reached yet" if left else said
 
 
-class Stage:
+class DemoStage:
     """One scenario with its operators and the dashboard."""
 
     def __init__(self, scenario: Scenario, speed: float) -> None:
@@ -122,15 +125,16 @@ class Stage:
 
     def _operator(self, transport: Transport, clock: Clock, rng: random.Random, identity: str) -> SimulatedProcess:
         """A new operator process; the dashboard shows the newest."""
-        made = SimulatedProcess(transport, clock, rng, identity)
+        made = SimulatedProcess(transport, clock, rng, identity, labels=frozenset({USER}))
         made.operator.loop.noted = self._heard(made.operator.loop.noted)
-        view = View(
+        view = OperatorView(
             port=made.port,
             loop=made.operator.loop,
             gate=made.leader,
             clock=clock,
             journal=made.recorder.journal,
             title="Headroom demo",
+            presentation=PRESENTATION,
             speed=lambda: self._managed,
         )
         metrics = capabilities.measured(made.around.metrics)
@@ -142,7 +146,7 @@ class Stage:
         return made
 
     def _heard(self, noted: Noted) -> Noted:
-        """Whoever is told of decisions, and the story's teller too."""
+        """Whoever takes note of decisions, and the story's teller too."""
 
         def both(decision: Decision, now: int) -> None:
             noted(decision, now)
@@ -156,11 +160,11 @@ class Stage:
         simulation.start()
         for at, job in arrivals(seed):
             await self._clock.sleep((simulation.scenario.start + at - self._clock.now()) / times.SECOND)
-            await simulation.do(Step(apply=job))
+            await simulation.do(ScenarioStep(apply=job))
             # Nobody judges this run by what it wrote, and it may be a long one.
             simulation.server.trace.writes.clear()
 
-    async def talk(self, wishes: Wishes, ends: asyncio.Event) -> None:
+    async def talk(self, wishes: DemoOptions, ends: asyncio.Event) -> None:
         """Serve the dashboard and say how the fleet is doing, for as long as was wished from the first look on."""
         await self._begun.wait()
         assert self._showing is not None
@@ -183,7 +187,7 @@ class Stage:
                 self._tell(self._showing.view)
                 await asyncio.sleep(LOOK_SECONDS)
 
-    def _tell(self, view: View) -> None:
+    def _tell(self, view: OperatorView) -> None:
         """What has happened to budgets since it was last told."""
         for said in self._teller.news(view.loop.decisions, view.world().resources, view.clock.now()):
             output.line(said)
@@ -217,13 +221,13 @@ def _day(now: int) -> str:
     return f"{datetime.fromtimestamp(now / times.SECOND, UTC):%A, %d %B %Y}"
 
 
-def _line(view: View) -> str:
+def _line(view: OperatorView) -> str:
     world, ready = view.world(), view.ready()
     fleet_ = fleet_of(world)
     running = fleet_["running"]
     good = sum(count for (_, verdict), count in ready.items() if verdict == "True")
     return (
         f"{times.text(world.now)[11:16]}  "
-        f"{fleet_['held']} of {fleet_['gpus']} GPUs held, {running} pod{'' if running == 1 else 's'} running, "
+        f"{fleet_['held']} of {fleet_['gpus']} GPUs allocated, {running} pod{'' if running == 1 else 's'} running, "
         f"{fleet_['waiting']} waiting; {good} of {ready.total()} resources Ready"
     )

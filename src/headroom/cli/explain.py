@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import typer
 
-from headroom.cli.options import Context, FilesInstead, Form, From, Kubeconfig, MoreFiles, Namespace, Now, Output
+from headroom.cli.options import (
+    Context,
+    FilesInstead,
+    Form,
+    From,
+    Kubeconfig,
+    MoreFiles,
+    Now,
+    OperatorNamespace,
+    Output,
+    Recursive,
+)
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -23,26 +34,44 @@ MOST_LISTED: Final = 20
 _NOT_YET: Final = "No operator has looked at it yet: this is what Headroom would do now."
 
 
+_What = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND/[NAMESPACE/]NAME", help="A resource of ours, a pod, job or jobset, or a machine; short names do."
+    ),
+]
+_Namespace = Annotated[
+    str,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAMESPACE",
+        help="Where it is; the namespace of the context if not set, and any in files.",
+    ),
+]
+_Anywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Find it in whatever namespace it is.")]
+
+
 def explain(
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="KIND/[NAMESPACE/]NAME",
-            help="A resource of ours, a pod, job or jobset, or a machine; short names do.",
-        ),
-    ],
+    what: _What,
     paths: MoreFiles = None,
     files: FilesInstead = None,
+    recursive: Recursive = False,
     snapshot: From = None,
     now: Now = "",
+    namespace: _Namespace = "",
+    all_namespaces: _Anywhere = False,
     form: Output = Form.table,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    namespace: Namespace = None,
+    operator_namespace: OperatorNamespace = None,
 ) -> None:
     """Say why a resource or a pod is as it is.
 
-    Of a resource: what was decided, why, and what is due. Of a pod: why it waits or was stopped, until when, and which machine wakes for it. Of a machine of a power pool: what it is doing. In a cluster it tells what the operator has written down last; with files, or where no operator has looked yet, it is decided anew.
+    Of a resource: what was decided, why, and what is due. Of a pod: why it is queued or pending or was stopped, its estimated
+    start, and which machine wakes for it. Of a machine of a power pool: what it is doing. In a cluster this is the operator's
+    last status; with files, or where no operator has looked yet, it is decided anew. Without a namespace, a cluster is searched
+    in that of the context, as kubectl does.
 
     Example: headroom explain gwb/lab/team-a
 
@@ -54,13 +83,15 @@ def explain(
     """
     from headroom.cli import live, worlds
 
-    asked = _asked(what)
+    asked = _in_namespace(_asked(what), "" if all_namespaces else namespace)
     named = [*(files or ()), *(paths or ())]
     if named or snapshot:
-        told = _explained(worlds.given(named, snapshot, now).world, asked, in_files=True)
+        told = _explained(worlds.given(named, snapshot, now, recursive=recursive).world, asked, in_files=True)
         head = worlds.PROVISO
     else:
-        settings = live.settings_of(kubeconfig, context, namespace)
+        settings = live.settings_of(kubeconfig, context, operator_namespace)
+        if not all_namespaces:
+            asked = _in_namespace(asked, asked[1] or live.namespace_of(settings))
 
         async def work(kube: Kube) -> Tells:
             return await _in_cluster(kube, settings, asked)
@@ -103,6 +134,21 @@ def _asked(what: str) -> tuple[str, str, str]:
     return kind, rest[0] if len(rest) == 2 else "", rest[-1]
 
 
+def _in_namespace(asked: tuple[str, str, str], namespace: str) -> tuple[str, str, str]:
+    """The same in that namespace, unless it is of a kind that has none."""
+    from headroom.api.kinds import KINDS
+    from headroom.cli.capabilities import PARTS
+
+    kind, written, name = asked
+    if not namespace or kind in PARTS or (kind in KINDS and not KINDS[kind].namespaced):
+        return asked
+    if written not in ("", namespace):
+        raise Misconfigured(
+            f"reading {kind}/{written}/{name}: -n {namespace} names another namespace; give one of them"
+        )
+    return kind, namespace, name
+
+
 def offered(word: str, words: dict[str, str]) -> str:
     """A question about those of the words that look alike, each shown as its value."""
     import difflib
@@ -141,11 +187,11 @@ async def _pod_in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str,
     """A pod or its owner: few rights tell which budget holds it; which machine wakes for it takes sight of the whole cluster."""
     from headroom.cli import explain_pods, nearby, planning
 
-    near = await nearby.read(kube, settings, asked[1])
+    near = await nearby.read(kube, settings, asked[1], asked[2] if asked[0] == "Pod" else "")
     told = explain_pods.told(near.world, asked, in_files=False, unread=near.unread)
     if not explain_pods.waits_for_a_place(told):
         return told
-    seen = await nearby.machines(kube, settings)
+    seen = await nearby.machines(kube, settings, asked[1])
     if nearby.is_enough(seen):
         told = explain_pods.with_answer(told, planning.capacity_round(seen.world, by_status=True))
     else:
@@ -164,22 +210,22 @@ async def _in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str, str
     return await _resource_in_cluster(kube, settings, asked)
 
 
-async def _resource_in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str, str]) -> Told:
-    """What the operator has written down, which takes few rights; where it has not looked yet, what it would decide."""
+async def _resource_in_cluster(kube: Kube, settings: Settings, asked: tuple[str, str, str]) -> ExplainedResource:
+    """The operator's last status, which takes few rights; where it has not looked yet, what it would decide."""
     from headroom.cli import live, nearby, preflight
 
     near = await nearby.ours(kube, settings, asked[0], asked[1])
     ref = find(near.world, asked, in_files=False)
     resource = near.world.resources[ref]
     if resource.problems or resource.status.conditions:
-        return Told(
+        return ExplainedResource(
             ref, resource, near.world.stopped, None if resource.problems else _written(ref, resource), "written"
         )
     await preflight.may_observe(kube, settings)
     async with live.observed(kube, settings) as port:
         # The view is only good until the next await.
         told = _explained(await live.world(port, kube, settings), asked)
-    assert isinstance(told, Told)
+    assert isinstance(told, ExplainedResource)
     return told
 
 
@@ -197,7 +243,7 @@ def _written(ref: Ref, resource: AnyResource) -> Decision:
     return Decision(resource=ref, status=resource.status, reason=reason, message=message)
 
 
-class Told(NamedTuple):
+class ExplainedResource(NamedTuple):
     """What there is to say of one resource."""
 
     ref: Ref
@@ -208,7 +254,7 @@ class Told(NamedTuple):
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is what would be done, and not what an operator has written down."""
+        """Whether it is what would be done, and not an operator's last status."""
         return self.source == "decided" and self.decision is not None
 
     def wire(self) -> dict[str, Any]:
@@ -315,4 +361,4 @@ def _explained(world: World, asked: tuple[str, str, str], *, in_files: bool = Fa
         return PARTS[asked[0]].decided(world, asked[2])
     ref = find(world, asked, in_files=in_files)
     decision = next((each for each in planning.decisions(world) if each.resource == ref), None)
-    return Told(ref, world.resources[ref], world.stopped, decision)
+    return ExplainedResource(ref, world.resources[ref], world.stopped, decision)

@@ -12,7 +12,7 @@ from headroom.model.errors import Misconfigured
 if TYPE_CHECKING:
     from headroom.api.budgets import GPUWorkloadBudgetStatus
     from headroom.core.budgets import Explained
-    from headroom.core.capacity import PodAnswer, Round
+    from headroom.core.capacity import CapacityRound, PodAnswer
     from headroom.model.decisions import Ref
     from headroom.model.world import World
 
@@ -44,7 +44,7 @@ class ToldOfPod(NamedTuple):
     unread: tuple[str, ...] = ()
     """What was not looked at, for lack of rights."""
     answer: PodAnswer | None = None
-    """What is done for a pod that waits for a place."""
+    """What is done for a pending pod."""
 
     @property
     def is_plan(self) -> bool:
@@ -77,15 +77,18 @@ def told(world: World, asked: tuple[str, str, str], *, in_files: bool, unread: t
     """What there is to say of a pod or its owner. Raises `Misconfigured` if it is not known, or not which one is meant."""
     from headroom.cli import planning
     from headroom.core.budgets import explained
+    from headroom.core.usage import KIND
     from headroom.model.decisions import Ref
 
-    statuses = _statuses(world, in_files=in_files)
+    known = _known(world, in_files=in_files)
+    statuses = {ref: each for ref, each in known.items() if ref.kind == KIND}
     kind, namespace, name = asked
     found = explained(world, statuses, Ref(kind, namespace, name)) if namespace else None
     if found is None:
         found = explained(world, statuses, _sought(world, statuses, asked))
     if found is None:
         raise Misconfigured(f"looking for {kind}/{namespace}/{name}: nothing is known of it")
+    found = found._replace(details=(*found.details, *_notes(world, found.what, known)))
     if not in_files:
         return ToldOfPod(found, unread)
     here = with_answer(ToldOfPod(found, unread), planning.capacity_round(world))
@@ -93,12 +96,12 @@ def told(world: World, asked: tuple[str, str, str], *, in_files: bool, unread: t
 
 
 def waits_for_a_place(told_of: ToldOfPod) -> bool:
-    """Whether it is a pod that waits and that no budget holds, so that a machine may help it."""
+    """Whether it is a pending pod that no budget queues, so that a machine may help it."""
     return told_of.found.what.kind == "Pod" and told_of.found.state == "Pending"
 
 
-def with_answer(told_of: ToldOfPod, round_: Round) -> ToldOfPod:
-    """With what is done for a pod that waits for a place, by a round over a world that is complete."""
+def with_answer(told_of: ToldOfPod, round_: CapacityRound) -> ToldOfPod:
+    """With what is done for a pending pod, by a round over a world that is complete."""
     found, what, world = told_of.found, told_of.found.what, round_.world
     waiting = (pod for uid in sorted(world.pods.unbound) if (pod := world.pods.get(uid)) is not None)
     pod = next((each for each in waiting if (each.namespace, each.name) == (what.namespace, what.name)), None)
@@ -144,15 +147,22 @@ def _due(world: World, what: Ref) -> Iterator[str]:
                 yield f"due now: {type(action).__name__}, by {decision.resource}"
 
 
-def _statuses(world: World, *, in_files: bool) -> dict[Ref, GPUWorkloadBudgetStatus]:
-    """What stands of each budget: files are decided on; in a cluster the operator has done so, and it has the ledger."""
-    from headroom.cli import planning
-    from headroom.core.usage import KIND
+def _notes(world: World, what: Ref, known: Mapping[Ref, Any]) -> Iterator[str]:
+    """What capabilities say of a pod, wherever it is."""
+    if what.kind != "Pod":
+        return
+    for pod in world.pods:
+        if (pod.namespace, pod.name) == (what.namespace, what.name):
+            for face in FACES.values():
+                yield from face.notes(world, pod, known) if face.notes is not None else ()
 
-    known = {ref: each.status for ref, each in world.of_kind(KIND)}
-    if in_files:
-        known |= {each.resource: each.status for each in planning.decisions(world) if each.resource.kind == KIND}
-    return known
+
+def _known(world: World, *, in_files: bool) -> dict[Ref, Any]:
+    """What stands of each resource: files are decided on; in a cluster the operator has done so, and it has the ledger."""
+    from headroom.cli import planning
+
+    known = {ref: each.status for ref, each in world.resources.items()}
+    return known | ({each.resource: each.status for each in planning.decisions(world)} if in_files else {})
 
 
 def _sought(world: World, statuses: Mapping[Ref, GPUWorkloadBudgetStatus], asked: tuple[str, str, str]) -> Ref:

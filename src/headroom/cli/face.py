@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
     from headroom.api.kinds import AnyResource
     from headroom.api.schema import Problem
-    from headroom.core.capacity import PodAnswer, Round
+    from headroom.core.capacity import CapacityRound, PodAnswer
     from headroom.model.decisions import Decision, Ref
     from headroom.model.facts import Pod
     from headroom.model.world import World
@@ -28,7 +28,7 @@ class Tells(Protocol):
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is what would be done, and not what an operator has written down."""
+        """Whether it is what would be done, and not from the operator's last status."""
         ...
 
     def wire(self) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Tells(Protocol):
         ...
 
 
-class Part(NamedTuple):
+class NamedPart(NamedTuple):
     """Something in the resources of a kind that can be asked about by its own name."""
 
     name: str
@@ -50,7 +50,7 @@ class Part(NamedTuple):
     decided: Callable[[World, str], Tells]
     """What is decided on a world that was given. Raises `Misconfigured` if there is none of that name."""
     written: Callable[[Kube, Settings, str], Awaitable[Tells]]
-    """What the operator has written down of it in a cluster."""
+    """What the operator's last status says of it."""
 
 
 class Story(Protocol):
@@ -83,8 +83,10 @@ class Face(NamedTuple):
     metrics: Callable[[CollectorRegistry], Measure] | None = None
     story: Callable[[], Story] | None = None
     """Tells of its resources while a demo runs."""
-    parts: tuple[Part, ...] = ()
-    answers: Callable[[Round, Pod], PodAnswer | None] | None = None
+    parts: tuple[NamedPart, ...] = ()
+    answers: Callable[[CapacityRound, Pod], PodAnswer | None] | None = None
     """What its resources do for a pod without a node; None where they have nothing to do with it."""
     answers_written: Callable[[World, str], str] | None = None
     """The same by what their statuses say of that very pod, for who may not see all that decides."""
+    notes: Callable[[World, Pod, Mapping[Ref, Any]], Iterable[str]] | None = None
+    """What else its resources say of a pod, wherever it is, by the statuses that are known of them."""

@@ -1,4 +1,4 @@
-"""What people see of budgets: what is used and what comes, the steps, who used most, who waits, what was stopped or released, and what is in the way."""
+"""What people see of budgets: what is used and what comes, the steps, the largest users, the queue, what was stopped or released, and what is in the way."""
 
 from __future__ import annotations
 
@@ -41,27 +41,33 @@ def show(budget: AnyResource, status: GPUWorkloadBudgetStatus) -> None:
 
 
 def _numbers(budget: AnyResource, status: GPUWorkloadBudgetStatus) -> Iterator[tuple[str, str]]:
+    from headroom.core.budgets import amount
+
     quota = budget.spec.quota
     if not status.as_of:
-        yield "Used", "nothing is counted yet"
+        yield "Used", "no usage is counted yet"
         return
     pods = output.counted(status.tracked_pods or 0, "pod")
-    yield "In use now", f"{output.counted(status.burn_rate_gpus or '0', 'GPU')}, by {pods}"
+    yield "Allocated", f"{output.counted(status.burn_rate_gpus or '0', 'GPU')}, by {pods}"
     for used, whole, left, most, unit in (
         (status.consumed_gpu_hours, quota.gpu_hours, status.remaining_gpu_hours, status.upper_gpu_hours, "GPU-hours"),
         (status.consumed_usd, quota.usd, status.remaining_usd, status.upper_usd, "dollars"),
     ):
         if whole is not None:
-            bound = f", at most {most}" if most not in ("", used) else ""
-            yield "Used", f"{used} of {whole} {unit} in {quota.window_hours} h{bound}; {left} left"
+            bound = f", at most {amount(most, unit)}" if most not in ("", used) else ""
+            window = f"{quota.window_hours}h"
+            yield "Used", f"{amount(used, unit)} of {whole} {unit} in {window}{bound}; {amount(left, unit)} left"
         elif used not in ("", "0"):
-            yield "Used", f"{used} {unit}, without a limit"
+            yield "Used", f"{amount(used, unit)} {unit}, no quota"
     if status.unpriced_gpu_hours not in ("", "0"):
-        yield "Without a price", f"{status.unpriced_gpu_hours} GPU-hours"
-    if status.forecast and status.forecast.exhausted_at:
-        yield "Used up", f"at {status.forecast.exhausted_at} if what runs goes on"
-    if status.forecast and status.forecast.recovers_at:
-        yield "Holds again", f"at {status.forecast.recovers_at} if what runs goes on"
+        yield "Without a price", f"{amount(status.unpriced_gpu_hours, 'GPU-hours')} GPU-hours"
+    if (ahead := status.forecast) is not None:
+        told = (("Over quota", ahead.exhausted_at), ("Back under quota", ahead.recovers_at))
+        yield from ((name, f"at {at}, with pods ending when they declare") for name, at in told if at)
+        other = ahead.exhausted_at_if_nothing_ends or ahead.recovers_at_if_nothing_ends
+        if other:
+            words = "over quota" if ahead.exhausted_at_if_nothing_ends else "back under quota"
+            yield "If nothing ended", f"{words} at {other}"
     yield from _enforced(status)
     yield "As of", status.as_of
 
@@ -75,50 +81,57 @@ def _enforced(status: GPUWorkloadBudgetStatus) -> Iterator[tuple[str, str]]:
     for each in status.refused[:MOST_REFUSED]:
         yield "Eviction refused", _refused(each)
     if status.last_enforcement_at:
-        yield "Last acted", f"at {status.last_enforcement_at}"
+        yield "Last enforced", f"at {status.last_enforcement_at}"
 
 
 def _decided(following: Following) -> str:
     """Whose verdict the budget follows."""
-    verdict = f"holds since {following.since}" if following.holding else "does not hold"
-    late = "; not heard of for two minutes, so what is queued stays queued" if following.stale else ""
+    verdict = f"queues new pods since {following.since}" if following.holding else "lets new pods run"
+    late = "; it has not reported for two minutes, so queued pods stay queued" if following.stale else ""
     return f"cluster {following.cluster}, which {verdict}{late}"
 
 
 def _refused(refused: RefusedEviction) -> str:
     """Who keeps pods from being evicted, and what comes of it."""
     by = f"PodDisruptionBudget {' and '.join(refused.by)}" if refused.by else "a PodDisruptionBudget"
-    then = f"deleted at {refused.deleted_at} if that lasts" if refused.deleted_at else "others are tried"
+    then = (
+        f"deleted at {refused.deleted_at} unless evicted before" if refused.deleted_at else "others are stopped instead"
+    )
     return f"{refused.unit} since {refused.since}, by {by}; {then}"
 
 
 def _tables(budget: AnyResource, status: GPUWorkloadBudgetStatus) -> Iterator[Table]:
+    from headroom.core.budgets import amount
+
     since = {(each.at, each.action): each.since for each in status.steps}
     steps = [
-        (each.at, each.action, since.get((each.at, each.action), "not reached"))
+        (each.at, each.action, since.get((each.at, each.action), "not active"))
         for each in budget.spec.enforcement.ladder
     ]
     yield "Steps", ("AT", "ACTION", "SINCE"), steps
     if any(each.usd for each in status.top_pods):
-        priced = [(each.pod, each.gpu_hours, each.usd) for each in status.top_pods]
-        yield "Most was used by", ("POD", "GPU-HOURS", "DOLLARS"), priced
+        priced = [
+            (each.pod, amount(each.gpu_hours, "GPU-hours"), amount(each.usd, "dollars")) for each in status.top_pods
+        ]
+        yield "Largest users", ("POD", "GPU-HOURS", "DOLLARS"), priced
     else:
-        yield "Most was used by", ("POD", "GPU-HOURS"), [(each.pod, each.gpu_hours) for each in status.top_pods]
+        used = [(each.pod, amount(each.gpu_hours, "GPU-hours")) for each in status.top_pods]
+        yield "Largest users", ("POD", "GPU-HOURS"), used
     held = status.held
     queue = [
-        (each.unit, each.gpus, each.pods, each.since, each.starts_at or "not known", each.state)
+        (each.unit, each.gpus, each.pods, each.since, each.starts_at or "unknown", each.state)
         for each in (held.queue if held else ())
     ]
     more = f", the first {len(queue)} of {held.units}" if held and held.units > len(queue) else ""
-    yield f"Waiting{more}", ("UNIT", "GPUS", "PODS", "SINCE", "STARTS", "STATE"), queue
+    yield f"Queued{more}", ("POD OR GANG", "GPUS", "PODS", "SINCE", "ESTIMATED START", "STATE"), queue
     released = [
-        (each.owner, each.gpus, each.used_gpus or "0", each.at, each.until, each.request or "its turn")
+        (each.owner, each.gpus, each.used_gpus or "0", each.at, each.until, each.request or "queue")
         for each in status.released
     ]
-    columns = ("OWNER", "GPUS", "IN USE", "AT", "UNTIL", "BY")
-    yield "Released, and may start again", columns, released[:MOST_RELEASED]
+    columns = ("OWNER", "GPUS", "ALLOCATED", "AT", "UNTIL", "BY")
+    yield "Released, may start without queueing again", columns, released[:MOST_RELEASED]
     stopped = [(each.unit, each.action, each.at, each.outcome) for each in status.stopped]
-    yield "Stopped lately", ("UNIT", "ACTION", "AT", "OUTCOME"), stopped
+    yield "Stopped recently", ("POD OR GANG", "ACTION", "AT", "OUTCOME"), stopped
 
 
 # --- in `headroom status` -----------------------------------------------------------------------------------------------------
@@ -141,7 +154,7 @@ def _written(status: Status) -> Iterator[str]:
 
     found = [conditions.find(status.conditions, type_) for type_ in ("QuotaExceeded", "Holding", "Degraded")]
     told = [each.message for each in found if each and (each.status == "True" or each.type == "QuotaExceeded")]
-    yield from told or ("Nothing is counted yet.",)
+    yield from told or ("No usage is counted yet.",)
 
 
 def _table(found: dict[str, Any], everything: bool) -> None:
@@ -158,15 +171,15 @@ def _table(found: dict[str, Any], everything: bool) -> None:
         (
             f"{each['namespace']}/{each['name']}",
             output.bar(each.get("percent", 0)),
-            f"{each.get('percent', 0):.1f}%",
-            _of_quota(each),
+            output.percent(each.get("percent", 0)),
+            of_quota(each),
             each.get("burnRateGpus", ""),
             output.Toned(each["state"], each["tone"]),
             outlook(each, at),
         )
         for each in rows[:most]
     ]
-    output.as_table(("BUDGET", "USED", "", "QUOTA", "GPUS", "STATE", "WHAT COMES"), table)
+    output.as_table(("BUDGET", "USED", "", "QUOTA", "GPUS", "STATE", "OUTLOOK"), table)
     if len(rows) > most:
         output.line(f"and {output.counted(len(rows) - most, 'budget')} more, less used; --all lists them")
 
@@ -184,36 +197,36 @@ def _no_budget(found: dict[str, Any]) -> str:
     from headroom.cli.explain import offered
 
     if any(each.startswith("gpuworkloadbudgets") for each in found["unread"]):
-        return "No budget may be seen."
+        return "You may not list budgets."
     if "namespace" not in found:
         is_all = any(found[each.section] for each in FACES.values() if each.section) or found["others"]
-        return "" if is_all else "There is no budget; docs/examples shows how one is written."
+        return "" if is_all else "There is no budget; see docs/examples."
     others = found["otherNamespaces"]
     near = offered(found["namespace"], {each: each for each in others})
-    known = f"; known are {', '.join(others[:MOST_NAMESPACES])}" if others and not near else ""
+    known = f"; there are budgets in {', '.join(others[:MOST_NAMESPACES])}" if others and not near else ""
     return f"There is no budget in namespace {found['namespace']}{near}{known}."
 
 
-def _of_quota(row: dict[str, Any]) -> str:
+def of_quota(row: dict[str, Any]) -> str:
     """What may be used, and in how many hours: 47.5h/24h, $500/168h."""
-    from headroom.api.quantities import Invalid, nano
+    from headroom.api.quantities import InvalidQuantity, nano
     from headroom.web.pages.parts import decimal
 
     found = []
     for name, form in (("quotaGpuHours", "{}h"), ("quotaUsd", "${}")):
         amount = nano(row.get(name, ""))
-        if not isinstance(amount, Invalid):
+        if not isinstance(amount, InvalidQuantity):
             found.append(form.format(decimal(amount // 1000)))
     window = f"/{row['windowHours']}h" if "windowHours" in row else ""
     return "+".join(found) + window
 
 
 def outlook(row: dict[str, Any], at: int) -> str:
-    """What becomes of a budget if what runs goes on, in a few words."""
+    """When a budget goes over quota or back under it, in a few words."""
     from headroom.model import times
 
-    held = f"; {output.counted(row['heldPods'], 'pod')} held" if row.get("heldPods") else ""
-    for key, words in (("exhaustedAt", "used up"), ("recoversAt", "holds again")):
+    held = f"; {output.counted(row['heldPods'], 'pod')} queued" if row.get("heldPods") else ""
+    for key, words in (("exhaustedAt", "over quota"), ("recoversAt", "back under quota")):
         moment = times.moment(row.get(key))
         if moment is not None:
             return f"{words} in {output.spoken(max(0, moment - at))}{held}" if moment > at else f"{words} now{held}"
@@ -224,8 +237,8 @@ def outlook(row: dict[str, Any], at: int) -> str:
     if row["state"] == "Waiting":
         return str(row["message"])
     if row.get("percent", 0) >= 100:
-        return f"does not fall{held}"
-    return f"{'nothing runs' if row.get('burnRateGpus') == '0' else 'lasts at this rate'}{held}"
+        return f"stays over quota{held}"
+    return f"{'nothing runs' if row.get('burnRateGpus') == '0' else 'stays within quota'}{held}"
 
 
 # --- elsewhere ----------------------------------------------------------------------------------------------------------------

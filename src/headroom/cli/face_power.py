@@ -6,20 +6,20 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from headroom.cli import output
-from headroom.cli.face import Face, Part
-from headroom.model.errors import Misconfigured
+from headroom.cli import face_tables, output
+from headroom.cli.face import Face, NamedPart
+from headroom.cli.face_tables import section
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from headroom.adapters.kube.client import Kube
     from headroom.api.kinds import AnyResource
-    from headroom.api.power import Machine
+    from headroom.api.power import MachineSpec
     from headroom.api.power_status import MachineStatus, PowerPoolStatus
     from headroom.api.schema import Problem
     from headroom.cli.face import Line
-    from headroom.core.capacity import PodAnswer, Round
+    from headroom.core.capacity import CapacityRound, PodAnswer
     from headroom.model.decisions import Decision, Ref
     from headroom.model.facts import Pod
     from headroom.model.world import World
@@ -27,13 +27,9 @@ if TYPE_CHECKING:
     from headroom.runtime.settings import Settings
     from headroom.web.page import Page
 
-MOST_POOLS: Final = 10
-MOST_ON_A_SCREEN: Final = 40
 _TOLD_OF: Final = ("WakingMachine", "SleepingMachine", "MachineFailed")
 """Turns of machines that a story tells; that one is awake, or asleep, follows."""
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT(\d\d:\d\d):\d\dZ")
-_URGENCY: Final = ("bad", "warn", "good", "idle")
-"""What needs a look comes first."""
 _PLAIN: Final = ("On", "Off")
 _TONES: Final = {"On": "good", "Failed": "bad", "Unknown": "warn"}
 
@@ -49,15 +45,15 @@ def show(pool: AnyResource, status: PowerPoolStatus) -> None:
     output.as_fields(_numbers(status, found))
     _show_machines(found)
     expected = [(each.of, each.due_at) for each in status.expected]
-    _table("Kept on or woken for pods that are announced", ("BY", "DUE"), expected)
-    unserved = [(each.pod, each.pods, each.reason, each.message) for each in status.unserved]
-    _table("No machine is woken for", ("POD", "PODS", "REASON", "WHY"), unserved, texts=1)
+    section("Kept on or woken for announced pods", ("BY", "DUE"), expected)
+    unserved = face_tables.unserved_rows(status.unserved)
+    section("No machine wakes for", ("POD", "PODS", "REASON", "WHY"), unserved, texts=1)
     trials = [(each.machine, each.at, each.in_vain or "") for each in status.trials]
-    title = "On trial, or tried in vain, for pods whose needs Headroom does not understand wholly"
-    _table(title, ("MACHINE", "AT", "TIMES IN VAIN"), trials)
+    title = "On trial, or tried without success, for pods whose requirements Headroom does not fully model"
+    section(title, ("MACHINE", "AT", "FAILED TRIALS"), trials)
 
 
-def _numbers(status: PowerPoolStatus, found: Sequence[tuple[Machine, MachineStatus]]) -> Iterator[tuple[str, str]]:
+def _numbers(status: PowerPoolStatus, found: Sequence[tuple[MachineSpec, MachineStatus]]) -> Iterator[tuple[str, str]]:
     from headroom.api.power_status import STATES
 
     states = [known.state for _, known in found]
@@ -67,12 +63,11 @@ def _numbers(status: PowerPoolStatus, found: Sequence[tuple[Machine, MachineStat
     yield "GPUs", f"{on} of {sum(machine.gpu_count for machine, _ in found)} on"
     if status.energy is not None:
         energy = status.energy
-        yield "Energy", f"{energy.used_kwh} kWh used, {energy.saved_kwh} kWh saved, up to {energy.as_of}"
+        yield "Energy", f"{_kwh(energy.used_kwh)} used, {_kwh(energy.saved_kwh)} saved, up to {energy.as_of}"
 
 
-def _show_machines(found: Sequence[tuple[Machine, MachineStatus]]) -> None:
-    most = MOST_ON_A_SCREEN if output.is_terminal() else len(found)
-    shown = sorted(found, key=lambda pair: pair[1].state in _PLAIN) if len(found) > most else found
+def _show_machines(found: Sequence[tuple[MachineSpec, MachineStatus]]) -> None:
+    shown = face_tables.cut(found, lambda pair: pair[1].state in _PLAIN)
     rows = [
         (
             machine.name,
@@ -81,11 +76,10 @@ def _show_machines(found: Sequence[tuple[Machine, MachineStatus]]) -> None:
             machine.gpu_count,
             "; ".join(filter(None, (known.reason.rstrip("."), *_remarks(known)))),
         )
-        for machine, known in shown[:most]
+        for machine, known in shown
     ]
-    _table("", ("MACHINE", "STATE", "SINCE", "GPUS", "REMARKS"), rows, texts=1)
-    if len(found) > most:
-        output.line(f"and {len(found) - most} more; -o json has them all", indent=2)
+    section("", ("MACHINE", "STATE", "SINCE", "GPUS", "REMARKS"), rows, texts=1)
+    face_tables.left_out(len(found) - len(shown))
 
 
 def _remarks(known: MachineStatus) -> Iterator[str]:
@@ -96,19 +90,11 @@ def _remarks(known: MachineStatus) -> Iterator[str]:
         yield f"idle since {known.idle_since}"
     command, at = last_told(known)
     if command:
-        yield f"last told to {command} at {at}"
+        yield f"last {command} command at {at}"
     if known.failures:
         yield f"failed {'once' if known.failures == 1 else f'{known.failures} times'} in a row"
     if known.retry_after:
-        yield f"not told again before {known.retry_after}"
-
-
-def _table(title: str, columns: tuple[str, ...], rows: Sequence[Sequence[object]], *, texts: int = 0) -> None:
-    if rows:
-        output.line()
-        if title:
-            output.line(title)
-        output.as_table(columns, rows, texts=texts, indent=2)
+        yield f"next attempt at {known.retry_after}"
 
 
 # --- one machine --------------------------------------------------------------------------------------------------------------
@@ -118,7 +104,7 @@ class ToldOfMachine(NamedTuple):
     """What there is to say of one machine."""
 
     pool: Ref
-    machine: Machine
+    machine: MachineSpec
     known: MachineStatus
     why: str
     """What was decided on its pool."""
@@ -130,7 +116,7 @@ class ToldOfMachine(NamedTuple):
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is what would be done, and not what an operator has written down."""
+        """Whether it is what would be done, and not from the operator's last status."""
         return self.source == "decided"
 
     @property
@@ -138,7 +124,7 @@ class ToldOfMachine(NamedTuple):
         """Whether something may keep it on."""
         return self.known.state in ("On", "Draining")
 
-    def kept_by(self, round_: Round) -> ToldOfMachine:
+    def kept_by(self, round_: CapacityRound) -> ToldOfMachine:
         """With what keeps it on, by a round over a world that is complete."""
         from headroom.core.power import holding
 
@@ -184,20 +170,13 @@ class ToldOfMachine(NamedTuple):
 
 def told_of_machine(world: World, name: str, decisions: Sequence[Decision] | None) -> ToldOfMachine:
     """What there is to say of a machine; without decisions, what the operator has written. Raises `Misconfigured` if there is none."""
-    from headroom.cli.explain import listed, offered
-
     known = {each.machine.name: each for each in _machines(world, decisions)}
-    if name in known:
-        return known[name]
-    near = offered(name, {each: each for each in known})
-    others = f"; known are {listed(sorted(known))}" if known and not near else ""
-    raise Misconfigured(f"looking for machine {name}: no PowerPool has it{near}{others}")
+    return face_tables.only_known(known, name, "machine", "PowerPool")
 
 
 def _machines(world: World, decisions: Sequence[Decision] | None) -> Iterator[ToldOfMachine]:
     """Every machine of every valid pool; where two pools have one, that of the pool which keeps it comes last."""
     from headroom.core.power import KIND
-    from headroom.model import conditions
     from headroom.web.pages.machines import remembered, status_of
 
     made = {each.resource: each for each in decisions or ()}
@@ -205,8 +184,7 @@ def _machines(world: World, decisions: Sequence[Decision] | None) -> Iterator[To
     for ref, pool in sorted(pools, key=lambda pair: (pair[1].spec.order, pair[0]), reverse=True):
         decision = made.get(ref)
         status = status_of(pool, decision)
-        ready = conditions.find(status.conditions, "Ready")
-        why = decision.message if decision else ready.message if ready else "Nothing has been decided yet."
+        why = face_tables.said_of(pool, decision)
         for machine, known in remembered(pool, status):
             yield ToldOfMachine(ref, machine, known, why, "decided" if decision else "written")
 
@@ -218,7 +196,7 @@ def _decided(world: World, name: str) -> ToldOfMachine:
 
 
 async def _written(kube: Kube, settings: Settings, name: str) -> ToldOfMachine:
-    """What the operator has written down of a machine; what keeps it on takes sight of the whole cluster."""
+    """What the operator's last status says of a machine; what keeps it on takes sight of the whole cluster."""
     from headroom.cli import nearby, planning
 
     near = await nearby.ours(kube, settings, "PowerPool", "")
@@ -234,7 +212,7 @@ async def _written(kube: Kube, settings: Settings, name: str) -> ToldOfMachine:
 # --- one pod ------------------------------------------------------------------------------------------------------------------
 
 
-def _answers(round_: Round, pod: Pod) -> PodAnswer | None:
+def _answers(round_: CapacityRound, pod: Pod) -> PodAnswer | None:
     from headroom.core.power import explained
 
     return explained(round_, pod)
@@ -251,41 +229,30 @@ def _answers_written(world: World, key: str) -> str:
 
 
 def _row(world: World, resource: AnyResource, decision: Decision | None) -> dict[str, Any]:
-    from headroom.model import conditions
     from headroom.web.pages.power import pool_row
 
-    row = pool_row(world, resource, decision)
-    ready = conditions.find(resource.status.conditions, "Ready")
-    if decision is None and ready is not None and not resource.problems:
-        row |= {"reason": ready.reason, "message": ready.message}
-    return row
+    return face_tables.as_written(pool_row(world, resource, decision), resource, decision)
 
 
 def _rows(found: dict[str, Any], everything: bool) -> None:
-    """The power pools: those that need a look first."""
-    if not found["pools"]:
-        return
-    rows = sorted(found["pools"], key=lambda each: (_URGENCY.index(each["tone"]), each["name"]))
-    most = len(rows) if everything or not output.is_terminal() else MOST_POOLS
-    table = []
-    for each in rows[:most]:
-        states, free = each.get("states", {}), each.get("gpusFree", "")
-        changing = sum(states.get(state, 0) for state in ("Booting", "Draining", "Sleeping"))
-        numbers = (states.get("On", 0), states.get("Off", 0), changing, states.get("Failed", 0))
-        free_of = f"{free} of {each['gpusOn']}" if free else ""
-        state = output.Toned(each["state"], each["tone"])
-        table.append((each["name"], *numbers, free_of, _kwh(each.get("savedKwh", "")), state, each["message"]))
-    output.line()
-    output.as_table(("POOL", "ON", "OFF", "CHANGING", "FAILED", "GPUS FREE", "SAVED", "STATE", "WHY"), table)
-    if len(rows) > most:
-        output.line(f"and {output.counted(len(rows) - most, 'pool')} more; --all lists them")
+    """The power pools."""
+    columns = ("POOL", "ON", "OFF", "CHANGING", "FAILED", "GPUS FREE", "SAVED")
+    face_tables.overview(found["pools"], columns, _cells, everything)
+
+
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    states, free = row.get("states", {}), row.get("gpusFree", "")
+    changing = sum(states.get(state, 0) for state in ("Booting", "Draining", "Sleeping"))
+    free_of = f"{free} of {row['gpusOn']}" if free else ""
+    counts = (states.get("On", 0), states.get("Off", 0), changing, states.get("Failed", 0))
+    return (*counts, free_of, _kwh(row.get("savedKwh", "")))
 
 
 def _kwh(text: str) -> str:
-    from headroom.api.quantities import NANO, Invalid, nano
+    from headroom.api.quantities import NANO, InvalidQuantity, nano
 
     amount = nano(text) if text else None
-    return "" if amount is None or isinstance(amount, Invalid) else f"{amount / NANO:.1f} kWh"
+    return "" if amount is None or isinstance(amount, InvalidQuantity) else f"{amount / NANO:.1f} kWh"
 
 
 # --- elsewhere ----------------------------------------------------------------------------------------------------------------
@@ -340,7 +307,7 @@ FACE: Final = Face(
     table=_rows,
     metrics=_metrics,
     story=PowerStory,
-    parts=(Part("Machine", ("machine", "machines"), "A machine of a PowerPool.", _decided, _written),),
+    parts=(NamedPart("Machine", ("machine", "machines"), "A machine of a PowerPool.", _decided, _written),),
     answers=_answers,
     answers_written=_answers_written,
 )

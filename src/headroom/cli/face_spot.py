@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from headroom.cli import output
-from headroom.cli.face import Face, Part
-from headroom.model.errors import Misconfigured
+from headroom.cli import face_tables, output
+from headroom.cli.face import Face, NamedPart
+from headroom.cli.face_tables import section
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headroom.api.schema import Problem
     from headroom.api.spot_pools_status import Slot, SpotpoolStatus
     from headroom.cli.face import Story
-    from headroom.core.capacity import PodAnswer, Round
+    from headroom.core.capacity import CapacityRound, PodAnswer
     from headroom.model.decisions import Decision, Ref
     from headroom.model.facts import Pod
     from headroom.model.world import World
@@ -25,19 +25,16 @@ if TYPE_CHECKING:
     from headroom.runtime.settings import Settings
     from headroom.web.page import Page
 
-MOST_POOLS: Final = 10
-MOST_ON_A_SCREEN: Final = 40
-_URGENCY: Final = ("bad", "warn", "good", "idle")
-"""What needs a look comes first."""
 _TONES: Final = {"Running": "good"}
 CAUSES: Final = {
     "Surplus": "more machines than needed",
     "Idle": "idle",
-    "Reclaimed": "the cloud takes it back",
+    "Reclaimed": "the cloud reclaims it",
     "NeverJoined": "its node never became ready",
     "Failed": "the cloud reports that it failed",
     "Deleted": "the pool was deleted",
     "Paused": "the pool is paused",
+    "Unanswered": "one launch call was refused and another got no answer",
 }
 """Why a slot is cancelled, drained or ended."""
 
@@ -53,11 +50,11 @@ def show(pool: AnyResource, status: SpotpoolStatus) -> None:
         (each.instance_type, "all zones" if each.zone == "*" else each.zone, each.reason, each.failures, each.until)
         for each in status.sold_out
     ]
-    _table("Resting", ("TYPE", "ZONE", "REASON", "FAILURES", "UNTIL"), resting)
-    unserved = [(each.pod, each.pods, each.reason, each.message) for each in status.unserved]
-    _table("No machine is launched for", ("POD", "PODS", "REASON", "WHY"), unserved, texts=1)
+    section("Resting", ("TYPE", "ZONE", "REASON", "FAILURES", "UNTIL"), resting)
+    unserved = face_tables.unserved_rows(status.unserved)
+    section("No machine is launched for", ("POD", "PODS", "REASON", "WHY"), unserved, texts=1)
     orphans = [(each.instance_id, each.since) for each in status.orphans]
-    _table("Machines of this cluster that no Spotpool owns", ("INSTANCE", "SINCE"), orphans)
+    section("Machines of this cluster that no Spotpool owns", ("INSTANCE", "SINCE"), orphans)
 
 
 def _numbers(pool: AnyResource, status: SpotpoolStatus) -> Iterator[tuple[str, str]]:
@@ -71,18 +68,17 @@ def _numbers(pool: AnyResource, status: SpotpoolStatus) -> Iterator[tuple[str, s
     yield "Offers", f"{', '.join(spec.types)} in {where} ({spec.provider})"
     price = price_per_hour(status)
     if price is not None:
-        yield "Cost", f"${float(price):.2f} an hour, as far as prices are known"
+        yield "Cost", f"${float(price):.2f} an hour, for machines with a known price"
     bought = sum(each.count for each in status.purchases)
     if bought:
         yield "Bought", f"{output.counted(bought, 'machine')} in the last hour"
     if status.breaker is not None and status.breaker.failed:
-        until = f"; nothing is launched before {status.breaker.until}" if status.breaker.until else ""
+        until = f"; no machine is launched before {status.breaker.until}" if status.breaker.until else ""
         yield "Never joined", f"{output.counted(status.breaker.failed, 'machine')} in a row{until}"
 
 
 def _show_slots(status: SpotpoolStatus) -> None:
-    most = MOST_ON_A_SCREEN if output.is_terminal() else len(status.slots)
-    slots = sorted(status.slots, key=lambda each: each.state == "Running") if len(status.slots) > most else status.slots
+    slots = face_tables.cut(status.slots, lambda each: each.state == "Running")
     rows = [
         (
             each.slot,
@@ -95,12 +91,11 @@ def _show_slots(status: SpotpoolStatus) -> None:
             f"${each.price_per_hour}/h" if each.price_per_hour else "",
             "; ".join(_remarks(each)),
         )
-        for each in slots[:most]
+        for each in slots
     ]
     columns = ("SLOT", "STATE", "SINCE", "INSTANCE", "TYPE", "ZONE", "NODE", "COST", "REMARKS")
-    _table("", columns, rows, texts=1)
-    if len(slots) > most:
-        output.line(f"and {len(slots) - most} more; -o json has them all", indent=2)
+    section("", columns, rows, texts=1)
+    face_tables.left_out(len(status.slots) - len(slots))
 
 
 def _remarks(slot: Slot) -> Iterator[str]:
@@ -108,19 +103,11 @@ def _remarks(slot: Slot) -> Iterator[str]:
     if slot.cause and not (slot.reclaim_at and slot.cause == "Reclaimed"):
         yield CAUSES.get(slot.cause, slot.cause)
     if slot.reclaim_at:
-        yield f"the cloud takes it back at {slot.reclaim_at}"
+        yield f"the cloud reclaims it at {slot.reclaim_at}"
     if slot.idle_since:
         yield f"idle since {slot.idle_since}"
     if slot.not_found_since:
         yield f"unknown to the cloud since {slot.not_found_since}"
-
-
-def _table(title: str, columns: tuple[str, ...], rows: Sequence[Sequence[object]], *, texts: int = 0) -> None:
-    if rows:
-        output.line()
-        if title:
-            output.line(title)
-        output.as_table(columns, rows, texts=texts, indent=2)
 
 
 # --- one machine --------------------------------------------------------------------------------------------------------------
@@ -137,7 +124,7 @@ class ToldOfInstance(NamedTuple):
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is what would be done, and not what an operator has written down."""
+        """Whether it is what would be done, and not from the operator's last status."""
         return self.source == "decided"
 
     def wire(self) -> dict[str, Any]:
@@ -178,28 +165,20 @@ class ToldOfInstance(NamedTuple):
 
 def _told(world: World, name: str, decisions: Sequence[Decision] | None) -> ToldOfInstance:
     """What there is to say of a machine; without decisions, what the operator has written. Raises `Misconfigured` if there is none."""
-    from headroom.cli.explain import listed, offered
-
     known = {each.slot.instance_id: each for each in _instances(world, decisions)}
-    if name in known:
-        return known[name]
-    near = offered(name, {each: each for each in known})
-    others = f"; known are {listed(sorted(known))}" if known and not near else ""
-    raise Misconfigured(f"looking for instance {name}: no Spotpool has it{near}{others}")
+    return face_tables.only_known(known, name, "instance", "Spotpool")
 
 
 def _instances(world: World, decisions: Sequence[Decision] | None) -> Iterator[ToldOfInstance]:
     """Every machine of every valid pool."""
     from headroom.core.spot_pools import KIND
-    from headroom.model import conditions
     from headroom.web.pages.spot_pools import status_of
 
     made = {each.resource: each for each in decisions or ()}
     for ref, pool in world.of_kind(KIND):
         decision = made.get(ref)
         status = status_of(pool, decision)
-        ready = conditions.find(status.conditions, "Ready")
-        why = decision.message if decision else ready.message if ready else "Nothing has been decided yet."
+        why = face_tables.said_of(pool, decision)
         for slot in status.slots:
             if slot.instance_id:
                 yield ToldOfInstance(ref, slot, why, "decided" if decision else "written")
@@ -220,7 +199,7 @@ async def _written(kube: Kube, settings: Settings, name: str) -> ToldOfInstance:
 # --- one pod ------------------------------------------------------------------------------------------------------------------
 
 
-def _answers(round_: Round, pod: Pod) -> PodAnswer | None:
+def _answers(round_: CapacityRound, pod: Pod) -> PodAnswer | None:
     from headroom.core.spot_pools import explained
 
     return explained(round_, pod)
@@ -237,35 +216,23 @@ def _answers_written(world: World, key: str) -> str:
 
 
 def _row(_world: World, resource: AnyResource, decision: Decision | None) -> dict[str, Any]:
-    from headroom.model import conditions
     from headroom.web.pages.spot_pools import pool_row
 
-    row = pool_row(resource, decision)
-    ready = conditions.find(resource.status.conditions, "Ready")
-    if decision is None and ready is not None and not resource.problems:
-        row |= {"reason": ready.reason, "message": ready.message}
-    return row
+    return face_tables.as_written(pool_row(resource, decision), resource, decision)
 
 
 def _rows(found: dict[str, Any], everything: bool) -> None:
-    """The spot pools: those that need a look first."""
-    if not found["spotPools"]:
-        return
-    rows = sorted(found["spotPools"], key=lambda each: (_URGENCY.index(each["tone"]), each["namespace"], each["name"]))
-    most = len(rows) if everything or not output.is_terminal() else MOST_POOLS
-    table = []
-    for each in rows[:most]:
-        states = each.get("states", {})
-        leaving = sum(states.get(state, 0) for state in ("Cancelling", "Draining", "Ending"))
-        span = f"{each['minimum']}..{each['maximum']}" if "maximum" in each else ""
-        price = f"${float(each['pricePerHour']):.2f}/h" if "pricePerHour" in each else ""
-        numbers = (states.get("Running", 0), states.get("Launching", 0), leaving, span, price)
-        state = output.Toned(each["state"], each["tone"])
-        table.append((f"{each['namespace']}/{each['name']}", *numbers, state, each["message"]))
-    output.line()
-    output.as_table(("SPOT POOL", "RUNNING", "LAUNCHING", "LEAVING", "RANGE", "COST", "STATE", "WHY"), table)
-    if len(rows) > most:
-        output.line(f"and {output.counted(len(rows) - most, 'pool')} more; --all lists them")
+    """The spot pools."""
+    columns = ("SPOT POOL", "RUNNING", "LAUNCHING", "LEAVING", "RANGE", "COST")
+    face_tables.overview(found["spotPools"], columns, _cells, everything)
+
+
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    states = row.get("states", {})
+    leaving = sum(states.get(state, 0) for state in ("Cancelling", "Draining", "Ending"))
+    span = f"{row['minimum']}..{row['maximum']}" if "maximum" in row else ""
+    price = f"${float(row['pricePerHour']):.2f}/h" if "pricePerHour" in row else ""
+    return states.get("Running", 0), states.get("Launching", 0), leaving, span, price
 
 
 # --- elsewhere ----------------------------------------------------------------------------------------------------------------
@@ -311,7 +278,9 @@ FACE: Final = Face(
     metrics=_metrics,
     story=_story,
     parts=(
-        Part("Instance", ("instance", "instances"), "A machine of a Spotpool, by its cloud's id.", _decided, _written),
+        NamedPart(
+            "Instance", ("instance", "instances"), "A machine of a Spotpool, by its cloud's id.", _decided, _written
+        ),
     ),
     answers=_answers,
     answers_written=_answers_written,

@@ -1,4 +1,4 @@
-"""The fleet at a glance, as plain data: who leads, what is held, how each budget stands. Nothing is decided here.
+"""The fleet at a glance, as plain data: who leads, what is allocated, how each budget stands. Nothing is decided here.
 
 The numbers and words are those of the dashboard, from the same functions.
 """
@@ -21,7 +21,7 @@ PATIENCE: Final = 2
 
 
 def glance(world: World, decisions: Mapping[Ref, Decision] | None = None, namespace: str = "") -> dict[str, Any]:
-    """Everything but the operator itself. With decisions these speak, else what the operator has written down."""
+    """Everything but the operator itself. With decisions these speak, else the operator's last status."""
     from msgspec import structs
 
     from headroom.cli.capabilities import FACES, face_of
@@ -78,7 +78,7 @@ async def operator(kube: Kube, settings: Settings) -> dict[str, Any]:
     from headroom.model import times
 
     try:
-        lease = await KubeLeases(kube, settings.namespace, settings.lease_name).read()
+        lease = await KubeLeases(kube, settings.operator_namespace, settings.lease_name).read()
     except errors.Forbidden:
         return {"seen": False}
     if lease is None or not lease.holder:

@@ -20,7 +20,7 @@ from headroom.model.errors import HeadroomError
 from headroom.runtime import logs
 from headroom.runtime.settings import Settings
 from headroom.web import certificate, confined, doors
-from headroom.web.link import Answer, Beat, Begin, Remote
+from headroom.web.link import Beat, Begin, LinkAnswer, Remote
 from headroom.web.listening import Servers
 from headroom.web.server import main_app
 from headroom.web.wire import Link
@@ -31,7 +31,7 @@ NICER: Final = 5
 
 async def serve(end: socket.socket, listening: Sequence[socket.socket]) -> None:
     """Serve what the operator's first word says, until it hangs up."""
-    link: Link[Begin | Beat | Answer] = await Link.over(end, Begin | Beat | Answer)
+    link: Link[Begin | Beat | LinkAnswer] = await Link.over(end, Begin | Beat | LinkAnswer)
     begin = await link.heard()
     if not isinstance(begin, Begin):
         return
@@ -60,6 +60,8 @@ async def _dashboard(
         authority = ClientAuthority(
             kube, tls.trust, lambda why: log.warning("client certificates are not taken", why=why)
         )
+        if not settings.metrics_certificate:
+            remote.certified(tls.shown_pem)
         await authority.look()
         beside = [asyncio.create_task(authority.follow())]
         if settings.metrics_certificate:
@@ -84,7 +86,7 @@ def _told(log: logs.Log, task: asyncio.Task[None]) -> None:
 
 def tls_of(settings: Settings) -> certificate.Context:
     """How the dashboard speaks TLS. Raises `Misconfigured` if the certificate that is set cannot be read."""
-    names = ("headroom", f"headroom.{settings.namespace}.svc")
+    names = ("headroom", f"headroom.{settings.operator_namespace}.svc")
     return certificate.context(settings.metrics_certificate, settings.metrics_key, names)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import socket
 import sys
@@ -11,16 +12,18 @@ from typing import Final
 
 from msgspec import structs
 
-from headroom.cli import front
+from headroom.api import marks
 from headroom.runtime.logs import Log
 from headroom.runtime.settings import Settings
-from headroom.web import health
-from headroom.web.link import LONGEST_QUESTION, Answering, Begin, Question
-from headroom.web.listening import bound
+from headroom.web.addresses import bound
+from headroom.web.link import LONGEST_QUESTION, Begin, LinkQuestion, LinkServer
 from headroom.web.source import Local
 from headroom.web.view import Showing
 from headroom.web.wire import Link
 
+DASHBOARD: Final = "headroom.cli.front"
+HEALTH: Final = "headroom.web.health"
+"""The modules that the processes are. Only they load what a server takes."""
 AGAIN_SECONDS: Final = 1.0
 END_SECONDS: Final = 4.0
 KEPT_BACK: Final = frozenset({"HEADROOM_LEDGER_URL", "PGPASSWORD"})
@@ -35,7 +38,7 @@ class Fronts:
     def __init__(self, settings: Settings, showing: Showing, log: Log) -> None:
         self._settings, self._log = structs.replace(settings, ledger_url=""), log
         self._local = Local(showing)
-        self._answering = Answering(self._local, self._failed)
+        self._answering = LinkServer(self._local, self._failed)
         self._failure = ""
         self._listening: dict[str, list[socket.socket]] = {}
         self._keeping: list[asyncio.Task[None]] = []
@@ -44,13 +47,23 @@ class Fronts:
         """Listen, and start the processes. Raises `Misconfigured` if an address or the certificate cannot be had."""
         settings = self._settings
         if settings.health_address:
-            self._listening[health.__name__] = bound(settings.health_address, "health_address")
+            self._listening[HEALTH] = bound(settings.health_address, "health_address")
         if settings.metrics_address:
-            if not settings.metrics_plain:
+            if settings.metrics_certificate and not settings.metrics_plain:
+                from headroom.cli import front
+
                 front.tls_of(settings)  # one that cannot be read is a mistake of today
-            self._listening[front.__name__] = bound(settings.metrics_address, "metrics_address")
+            self._listening[DASHBOARD] = bound(settings.metrics_address, "metrics_address")
         self._keeping = [asyncio.create_task(self._keep(module)) for module in self._listening]
         return self._keeping
+
+    def published(self) -> dict[str, str]:
+        """Annotations by which `headroom dashboard` on this host finds the dashboard and knows it; without values if it has its own way."""
+        certificate, port = self._answering.certificate, ""
+        if certificate:
+            own = [each.getsockname()[:2] for each in self._listening.get(DASHBOARD, ())]
+            port = next((str(number) for host, number in own if _on_loopback(host)), "")
+        return {marks.DASHBOARD_PORT: port, marks.DASHBOARD_CERTIFICATE: certificate if port else ""}
 
     async def close(self) -> None:
         """End the processes, and stop listening."""
@@ -86,15 +99,21 @@ class Fronts:
                 env={name: value for name, value in os.environ.items() if name not in KEPT_BACK} | ALLOCATOR,
                 pass_fds=passed,
             )
-        link: Link[Question] = await Link.over(ours, Question, LONGEST_QUESTION)
+        link: Link[LinkQuestion] = await Link.over(ours, LinkQuestion, LONGEST_QUESTION)
         try:
-            if module == front.__name__:
+            if module == DASHBOARD:
                 link.say(Begin(self._settings))
             await self._answering.serve(link)
         finally:
             link.close()
             await asyncio.shield(_ended(process))
         return process.returncode
+
+
+def _on_loopback(host: str) -> bool:
+    """Whether somebody on this host can come by the loopback."""
+    number = ipaddress.ip_address(host)
+    return number.is_loopback or number.is_unspecified
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:

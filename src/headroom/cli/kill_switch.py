@@ -15,7 +15,7 @@ SETTLE_SECONDS: Final = 1.0
 _KEYS: Final = ("stop", "stop-reason", "stopped-at")
 
 
-class Switch(NamedTuple):
+class KillSwitch(NamedTuple):
     """The switch as it stands."""
 
     seen: bool = True
@@ -25,7 +25,7 @@ class Switch(NamedTuple):
     since: str = ""
 
 
-async def read(kube: Kube, namespace: str) -> Switch:
+async def read(kube: Kube, namespace: str) -> KillSwitch:
     """How it stands, as far as we may know."""
     from headroom.adapters.kube import errors, parse, paths, raw
     from headroom.adapters.kube.config_maps import is_stopped
@@ -33,12 +33,12 @@ async def read(kube: Kube, namespace: str) -> Switch:
     try:
         body = await kube.get(paths.configmap(namespace, NAME))
     except errors.NotFound:
-        return Switch()
+        return KillSwitch()
     except errors.Forbidden:
-        return Switch(seen=False)
+        return KillSwitch(seen=False)
     data = parse.settings_of(raw.fitted(raw.plain(body), raw.ConfigMap)).data
     reason, since = (data.get(key, "") for key in _KEYS[1:])
-    return Switch(stopped=True, reason=reason, since=since) if is_stopped(data) else Switch()
+    return KillSwitch(stopped=True, reason=reason, since=since) if is_stopped(data) else KillSwitch()
 
 
 async def throw(kube: Kube, namespace: str, reason: str) -> None:
@@ -61,7 +61,7 @@ async def throw(kube: Kube, namespace: str, reason: str) -> None:
         except errors.NotFound as error:
             raise Misconfigured(
                 f"creating the ConfigMap {namespace}/{NAME}: there is no namespace {namespace}; "
-                "give the operator's with --namespace"
+                "give the operator's with --operator-namespace"
             ) from error
 
 

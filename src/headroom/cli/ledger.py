@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from headroom.cli.grouped_help import GroupedCommand
 from headroom.cli.options import Form, Output
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ Url = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def info(ledger_url: Url = None, output_form: Output = Form.table) -> None:
     """Say how much is in the ledger, and how fresh it is.
 
@@ -78,7 +79,7 @@ async def _info(ledger: AnyLedger) -> tuple[Info, dict[str, Retention]]:
     return await ledger.info(), await ledger.retentions()
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Must not exist.")], ledger_url: Url = None
 ) -> None:
@@ -97,7 +98,7 @@ def backup(
     output.say(f"wrote {file.stat().st_size / 1e6:,.1f} MB to {file}")
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that backup wrote.")], ledger_url: Url = None
 ) -> None:
@@ -110,7 +111,7 @@ def restore(
     _copy(str(file.absolute()), _url(ledger_url))
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def copy(
     source: Annotated[str, typer.Option("--from", metavar="URL", help="The ledger to read; it may be in use.")],
     target: Annotated[str, typer.Option("--to", metavar="URL", help="The ledger to merge into.")],
@@ -128,7 +129,7 @@ def copy(
     _copy(source, target)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def migrate(
     to_version: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="The version to go to; else the newest.")
@@ -152,7 +153,7 @@ def migrate(
     output.say(f"the ledger has schema version {wanted}")
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def history(
     since: Annotated[str, typer.Option(metavar="DURATION", help="How far back, such as 30m, 24h or 7d.")] = "24h",
     limit: Annotated[int, typer.Option(min=1, help="How many entries at most.")] = 100,
@@ -185,7 +186,7 @@ def history(
         output.line(f"Nothing was decided in the last {since}.")
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def prune(
     before: Annotated[str, typer.Option(metavar="TIME", help="Such as 2026-01-31T00:00:00Z.")],
     cluster: Annotated[str, typer.Option(metavar="ID", help="Whose rows; else those of all clusters.")] = "",

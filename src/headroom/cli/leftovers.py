@@ -28,7 +28,7 @@ class Leftover(NamedTuple):
 
 
 async def rules(kube: Kube) -> AsyncIterator[Leftover]:
-    """The policies, and what they read. They go first, or the API server would hold new pods that nobody lets go."""
+    """The policies, and what they read. They go first, or the API server would hold new pods that nobody releases."""
     from headroom.adapters.kube import decode, paths
     from headroom.api.policies import policy_names
 
@@ -78,34 +78,45 @@ async def _nodes(kube: Kube) -> AsyncIterator[Leftover]:
     from headroom.adapters.kube import decode, paths, taking_back
 
     async for node in _listed(kube, paths.nodes(), decode.nodes()):
-        if taking_back.is_cordoned(node):
-            yield Leftover(f"our cordon of node {node.name}", paths.node(node.name), "node", name=node.name)
+        if found := taking_back.left_on_node(node):
+            what = f"our {' and '.join(found)} node {node.name}"
+            yield Leftover(what, paths.node(node.name), "node", name=node.name)
 
 
 async def _resources(kube: Kube) -> AsyncIterator[Leftover]:
-    from headroom.adapters.kube import decode, paths
+    from headroom.adapters.kube import decode, paths, sources
     from headroom.adapters.kube.values import OURS
+    from headroom.api.bandwidth import NODE_UID
     from headroom.api.kinds import KINDS
 
+    async for overlay in _listed(kube, paths.node_overlay(), sources.of("NodeOverlay").decoder()):
+        if overlay.ours:
+            yield Leftover(f"NodeOverlay {overlay.name}", paths.node_overlay(overlay.name))
     for kind in KINDS:
         async for each in _listed(kube, paths.collection(kind), decode.resources(kind)):
             if any(name.startswith(OURS) for name in each.finalizers):
                 path = paths.resource(kind, each.namespace, each.name)
                 named = "/".join(part for part in (kind, each.namespace, each.name) if part)
                 yield Leftover(f"our finalizer from {named}", path, "finalizers")
+            if NODE_UID in each.annotations:  # the operator made it
+                yield Leftover(f"{kind} {each.name}", paths.resource(kind, each.namespace, each.name))
 
 
 async def rest(kube: Kube, settings: Settings, *, crds: bool) -> AsyncIterator[Leftover]:
     """The operator's own objects, and with `crds` its kinds."""
-    from headroom.adapters.kube import paths
+    from headroom.adapters.kube import bandwidth_configs, paths
+    from headroom.api.bandwidth_config import CONFIG_NAME, BandwidthConfig
     from headroom.api.budget_index import INDEX_NAME
     from headroom.api.kinds import DEFINITIONS
     from headroom.api.resources import GROUP
+    from headroom.cli import leftovers_bandwidth
 
-    lease = paths.lease(settings.namespace, settings.lease_name)
+    lease = paths.lease(settings.operator_namespace, settings.lease_name)
     single = [
         Leftover(f"BudgetIndex {INDEX_NAME}", paths.budget_index(INDEX_NAME)),
-        Leftover(f"Lease {settings.namespace}/{settings.lease_name}", lease),
+        Leftover(f"{BandwidthConfig.kind.name} {CONFIG_NAME}", bandwidth_configs.path(CONFIG_NAME)),
+        Leftover(f"Lease {settings.operator_namespace}/{settings.lease_name}", lease),
+        *(Leftover(what, path) for what, path in leftovers_bandwidth.of_extender(settings)),
     ]
     if crds:
         group, plural = "apiextensions.k8s.io", "customresourcedefinitions"
@@ -114,8 +125,8 @@ async def rest(kube: Kube, settings: Settings, *, crds: bool) -> AsyncIterator[L
             Leftover(f"kind {name} and all its resources", paths.of(group, "v1", plural, name=name)) for name in names
         ]
     # The kill switch is in it, so it goes last: until then it holds back an operator that nobody thought of.
-    switch = paths.configmap(settings.namespace, kill_switch.NAME)
-    single.append(Leftover(f"ConfigMap {settings.namespace}/{kill_switch.NAME}", switch))
+    switch = paths.configmap(settings.operator_namespace, kill_switch.NAME)
+    single.append(Leftover(f"ConfigMap {settings.operator_namespace}/{kill_switch.NAME}", switch))
     async for thing in _present(kube, single):
         yield thing
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
     from headroom.adapters.kube.config import ClientConfig
     from headroom.adapters.kube.store import KubePort
-    from headroom.model.usage import Row
+    from headroom.model.usage import UsageRow
     from headroom.model.world import Caps, World
     from headroom.runtime.settings import Settings
 
@@ -85,6 +85,7 @@ async def observed(kube: Kube, settings: Settings) -> AsyncIterator[KubePort]:
 
     from headroom.adapters.kube.events import Events
     from headroom.adapters.kube.store import KubePort
+    from headroom.runtime.bandwidth_settings import rules_of
 
     clock = kube.clock
     port = KubePort(
@@ -92,10 +93,11 @@ async def observed(kube: Kube, settings: Settings) -> AsyncIterator[KubePort]:
         Events(kube, clock),
         clock=clock,
         rng=random.Random(),
-        namespace=settings.namespace,
+        namespace=settings.operator_namespace,
         cluster=settings.cluster_id,
         caps=caps(settings),
     )
+    port.regulate(rules_of(settings))
     await port.start()
     try:
         with progress.shown("reading the cluster", "objects") as told:
@@ -125,7 +127,7 @@ async def world(port: KubePort, kube: Kube, settings: Settings) -> World:
     return structs.replace(seen, usage=table_of(seen, known), ledger=LedgerState(problem=problem))
 
 
-async def rows(settings: Settings, now: int) -> list[Row]:
+async def rows(settings: Settings, now: int) -> list[UsageRow]:
     """All that the ledger of the settings has."""
     from headroom.adapters.ledger import open_ledger
     from headroom.api.budgets import LONGEST_WINDOW_HOURS
@@ -144,7 +146,7 @@ async def _complete(port: KubePort, told: progress.Progress) -> None:
         waited += 0.25
         seen = port.world(0)
         told(len(seen.pods) + len(seen.nodes) + len(seen.resources))
-        # One who may not look would wait in vain; a large cluster tells of no problem while it is read.
+        # Without the right to look, waiting longer helps nobody; a large cluster reports no problem while it is read.
         if waited >= (STUCK_SECONDS if port.problems() else SYNC_SECONDS):
             raise Unavailable(f"reading the cluster took more than {waited:g} s: {_few(port.problems())}")
 
@@ -155,11 +157,23 @@ def _few(problems: list[str]) -> str:
     return f"{shown}; and {more} more of the kind" if more > 0 else shown
 
 
+def namespace_of(settings: Settings) -> str:
+    """The namespace that kubectl takes where none is given: that of the context, or of the pod we run in."""
+    from headroom.adapters.kube.config import load
+
+    return load(settings.kubeconfig, settings.context).namespace or "default"
+
+
 def settings_of(
-    kubeconfig: str | None, context: str | None, namespace: str | None = None, ledger_url: str | None = None
+    kubeconfig: str | None, context: str | None, operator_namespace: str | None = None, ledger_url: str | None = None
 ) -> Settings:
     """Settings from a command's few options and the environment."""
     from headroom.runtime.settings import load
 
-    given = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace, "ledger_url": ledger_url}
+    given = {
+        "kubeconfig": kubeconfig,
+        "context": context,
+        "operator_namespace": operator_namespace,
+        "ledger_url": ledger_url,
+    }
     return load(given)

@@ -1,4 +1,4 @@
-"""GPU machines as k8s-gpu-autoprovision was told of them: four environment variables each, in any of the usual forms.
+"""GPU machines as k8s-gpu-autoprovision reads them: four environment variables each, in any of the usual forms.
 
 For the prefix GPU_NODE_1 these are GPU_NODE_1_NAME, GPU_NODE_1_GPU_COUNT, GPU_NODE_1_SCALE_UP_ENDPOINT and
 GPU_NODE_1_SCALE_DOWN_ENDPOINT. The prefix is free.
@@ -27,7 +27,7 @@ _ASSIGNMENT: Final = re.compile(rf"^[ \t]*(?:export[ \t]+)?({_NAME})={_VALUE}", 
 _PAIR: Final = re.compile(rf"({_NAME})=(.*)", re.DOTALL)
 
 
-class Candidate(NamedTuple):
+class FoundMachine(NamedTuple):
     """One machine as it was found, complete or not."""
 
     label: str
@@ -69,7 +69,7 @@ def _of_docker(text: str) -> Iterator[str]:
             yield word.removeprefix("--env=").removeprefix("-e")
 
 
-def in_environment(variables: Mapping[str, Any]) -> list[Candidate]:
+def in_environment(variables: Mapping[str, Any]) -> list[FoundMachine]:
     """The machines that some variables describe, in the order of the variables."""
     prefixes: dict[str, None] = {}
     for name in variables:
@@ -79,16 +79,16 @@ def in_environment(variables: Mapping[str, Any]) -> list[Candidate]:
     return [_candidate(prefix, variables) for prefix in prefixes]
 
 
-def _candidate(prefix: str, variables: Mapping[str, Any]) -> Candidate:
+def _candidate(prefix: str, variables: Mapping[str, Any]) -> FoundMachine:
     names = {field: f"{prefix}_{ending}" for ending, field in FIELDS.items()}
     fields = {field: variables[name] for field, name in names.items() if variables.get(name) not in (None, "")}
-    return Candidate(f"{prefix}_*", names, fields)
+    return FoundMachine(f"{prefix}_*", names, fields)
 
 
-def in_node_groups(groups: list[Any]) -> list[Candidate]:
+def in_node_groups(groups: list[Any]) -> list[FoundMachine]:
     """The machines in the chart's `nodeGroups`."""
     return [
-        Candidate(
+        FoundMachine(
             f"nodeGroups[{index}]",
             {field: f"nodeGroups[{index}].{field}" for field in FIELDS.values()},
             dict(group) if isinstance(group, dict) else {},
@@ -97,7 +97,7 @@ def in_node_groups(groups: list[Any]) -> list[Candidate]:
     ]
 
 
-def usable(candidate: Candidate) -> tuple[dict[str, Any] | None, str]:
+def usable(candidate: FoundMachine) -> tuple[dict[str, Any] | None, str]:
     """The machine as a PowerPool has it, or None and why it is none."""
     fields = dict(candidate.fields)
     missing = [name for field, name in candidate.names.items() if field not in fields]
@@ -116,8 +116,8 @@ def usable(candidate: Candidate) -> tuple[dict[str, Any] | None, str]:
 def _problems(fields: dict[str, Any]) -> tuple[str, str] | None:
     """The first thing that a PowerPool would not take."""
     from headroom.api import schema
-    from headroom.api.power import Machine
+    from headroom.api.power import MachineSpec
 
-    for problem in schema.check(schema.of(Machine), fields, ""):
+    for problem in schema.check(schema.of(MachineSpec), fields, ""):
         return problem.field.lstrip("."), problem.message
     return None

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from headroom.cli import (
+    backtest,
     bench,
     check,
     completion,
@@ -19,8 +21,10 @@ from headroom.cli import (
     dashboard,
     demo,
     explain,
+    extender,
     forecast,
     ledger,
+    offers,
     output,
     plan,
     policies,
@@ -32,20 +36,27 @@ from headroom.cli import (
     snapshot,
     status,
     stop,
+    top,
     uninstall,
     version,
 )
+from headroom.cli.grouped_help import GroupedCommand, GroupedCommands
 from headroom.model.errors import HeadroomError
 
 HELP = """One operator for a Kubernetes GPU fleet: budgets, spot pools, power, bandwidth and cheapest capacity.
 
-Exit codes: 0 all is well; 1 the input has problems, and they were printed; 2 it could not run, and one sentence says what to do; 130 ended by Ctrl-C.
+Exit codes: 0 success; 1 the input has problems, which were printed; 2 the command could not run, and one sentence says what to do; 130 ended by Ctrl-C. With `plan --exit-code`: 0 nothing is due, 1 a failure, 2 something is due.
 
 Example: headroom demo
+
+Example: headroom status
+
+Example: headroom explain pod/lab/train-0
 """
 
 app = typer.Typer(
     name="headroom",
+    cls=GroupedCommands,
     help=HELP,
     no_args_is_help=True,
     add_completion=False,
@@ -55,32 +66,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
+LOOK, TRY, STEP_IN = "See how the fleet is", "Try a policy before it counts", "Step in"
+INSTALL, RUN, OTHER = "Install and move in", "Run the operator", "Other"
 COMMANDS = (
-    run.run,
-    demo.demo,
-    dashboard.dashboard,
-    status.status,
-    forecast.forecast,
-    plan.plan,
-    check.check,
-    convert.convert,
-    explain.explain,
-    stop.stop,
-    resume.resume,
-    release.release,
-    snapshot.snapshot,
-    replay.replay,
-    simulate.simulate,
-    uninstall.uninstall,
-    crds.crds,
-    policies.policies,
-    completion.completion,
-    version.version,
+    (LOOK, (status.status, top.top, dashboard.dashboard, explain.explain, forecast.forecast, offers.offers)),
+    (TRY, (check.check, plan.plan, simulate.simulate, backtest.app, demo.demo)),
+    (STEP_IN, (release.release, stop.stop, resume.resume)),
+    (INSTALL, (crds.crds, policies.policies, convert.convert, uninstall.uninstall)),
+    (RUN, (run.run, extender.extender, ledger.app, snapshot.snapshot, replay.replay)),
+    (OTHER, (bench.app, completion.completion, version.version)),
 )
-for command in COMMANDS:
-    app.command()(command)
-app.add_typer(ledger.app)
-app.add_typer(bench.app, name="bench")
+"""What people want to do, and what does it."""
+for _group, _commands in COMMANDS:
+    for _command in _commands:
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, cls=GroupedCommands, rich_help_panel=_group)
+        else:
+            app.command(cls=GroupedCommand, rich_help_panel=_group)(_command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -140,11 +142,18 @@ def _code() -> int:
         app(prog_name=program_name())
     except HeadroomError as error:
         output.say(f"headroom: {error}")
-        return output.COULD_NOT_RUN
+        return _failure()
     except SystemExit as end:
         if isinstance(end.__context__, OSError):
             raise end.__context__ from None  # typer has made an exit code of 1 of it
         if end.__context__ is not None and isinstance(end.__context__.__context__, KeyboardInterrupt):
             return output.INTERRUPTED  # at a question, which typer takes for a no
+        if isinstance(end.__context__, TyperException):
+            return _failure()
         return end.code if isinstance(end.code, int) else output.OK
     return output.OK
+
+
+def _failure() -> int:
+    """The exit code of a command that could not run; `plan --exit-code` has another meaning for 2, as terraform's plan has."""
+    return output.PROBLEMS if "--exit-code" in sys.argv else output.COULD_NOT_RUN

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import glob
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,14 +15,45 @@ from headroom.model.errors import Misconfigured
 if TYPE_CHECKING:
     import yaml
 
-    from headroom.adapters.documents import Documents, Place
+    from headroom.adapters.documents import DocumentPosition, Documents
     from headroom.api.kinds import AnyResource
     from headroom.api.schema import Problem
+    from headroom.model.decisions import Ref
 
 LARGEST_BYTES: Final = 256 * 2**20
 
 Text = tuple[str, bytes]
 """Where it came from and what stands in it."""
+
+
+ENDINGS: Final = (".yaml", ".yml", ".json")
+"""What is taken of a folder, as kubectl does."""
+_PATTERN: Final = re.compile(r"[*?\[]")
+
+
+def files_of(paths: Sequence[Path], *, recursive: bool = False, endings: Sequence[str] = ENDINGS) -> list[Path]:
+    """The files that are meant by files, folders, patterns such as `team-*.yaml`, and `-`.
+
+    Raises `Misconfigured` for a folder without manifests, and for a pattern that no file has.
+    """
+    return [file for path in paths for file in _meant(path, recursive, endings)]
+
+
+def _meant(path: Path, recursive: bool, endings: Sequence[str]) -> list[Path]:
+    if path.is_dir():
+        found = path.rglob("*") if recursive else path.glob("*")
+        files = sorted(each for each in found if each.suffix in endings and each.is_file())
+        if not files:
+            deeper = "" if recursive else ", or give -R to look into its folders too"
+            raise Misconfigured(f"reading {path}: the folder has no {', '.join(endings)} file; check the path{deeper}")
+        return files
+    if _PATTERN.search(str(path)) and not path.exists():
+        # The shell has expanded what it could; what comes here was quoted, or fits nothing.
+        matches = sorted(Path(each) for each in glob.glob(str(path), recursive=True))  # noqa: PTH207  it may be absolute
+        if not matches:
+            raise Misconfigured(f"reading {path}: no file has such a name; check the pattern")
+        return [file for each in matches for file in _meant(each, recursive, endings)]
+    return [path]
 
 
 def read(paths: Sequence[Path]) -> list[Text]:
@@ -28,13 +62,22 @@ def read(paths: Sequence[Path]) -> list[Text]:
     return [_bytes_of(path) for path in paths]
 
 
-def read_manifests(paths: Sequence[Path]) -> list[Text]:
-    """The same for files that must hold manifests: the output of a command that failed must not pass for a file without a mistake."""
-    texts = read(paths)
+def read_manifests(paths: Sequence[Path], *, recursive: bool = False) -> list[Text]:
+    """The same for what must hold manifests, folders and patterns among it.
+
+    An empty file is refused: the output of a command that failed must not pass for one without a mistake.
+    """
+    hurry()
+    texts = read(files_of(paths, recursive=recursive))
     for source, text in texts:
         if not text.strip():
             raise Misconfigured(f"reading {source}: it is empty; check the path, or the command that wrote it")
     return texts
+
+
+def hurry() -> None:
+    """Let the cyclic collector rest: all that is read lives until the command ends, and walking it again and again takes a third of the time."""
+    gc.set_threshold(200_000, 50, 100)
 
 
 def refuse_twice(paths: Sequence[Path]) -> None:
@@ -52,7 +95,7 @@ def _bytes_of(path: Path) -> Text:
             with path.open("rb") as file:
                 text = file.read(LARGEST_BYTES + 1)
     except IsADirectoryError:
-        raise Misconfigured(f"reading {source}: it is a folder; give its files, for example {path}/*.yaml") from None
+        raise Misconfigured(f"reading {source}: it is a folder; give a file") from None
     except OSError as error:
         raise Misconfigured(f"reading {source}: {error.strerror or error}; check the path and its rights") from error
     if len(text) > LARGEST_BYTES:
@@ -109,12 +152,16 @@ def remarks(
     """What somebody has to say of the valid resources among what was read."""
     from headroom.model.world import ref_of
 
+    valid = (each for each in found.resources if not each.problems)
+    return remarks_on(found, texts, ((ref_of(each), problem) for each in valid for problem in judge(each)))
+
+
+def remarks_on(found: Documents, texts: Sequence[Text], said: Iterable[tuple[Ref, Problem]]) -> list[Complaint]:
+    """What somebody has to say of objects among what was read, with its lines."""
     lines, out = _LinesOf(texts), []
-    for resource in found.resources:
-        place = found.places.get(ref_of(resource))
-        for each in judge(resource) if place is not None and not resource.problems else ():
-            assert place is not None
-            named = {"kind": resource.kind, "namespace": resource.namespace, "name": resource.name}
+    for ref, each in said:
+        if (place := found.places.get(ref)) is not None:
+            named = {"kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
             out.append(Complaint(place.source, lines.of(place, each.field), named, each.field, each.message))
     return ordered(out, texts)
 
@@ -130,26 +177,26 @@ class _LinesOf:
 
     def __init__(self, texts: Sequence[Text]) -> None:
         self._texts = dict(texts)
-        self._known: dict[str, Lines] = {}
+        self._known: dict[str, LineNumbers] = {}
 
-    def of(self, place: Place, field: str) -> int:
+    def of(self, place: DocumentPosition, field: str) -> int:
         return self._lines(place.source).of(place.number, field)
 
-    def word(self, place: Place, key: str) -> str:
+    def word(self, place: DocumentPosition, key: str) -> str:
         return self._lines(place.source).word(place.number, key)
 
-    def place(self, source: str, line: int) -> Place:
-        from headroom.adapters.documents import Place
+    def place(self, source: str, line: int) -> DocumentPosition:
+        from headroom.adapters.documents import DocumentPosition
 
-        return Place(source, self._lines(source).object_at(line))
+        return DocumentPosition(source, self._lines(source).object_at(line))
 
-    def _lines(self, source: str) -> Lines:
+    def _lines(self, source: str) -> LineNumbers:
         if source not in self._known:
-            self._known[source] = Lines(self._texts[source])
+            self._known[source] = LineNumbers(self._texts[source])
         return self._known[source]
 
 
-class Lines:
+class LineNumbers:
     """Where the objects of a text stand that `adapters.texts.objects` has read, in the same order."""
 
     def __init__(self, text: bytes) -> None:

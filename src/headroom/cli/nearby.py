@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headroom.cli import progress
@@ -10,7 +11,7 @@ from headroom.model.errors import Refused
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
-    from headroom.cli.kill_switch import Switch
+    from headroom.cli.kill_switch import KillSwitch
     from headroom.model.world import World
     from headroom.runtime.settings import Settings
 
@@ -23,12 +24,16 @@ class Near(NamedTuple):
     world: World
     unread: tuple[str, ...]
     """What could not be, for lack of rights."""
-    switch: Switch
+    switch: KillSwitch
 
 
-async def read(kube: Kube, settings: Settings, namespace: str) -> Near:
-    """The pods of a namespace, or of all if it is empty, and whatever may hold them. Raises if the pods may not be read."""
-    reading = Reading(kube, settings, namespace)
+async def read(kube: Kube, settings: Settings, namespace: str, pod: str = "") -> Near:
+    """The pods of a namespace, or of all if it is empty, and whatever may hold them; of one pod also what is written of its bandwidth.
+
+    Raises if the pods may not be read.
+    """
+    reading = ListReader(kube, settings, namespace)
+    await reading.rates()
     if not await reading.pods():
         where = (
             f"of namespace {namespace}; {_GRANTED}"
@@ -39,15 +44,19 @@ async def read(kube: Kube, settings: Settings, namespace: str) -> Near:
     await reading.resources("GPUWorkloadBudget", also_elsewhere=True)
     await reading.namespaces()
     await reading.facts("workloads")
+    await reading.links(pod)
     return await reading.near()
 
 
-async def machines(kube: Kube, settings: Settings) -> Near:
-    """All that decides which machines come, as much of it as we may see; nothing more is read where nothing brings any."""
-    from headroom.core import SOURCES
+async def machines(kube: Kube, settings: Settings, namespace: str = "") -> Near:
+    """All that decides which machines come, as much of it as we may see; nothing more is read where nothing brings any.
 
-    reading = Reading(kube, settings, "")
-    seen = [await reading.resources(each.kind) for each in SOURCES]
+    What brings machines is read of that namespace where we may not see all of it.
+    """
+    from headroom.core import CAPACITY
+
+    reading = ListReader(kube, settings, "")
+    seen = [await reading.resources(kind, also_in=namespace) for kind in CAPACITY.kinds]
     if any(seen) and reading.found_any():
         await reading.pods()
         await reading.nodes()
@@ -61,16 +70,16 @@ async def machines(kube: Kube, settings: Settings) -> Near:
 def is_enough(seen: Near) -> bool:
     """Whether what could be read tells which machines come."""
     from headroom.adapters.kube import paths
-    from headroom.core import SOURCES
+    from headroom.core import CAPACITY
 
     # Without Karpenter's pools or a namespace's labels the answer may be less exact; without these it would be wrong.
-    brings = {paths.spoken(paths.collection(each.kind)) for each in SOURCES}
+    brings = {paths.spoken(paths.collection(kind)) for kind in CAPACITY.kinds}
     return not {"pods", "nodes", *brings} & set(seen.unread)
 
 
 async def ours(kube: Kube, settings: Settings, kind: str, namespace: str) -> Near:
     """The resources of one of our kinds, as many as we may see. Raises if none may be."""
-    reading = Reading(kube, settings, namespace)
+    reading = ListReader(kube, settings, namespace)
     if not await reading.resources(kind, also_elsewhere=True):
         remedy = _GRANTED if namespace else "name a namespace of yours, as in gwb/lab/team-a"
         raise Refused(f"reading resources of kind {kind}: you may not list them; {remedy}")
@@ -81,7 +90,7 @@ async def fleet(kube: Kube, settings: Settings, namespace: str, told: progress.P
     """All that a screen for the whole fleet shows, or one namespace's part of it. Raises if nothing of it may be read."""
     from headroom.api.kinds import KINDS
 
-    reading = Reading(kube, settings, namespace, told)
+    reading = ListReader(kube, settings, namespace, told)
     kinds = [kind.name for kind in KINDS.values() if kind.namespaced or not namespace]
     if not any([await reading.pods(), *[await reading.resources(kind) for kind in kinds]]):
         remedy = _GRANTED if namespace else "name a namespace of yours, with -n or as in lab/team-a"
@@ -92,19 +101,21 @@ async def fleet(kube: Kube, settings: Settings, namespace: str, told: progress.P
     return await reading.near()
 
 
-class Reading:
+class ListReader:
     """Lists one after the other, and what came of them."""
 
     def __init__(
         self, kube: Kube, settings: Settings, namespace: str, told: progress.Progress = progress.silent
     ) -> None:
         from headroom.model.tables import NodeTable, PodTable
+        from headroom.runtime.bandwidth_settings import rules_of
 
         self._kube, self._settings, self._namespace, self._told = kube, settings, namespace, told
         self._pods, self._nodes = PodTable(), NodeTable()
         self._resources: list[Any] = []
         self._facts: dict[str, Any] = {}
         self._unread: list[str] = []
+        self._rules = rules_of(settings)
         self._count = 0
 
     async def pods(self) -> bool:
@@ -136,21 +147,54 @@ class Reading:
         ]
         return all(seen)
 
+    async def rates(self) -> None:
+        """Which annotations ask for bandwidth: what the operator has told the API server's policies, else what our own settings say."""
+        from msgspec import json
+
+        from headroom.adapters.kube import bandwidth_configs, errors, values
+        from headroom.api.bandwidth_config import CONFIG_NAME
+        from headroom.core.bandwidth import rules_with
+        from headroom.model.errors import Unavailable
+
+        with suppress(errors.NotFound, errors.Forbidden, Unavailable):
+            body = await self._kube.get(bandwidth_configs.path(CONFIG_NAME))
+            self._rules = rules_with(self._rules, bandwidth_configs.config_of(json.decode(body)).spec)
+        values.keep(key.name for key in self._rules.keys)
+
+    async def links(self, pod: str) -> None:
+        """The Bandwidth of the node of a pod that asks for some."""
+        from headroom.adapters.kube import decode, paths
+        from headroom.api.bandwidth import Bandwidth
+        from headroom.core.bandwidth import says_something
+        from headroom.model.world import World
+
+        kind, world = Bandwidth.kind.name, World(now=0, bandwidth=self._rules)
+        asking = (each for each in self._pods if each.name == pod and each.node and says_something(world, each))
+        for node in sorted({each.node for each in asking}):
+            query = {"fieldSelector": f"metadata.name={node}"}
+            await self._take(paths.collection(kind), decode.resources(kind), self._resources.append, query)
+
     def found_any(self) -> bool:
         """Whether there are resources among what was read."""
         return bool(self._resources)
 
-    async def resources(self, kind: str, *, also_elsewhere: bool = False) -> bool:
+    async def resources(self, kind: str, *, also_elsewhere: bool = False, also_in: str = "") -> bool:
         """Resources of ours, `also_elsewhere` those of other namespaces too if we may see them; False if none may be seen."""
         from headroom.adapters.kube import decode, paths
+        from headroom.api.kinds import KINDS
 
         everywhere = also_elsewhere or not self._namespace
-        narrower = paths.collection(kind, self._namespace)
+        narrower = paths.collection(kind, self._namespace or (also_in if KINDS[kind].namespaced else ""))
         first = paths.collection(kind) if everywhere else narrower
         put = self._resources.append
         if await self._take(first, decode.resources(kind), put):
             return True
-        return narrower != first and await self._take(narrower, decode.resources(kind), put, instead=True)
+        if narrower == first:
+            return False
+        seen = await self._take(narrower, decode.resources(kind), put, instead=not also_in)
+        if not seen and also_in:
+            self._unread.pop()  # that all of it may not be seen says more
+        return seen
 
     async def namespaces(self) -> None:
         """The namespaces, or the one that is asked about."""
@@ -176,15 +220,16 @@ class Reading:
         from headroom.model.world import World, by_ref
 
         now = self._kube.clock.now()
-        switch = await kill_switch.read(self._kube, self._settings.namespace)
+        switch = await kill_switch.read(self._kube, self._settings.operator_namespace)
         world = World(
             now=now,
             cluster=self._settings.cluster_id or "default",
-            own_namespace=self._settings.namespace,
+            own_namespace=self._settings.operator_namespace,
             stopped=switch.stopped,
             resources=by_ref(self._resources),
             pods=self._pods,
             nodes=self._nodes,
+            bandwidth=self._rules,
             instances_given=False,
             kueue=any(each.kind == "Workload" for each in self._facts.get("workloads", {}).values()),
             **self._facts,

@@ -30,14 +30,27 @@ class Manifests(StrEnum):
 
 
 Files = Annotated[
-    list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Manifests, repeatable; - is stdin.")
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        "-f",
+        metavar="FILE",
+        help="Manifests: a file, a folder, a pattern in quotes, or - for stdin; repeatable.",
+    ),
 ]
 FilesInstead = Annotated[
-    list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="Look into manifests, not a cluster.")
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        "-f",
+        metavar="FILE",
+        help="Read manifests instead of a cluster: a file, a folder, a pattern in quotes, or - for stdin; repeatable.",
+    ),
 ]
 MoreFiles = Annotated[
     list[Path] | None, typer.Argument(metavar="FILE", help="Manifests, as with --file.", show_default=False)
 ]
+Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="Look into the folders of a folder too.")]
 Output = Annotated[Form, typer.Option("--output", "-o", help="A table for people, json or yaml for programs.")]
 ManifestForm = Annotated[Manifests, typer.Option("--output", "-o", help="yaml, or json as one List.")]
 Now = Annotated[
@@ -50,8 +63,13 @@ Now = Annotated[
 ]
 Kubeconfig = Annotated[str | None, typer.Option(metavar="PATH", help="The kubeconfig; else as kubectl finds it.")]
 Context = Annotated[str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig.")]
-Namespace = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The operator's namespace, headroom-system if not set.")
+OperatorNamespace = Annotated[
+    str | None,
+    typer.Option(metavar="NAMESPACE", help="Where the operator runs, headroom-system if not set."),
+]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Show this namespace only.")]
+AllNamespaces = Annotated[
+    bool, typer.Option("--all-namespaces", "-A", help="Show all namespaces; this is the default.", show_default=False)
 ]
 From = Annotated[
     Path | None,

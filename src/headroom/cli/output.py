@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 if TYPE_CHECKING:
     from headroom.cli.options import Form, Manifests
@@ -18,6 +18,8 @@ OK: Final = 0
 PROBLEMS: Final = 1
 """The input was read, and something in it is wrong."""
 COULD_NOT_RUN: Final = 2
+DUE: Final = 2
+"""With `plan --exit-code`, where a failure is 1: nothing is wrong, and something is due."""
 INTERRUPTED: Final = 130
 """Ctrl-C, as shells have it."""
 
@@ -27,6 +29,9 @@ _MOST_LINES: Final = 3
 _GAP: Final = "  "
 _NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,]*%?")
 _COLOURS: Final = {"good": "32", "warn": "33", "bad": "31", "idle": "2"}
+_WIDEST: Final = 10_000
+"""For rich, which must not cut a name: what is wider than a terminal is broken by the terminal alone."""
+_STYLES: Final = {"good": "green", "warn": "yellow", "bad": "red", "idle": "dim"}
 
 
 class Toned(NamedTuple):
@@ -42,7 +47,7 @@ class Toned(NamedTuple):
 def clean(text: object) -> str:
     """The text on one line, without control characters: names and messages of a cluster must not drive the terminal."""
     flat = " ".join(str(text).split())
-    return "".join(char for char in flat if char.isprintable())
+    return flat if flat.isprintable() else "".join(char for char in flat if char.isprintable())
 
 
 def say(text: object) -> None:
@@ -57,6 +62,12 @@ def line(text: object = "", indent: int = 0, hang: int = 0) -> None:
         print(_wrapped(words, margin, margin + " " * hang), flush=True)
     else:
         print(f"{margin}{words}".rstrip(), flush=True)
+
+
+def toned_line(text: str, tone: str) -> None:
+    """A line in the colour of its meaning, as it stands: it is not wrapped, so that what it names can be copied."""
+    margin = text[: len(text) - len(text.lstrip())]
+    print(f"{margin}{_painted(Toned(clean(text), tone))}", flush=True)
 
 
 def _wrapped(text: str, first: str, others: str) -> str:
@@ -125,22 +136,44 @@ def width() -> int:
     return shutil.get_terminal_size().columns
 
 
-def _painted(word: object) -> str:
-    """A word as it is printed: coloured only on a terminal, and never where NO_COLOR is set."""
+def _is_painted(word: object) -> TypeGuard[Toned]:
+    """Whether a word is coloured: only on a terminal, and never where NO_COLOR is set."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not is_terminal()
-    if not isinstance(word, Toned) or plain:
-        return str(word)
-    return f"\x1b[{_COLOURS[word.tone]}m{word}\x1b[0m"
+    return isinstance(word, Toned) and not plain
+
+
+def _style(word: object) -> str:
+    """The same for rich."""
+    return _STYLES[word.tone] if _is_painted(word) else ""
+
+
+def _painted(word: object) -> str:
+    """A word as it is printed."""
+    return f"\x1b[{_COLOURS[word.tone]}m{word}\x1b[0m" if _is_painted(word) else str(word)
 
 
 def bar(percent: float, cells: int = 8) -> str:
-    """How full something is; beyond 100 it is just full."""
-    full, empty = ("█", "░") if _shows_blocks() else ("#", ".")
-    filled = min(cells, round(max(percent, 0) * cells / 100))
+    """How full something is: full at 100 alone, with an arrow at its end beyond that."""
+    full, empty, over = ("█", "░", "▶") if shows_blocks() else ("#", ".", ">")
+    if percent > 100:
+        return full * (cells - 1) + over
+    filled = cells if percent == 100 else min(cells - 1, round(max(percent, 0) * cells / 100))
     return full * filled + empty * (cells - filled)
 
 
-def _shows_blocks() -> bool:
+def percent(value: float) -> str:
+    """A share for people: whole, and with one decimal where that tells whether it is below or above 100%."""
+    return f"{value:.1f}%" if 95 <= value <= 105 and value != round(value) else f"{value:.0f}%"
+
+
+def hours(value: float | str) -> str:
+    """GPU-hours for people: one decimal, two below 10."""
+    number = float(value)
+    return f"{number:.2f}" if abs(number) < 10 else f"{number:.1f}"
+
+
+def shows_blocks() -> bool:
+    """Whether the output can hold block characters."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
@@ -168,8 +201,10 @@ class _Layout(NamedTuple):
     indent: int
 
 
-def as_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, texts: int = 1, indent: int = 0) -> None:
-    """A table for people, of which the last columns, `texts` of them, are sentences.
+def as_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, texts: int = 1, indent: int = 0, figures: int = 0
+) -> None:
+    """A table for people, of which the last columns are sentences, `texts` of them, or `figures`, aligned at the right.
 
     In a pipe or a log a row is one line. On a terminal sentences are wrapped to its width, or stand beneath their row where there
     is no room beside it. Names are never broken, since a broken name cannot be copied.
@@ -178,16 +213,21 @@ def as_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, texts:
         [Toned(clean(each), each.tone) if isinstance(each, Toned) else clean(each) for each in row] for row in rows
     ]
     laid_out = _layout(columns, cells, texts, indent)
+    if figures:
+        laid_out = laid_out._replace(right=[number >= len(columns) - figures for number in range(len(columns))])
+    if not is_terminal():
+        _print_plain(columns, cells, laid_out)
+        return
+    longest = laid_out.widths[laid_out.names :]
     room = width() - indent - sum(laid_out.widths[: laid_out.names]) - len(_GAP) * (len(columns) - 1)
-    if is_terminal() and texts and sum(laid_out.widths[laid_out.names :]) > room:
+    share = room
+    if texts and sum(longest) > room:
         share = room // texts
-        if share < _LEAST_FOR_TEXT or max(laid_out.widths[laid_out.names :]) > share * _MOST_LINES:
+        if share < _LEAST_FOR_TEXT or max(longest) > share * _MOST_LINES:
             _print_beneath(columns, cells, laid_out)
             return
-        wrapped = [min(each, share) for each in laid_out.widths[laid_out.names :]]
-        laid_out = laid_out._replace(widths=[*laid_out.widths[: laid_out.names], *wrapped])
-    for row in (columns, *cells):
-        _print_row(row, laid_out)
+    for each in _drawn(columns, cells, laid_out, share):
+        print(f"{' ' * indent}{each}".rstrip(), flush=True)
 
 
 def _layout(columns: Sequence[str], cells: Sequence[Sequence[object]], texts: int, indent: int) -> _Layout:
@@ -201,27 +241,43 @@ def _layout(columns: Sequence[str], cells: Sequence[Sequence[object]], texts: in
     return _Layout(widths, right, names, indent)
 
 
-def _print_row(row: Sequence[object], layout: _Layout) -> None:
-    """One row, on as many lines as its longest text needs."""
-    wrapped: list[list[object]] = []
-    for number, each in enumerate(row):
-        fits = number < layout.names or len(str(each)) <= layout.widths[number]
-        wrapped.append([each] if fits else [*_lines(str(each), layout.widths[number])])
-    for at in range(max(map(len, wrapped))):
-        parts = [each[at] if at < len(each) else "" for each in wrapped]
-        padded = []
-        for part, size, right in zip(parts, layout.widths, layout.right, strict=False):
-            space = " " * (size - len(str(part)))
-            padded.append(space + _painted(part) if right else _painted(part) + space)
-        print(f"{' ' * layout.indent}{_GAP.join(padded)}".rstrip(), flush=True)
+def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[object]], layout: _Layout) -> None:
+    """A line for each row, however many there are: rich would take far longer."""
+    signs = [">" if right else "<" for right in layout.right]
+    for row in (columns, *cells):
+        parts = (f"{each!s:{sign}{size}}" for each, sign, size in zip(row, signs, layout.widths, strict=True))
+        print(f"{' ' * layout.indent}{_GAP.join(parts)}".rstrip(), flush=True)
+
+
+def _drawn(columns: Sequence[str], cells: Sequence[Sequence[object]], layout: _Layout, share: int) -> list[str]:
+    """The lines of a table by rich, with sentences no wider than `share`, wrapped between words alone."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="")
+    for column, right in zip(columns, layout.right, strict=False):
+        table.add_column(Text(column), justify="right" if right else "left", no_wrap=True, overflow="crop")
+    for row in cells:
+        texts = [
+            Text(str(each) if number < layout.names else "\n".join(_lines(str(each), max(share, 1))), _style(each))
+            for number, each in enumerate(row)
+        ]
+        table.add_row(*texts)
+    console = Console(width=_WIDEST, force_terminal=True, color_system="standard", highlight=False)
+    with console.capture() as drawn:
+        console.print(table)
+    return drawn.get().splitlines()
 
 
 def _print_beneath(columns: Sequence[str], cells: Sequence[Sequence[object]], layout: _Layout) -> None:
     """The names of each row on a line, and each of its texts on lines of its own."""
-    _print_row(columns[: layout.names], layout)
+    names = layout.names
+    head, *lines = _drawn(columns[:names], [row[:names] for row in cells], layout, 0)
     margin = " " * (layout.indent + 2)
-    for row in cells:
-        _print_row(row[: layout.names], layout)
-        for column, text in zip(columns[layout.names :], row[layout.names :], strict=True):
+    print(f"{' ' * layout.indent}{head}".rstrip(), flush=True)
+    for row, drawn in zip(cells, lines, strict=True):
+        print(f"{' ' * layout.indent}{drawn}".rstrip(), flush=True)
+        for column, text in zip(columns[names:], row[names:], strict=True):
             if str(text):
                 print(_wrapped(f"{column.lower()}: {text}", margin, f"{margin}  "), flush=True)

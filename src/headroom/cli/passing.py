@@ -18,10 +18,13 @@ _READ: Final = {
     "ResourceSlice": "resource.k8s.io/v1",
     "NodePool": "karpenter.sh/v1",
     "NodeClaim": "karpenter.sh/v1",
+    "EC2NodeClass": "karpenter.k8s.aws/v1",
 }
 """What Headroom reads of others."""
 _ALIKE: Final = 0.85
 """Strict, since most kinds of others only look a little like one of these: NodeClass is no NodeClaim."""
+_A_WORD: Final = 3
+"""Who leaves out so much means another kind: a NodeClass is no EC2NodeClass."""
 _OWNERS: Final = ("Job", "JobSet", "Deployment", "StatefulSet", "ReplicaSet", "CronJob")
 """Makers of pods, which a newcomer may take for what is counted."""
 
@@ -56,7 +59,8 @@ def near(kind: str) -> str:
 
     known = {each.lower(): (each, _READ.get(each, API_VERSION)) for each in (*KINDS, *_READ)}
     found = difflib.get_close_matches(kind.lower(), known, n=1, cutoff=_ALIKE)
-    if not found or known[found[0]][0] == kind:
+    is_part = bool(found) and found[0].endswith(kind.lower()) and len(found[0]) - len(kind) >= _A_WORD
+    if not found or is_part or known[found[0]][0] == kind:
         return ""
     name, version = known[found[0]]
     return f"did you mean {name} of {version}?"

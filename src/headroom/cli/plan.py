@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headroom.cli.options import Files, Form, Now, Output
+from headroom.cli.options import AllNamespaces, Files, Form, MoreFiles, Namespace, Now, Output, Recursive
 from headroom.model.errors import Misconfigured
 
 
 def plan(
-    paths: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Manifests, as with --file.")] = None,
+    paths: MoreFiles = None,
     files: Files = None,
+    recursive: Recursive = False,
     now: Now = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
     form: Output = Form.table,
+    exit_code: Annotated[
+        bool,
+        typer.Option("--exit-code", help="End with 0 if nothing is due, 2 if something is, 1 for any failure."),
+    ] = False,
     cluster_id: Annotated[str, typer.Option(metavar="ID", help="The cluster's id on cloud objects.")] = "default",
 ) -> None:
-    """Decide once on manifests and print what would be done.
+    """Print what Headroom would do with manifests, without a cluster.
 
     The files hold Headroom's resources, what `kubectl get pods,nodes -A -o yaml` prints, and facts from outside as
-    documents of group sim.headroom.dev/v1. They are taken for the complete view; no cluster is needed. Exit code 1 if a resource is invalid.
+    documents of group sim.headroom.dev/v1. They are taken for the complete view; no cluster is needed. Each effect is listed
+    with + for what starts, ~ for what changes and - for what ends, with its reason beneath. Exit code 1 if a resource is invalid.
 
     Example: headroom plan docs/examples/budget-used-up.yaml --now 2026-11-15T12:00:00Z
+
+    Example: kubectl get pods,nodes,gwb,sp,pp -A -o yaml | headroom plan - --exit-code
     """
     from headroom.cli import planning, worlds
 
     named = [*(paths or ()), *(files or ())]
     if not named:
         raise Misconfigured("reading manifests: none are given; write `headroom plan FILE`, - being standard input")
-    given = worlds.documents_of(named, worlds.moment(now), cluster_id)
-    result = planning.planned(given.world, given.problems)
+    given = worlds.documents_of(named, worlds.moment(now), cluster_id, recursive=recursive)
+    result = planning.planned(given.world, given.problems, "" if all_namespaces else namespace)
     planning.show(result, form)
-    raise typer.Exit(planning.exit_code(result))
+    raise typer.Exit(planning.due_code(result) if exit_code else planning.exit_code(result))

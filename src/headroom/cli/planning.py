@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from headroom.cli import output
+from headroom.cli import output, plan_text
 from headroom.cli.options import Form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headroom.core.capacity import Round
+    from headroom.core.capacity import CapacityRound
     from headroom.model.decisions import Decision, Ref
     from headroom.model.plans import Plan
     from headroom.model.world import World
 
-MOST_NAMED: Final = 3
+MOST_USUAL: Final = 10
+"""Rows of resources that are as usual, where a fleet has one for each node."""
 Problems = list[tuple[dict[str, str], str, str]]
 """Which object (kind, namespace, name), which field, what about it."""
 
@@ -51,35 +52,54 @@ def _valid(world: World, found: list[Decision]) -> list[Decision]:
     return [each for each in found if each.resource not in known or not known[each.resource].problems]
 
 
-def capacity_round(world: World, *, by_status: bool = False) -> Round:
+def capacity_round(world: World, *, by_status: bool = False) -> CapacityRound:
     """Who is pending and which machine is for whom: with what budgets decide now, or `by_status` with what they have written."""
-    from headroom.core import CAPACITY, PLANS, SOURCES
-    from headroom.core.capacity import round_of
+    from headroom.core import CAPACITY, PLANS
+    from headroom.core import capacity_round as round_of
     from headroom.core.ticks import as_seen_by
 
-    return round_of(world if by_status else as_seen_by(CAPACITY, world, PLANS), SOURCES)
+    return round_of(world if by_status else as_seen_by(CAPACITY, world, PLANS))
 
 
-class Result(dict[str, Any]):
+class PlanResult(dict[str, Any]):
     """One tick as JSON has it, and beside it what a table should warn of, by resource."""
 
     warnings: dict[str, list[str]]
+    usual: set[str]
+    """Resources of which there is one for each node, and nothing to tell."""
 
 
-def planned(world: World, problems: Problems | None = None) -> Result:
-    """The result of one tick, as `plan -o json` prints it; the problems are those of the world's resources if none are given."""
+def planned(world: World, problems: Problems | None = None, namespace: str = "") -> PlanResult:
+    """The result of one tick, as `plan -o json` prints it, or what is of one namespace.
+
+    The problems are those of the world's resources if none are given.
+    """
     from headroom.model import times
 
-    if problems is None:
-        problems = problems_of(world)
-    found = with_chores(world)
-    result = Result(
+    problems = [
+        each
+        for each in (problems_of(world) if problems is None else problems)
+        if namespace in ("", each[0]["namespace"])
+    ]
+    found = [each for each in with_chores(world) if namespace in ("", each.resource.namespace)]
+    result = PlanResult(
         now=times.text(world.now),
         problems=wire(problems),
         decisions=[decision.wire() for decision in found],
     )
     result.warnings = {str(decision.resource): decision.warnings() for decision in found}
+    result.usual = _usual(world, found)
     return result
+
+
+def _usual(world: World, found: Sequence[Decision]) -> set[str]:
+    """Those that are only to be made; and those that are there, where they are many."""
+    from headroom.model.actions import ApplyBandwidth
+
+    usual = [each for each in found if each.routine and all(isinstance(due, ApplyBandwidth) for due in each.actions)]
+    there = [each for each in usual if each.resource in world.resources]
+    shown = {each.resource for each in there[:MOST_USUAL]}
+    return {str(each.resource) for each in usual if each.resource not in shown}
 
 
 def problems_of(world: World) -> Problems:
@@ -103,7 +123,7 @@ def show_problems(problems: Problems) -> None:
         output.line(" ".join(word for word in (f"{named}:" if named else "", field, why) if word))
 
 
-def show(result: Result, form: Form) -> None:
+def show(result: PlanResult, form: Form) -> None:
     """Print the result."""
     if form.is_data:
         output.as_data(result, form)
@@ -111,10 +131,20 @@ def show(result: Result, form: Form) -> None:
     show_problems([(each["resource"], each["field"], each["message"]) for each in result["problems"]])
     if result["decisions"]:
         output.line(f"Decided for {result['now']}:")
-        rows = [_row(each, result.warnings) for each in result["decisions"]]
-        output.as_table(("RESOURCE", "REASON", "ACTIONS", "MESSAGE"), rows, texts=2)
+        plan_text.show(shown_of(result), result.warnings)
+        if result.usual:
+            output.line()
+            nodes = output.counted(len(result.usual), "node")
+            output.line(f"Bandwidth of {nodes} is accounted, with nothing to report; -o json has all of it.")
+        output.line()
+        output.line(plan_text.summary(shown_of(result)))
     elif not result["problems"]:
         output.line("There is no resource of Headroom to decide on.")
+
+
+def shown_of(result: PlanResult) -> list[dict[str, Any]]:
+    """The decisions that people see: those of nodes with nothing to report are only counted."""
+    return [each for each in result["decisions"] if _spoken(each["resource"]) not in result.usual]
 
 
 def exit_code(result: dict[str, Any]) -> int:
@@ -122,25 +152,11 @@ def exit_code(result: dict[str, Any]) -> int:
     return output.PROBLEMS if result["problems"] else output.OK
 
 
-def _row(decision: dict[str, Any], warnings: dict[str, list[str]]) -> tuple[str, ...]:
-    message = " ".join((decision["message"], *warnings[_spoken(decision["resource"])]))
-    named = _spoken(decision["resource"])
-    return named, decision["reason"], _listed(decision["actions"], named) or "none", message
-
-
-def _listed(actions: list[dict[str, Any]], resource: str) -> str:
-    """Actions of one type once, with what they are done to if it is little and not the resource itself."""
-    from headroom.model.actions import target_of
-
-    targets: dict[str, list[str]] = {}
-    for action in actions:
-        target = target_of(action)
-        targets.setdefault(str(action["type"]), []).append("" if resource.endswith(f"/{target}") else target)
-    shown = []
-    for name, each in targets.items():
-        named = " ".join(filter(None, each)) if len(each) <= MOST_NAMED else ""
-        shown.append(f"{name} {named}" if named else name if len(each) == 1 else f"{name} x{len(each)}")
-    return ", ".join(shown)
+def due_code(result: PlanResult) -> int:
+    """The same with `--exit-code`, as terraform has it: 2 if the input is right and something is due."""
+    if result["problems"]:
+        return output.PROBLEMS
+    return output.DUE if any(map(plan_text.effects, shown_of(result))) else output.OK
 
 
 def _named(ref: Ref) -> dict[str, str]:

@@ -15,7 +15,7 @@ from headroom.model.errors import Misconfigured, Refused
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
     from headroom.adapters.kube.config import ClientConfig
-    from headroom.adapters.kube.reviews import Need
+    from headroom.adapters.kube.reviews import RequiredRight
     from headroom.runtime.settings import Settings
 
 CRD_REMEDY: Final = "run `kubectl apply -f deploy/crds`, or `headroom crds | kubectl apply -f -`"
@@ -35,7 +35,7 @@ async def check(kube: Kube, config: ClientConfig, settings: Settings) -> None:
     await _kinds(kube)
     await _rights(kube, settings)
     if not settings.dry_run:
-        await _namespace(kube, settings.namespace)
+        await _namespace(kube, settings.operator_namespace)
 
 
 async def _kinds(kube: Kube) -> None:
@@ -73,7 +73,7 @@ async def _rights(kube: Kube, settings: Settings) -> None:
         )
 
 
-def _spoken(missing: list[Need]) -> str:
+def _spoken(missing: list[RequiredRight]) -> str:
     """Each resource once, with all verbs that are missing for it."""
     verbs: dict[str, list[str]] = {}
     for need in missing:
@@ -81,28 +81,32 @@ def _spoken(missing: list[Need]) -> str:
     return "; ".join(f"{' or '.join(found)} {target}" for target, found in verbs.items())
 
 
-def needs(settings: Settings) -> list[Need]:
+def needs(settings: Settings) -> list[RequiredRight]:
     """Every right that the operator uses, by name where it is about single objects; a dry run needs to read only."""
     from headroom.adapters.kube.config_maps import PRICES, SETTINGS
-    from headroom.adapters.kube.reviews import Need
+    from headroom.adapters.kube.reviews import RequiredRight
     from headroom.api.budget_index import INDEX_NAME, BudgetIndex
     from headroom.api.kinds import DEFINITIONS
     from headroom.api.resources import GROUP
 
-    seen, own = _seen(), settings.namespace
-    found = [Need(verb, plural, group) for plural, group in seen for verb in ("list", "watch")]
+    seen, own = _seen(), settings.operator_namespace
+    found = [RequiredRight(verb, plural, group) for plural, group in seen for verb in ("list", "watch")]
     maps = (SETTINGS, PRICES)
-    found += [Need(verb, "configmaps", namespace=own, name=name) for name in maps for verb in ("list", "watch")]
+    found += [
+        RequiredRight(verb, "configmaps", namespace=own, name=name) for name in maps for verb in ("list", "watch")
+    ]
     if not settings.cluster_id:
-        found.append(Need("get", "namespaces", name="kube-system"))
+        found.append(RequiredRight("get", "namespaces", name="kube-system"))
     if settings.dry_run:
         return found
     # What a list lacks is looked for by name before it counts as gone.
     only = {BudgetIndex.kind.plural: INDEX_NAME}
-    found += [Need("get", plural, group, name=only.get(plural, "")) for plural, group in seen]
-    found += [Need("get", "configmaps", namespace=own, name=name) for name in maps]
+    found += [RequiredRight("get", plural, group, name=only.get(plural, "")) for plural, group in seen]
+    found += [RequiredRight("get", "configmaps", namespace=own, name=name) for name in maps]
     definitions = [f"{kind.plural}.{GROUP}" for kind in DEFINITIONS.values() if kind.needed]
-    found += [Need("get", "customresourcedefinitions", "apiextensions.k8s.io", name=name) for name in definitions]
+    found += [
+        RequiredRight("get", "customresourcedefinitions", "apiextensions.k8s.io", name=name) for name in definitions
+    ]
     return found + _writes(settings)
 
 
@@ -125,29 +129,47 @@ def _owners() -> list[tuple[str, str]]:
     return [(plural, group) for group, _, plural in OWNERS.values()]
 
 
-def _writes(settings: Settings) -> list[Need]:
-    from headroom.adapters.kube.reviews import Need
+def _writes(settings: Settings) -> list[RequiredRight]:
+    from headroom.adapters.kube.karpenter import NODE_CLASSES
+    from headroom.adapters.kube.reviews import RequiredRight
+    from headroom.api.bandwidth import Bandwidth
+    from headroom.api.bandwidth_config import CONFIG_NAME, NATIVE, BandwidthConfig
     from headroom.api.budget_hold import BudgetHold
     from headroom.api.budget_index import INDEX_NAME, BudgetIndex
     from headroom.api.kinds import KINDS
+    from headroom.api.offers import LeftoverNodePool
     from headroom.api.resources import GROUP
     from headroom.api.spot_pools import Spotpool
 
     index, hold = BudgetIndex.kind.plural, BudgetHold.kind.plural
-    found = [Need("patch", f"{kind.plural}/status", GROUP) for kind in KINDS.values() if kind.needed]
-    found += [Need("create", index, GROUP), Need("update", index, GROUP, name=INDEX_NAME)]
-    found += [Need(verb, hold, GROUP) for verb in ("create", "update", "delete", "release")]
-    found += [Need("patch", plural, group) for plural, group in (("pods", ""), ("nodes", ""), *_owners())]
-    found.append(Need("patch", Spotpool.kind.plural, GROUP))  # their finalizer
-    found += [Need("create", "pods/eviction"), Need("list", "poddisruptionbudgets", "policy")]
-    found += [Need(verb, "events") for verb in ("get", "create", "patch")]
+    found = [RequiredRight("patch", f"{kind.plural}/status", GROUP) for kind in KINDS.values() if kind.needed]
+    found += [RequiredRight("create", index, GROUP), RequiredRight("update", index, GROUP, name=INDEX_NAME)]
+    found += [RequiredRight(verb, hold, GROUP) for verb in ("create", "update", "delete", "release")]
+    found += [RequiredRight("patch", plural, group) for plural, group in (("pods", ""), ("nodes", ""), *_owners())]
+    found += [
+        RequiredRight("patch", each.kind.plural, GROUP) for each in (Spotpool, LeftoverNodePool)
+    ]  # their finalizer
+    found += [RequiredRight(verb, "nodepools", "karpenter.sh") for verb in ("create", "patch", "delete")]
+    classes = [(plural, group) for group, _, plural in NODE_CLASSES.values()]
+    found += [RequiredRight(verb, plural, group) for plural, group in classes for verb in ("create", "delete")]
+    found += [RequiredRight(verb, Bandwidth.kind.plural, GROUP) for verb in ("create", "delete")]
+    if settings.bandwidth_mode != "Off":
+        # What the API server's policies know of bandwidth; without them no pod is placed by it.
+        config, name = BandwidthConfig.kind.plural, CONFIG_NAME
+        found += [RequiredRight(verb, config, GROUP) for verb in ("list", "watch", "create")]
+        found += [RequiredRight(verb, config, GROUP, name=name) for verb in ("get", "update")]
+    if settings.bandwidth_mode == NATIVE:
+        found.append(RequiredRight("patch", "nodes/status"))
+        found += [RequiredRight(verb, "nodeoverlays", "karpenter.sh") for verb in ("create", "patch", "delete")]
+    found += [RequiredRight("create", "pods/eviction"), RequiredRight("list", "poddisruptionbudgets", "policy")]
+    found += [RequiredRight(verb, "events") for verb in ("get", "create", "patch")]
     if settings.elect_leader:
-        leases = ("leases", "coordination.k8s.io", settings.namespace)
-        found.append(Need("create", *leases))
-        found += [Need(verb, *leases, settings.lease_name) for verb in ("get", "update")]
+        leases = ("leases", "coordination.k8s.io", settings.operator_namespace)
+        found.append(RequiredRight("create", *leases))
+        found += [RequiredRight(verb, *leases, settings.lease_name) for verb in ("get", "update")]
     if settings.metrics_address and not settings.metrics_plain:
-        found.append(Need("create", "tokenreviews", "authentication.k8s.io"))
-        found.append(Need("create", "subjectaccessreviews", "authorization.k8s.io"))
+        found.append(RequiredRight("create", "tokenreviews", "authentication.k8s.io"))
+        found.append(RequiredRight("create", "subjectaccessreviews", "authorization.k8s.io"))
     return found
 
 
@@ -214,7 +236,7 @@ async def _namespace(kube: Kube, name: str) -> None:
     except errors.NotFound as error:
         raise Misconfigured(
             f"looking for the operator's namespace: there is no {name}; "
-            f"run `kubectl create namespace {name}` or give --namespace"
+            f"run `kubectl create namespace {name}` or give --operator-namespace"
         ) from error
     except errors.Forbidden:
         return  # we may not look; the lease will tell

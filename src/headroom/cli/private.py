@@ -3,9 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
+
+from headroom.model.errors import Misconfigured
+
+
+def prepare(file: Path | None) -> None:
+    """Make sure that a file can be written, before long work whose result it takes. Raises `Misconfigured` if not."""
+    if file is None:
+        return
+    try:
+        place = file.resolve()
+        if place.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if place.exists() and not place.is_file():
+            return  # a pipe or a device: opening it might wait for who reads
+        handle, made = tempfile.mkstemp(prefix=f".{place.name[:100]}-", dir=place.parent)
+        os.close(handle)
+        Path(made).unlink()
+    except OSError as error:
+        raise Misconfigured(
+            f"writing {file}: {error.strerror or error}; make its folder, or give another file"
+        ) from error
 
 
 def write(file: Path, data: bytes) -> None:

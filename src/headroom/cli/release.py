@@ -21,7 +21,7 @@ IDENTIFIED: Final = ("Pod", "Job", "Workload")
 """Kinds whose uid the pods behind the gate vouch for."""
 
 
-class Target(NamedTuple):
+class NamedTarget(NamedTuple):
     """A pod, an owner of pods, or a gang."""
 
     kind: str
@@ -45,10 +45,13 @@ def release(
         list[str],
         typer.Argument(
             metavar="KIND/NAME...",
-            help="Queued pods, or jobs, jobsets, workloads and gangs; KIND/NAMESPACE/NAME without --namespace.",
+            help="Queued pods, or jobs, jobsets, workloads and gangs; KIND/NAMESPACE/NAME does too.",
         ),
     ],
-    namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="Their namespace.")] = "",
+    namespace: Annotated[
+        str,
+        typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Their namespace; that of the context if not set."),
+    ] = "",
     budget: Annotated[
         str, typer.Option(metavar="NAMESPACE/NAME", help="Only from this budget; else from every one that queues it.")
     ] = "",
@@ -59,7 +62,10 @@ def release(
 ) -> None:
     """Release what a budget queues.
 
-    Its quota has no room for it yet; what it uses counts as ever. This makes a ReleaseRequest, which the operator carries out once: it lifts the gate headroom.dev/budget of what is queued at that moment and no other gate, and resumes a job, jobset or workload of Kueue that Headroom suspended. It takes the ClusterRole headroom-releaser. `kubectl get releaserequests` shows what became of it; deleting one that is not done cancels it.
+    Its quota has no room for it yet; what it uses counts as always. This makes a ReleaseRequest, which the operator carries out
+    once: it lifts the gate headroom.dev/budget of what is queued at that moment and no other gate, and resumes a job, jobset or
+    workload of Kueue that Headroom suspended. It takes the ClusterRole headroom-releaser. `kubectl get releaserequests` shows
+    what became of it; deleting one that is not done cancels it.
 
     Example: headroom release job/train -n lab --reason "conference deadline" --wait
     """
@@ -68,6 +74,9 @@ def release(
     targets = [_target(each, namespace) for each in what]
     asking = Asking(budget, reason, wait)
     settings = live.settings_of(kubeconfig, context)
+    if not all(each.namespace for each in targets):
+        here = live.namespace_of(settings)
+        targets = [each if each.namespace else each._replace(namespace=here) for each in targets]
 
     async def work(kube: Kube) -> list[str]:
         await _refuse_others(kube, targets, budget)
@@ -83,18 +92,19 @@ def release(
 # --- what was written ---------------------------------------------------------------------------------------------------------
 
 
-def _target(text: str, namespace: str = "") -> Target:
+def _target(text: str, namespace: str = "") -> NamedTarget:
+    """What is meant; without a namespace where none is written."""
     from headroom.cli.explain_pods import WORDS
 
     parts = text.split("/")
     most = 2 if namespace else 3
-    if not most - 1 <= len(parts) <= most or not all(parts):
-        form = "KIND/NAME beside --namespace" if namespace else "NAMESPACE/NAME or KIND/NAMESPACE/NAME"
+    if len(parts) > most or not all(parts):
+        form = "KIND/NAME beside --namespace" if namespace else "NAME, KIND/NAME or KIND/NAMESPACE/NAME"
         raise Misconfigured(f"reading {text!r}: must be written {form}")
-    if not namespace and len(parts) == 2 and parts[0].lower() in {*WORDS, *GANGS}:
-        raise Misconfigured(f"reading {text!r}: in which namespace? Write -n NAMESPACE or KIND/NAMESPACE/NAME")
-    kind = _kind(text, parts[0]) if len(parts) == most else "Pod"
-    return Target(kind, namespace or parts[-2], parts[-1])
+    if len(parts) == 2 and not namespace and parts[0].lower() not in {*WORDS, *GANGS}:
+        return NamedTarget("Pod", *parts)
+    kind = _kind(text, parts[0]) if len(parts) > 1 else "Pod"
+    return NamedTarget(kind, namespace or (parts[1] if len(parts) == 3 else ""), parts[-1])
 
 
 def _kind(text: str, word: str) -> str:
@@ -116,16 +126,16 @@ def _kind(text: str, word: str) -> str:
 # --- who may -------------------------------------------------------------------------------------------------------------------
 
 
-async def _refuse_others(kube: Kube, targets: list[Target], budget: str = "") -> None:
+async def _refuse_others(kube: Kube, targets: list[NamedTarget], budget: str = "") -> None:
     """Raise `Refused` for who lacks a right; the API server would say no to their request anyway."""
-    from headroom.adapters.kube.reviews import Need, lacking
+    from headroom.adapters.kube.reviews import RequiredRight, lacking
     from headroom.api.budget_hold import BudgetHold, hold_name
     from headroom.api.releases import ReleaseRequest
     from headroom.api.resources import GROUP
 
-    needs = [Need("release", BudgetHold.kind.plural, GROUP, name=hold_name(budget) if budget else "")]
+    needs = [RequiredRight("release", BudgetHold.kind.plural, GROUP, name=hold_name(budget) if budget else "")]
     spaces = sorted({each.namespace for each in targets})
-    needs += [Need("create", ReleaseRequest.kind.plural, GROUP, namespace) for namespace in spaces]
+    needs += [RequiredRight("create", ReleaseRequest.kind.plural, GROUP, namespace) for namespace in spaces]
     missing = await lacking(kube, needs)
     if missing:
         raise Refused(f"releasing: you may not {' or '.join(map(str, missing))}; {_remedy()}")
@@ -140,7 +150,7 @@ def _remedy() -> str:
 # --- asking --------------------------------------------------------------------------------------------------------------------
 
 
-async def _outcome(kube: Kube, target: Target, asking: Asking) -> str:
+async def _outcome(kube: Kube, target: NamedTarget, asking: Asking) -> str:
     """Ask for one, and say so; why that could not be done."""
     from headroom.cli import output
 
@@ -151,7 +161,7 @@ async def _outcome(kube: Kube, target: Target, asking: Asking) -> str:
     return ""
 
 
-async def release_one(kube: Kube, target: Target, asking: Asking) -> str:
+async def release_one(kube: Kube, target: NamedTarget, asking: Asking) -> str:
     """Ask for the release of one; what came of it, as a sentence."""
     from headroom.adapters.kube import errors
 
@@ -166,7 +176,7 @@ async def release_one(kube: Kube, target: Target, asking: Asking) -> str:
     return await _finished(kube, target, request, named)
 
 
-async def _exactly(kube: Kube, target: Target) -> dict[str, Any]:
+async def _exactly(kube: Kube, target: NamedTarget) -> dict[str, Any]:
     """What is meant, so that nothing else of its name is released: its uid, where pods tell of it, and the version of an owner."""
     from headroom.adapters.kube import errors, paths, raw
     from headroom.adapters.kube.changing import meta, read
@@ -176,19 +186,19 @@ async def _exactly(kube: Kube, target: Target) -> dict[str, Any]:
     is_pod = target.kind == "Pod"
     path = paths.pod(target.namespace, target.name) if is_pod else paths.owner(*target)
     try:
-        found = await read(kube, path, raw.Pod if is_pod else raw.Object)
+        found = await read(kube, path, raw.RawPod if is_pod else raw.Object)
     except errors.Forbidden:
         return {}  # the operator will see what it is
     if found is None:
         raise await _none(kube, target)
-    if isinstance(found, raw.Pod) and not (found.spec and found.spec.scheduling_gates):
+    if isinstance(found, raw.RawPod) and not (found.spec and found.spec.scheduling_gates):
         raise Refused(f"releasing {target}: no budget queues it")  # a hold also keeps what somebody else has gated
     exactly: dict[str, Any] = {"uid": meta(found).uid if target.kind in IDENTIFIED else None}
     exactly["generation"] = None if is_pod else meta(found).generation
     return {name: value for name, value in exactly.items() if value}
 
 
-async def _made(kube: Kube, target: Target, asking: Asking, exactly: dict[str, Any]) -> AnyResource:
+async def _made(kube: Kube, target: NamedTarget, asking: Asking, exactly: dict[str, Any]) -> AnyResource:
     """The request, as the API server keeps it."""
     from headroom.adapters.kube import errors, parse, paths, raw
     from headroom.api.releases import ReleaseRequest
@@ -208,7 +218,7 @@ async def _made(kube: Kube, target: Target, asking: Asking, exactly: dict[str, A
     return parse.resource(raw.plain(answer))
 
 
-async def _finished(kube: Kube, target: Target, request: AnyResource, named: str) -> str:
+async def _finished(kube: Kube, target: NamedTarget, request: AnyResource, named: str) -> str:
     """Wait until the operator has done it, or refused; what it says."""
     from headroom.adapters.kube import errors, parse, paths, raw
     from headroom.api.releases import FINISHED
@@ -229,7 +239,7 @@ async def _finished(kube: Kube, target: Target, request: AnyResource, named: str
     return str(request.status.message)
 
 
-async def _none(kube: Kube, target: Target) -> Misconfigured:
+async def _none(kube: Kube, target: NamedTarget) -> Misconfigured:
     """There is none of that name: those that look alike are named."""
     from headroom.adapters.kube import decode, errors, paths
     from headroom.cli.explain import offered

@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from headroom.cli.options import Form, Output
+from headroom.cli.options import AllNamespaces, Form, Namespace, Output
 
 
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `headroom snapshot` wrote; - is standard input.")],
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
     form: Output = Form.table,
 ) -> None:
     """Decide once on a saved world and print what would be done.
@@ -22,6 +24,6 @@ def replay(
     """
     from headroom.cli import planning, worlds
 
-    result = planning.planned(worlds.saved(file))
+    result = planning.planned(worlds.saved(file), namespace="" if all_namespaces else namespace)
     planning.show(result, form)
     raise typer.Exit(planning.exit_code(result))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headroom.cli import kill_switch
-from headroom.cli.options import Context, Kubeconfig, Namespace
+from headroom.cli.options import Context, Kubeconfig, OperatorNamespace
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
 
 
-def resume(kubeconfig: Kubeconfig = None, context: Context = None, namespace: Namespace = None) -> None:
+def resume(
+    kubeconfig: Kubeconfig = None, context: Context = None, operator_namespace: OperatorNamespace = None
+) -> None:
     """Let effects happen again after `headroom stop`.
 
     Holds that it deleted come back by themselves where a budget still asks for one.
@@ -20,12 +22,12 @@ def resume(kubeconfig: Kubeconfig = None, context: Context = None, namespace: Na
     """
     from headroom.cli import live, output
 
-    settings = live.settings_of(kubeconfig, context, namespace)
+    settings = live.settings_of(kubeconfig, context, operator_namespace)
 
     async def work(kube: Kube) -> bool:
-        return await kill_switch.put_back(kube, settings.namespace)
+        return await kill_switch.put_back(kube, settings.operator_namespace)
 
-    place = f"ConfigMap {settings.namespace}/{kill_switch.NAME}"
+    place = f"ConfigMap {settings.operator_namespace}/{kill_switch.NAME}"
     if live.with_cluster(settings, work):
         output.line(
             f"Resumed: the key stop is gone from {place}. Where a budget still holds new pods, its BudgetHold comes back."

@@ -24,24 +24,29 @@ from headroom.adapters.kube.leases import KubeLeases
 from headroom.adapters.kube.looking import RightToDelete
 from headroom.adapters.kube.secrets import Secrets
 from headroom.adapters.kube.store import KubePort
+from headroom.adapters.kube.values import keep
 from headroom.adapters.power import Power
 from headroom.cli import capabilities, ledgers, live, output, planning, preflight, price_book
 from headroom.cli.fronts import Fronts
 from headroom.cli.options import Form
+from headroom.cli.region_offers import RegionOffers
 from headroom.core import PLANS
 from headroom.model import times
 from headroom.model.changes import Topic
 from headroom.model.plans import Plan
-from headroom.model.ports import Leases
+from headroom.model.ports import Beside, Leases
 from headroom.runtime import logs
+from headroom.runtime.bandwidth_settings import rules_of
 from headroom.runtime.clock import RealClock
+from headroom.runtime.dashboard_settings import presentation_of
 from headroom.runtime.leader import Always
 from headroom.runtime.leader_thread import LeaderThread
+from headroom.runtime.learning import Learning
 from headroom.runtime.operator import Operator
 from headroom.runtime.recording import Recorder
 from headroom.runtime.settings import Settings, pairs_of, pool_namespaces
-from headroom.runtime.surroundings import Surroundings
-from headroom.web.view import Showing, View
+from headroom.runtime.surroundings import Runtime
+from headroom.web.view import OperatorView, Showing
 
 SHUTDOWN_SECONDS: Final = 18.0
 """Kubernetes gives 30 by default; whoever is not done by then is killed."""
@@ -54,14 +59,17 @@ async def dry_run(settings: Settings, form: Form, *, watch: bool) -> int:
     """Read the cluster, print what would be done, and write nothing."""
     async with live.connection(settings) as (kube, config):
         await preflight.check(kube, config, settings)
+        offers = RegionOffers(Secrets(kube, settings.operator_namespace), _places(settings), kube.clock)
         async with live.observed(kube, settings) as port:
-            result = planning.planned(await live.world(port, kube, settings))
+            result = planning.planned(await offers.added(await live.world(port, kube, settings)))
             planning.show(result, form)
             ends = _told_to_end() if watch else None
             while ends is not None and not await _set_within(ends, WATCH_SECONDS):
-                before, result = result, planning.planned(await live.world(port, kube, settings))
+                world = await offers.added(await live.world(port, kube, settings))
+                before, result = result, planning.planned(world)
                 if before | {"now": ""} != result | {"now": ""}:
                     planning.show(result, form)
+        await offers.close()
     return planning.exit_code(result)
 
 
@@ -81,7 +89,7 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
 
 async def serve(settings: Settings, plans: Sequence[Plan] = PLANS) -> int:
     """Run the operator until it is told to stop."""
-    around = Surroundings(clock=RealClock(), log=logs.make(settings.log_level, settings.log_format))
+    around = Runtime(clock=RealClock(), log=logs.make(settings.log_level, settings.log_format))
     entries(settings.allow_egress)  # a list that cannot be read is a mistake of today, whoever answers
     async with live.connection(settings) as (kube, config):
         around.log.info("starting", **settings.shown())
@@ -98,6 +106,7 @@ def _places(settings: Settings) -> Places:
         endpoints=pairs_of("cloud_endpoints", settings.cloud_endpoints),
         queues=pairs_of("interruption_queues", settings.interruption_queues),
         ambient=frozenset(filter(None, (each.strip() for each in settings.ambient_credentials.split(",")))),
+        instance_metadata=settings.instance_metadata,
     )
 
 
@@ -105,7 +114,7 @@ class Process:
     """One operator with its lease, its view and its servers."""
 
     def __init__(
-        self, settings: Settings, around: Surroundings, kube: Kube, config: ClientConfig, plans: Sequence[Plan]
+        self, settings: Settings, around: Runtime, kube: Kube, config: ClientConfig, plans: Sequence[Plan]
     ) -> None:
         self._settings, self._around, self._config = settings, around, config
         self._kube = kube
@@ -119,25 +128,30 @@ class Process:
         self._right = RightToDelete(kube, self._may_delete, self._right_unknown)
         self._power = Power(
             self._guard,
-            Secrets(kube, settings.namespace),
+            Secrets(kube, settings.operator_namespace),
             around.clock,
             around.rng,
             unread=self._power_unread,
             allow_insecure=settings.allow_insecure_secrets,
         )
         self._clouds = CloudFleet(
-            self._guard, Secrets(kube, settings.namespace), around.clock, around.rng, _places(settings)
+            self._guard, Secrets(kube, settings.operator_namespace), around.clock, around.rng, _places(settings)
         )
         self._ledger = ledgers.of(settings)
+        told = presentation_of(settings)
+        keep(filter(None, [told.user_key]))
+        self._presentation = structs.replace(told, cluster=told.cluster or config.current or settings.cluster_id)
         self._recorder = Recorder(
             self._ledger,
             around,
             may_lead=(self._leader or Always()).may_act,
             holder=f"{settings.identity}-{uuid.uuid4().hex[:8]}",
             accept_loss_before=times.moment(settings.accept_history_loss_before) or 0,
+            labels=frozenset(filter(None, [told.user_key])),
         )
         self._port = self._seen()
         self._recorder.connect(self._port)
+        self._learning = Learning(self._ledger, self._port, around.clock, (self._leader or Always()).may_act)
         for outside in (self._power, self._clouds):
             outside.connect(self._port, (self._leader or Always()).may_act)
         self._operator = Operator(self._port, self._leader or Always(), settings, around, plans)
@@ -148,22 +162,23 @@ class Process:
     def _seen(self) -> KubePort:
         """The cluster, and what is outside, as the loop sees it."""
         settings, around = self._settings, self._around
-        return KubePort(
+        port = KubePort(
             self._kube,
             Events(self._kube, around.clock),
             clock=around.clock,
             rng=around.rng,
-            namespace=settings.namespace,
+            namespace=settings.operator_namespace,
             cluster=settings.cluster_id,
             recording=self._recorder,
             caps=live.caps(settings),
-            switches=self._power,
-            clouds=self._clouds,
+            beside=Beside(switches=self._power, clouds=self._clouds),
             pool_namespaces=pool_namespaces(settings),
             end_orphans=settings.orphan_policy == "Terminate",
             # Blind for ever, we must not keep the lease: another replica sees.
             on_failure=self._fail,
         )
+        port.regulate(rules_of(settings))
+        return port
 
     async def run(self) -> int:
         """Start everything, wait for a signal or a failure, stop everything."""
@@ -179,6 +194,7 @@ class Process:
             task.add_done_callback(self._ended)
         prices = price_book.follow(self._settings.price_book, self._port, self._around.clock, self._around.log)
         others = [self._settle(), self._follow_leader(), self._power.run(), self._clouds.run(), prices]
+        others.append(self._learning.run())
         others.append(self._ask_for_rights())
         if self._settings.allow_egress:
             others.append(self._api_server.follow())
@@ -254,12 +270,13 @@ class Process:
             await self._around.clock.sleep(1.0)
 
     def _shown(self) -> Showing:
-        view = View(
+        view = OperatorView(
             port=self._port,
             loop=self._operator.loop,
             gate=self._leader or Always(),
             clock=self._around.clock,
             journal=self._recorder.journal,
+            presentation=self._presentation,
         )
         return Showing(view=view, metrics=capabilities.measured(self._around.metrics), pages=capabilities.pages())
 
@@ -269,7 +286,8 @@ class Process:
         def connect() -> tuple[Leases, Callable[[], Awaitable[None]]]:
             kube = Kube(HttpTransport(self._config, self._around.clock), self._around.clock, random.Random())
             kube.server_time = self._kube.server_time  # it is asked every other second, so the time is always fresh
-            return KubeLeases(kube, self._settings.namespace, self._settings.lease_name), kube.close
+            name, published = self._settings.lease_name, self._fronts.published
+            return KubeLeases(kube, self._settings.operator_namespace, name, published=published), kube.close
 
         def failed(error: BaseException) -> None:
             loop.call_soon_threadsafe(self._fail, error)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
+from headroom.cli import private
 from headroom.cli.manifests import refuse_twice
 from headroom.cli.options import Form, Output
 from headroom.model.errors import Misconfigured
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 UPLOT: Final = "HEADROOM_UPLOT"
 """Where uPlot lies, should it not be where npm put it."""
+NOTHING_CHANGED: Final = (
+    "comparing: nothing is changed; give --change FILE with what to put over the policies of the record (a budget with another "
+    "quota, a PowerPool, Nodes, a price book), or --without gwb/NAMESPACE/NAME to leave a budget out"
+)
 _REMEDIES: Final = {
     True: "give the trace's pods its namespace with --namespace, and a label that its selector asks for with --team-label",
     False: "look at its namespace and its spec.selector",
@@ -112,14 +117,20 @@ def simulate(
     ]
     if len(given) != 1:
         what = " and ".join(given) or "nothing"
-        raise Misconfigured(f"choosing what to play: give one of SCENARIO, --from and --trace, not {what}")
+        raise Misconfigured(
+            f"choosing what to play: give one of SCENARIO, --from and --trace, not {what}; such as "
+            "`headroom simulate --from snapshot.json --change policy.yaml`, with a snapshot of `headroom snapshot` or `headroom demo`"
+        )
     if scenario is not None:
         raise typer.Exit(_play(scenario, seed, form))
+    private.prepare(html)
     refuse_twice([each for each in (*source, *(policy or ()), *(change or ())) if each is not None])
     naming = _naming(trace is not None, namespace, team_label)
     case = _case(source, naming, days, seed or 0)
     case.boot_ms = _milliseconds("--boot-time", boot_time) or case.boot_ms
     wishes = _Wishes(policy or (), change or (), without or (), _milliseconds("--every", every), trace is not None)
+    if not (wishes.change or wishes.without):
+        raise Misconfigured(NOTHING_CHANGED)
     found = _compared(case, wishes)
     if html is not None:
         _write(html, found)
@@ -198,17 +209,13 @@ def _compared(case: Case, wishes: _Wishes) -> Comparison:
     changed_case = beside.put_over(case, change)
     before = policy.changed(case.resources, base.resources, ())
     after = policy.changed(before, change.resources, wishes.without)
-    changes = policy.differences(before, after)
-    if change.prices:
-        changes.append("the price book is changed")
-    if change.nodes:
-        changes.append(f"{len(change.nodes)} machines are added or changed")
-    if change.of("machines"):
-        changes.append(f"{len(change.of('machines'))} machines are on or off at the begin as it says")
-    if change.of("namespaces"):
-        changes.append(f"{len(change.of('namespaces'))} namespaces are added or changed")
+    changes, clauses = policy.differences(before, after), policy.clauses(before, after)
+    for count, said, clause in _beside(change):
+        if count:
+            changes.append(said)
+            clauses.append(clause)
     if not changes:
-        case.notes.append("Nothing is changed, so both are the same; give --change or --without.")
+        case.notes.append("The change is what there was already, so both sides are the same.")
     every = replay.pace_of(case) if wishes.every is None else wishes.every
     outcomes = []
     with progress.shown("Playing", "days", round(2 * _days(case))) as told:
@@ -216,9 +223,32 @@ def _compared(case: Case, wishes: _Wishes) -> Comparison:
             shown = _Shown(told, _days(case), number)
             log = replay.replay(played, resources, every=every, progress=shown)
             outcomes.append(outcome(played, resources, log))
-    found = Comparison(case=case, changes=changes, every=every, before=outcomes[0], after=outcomes[1])
+    found = Comparison(
+        case=case,
+        changes=changes,
+        clauses=clauses,
+        every=every,
+        before=outcomes[0],
+        after=outcomes[1],
+        is_record=not wishes.is_trace and not wishes.policy,
+    )
     case.notes.extend(unmatched(found, _REMEDIES[wishes.is_trace]))
     return found
+
+
+def _beside(change: Documents) -> list[tuple[int, str, str]]:
+    """What is changed beside policies: how much of it, as a fact and as a clause of the question."""
+    nodes, machines, spaces = len(change.nodes), len(change.of("machines")), len(change.of("namespaces"))
+    return [
+        (len(change.prices), "the price book is changed", "prices were as in the change"),
+        (nodes, f"{nodes} machines are added or changed", f"{nodes} machines were added or changed"),
+        (
+            machines,
+            f"{machines} machines are on or off at the begin as it says",
+            f"{machines} machines were on or off as in the change",
+        ),
+        (spaces, f"{spaces} namespaces are added or changed", f"{spaces} namespaces were as in the change"),
+    ]
 
 
 class _Shown:
@@ -253,25 +283,40 @@ def _milliseconds(option: str, text: str) -> int | None:
 
 def _show(found: Comparison, form: Form) -> None:
     from headroom.cli import output
-    from headroom.sim.whatif.comparing import tables
-    from headroom.sim.whatif.page import summary
+    from headroom.sim.whatif.report import report
 
     if form.is_data:
         output.as_data(found.wire(lines=False), form)
         return
-    output.line(f"{found.case.title}: {summary(found)}")
-    output.line(f"Changed: {'; '.join(found.changes) or 'nothing'}.")
-    for table in tables(found):
+    told = report(found)
+    output.line(told.title)
+    output.line()
+    for each in told.verdict:
+        output.line(each)
+    for section in told.sections:
         output.line()
-        output.line(table.title)
-        output.as_table(table.columns, table.rows, texts=0)
-    for note in found.case.notes:
+        output.line(section.title)
+        if section.rows:
+            output.as_table(section.columns, section.rows, texts=0, figures=len(section.columns) - section.names)
+        if section.unchanged:
+            output.line(section.unchanged)
+    _listed("How close a replay of the unchanged policy is to the record", told.closeness)
+    _listed("What was changed", told.changes)
+    _listed("What to know", [told.played, *told.notes])
+
+
+def _listed(title: str, lines: Sequence[str]) -> None:
+    from headroom.cli import output
+
+    if lines:
         output.line()
-        output.line(f"Note: {note}")
+        output.line(title)
+    for each in lines:
+        output.line(f"- {each}")
 
 
 def _write(file: Path, found: Comparison) -> None:
-    from headroom.cli import output, private
+    from headroom.cli import output
     from headroom.sim.whatif.page import NO_PLOTS, page
 
     assets = _assets()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headroom.cli.options import Context, Kubeconfig, Namespace
+from headroom.cli.options import Context, Kubeconfig, OperatorNamespace
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
@@ -23,7 +23,7 @@ def snapshot(
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    namespace: Namespace = None,
+    operator_namespace: OperatorNamespace = None,
 ) -> None:
     """Save all that Headroom knows of a cluster as JSON.
 
@@ -35,9 +35,10 @@ def snapshot(
 
     from headroom.cli import live, output, preflight, private
     from headroom.model.errors import Misconfigured
-    from headroom.model.world import save
+    from headroom.model.snapshots import save
 
-    settings = live.settings_of(kubeconfig, context, namespace, ledger_url)
+    private.prepare(file)
+    settings = live.settings_of(kubeconfig, context, operator_namespace, ledger_url)
 
     async def work(kube: Kube) -> bytes:
         await preflight.may_observe(kube, settings)

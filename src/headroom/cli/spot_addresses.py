@@ -29,11 +29,14 @@ def sent(spec: SpotpoolSpec) -> Iterator[tuple[str, str]]:
 
 
 def cloud_address(provider: str, region: str) -> str:
-    """Where a cloud answers unless a setting says otherwise; empty for one whose address a pool gives, and for no region."""
+    """Where a cloud answers, as the operator's setting says if it is set here too; empty for one whose address a pool gives."""
     from headroom.adapters.clouds import aws, tencent
     from headroom.model.errors import Refused
+    from headroom.runtime.settings import load, pairs_of
 
+    moved = pairs_of("cloud_endpoints", load({}).cloud_endpoints)
     try:
-        return {"aws": aws.usual_url(region), "tencent": tencent.URL}.get(provider, "")
+        usual = {"aws": aws.usual_url(region), "tencent": tencent.URL}
+        return moved.get({"aws": "aws-ec2"}.get(provider, provider)) or usual.get(provider, "")
     except Refused:
         return ""

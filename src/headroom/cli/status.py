@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from headroom.cli import output
+from headroom.cli import output, progress
 from headroom.cli.capabilities import FACES
-from headroom.cli.options import Context, FilesInstead, Form, From, Kubeconfig, MoreFiles, Namespace, Now, Output
+from headroom.cli.options import (
+    AllNamespaces,
+    Context,
+    FilesInstead,
+    Form,
+    From,
+    Kubeconfig,
+    MoreFiles,
+    Namespace,
+    Now,
+    OperatorNamespace,
+    Output,
+    Recursive,
+)
 from headroom.cli.worlds import PROVISO
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
     from headroom.cli.worlds import Given
+    from headroom.model.world import World
     from headroom.runtime.settings import Settings
 
 MOST_OTHERS: Final = 10
@@ -32,10 +47,10 @@ _CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 def status(
     paths: MoreFiles = None,
     files: FilesInstead = None,
+    recursive: Recursive = False,
     snapshot: From = None,
-    only: Annotated[
-        str, typer.Option("--only", "-n", metavar="NAMESPACE", help="Show one team's namespace, not the whole fleet.")
-    ] = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
     everything: Annotated[
         bool, typer.Option("--all", help="List every budget and pool, however many there are.")
     ] = False,
@@ -45,12 +60,13 @@ def status(
     form: Output = Form.table,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    namespace: Namespace = None,
+    operator_namespace: OperatorNamespace = None,
 ) -> None:
     """Show the whole fleet on one screen.
 
-    It says who leads, what is held and free, what waits, how each budget stands, and which machines of power pools are on. In a cluster the numbers are those that the operator has written down; it reads with your own rights, and says what you may not
-    see. With files or a snapshot everything is decided anew, and the exit code is 1 if something in them is wrong.
+    It says who leads, what is allocated, free, pending and queued, how each budget stands, and which machines are on, in all
+    namespaces or the one of -n. In a cluster the numbers are from the operator's last status, as far as you may see them. With
+    files or a snapshot everything is decided anew, and the exit code is 1 if something in them is wrong.
 
     Example: headroom status
 
@@ -58,28 +74,29 @@ def status(
     """
     from headroom.cli import live, worlds
 
+    only = "" if all_namespaces else namespace
     named = [*(files or ()), *(paths or ())]
     if named or snapshot:
         if watch:
             raise Misconfigured("reading the flags: --watch is for a cluster; leave it out with --file and --from")
-        given = worlds.given(named, snapshot, now)
-        _show(_decided(given, only), form, everything)
+        given = worlds.given(named, snapshot, now, recursive=recursive)
+        _show(decided(given, only), form, everything)
         raise typer.Exit(_judged(given, in_files=bool(named)))
-    settings = live.settings_of(kubeconfig, context, namespace)
+    settings = live.settings_of(kubeconfig, context, operator_namespace)
 
     async def work(kube: Kube) -> None:
-        found = await _written(kube, settings, only)
+        found, _ = await written(kube, settings, only)
         _show(found, form, everything)
         while watch:
             await kube.clock.sleep(every)
-            found = await _written(kube, settings, only)
+            found, _ = await written(kube, settings, only, progress.silent)
             print(_CLEAR if output.is_terminal() and not form.is_data else "", end="")
             _show(found, form, everything)
 
     live.with_cluster(settings, work)
 
 
-def _decided(given: Given, only: str) -> dict[str, Any]:
+def decided(given: Given, only: str) -> dict[str, Any]:
     """What is decided on a world that was given."""
     from headroom.cli import fleet, planning
 
@@ -98,12 +115,14 @@ def _judged(given: Given, *, in_files: bool) -> int:
     return output.PROBLEMS
 
 
-async def _written(kube: Kube, settings: Settings, only: str) -> dict[str, Any]:
-    """What stands in a cluster; of what may not be seen, nothing is said."""
-    from headroom.cli import fleet, nearby, progress
+async def written(
+    kube: Kube, settings: Settings, only: str, told: progress.Progress | None = None
+) -> tuple[dict[str, Any], World]:
+    """What stands in a cluster, and the world that was read; of what may not be seen, nothing is said."""
+    from headroom.cli import fleet, nearby
 
-    with progress.shown("reading the cluster", "objects") as told:
-        near = await nearby.fleet(kube, settings, only, told)
+    with progress.shown("reading the cluster", "objects") if told is None else nullcontext(told) as tells:
+        near = await nearby.fleet(kube, settings, only, tells)
     found = fleet.glance(near.world, None, only)
     for unseen, names in _OF_LIST.items():
         if any(each.partition(" ")[0] == unseen for each in near.unread):
@@ -112,7 +131,7 @@ async def _written(kube: Kube, settings: Settings, only: str) -> dict[str, Any]:
         found.pop("uncovered", None)  # what one may not see may cover it
     switch = {name: each for name, each in near.switch._asdict().items() if each != ""}
     told_of = {"operator": await fleet.operator(kube, settings), "killSwitch": switch, "unread": list(near.unread)}
-    return found | told_of
+    return found | told_of, near.world
 
 
 # --- showing ----------------------------------------------------------------------------------------------------------------
@@ -125,14 +144,14 @@ def _show(found: dict[str, Any], form: Form, everything: bool) -> None:
     if "operator" not in found:
         output.line(PROVISO)
         output.line()
-    output.as_fields(_head(found))
+    output.as_fields(head(found))
     for face in FACES.values():
         if face.table is not None:
             face.table(found, everything)
     _show_others(found["others"])
 
 
-def _head(found: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def head(found: dict[str, Any]) -> Iterator[tuple[str, object]]:
     """The lines above the tables, each with its name."""
     yield "As of", found["at"]
     if "operator" in found:
@@ -144,14 +163,15 @@ def _head(found: dict[str, Any]) -> Iterator[tuple[str, object]]:
         since = f" since {switch['since']}" if "since" in switch else ""
         why = f" ({switch['reason']})" if "reason" in switch else ""
         yield "Stopped", output.Toned(f"yes{since}{why}; `headroom resume` lets effects happen again", "bad")
-    yield from _fleet(found["fleet"])
+    if not found.get("otherNamespaces"):  # of a namespace that is not there zeros would only look like an answer
+        yield from _fleet(found["fleet"])
     if "uncovered" in found:
         hours, burn = found["uncovered"]["gpuHours"], found["uncovered"]["burnRateGpus"]
         if (hours, burn) != ("0.000", "0"):
-            some = f"{hours} GPU-hours of the last 24 h, {output.counted(burn, 'GPU')} now: no budget counts them"
+            some = f"{output.hours(hours)} GPU-hours in the last 24h, {output.counted(burn, 'GPU')} now: no budget counts them"
             yield "Uncovered", some
         elif found["budgets"]:
-            yield "Uncovered", "nothing: budgets count every GPU of the last 24 h"
+            yield "Uncovered", "nothing: budgets count every GPU-hour of the last 24h"
     if found["unread"]:
         yield "Not seen", f"{', '.join(found['unread'])}: you may not list them"
 
@@ -162,14 +182,16 @@ def _fleet(fleet: dict[str, Any]) -> Iterator[tuple[str, object]]:
         down = fleet["nodes"] - fleet["nodesReady"] - asleep
         ready = (f", {asleep} asleep" if asleep else "") + (f", {down} not ready" if down else "")
         held = (
-            f"{fleet['held']} of {fleet['gpus']} held, {fleet['free']} free" if "held" in fleet else f"{fleet['gpus']}"
+            f"{fleet['held']} of {fleet['gpus']} allocated, {fleet['free']} free"
+            if "held" in fleet
+            else f"{fleet['gpus']}"
         )
         yield "GPUs", f"{held}, on {output.counted(fleet['nodes'], 'node')}{ready}"
     elif "held" in fleet:
-        yield "GPUs", f"{fleet['held']} held"
+        yield "GPUs", f"{fleet['held']} allocated"
     if "running" in fleet:
         waits = max(0, fleet["waiting"] - fleet["heldPods"])
-        yield "Pods", f"{fleet['running']} running, {waits} waiting for a node, {fleet['heldPods']} held by budgets"
+        yield "Pods", f"{fleet['running']} running, {waits} pending, {fleet['heldPods']} queued by budgets"
 
 
 def _operator(told: dict[str, Any]) -> object:

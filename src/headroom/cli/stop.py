@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headroom.cli import kill_switch
-from headroom.cli.options import Context, Kubeconfig, Namespace
+from headroom.cli.options import Context, Kubeconfig, OperatorNamespace
 
 if TYPE_CHECKING:
     from headroom.adapters.kube.client import Kube
@@ -17,28 +17,29 @@ def stop(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept beside the switch.")] = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    namespace: Namespace = None,
+    operator_namespace: OperatorNamespace = None,
 ) -> None:
     """End all effects in the whole cluster within a tick.
 
-    Observing goes on. It sets the key `stop` of the ConfigMap `headroom`, so it also works while no operator runs. Then it deletes every BudgetHold, so that new pods start as ever; pods that wait already go on waiting. Undo: headroom resume.
+    Observing goes on. It sets the key `stop` of the ConfigMap `headroom`, so it also works while no operator runs. Then it
+    deletes every BudgetHold, so that new pods start as always; pods that are queued stay queued. Undo: headroom resume.
 
     Example: headroom stop --reason "power maintenance in hall 2"
     """
     from headroom.cli import live, output
 
-    settings = live.settings_of(kubeconfig, context, namespace)
+    settings = live.settings_of(kubeconfig, context, operator_namespace)
 
     async def work(kube: Kube) -> int:
-        await kill_switch.throw(kube, settings.namespace, reason)
+        await kill_switch.throw(kube, settings.operator_namespace, reason)
         output.line(
-            f'Stopped: ConfigMap {settings.namespace}/{kill_switch.NAME} has stop: "true" now; '
+            f'Stopped: ConfigMap {settings.operator_namespace}/{kill_switch.NAME} has stop: "true" now; '
             "`headroom resume` lets effects happen again."
         )
         return await kill_switch.drop_holds(kube)
 
     if holds := live.with_cluster(settings, work):
         output.line(
-            f"Deleted {output.counted(holds, 'BudgetHold')}: nobody would release pods now, so new ones start as ever. "
-            "Pods that wait already go on waiting, and requests to release them too, until `headroom resume`."
+            f"Deleted {output.counted(holds, 'BudgetHold')}: nobody would release pods now, so new ones start as always. "
+            "Queued pods, and requests to release them, stay as they are until `headroom resume`."
         )

@@ -40,7 +40,7 @@ class BudgetStory:
         return ((now, said) for said in self._deeds(decision, now))
 
     def news(self, ref: Ref, decision: Decision, resource: AnyResource, now: int) -> Iterator[Line]:
-        """Steps, forecasts, and who waits."""
+        """Steps, forecasts and queued pods."""
         status = decision.status
         if isinstance(status, GPUWorkloadBudgetStatus) and status.as_of:
             yield from self._turns(ref, status, resource)
@@ -59,7 +59,7 @@ class BudgetStory:
             known = self._queued.pop(unit, None) if verb == "released" else None
             since = times.moment(known.since) if known else None
             waited = f", after {_length(now - since)}" if since is not None else ""
-            why = f", so that {team} falls below its quota again" if verb in ("evicted", "suspended") else ""
+            why = f", to bring {team} back under quota" if verb in ("evicted", "suspended") else ""
             yield f"{verb}: {_short(unit)}{_size(known, pods)}{waited}{why}"
 
     def _is_new(self, action: Doing) -> bool:
@@ -95,29 +95,29 @@ class BudgetStory:
                 yield times.moment(step.since) or at, self._reached(ref, step, _used(status, resource))
         for _, action in before.keys() - now.keys():
             if action == "Hold":
-                yield at, f"{ref.name}: nobody waits any more, new pods start as ever"
+                yield at, f"{ref.name}: no pods are queued any more, new pods start as always"
 
     def _reached(self, ref: Ref, step: EnteredStep, used: str) -> str:
-        is_full, hours = step.at == "100%", used.rpartition(" in ")[2]
-        much = f"has used up its {hours} budget" if is_full else f"has used {step.at[:-1]} % of its {hours} budget"
+        is_full = step.at == "100%"
+        much = "is over quota" if is_full else f"has used {step.at} of its quota"
         foreseen, told = self._forecasts.get(ref, (0, 0))
         came = is_full and abs((times.moment(step.since) or 0) - foreseen) <= NOISE_MS
         as_told = f", as forecast at {_clock(told)}" if came else ""
-        then = {HARMLESS: "", "Hold": "; new pods will wait", "Pause": "; what runs is marked as paused"}.get(
-            step.action, "; something that runs must go" if step.action == "Evict" else "; some jobs are suspended"
+        then = {HARMLESS: "", "Hold": "; new pods are queued", "Pause": "; running pods are marked as paused"}.get(
+            step.action, "; running pods are evicted" if step.action == "Evict" else "; running jobs are suspended"
         )
-        return f"{ref.name} {much} ({used.rpartition(' in ')[0]}){as_told}{then}"
+        return f"{ref.name} {much} ({used}){as_told}{then}"
 
     def _newly_held(self, status: GPUWorkloadBudgetStatus) -> Iterator[str]:
         for each in status.held.queue if status.held else ():
             is_new = each.unit not in self._queued
             self._queued[each.unit] = each
             if is_new and each.state == "NeverFits":
-                yield f"held: {_short(each.unit)}{_size(each)}: more than the whole budget, so it never starts"
+                yield f"queued: {_short(each.unit)}{_size(each)}: larger than the quota, so it never starts"
             elif is_new and each.state != "Releasing":
                 begin = times.moment(each.starts_at)
-                until = f", to start at {_clock(begin)}" if begin is not None else ""
-                yield f"held: {_short(each.unit)}{_size(each)}{until}"
+                until = f", estimated start {_clock(begin)}" if begin is not None else ""
+                yield f"queued: {_short(each.unit)}{_size(each)}{until}"
         while len(self._queued) > MOST_REMEMBERED:
             del self._queued[next(iter(self._queued))]
 
@@ -128,7 +128,7 @@ class BudgetStory:
         holds = any(step.action == "Hold" for step in status.steps)
         if at is not None and is_news and at - now < SOON_MS and not holds:
             self._forecasts[ref] = at, now
-            yield f"forecast: {ref.name} will have used up its budget at {_clock(at)} if what runs goes on"
+            yield f"forecast: {ref.name} goes over quota at {_clock(at)}"
 
 
 _VERBS: Final[dict[type[Doing], str]] = {
@@ -140,14 +140,14 @@ _VERBS: Final[dict[type[Doing], str]] = {
 
 
 def _used(status: GPUWorkloadBudgetStatus, resource: AnyResource) -> str:
-    """Such as `192 of 240 GPU-hours in 24 h`."""
+    """Such as `192 of 240 GPU-hours in 24h`."""
     quota = resource.spec.quota if resource.spec is not None else None
     if quota is None:
         return "all"
     of_gpus = quota.gpu_hours is not None
     amount, whole = (status.consumed_gpu_hours, quota.gpu_hours) if of_gpus else (status.consumed_usd, quota.usd)
     unit = "GPU-hours" if of_gpus else "dollars"
-    return f"{float(amount or 0):.0f} of {whole} {unit} in {quota.window_hours} h"
+    return f"{float(amount or 0):.0f} of {whole} {unit} in {quota.window_hours}h"
 
 
 def _short(unit: str) -> str:
@@ -163,7 +163,7 @@ def _size(unit: QueuedUnit | None, pods: int = 0) -> str:
 
 def _length(ms: int) -> str:
     hours, minutes = divmod(max(0, ms) // times.MINUTE, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+    return f"{hours}h {minutes}m" if hours else f"{minutes}m"
 
 
 def _clock(at: int) -> str:

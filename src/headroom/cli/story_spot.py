@@ -38,8 +38,8 @@ class SpotStory:
         resting = {(each.instance_type, each.zone, each.failures) for each in known.sold_out}
         for each in status.sold_out:
             if (each.instance_type, each.zone, each.failures) not in resting:
-                until = f", so it rests until {_clock(each.until)}" if each.until else ""
-                yield now, f"spot: {each.instance_type} is not to be had in {each.zone or 'the region'}{until}"
+                until = f", so it is not tried before {_clock(each.until)}" if each.until else ""
+                yield now, f"spot: {each.instance_type} is not available in {each.zone or 'the region'}{until}"
 
     def news(self, _ref: Ref, decision: Decision, _resource: AnyResource, now: int) -> Iterable[Line]:
         """The same: that a machine joined only moves in a status."""
@@ -54,7 +54,7 @@ def _turns(before: Slot | None, slot: Slot) -> Iterator[str]:
     if slot.joined_at and slot.node and (is_new or before is None or not before.joined_at):
         yield f"has a new node, {slot.node}"
     if slot.reclaim_at and (before is None or not before.reclaim_at):
-        yield f"is told that the cloud takes {what} back at {_clock(slot.reclaim_at)}"
+        yield f"gets notice that the cloud reclaims {what} at {_clock(slot.reclaim_at)}"
     # That one is drained first goes without saying, and so does the end of one that the cloud takes back.
     words = {"Ending": "ends", "Cancelling": "cancels"}
     if before is not None and before.state != slot.state and slot.state in words and slot.cause != "Reclaimed":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from headroom.cli.options import Context, Kubeconfig, Namespace
+from headroom.cli.options import Context, Kubeconfig, OperatorNamespace
 from headroom.model.errors import Misconfigured, Refused
 
 if TYPE_CHECKING:
@@ -32,30 +32,33 @@ def uninstall(
     ] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    namespace: Namespace = None,
+    operator_namespace: OperatorNamespace = None,
 ) -> None:
     """Remove what Headroom left in a cluster.
 
-    These are its policies, its holds, its gates, annotations and finalizers on pods, its BudgetIndex, its ConfigMap and its Lease; what it has suspended goes on, and nodes that it cordoned take pods again. With --crds also its kinds. Machines of Spotpools are not ended: it says which go on, and how to end them. Remove the operator's Deployment first, or it puts things back; while one leads, this refuses. May be repeated.
+    These are its policies, its holds, its gates, annotations and finalizers on pods, its BudgetIndex and BandwidthConfig, its Bandwidths, its ConfigMap and its Leases, and the extender's Secret; what it has suspended goes on, and nodes that it cordoned or tainted take pods again, and publish no bandwidth. With --crds also its kinds. Machines of Spotpools are not ended: it says which go on, and how to end them. Remove the operator's Deployment first, or it puts things back; while one leads, this refuses. May be repeated.
 
     Example: headroom uninstall --crds
     """
-    from headroom.cli import leftovers, leftovers_spot, live, output
+    from headroom.cli import leftovers, leftovers_bandwidth, leftovers_spot, live, output
 
-    settings = live.settings_of(kubeconfig, context, namespace)
+    settings = live.settings_of(kubeconfig, context, operator_namespace)
 
     async def find(kube: Kube) -> tuple[list[Leftover], list[str]]:
         if not force:
             await refuse_while_led(kube, settings)
+            await refuse_while_led(kube, settings, leftovers_bandwidth.lease_name(), "extender")
         first = [each async for each in leftovers.rules(kube)] + [each async for each in leftovers.marks(kube)]
         rest = [each async for each in leftovers.rest(kube, settings, crds=crds)]
-        return first + rest, await leftovers_spot.machines_left(kube)
+        staying = [*await leftovers_bandwidth.pods_left(kube), *await leftovers_spot.machines_left(kube)]
+        return first + rest, staying
 
-    found, machines = live.with_cluster(settings, find)
+    found, staying = live.with_cluster(settings, find)
     if not found:
-        output.line("There is nothing to remove.")
+        for line in ["There is nothing to remove.", *staying]:
+            output.line(line)
         return
-    for line in [*_shown(found, "removing" if yes else "would remove"), *machines]:
+    for line in [*_shown(found, "removing" if yes else "would remove"), *staying]:
         output.line(line)
     _confirm(yes)
     told = {each.what for each in found}
@@ -99,12 +102,13 @@ def _confirm(yes: bool) -> None:
     typer.confirm("Remove all of this?", abort=True)
 
 
-async def refuse_while_led(kube: Kube, settings: Settings) -> None:
-    """Raise `Refused` if somebody holds the lease. One that nobody renews for as long as it lasts was left by a dead process."""
+async def refuse_while_led(kube: Kube, settings: Settings, lease: str = "", whose: str = "operator") -> None:
+    """Raise `Refused` if somebody holds a lease, the operator's unless another one is named. One that nobody renews for as long as it lasts was left by a dead process."""
     from headroom.adapters.kube.leases import KubeLeases
     from headroom.cli import output
 
-    leases = KubeLeases(kube, settings.namespace, settings.lease_name)
+    lease = lease or settings.lease_name
+    leases = KubeLeases(kube, settings.operator_namespace, lease)
     first = found = await leases.read()
     if first is None or not first.holder:
         return
@@ -118,6 +122,6 @@ async def refuse_while_led(kube: Kube, settings: Settings) -> None:
             return
         if found.version != first.version:
             raise Refused(
-                f"uninstalling: {found.holder} holds the lease {settings.namespace}/{settings.lease_name}; "
-                "stop the operator first, or give --force"
+                f"uninstalling: {found.holder} holds the lease {settings.operator_namespace}/{lease}; "
+                f"stop the {whose} first, or give --force"
             )

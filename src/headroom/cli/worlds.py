@@ -23,14 +23,14 @@ class Given(NamedTuple):
     problems: Problems
 
 
-def given(files: list[Path] | None, snapshot: Path | None, now: str) -> Given:
+def given(files: list[Path] | None, snapshot: Path | None, now: str, *, recursive: bool = False) -> Given:
     """The world of some manifests, or of a snapshot. Raises `Misconfigured` if both are given, or neither can be read."""
     from headroom.cli import planning
 
     if files and snapshot is not None:
         raise Misconfigured("reading the flags: --file and --from exclude one another; give one of them")
     if snapshot is None:
-        return documents_of(files or [], moment(now))
+        return documents_of(files or [], moment(now), recursive=recursive)
     if now:
         raise Misconfigured("reading the flags: a snapshot has a moment of its own; leave --now out")
     world = saved(snapshot)
@@ -42,7 +42,7 @@ def saved(file: Path) -> World:
     import msgspec
 
     from headroom.cli import manifests
-    from headroom.model.world import load
+    from headroom.model.snapshots import load
 
     [(source, text)] = manifests.read([file])
     try:
@@ -53,16 +53,22 @@ def saved(file: Path) -> World:
         ) from error
 
 
-def documents_of(files: list[Path], now: int, cluster: str = "default") -> Given:
+def documents_of(files: list[Path], now: int, cluster: str = "default", *, recursive: bool = False) -> Given:
     """What stands in some files; what means nothing here is said."""
-    from headroom.adapters import documents
-    from headroom.cli import manifests, passing
+    from msgspec import structs
 
-    texts = manifests.read_manifests(files)
+    from headroom.adapters import documents
+    from headroom.adapters.kube import values
+    from headroom.cli import live, manifests, passing
+    from headroom.runtime.bandwidth_settings import rules_of
+
+    bandwidth = rules_of(live.settings_of(None, None))
+    values.keep(key.name for key in bandwidth.keys)
+    texts = manifests.read_manifests(files, recursive=recursive)
     found = documents.read(texts)
     passing.say(found.ignored)
     complaints = manifests.complaints(found, texts)
-    world = found.world(now, cluster)
+    world = structs.replace(found.world(now, cluster), bandwidth=bandwidth)
     _warn_of_schedules(world)
     return Given(world, [(each.resource, each.field, each.message) for each in complaints])
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from headroom.api.bandwidth import BandwidthSpec
+from headroom.api.bandwidth_config import BandwidthConfigSpec
 from headroom.api.budget_hold import BudgetHoldSpec
 from headroom.api.budget_index import IndexEntry
+from headroom.model.sentences import Sentence
 
-MOST_GRACE_SECONDS: Final = 3600
-"""Nobody who is evicted takes longer than that to end, whatever the pod asks for."""
+MOST_GRACE_SECONDS: Final = 3600  # nobody who is evicted takes longer to end, whatever the pod asks for
 
 
 class Urgency(IntEnum):
@@ -28,17 +28,6 @@ class Urgency(IntEnum):
     JUDGEMENT = 1
     FACTS = 2
     NUMBERS = 3
-
-
-class Sentence(NamedTuple):
-    """How people are told of an effect."""
-
-    weight: int
-    """What matters most comes first: the lowest."""
-    reason: str
-    begins: str
-    names_targets: bool = True
-    """Whether what it is done to follows: not where that is the resource itself."""
 
 
 class Action(Struct, frozen=True, kw_only=True, tag=True, tag_field="type", rename="camel"):
@@ -56,14 +45,12 @@ class Action(Struct, frozen=True, kw_only=True, tag=True, tag_field="type", rena
     at_once: ClassVar[int] = 1
     """How many of one decision are carried out side by side: more than one where they come in no order and none rests on another."""
     once: ClassVar[bool] = False
-    """It stands in one decision only, the one whose status tells of it. It is carried out although the next decision does not ask for
-    it, and two that differ in anything are two."""
+    """It stands in one decision only, is carried out although the next one does not ask for it, and two that differ in anything are two."""
     repeat_seconds: ClassVar[float | None] = None
     """How long what was done is not done again; None for as long as usual."""
 
 
-SIDE_BY_SIDE: Final = 8
-"""Of what there may be hundreds for one resource."""
+SIDE_BY_SIDE: Final = 8  # of what there may be hundreds for one resource
 
 
 class OnPod(Action, frozen=True, kw_only=True):
@@ -81,11 +68,12 @@ class OnBudget(Action, frozen=True, kw_only=True):
     budget: str
 
 
-class OnNode(Action, frozen=True, kw_only=True):
-    """An effect on one node."""
+class OnNode(Action, frozen=True, kw_only=True, omit_defaults=True):
+    """An effect on one node: on exactly the one with that uid, if one is given."""
 
     target = "node"
     node: str
+    uid: str = ""
 
 
 class OnOwner(Action, frozen=True, kw_only=True):
@@ -102,7 +90,7 @@ class ApplyBudgetHold(OnBudget, frozen=True, kw_only=True):
     """Let the API server gate new pods of the budget. Undo: DeleteBudgetHold."""
 
     moving = frozenset({"because"})
-    wording = Sentence(80, "HoldBegins", "New pods wait from now on", names_targets=False)
+    wording = Sentence(80, "HoldBegins", "New pods are queued from now on", names_targets=False)
     repeat_seconds = 2.0  # it is in view a moment later: where it is not, somebody took it away
     spec: BudgetHoldSpec
     """Whose new pods wait."""
@@ -113,7 +101,7 @@ class ApplyBudgetHold(OnBudget, frozen=True, kw_only=True):
 class DeleteBudgetHold(OnBudget, frozen=True, kw_only=True):
     """Stop gating new pods of the budget."""
 
-    wording = Sentence(90, "HoldEnds", "New pods start again", names_targets=False)
+    wording = Sentence(90, "HoldEnds", "New pods start as always", names_targets=False)
 
 
 class ApplyBudgetIndex(OnBudget, frozen=True, kw_only=True):
@@ -126,20 +114,20 @@ class ApplyBudgetIndex(OnBudget, frozen=True, kw_only=True):
 class ReleasePod(OnPod, frozen=True, kw_only=True):
     """Lift our gate. No undo: a gate can only be set at creation."""
 
-    wording = Sentence(40, "Releasing", "Lets start")
+    wording = Sentence(40, "Releasing", "Releases")
 
 
 class PausePod(OnPod, frozen=True, kw_only=True):
     """Annotate the pod as paused. Undo: ResumePod."""
 
-    wording = Sentence(60, "Pausing", "Asks to pause")
+    wording = Sentence(60, "Pausing", "Marks as paused")
     at_once = SIDE_BY_SIDE
 
 
 class ResumePod(OnPod, frozen=True, kw_only=True):
     """Remove the pause annotations."""
 
-    wording = Sentence(70, "Resuming", "Asks to go on")
+    wording = Sentence(70, "Resuming", "Unmarks as paused")
     at_once = SIDE_BY_SIDE
 
 
@@ -157,7 +145,7 @@ class SuspendOwner(OnOwner, frozen=True, kw_only=True):
 class ResumeOwner(OnOwner, frozen=True, kw_only=True):
     """Resume what we suspended."""
 
-    wording = Sentence(50, "Resuming", "Lets go on")
+    wording = Sentence(50, "Resuming", "Resumes")
     at_once = SIDE_BY_SIDE
 
 
@@ -207,8 +195,7 @@ class OnInstance(Action, frozen=True, kw_only=True):
     """A call to a cloud on behalf of a Spotpool, `namespace/name`. What comes of it, the plan decides."""
 
     timeout_seconds = 30.0
-    """A cloud takes longer than an API server. A call that ends late does no harm: its intent stands in the status, and it is safe
-    to repeat by its token, or by the id of the machine."""
+    """A cloud takes longer than an API server. A call that ends late does no harm: it is safe to repeat by its token or the machine's id."""
     at_once = 16
     repeat_seconds = 10.0
     pool: str
@@ -237,7 +224,7 @@ class OnGateway(Action, frozen=True, kw_only=True):
     target = "gateway_target"
     timeout_seconds = 12.0
     pool: str
-    gateway_target: str = msgspec.field(name="target")
+    gateway_target: str = field(name="target")
 
 
 class AddGatewayTarget(OnGateway, frozen=True, kw_only=True):
@@ -253,8 +240,7 @@ class OnMachine(Action, frozen=True, kw_only=True):
 
     target = "machine"
     timeout_seconds = 12.0
-    """A machine's switch is outside, and slow. The right to act is asked for as a call begins; one that ends late does no harm, since
-    its intent stands in the status, where whoever leads by then finds it and does not send it again."""
+    """A machine's switch is slow. A call that ends late does no harm: whoever leads by then finds its intent in the status."""
     at_once = 64  # hundreds of machines may be woken together, and each call only waits
     once = True
     repeat_seconds = 0.0  # asked for again, it is a new command
@@ -276,7 +262,7 @@ class CordonNode(OnNode, frozen=True, kw_only=True):
     at_once = SIDE_BY_SIDE
 
 
-class UncordonNode(OnNode, frozen=True, kw_only=True, omit_defaults=True):
+class UncordonNode(OnNode, frozen=True, kw_only=True):
     """Let pods onto a node again that we cordoned."""
 
     at_once = SIDE_BY_SIDE
@@ -300,50 +286,91 @@ class UntaintNode(OnNode, frozen=True, kw_only=True):
     taint: str
 
 
-class ApplyNodePool(Action, frozen=True, kw_only=True):
-    """Write a Karpenter NodePool. Undo: DeleteNodePool."""
+class OnNodePool(Action, frozen=True, kw_only=True, omit_defaults=True):
+    """An effect on a Karpenter NodePool: exactly the one with this uid, or, without one, none that exists."""
 
     target = "node_pool"
+    at_once = SIDE_BY_SIDE
     node_pool: str
+    uid: str = ""
+
+
+class ApplyNodePool(OnNodePool, frozen=True, kw_only=True, omit_defaults=True):
+    """Write a NodePool, or `only` some parts of it; over a spec of another digest than `over` it is another write. Undo: DeleteNodePool."""
+
     spec: dict[str, Any]
+    only: tuple[str, ...] = ()
+    over: str = ""
 
 
-class DeleteNodePool(Action, frozen=True, kw_only=True):
-    """Delete a NodePool of ours."""
+class DeleteNodePool(OnNodePool, frozen=True, kw_only=True, omit_defaults=True):
+    """Delete a NodePool of ours. With nodes: although it has some, which Karpenter drains."""
 
-    target = "node_pool"
-    node_pool: str
+    with_nodes: bool = False
 
 
 class ApplyNodeClass(Action, frozen=True, kw_only=True):
-    """Write a node class. Undo: DeleteNodeClass."""
+    """Make a node class. It is never changed afterwards. Undo: DeleteNodeClass."""
 
     target = "node_class"
+    kind: str
     node_class: str
     spec: dict[str, Any]
 
 
 class DeleteNodeClass(Action, frozen=True, kw_only=True):
-    """Delete a node class of ours."""
+    """Delete a node class of ours that no NodePool names any more."""
 
     target = "node_class"
+    kind: str
     node_class: str
+    uid: str
 
 
 class ApplyBandwidth(OnNode, frozen=True, kw_only=True):
-    """Write the Bandwidth object of a node. Undo: DeleteBandwidth."""
+    """Make the Bandwidth object of a node with that uid; one that exists stays as it is. Undo: DeleteBandwidth."""
 
+    urgency = Urgency.NUMBERS
     spec: BandwidthSpec
 
 
 class DeleteBandwidth(OnNode, frozen=True, kw_only=True):
     """Delete the Bandwidth object of a node that is gone."""
 
+    urgency = Urgency.NUMBERS
+
 
 class SetNodeResources(OnNode, frozen=True, kw_only=True):
-    """Publish a node's bandwidth as extended resources."""
+    """Publish a node's bandwidth as extended resources, or with none, withdraw them."""
 
+    repeat_seconds = 10.0  # a kubelet that restarts has set them to nothing, and running pods need them
     resources: dict[str, str]
+
+
+class ApplyBandwidthConfig(Action, frozen=True, kw_only=True):
+    """Tell the API server's policies our settings of bandwidth."""
+
+    spec: BandwidthConfigSpec
+
+
+class OnNodeOverlay(Action, frozen=True, kw_only=True):
+    """An effect on a NodeOverlay of Karpenter."""
+
+    target = "node_overlay"
+    at_once = SIDE_BY_SIDE
+    node_overlay: str
+
+
+class ApplyNodeOverlay(OnNodeOverlay, frozen=True, kw_only=True):
+    """Tell Karpenter of the bandwidth of machine types. Undo: DeleteNodeOverlay."""
+
+    spec: dict[str, Any]
+
+
+class DeleteNodeOverlay(OnNodeOverlay, frozen=True, kw_only=True):
+    """Delete a NodeOverlay of ours."""
+
+    uid: str
 
 
 class EmitEvent(Action, frozen=True, kw_only=True, omit_defaults=True):
@@ -356,8 +383,7 @@ class EmitEvent(Action, frozen=True, kw_only=True, omit_defaults=True):
     event_type: Literal["Normal", "Warning"]
     reason: str
     message: str
-    machine: str = ""
-    """The machine of a pool that it is about."""
+    machine: str = ""  # of a pool, if it is about one
     since: str = ""
     """When `Ready` turned, where it tells of that: asked for again it is the same event, after the next turn another one."""
 
@@ -370,24 +396,3 @@ def _all(parent: type[Action]) -> Iterator[type[Action]]:
 
 BY_NAME: Final[Mapping[str, type[Action]]] = {each.__name__: each for each in _all(Action)}
 """Every action by the name that it has on the wire."""
-
-
-def identity_of(action: Action) -> bytes:
-    """What tells one action from another, less what moves by itself. Some carry specs, so they cannot be keys themselves."""
-    if not action.moving:
-        return msgspec.json.encode(action)
-    fixed = (getattr(action, name) for name in action.__struct_fields__ if name not in action.moving)
-    return msgspec.json.encode((type(action).__name__, *fixed))
-
-
-def occurrence_of(action: Action) -> bytes:
-    """What tells one try from another: two commands, or two events, are two although only something that moves tells them apart."""
-    return msgspec.json.encode(action) if action.once else identity_of(action)
-
-
-def target_of(action: Mapping[str, Any]) -> str:
-    """What an action as it stands on the wire is done to; empty where that is nothing with a name."""
-    known = BY_NAME.get(str(action.get("type")), Action)
-    named = dict(zip(known.__struct_fields__, known.__struct_encode_fields__, strict=True))
-    target = str(action.get(named.get(known.target, ""), ""))
-    return f"{action['kind']}/{target}" if target and "kind" in action else target

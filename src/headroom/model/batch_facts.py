@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from headroom.model.facts import Pairs, Part
+from headroom.model.facts import Pairs, WorkloadPart
 
 
 class CronJob(Struct, frozen=True, gc=False, kw_only=True):
@@ -30,7 +30,7 @@ class CronJob(Struct, frozen=True, gc=False, kw_only=True):
     """Its Jobs that are not finished, by name and uid, as the cronjob controller says."""
     queue: str = ""
     """Of Kueue, in which its Jobs wait; empty if they do not."""
-    part: Part = Part()
+    part: WorkloadPart = WorkloadPart()
     """What a run makes."""
 
     @property

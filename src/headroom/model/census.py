@@ -50,6 +50,14 @@ class Census:
         self._pods += 1
         return number
 
+    def relabel(self, number: int, pod: Pod) -> int:
+        """A pod of a kind has other labels; the number of its kind now."""
+        before = self.kinds[number]
+        if cut(pod.labels, self.keys) == before.labels:
+            return number
+        self.remove(number)
+        return self.add(pod, before.shape)
+
     def remove(self, number: int) -> None:
         """One pod of a kind less."""
         self.counts[number] -= 1

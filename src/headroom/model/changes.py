@@ -44,6 +44,10 @@ class Topic(StrEnum):
     OFFERS = "offers"
 
 
+URGENT: Final = frozenset({Topic.SETTINGS, Topic.SIGHT})
+"""What may end all effects, so nobody waits for it until a plan is due."""
+
+
 class Changes(Struct, kw_only=True):
     """What is new since a plan last looked. `everything` means: assume nothing."""
 
@@ -63,6 +67,11 @@ class Changes(Struct, kw_only=True):
     def __bool__(self) -> bool:
         news = self.resources or self.pods or self.nodes or self.unbound or self.asking or self.facts
         return bool(self.everything or news)
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether it should be looked at before the plan is due: a resource may be all that it has waited for."""
+        return bool(self.resources or not URGENT.isdisjoint(self.facts))
 
     def add(self, other: Changes) -> None:
         """Take in what another set of changes says."""

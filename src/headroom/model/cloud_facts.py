@@ -53,6 +53,8 @@ class Listing(Struct, frozen=True, kw_only=True, rename="camel"):
     problem: Literal["", "Credentials", "Forbidden", "Throttled", "Unavailable", "Provider", "Refused"] = ""
     """What keeps us from listing now; empty while all is well."""
     message: str = ""
+    account: str = ""
+    """The cloud's account whose machines were listed; empty where the cloud does not tell."""
     notices: bool = False
     """Whether the provider tells beforehand that it takes a machine back."""
 
@@ -67,7 +69,7 @@ class Gateway(Struct, frozen=True, kw_only=True, rename="camel"):
     ours: tuple[str, ...] = ()
     """Those that carry this pool's mark, host:port, sorted."""
     others: tuple[str, ...] = ()
-    """Those of somebody else."""
+    """Those of others."""
     ensured: bool = False
     """Its upstream, service and route stand as the pool asks."""
     problem: str = ""
@@ -86,12 +88,76 @@ class Offer(Struct, frozen=True, kw_only=True, rename="camel"):
     arch: str = ""
     vendor: str = ""
     gpus: int = 0
+    """Millionths of a GPU: a type may have a part of one."""
+    gpu_memory: int = 0
+    """Of all its GPUs, in MiB."""
+    network_mbps: int = 0
+    """What its network cards carry in the long run."""
     capacity_type: str = ""
     price_per_hour: int | None = None
     """Millionths of a dollar."""
     at: int | None = None
     score: int | None = None
+    """How likely launches succeed, from 1 to 10; None where that is not known."""
+    scored_at: int | None = None
     available: bool | None = None
     """False while it is sold out; None where the cloud does not say."""
     endpoint: str = ""
     """Of whoever answers behind a webhook, where it is one: their word counts for the pools there, and for nobody else."""
+
+
+class OfferFeed(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How well the offers for a LeftoverNodePool are known."""
+
+    pool: str
+    """LeftoverNodePool, by name."""
+    at: int = 0
+    """When all prices were last read to the end; 0 if they never were."""
+    problem: Literal["", "Credentials", "Types", "Prices", "Scores"] = ""
+    """What cannot be read now; empty while all is well."""
+    message: str = ""
+
+
+class Experience(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of machines of one offer in the last week, in all clusters that share the ledger."""
+
+    offer: str
+    """As instance type, zone and capacity type: `g5.xlarge/us-east-1a/spot`."""
+    launches: int = 0
+    """Tried, the failed ones included."""
+    failures: int = 0
+    interruptions: int = 0
+    machine_ms: int = 0
+    """How long machines of it ran, all together."""
+
+
+class LaunchFailure(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A machine that Karpenter could not launch. Its NodeClaim may be gone already."""
+
+    claim: str
+    node_pool: str
+    at: int
+    reason: str = ""
+    """As Karpenter gives it, one word."""
+
+
+class PoolWrite(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The last write of this process to a NodePool that succeeded, as digests of specs."""
+
+    node_pool: str
+    uid: str
+    at: int
+    asked: str
+    made: str
+    """What the API server made of it: another version of Karpenter may not know every field."""
+
+
+class WriteProblem(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A write of this process to one of Karpenter's objects that failed, and has not succeeded since."""
+
+    object: str
+    """As Kind/name."""
+    action: str
+    """The name of the action, such as ApplyNodePool."""
+    at: int
+    message: str

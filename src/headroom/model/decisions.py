@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headroom.api.resources import Status
-from headroom.model.actions import Action, RemoveFinalizer, identity_of
+from headroom.model.action_names import identity_of
+from headroom.model.actions import Action, RemoveFinalizer
 
-_VERDICTS: Final = ("Ready", "QuotaExceeded", "Holding", "Unserved")
+_NOTHING: Final[tuple[Any, ...]] = (None, "", [], {})
+_VERDICTS: Final = ("Ready", "QuotaExceeded", "Holding", "Unserved", "NativePlacement")
 """Conditions whose news the message of a decision has already."""
 
 
@@ -37,6 +40,8 @@ class Decision(Struct, frozen=True, kw_only=True):
     look_again_ms: int = 60_000
     next_turn_ms: int | None = None
     """When the clock alone will change the verdict, if nothing happens; None where only looking again tells."""
+    routine: bool = False
+    """All is well with one of very many resources: the history leaves it out, or it would hold nothing else."""
 
     def warnings(self) -> list[str]:
         """What else people should know: conditions that hold and are no verdict on the resource itself."""
@@ -62,7 +67,7 @@ def substance(decision: Decision) -> tuple[object, tuple[bytes, ...]]:
 
 
 def split_finalizers(actions: Iterable[Action]) -> tuple[tuple[Action, ...], tuple[Action, ...]]:
-    """Those that let go of finalizers, of which there may be very many, and all others."""
+    """Those that remove finalizers, of which there may be very many, and all others."""
     every = tuple(actions)
     return (
         tuple(action for action in every if isinstance(action, RemoveFinalizer)),
@@ -71,19 +76,31 @@ def split_finalizers(actions: Iterable[Action]) -> tuple[tuple[Action, ...], tup
 
 
 def status_wire(status: Status) -> dict[str, Any]:
-    """A status as it is written to the API server: what is not known is left out, not written as nothing."""
-    found: dict[str, Any] = msgspec.to_builtins(status)
-    return _known(found)
+    """A status as it is written to the API server: what is not known is left out, not written as nothing, unless the API asks for it."""
+    return _known(status)
 
 
-def _known(found: dict[str, Any]) -> dict[str, Any]:
-    out = {name: _inner(name, value) for name, value in found.items()}
-    return {name: value for name, value in out.items() if value not in (None, "", [], (), {})}
+def _known(found: Struct) -> dict[str, Any]:
+    out = {}
+    for name, wire, is_required in _fields(type(found)):
+        value = _inner(name, getattr(found, name))
+        if is_required or value not in _NOTHING:
+            out[wire] = value
+    return out
+
+
+@cache
+def _fields(kind: type[Struct]) -> tuple[tuple[str, str, bool], ...]:
+    return tuple((each.name, each.encode_name, each.required) for each in structs.fields(kind))
 
 
 def _inner(name: str, value: Any) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, tuple):
+        if name == "conditions":  # a condition is written whole, as Kubernetes wants it
+            return [msgspec.to_builtins(each) for each in value]
+        return [_inner("", each) for each in value]
+    if isinstance(value, Struct):
         return _known(value)
-    if isinstance(value, list | tuple) and name != "conditions":  # a condition is written whole, as Kubernetes wants it
-        return [_known(each) if isinstance(each, dict) else each for each in value]
+    if isinstance(value, dict):
+        return {key: told for key, each in value.items() if (told := _inner("", each)) not in _NOTHING}
     return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -51,6 +51,14 @@ class Shape(Struct, frozen=True, gc=False, kw_only=True):
         return "kube-scheduler" if self.scheduler == "default-scheduler" else self.scheduler
 
 
+class ExtendedClaim(Struct, frozen=True, gc=False):
+    """A ResourceClaim that kube-scheduler made for extended resources of a pod."""
+
+    name: str = ""
+    resources: tuple[str, ...] = ()
+    """Which of them it is for."""
+
+
 class Pod(Struct, frozen=True, gc=False, kw_only=True):
     """One pod."""
 
@@ -88,10 +96,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     """Names of its ResourceClaims, those that were made from a template included."""
     claim_templates: tuple[str, ...] = ()
     """Names of the ResourceClaimTemplates from which no claim was made yet."""
-    extended_claim: str = ""
-    """Name of the ResourceClaim that kube-scheduler made for its extended resources, as kube-scheduler says in its status."""
-    extended_resources: tuple[str, ...] = ()
-    """Which of its extended resources that claim is for."""
+    extended: ExtendedClaim | None = None
+    """The ResourceClaim that kube-scheduler made for its extended resources, as kube-scheduler says in its status."""
     nominated_node: str = ""
     nominated_since: int | None = None
     """Since when; preemption is under way there."""
@@ -111,6 +117,11 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
         return next((value for key, value in self.annotations if key == marks.CONTROLLER_UID), "")
 
     @property
+    def extended_claim(self) -> str:
+        """Name of the claim for its extended resources; empty if there is none."""
+        return self.extended.name if self.extended is not None else ""
+
+    @property
     def claim_keys(self) -> frozenset[str]:
         """Its ResourceClaims by namespace/name."""
         return frozenset(f"{self.namespace}/{name}" for name in self.claims)
@@ -118,10 +129,10 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def has_claims(self) -> bool:
         """Whether it has devices through claims, or will."""
-        return bool(self.claims or self.claim_templates or self.extended_claim)
+        return bool(self.claims or self.claim_templates or (self.extended is not None and self.extended.name))
 
 
-class Refusal(Struct, frozen=True, gc=False):
+class EvictionRefusal(Struct, frozen=True, gc=False):
     """The API server refused an eviction, for the sake of PodDisruptionBudgets."""
 
     at: int
@@ -157,6 +168,10 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     addresses: tuple[str, ...] = ()
     """Internal and external ones."""
     allocatable: Amounts = ()
+    published: Amounts = ()
+    """What it offers of bandwidth for kube-scheduler to count, nothing included: a kubelet may have set it to that."""
+    published_capacity: Amounts = ()
+    """The same in its capacity, from which a kubelet works out what it offers."""
 
 
 class Hold(Struct, frozen=True, gc=False, kw_only=True):
@@ -170,7 +185,7 @@ class Hold(Struct, frozen=True, gc=False, kw_only=True):
     """What it says; None if that cannot be read."""
 
 
-class Part(Struct, frozen=True, gc=False, kw_only=True):
+class WorkloadPart(Struct, frozen=True, gc=False, kw_only=True):
     """Equal pods that an owner makes."""
 
     labels: Pairs = ()
@@ -206,7 +221,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     resource_version: str = ""
     created: int = 0
-    parts: tuple[Part, ...] = ()
+    parts: tuple[WorkloadPart, ...] = ()
     priority: int = 0
     suspended: bool = False
     """It makes no pods now: `suspend`, or not `active`."""
@@ -219,7 +234,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     released_at: int | None = None
     """When Headroom let it go, after it had suspended it."""
     is_as_released: bool = False
-    """Its spec is still the one that was let go."""
+    """Its spec is still the one that was released."""
     generation: int = 0
     """The version of its spec."""
     owner: str = ""
@@ -262,7 +277,7 @@ class Machine(Struct, frozen=True, kw_only=True, rename="camel"):
     since: int | None = None
 
 
-class Call(Struct, frozen=True, kw_only=True, rename="camel"):
+class SwitchCall(Struct, frozen=True, kw_only=True, rename="camel"):
     """The last call to a machine's switch that this process made, and what came of it."""
 
     machine: str
@@ -296,6 +311,16 @@ class NodePool(Struct, frozen=True, gc=False, kw_only=True):
     """What it may still make of each resource that it limits, nothing included."""
     ready: bool = True
     """False only where Karpenter says that it is not, or where it is being deleted."""
+    deleting: bool = False
+    weight: int = 0
+    marks: Pairs = ()
+    """Those of its own labels that say who wrote it."""
+    used: Amounts = ()
+    """What its nodes have, by Karpenter's count."""
+    digest: str = ""
+    """Of its whole spec; only of those that Headroom wrote."""
+    template: str = ""
+    """A digest of its template alone, which nodes are compared with."""
 
 
 class NodeClaim(Struct, frozen=True, gc=False, kw_only=True):
@@ -312,6 +337,34 @@ class NodeClaim(Struct, frozen=True, gc=False, kw_only=True):
     """What the node will offer; what was asked for, while Karpenter does not know better."""
     registered: bool = False
     deleting: int | None = None
+    node_pool: str = ""
+    node: str = ""
+    launched: bool = False
+    failure: str = ""
+    """Why it could not be launched, as Karpenter's one word; empty while nothing says so."""
+    failed_at: int | None = None
+    disrupted: bool = False
+    """Karpenter itself ends it: it is empty, drifted, expired or consolidated."""
+
+
+class NodeClass(Struct, frozen=True, kw_only=True):
+    """A node class: how Karpenter's nodes are made in a cloud."""
+
+    kind: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    labels: Pairs = ()
+    ready: bool = True
+    """False only where its controller says so, or where it is being deleted."""
+    zones: tuple[str, ...] = ()
+    """Of its subnets, by name; none if it does not list them."""
+    spec: dict[str, Any] = {}
+
+    @property
+    def key(self) -> str:
+        """How it is told from those of other kinds."""
+        return f"{self.kind}/{self.name}"
 
 
 class Usage(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, KeysView
+from collections.abc import Hashable, Iterator, KeysView, Mapping
+from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -14,10 +15,11 @@ Ints = NDArray[np.int64]
 ABSENT: Final = -1
 """Stands in a column where a moment or a number is not known."""
 _EMPTY: Final[frozenset[str]] = frozenset()
+_NOWHERE: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Numbering(Generic[Value]):
-    """Gives each distinct value a small number and one shared object, and forgets values that nobody uses."""
+    """Gives each distinct value a small number and one shared object, and forgets unused values."""
 
     def __init__(self) -> None:
         self._numbers: dict[Value, int] = {}
@@ -68,7 +70,7 @@ class Numbering(Generic[Value]):
         return len(self._numbers)
 
 
-class Index:
+class UidIndex:
     """Which pods share a value: value to the uids that have it."""
 
     def __init__(self) -> None:
@@ -92,3 +94,26 @@ class Index:
     def values(self) -> KeysView[str]:
         """Every value that some pod has."""
         return self._members.keys()
+
+
+class Spread:
+    """On which nodes the pods are that share a value: value to how many are on each node."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, dict[str, int]] = {}
+
+    def add(self, value: str, node: str, pods: int = 1) -> None:
+        """Count a pod with a value on a node; -1: no more."""
+        nodes = self._nodes.setdefault(value, {})
+        nodes[node] = nodes.get(node, 0) + pods
+        if not nodes[node]:
+            del nodes[node]
+        if not nodes:
+            del self._nodes[value]
+
+    def __getitem__(self, value: str) -> Mapping[str, int]:
+        return self._nodes.get(value, _NOWHERE)
+
+    def values(self) -> KeysView[str]:
+        """Every value that some pod has."""
+        return self._nodes.keys()

@@ -13,7 +13,7 @@ from headroom.model.numbering import Ints
 _SHORTEST_TAIL: Final = 4096
 
 
-class Terms(NamedTuple):
+class RowTerms(NamedTuple):
     """What rows of like pods share, apart from their labels."""
 
     cluster: str
@@ -25,11 +25,11 @@ class Terms(NamedTuple):
 class Group(NamedTuple):
     """Rows that no budget can tell apart: their labels are cut down to the keys that some budget looks at."""
 
-    terms: Terms
+    terms: RowTerms
     labels: Pairs
 
 
-class Order:
+class RowOrder:
     """The first rows of a table sorted by group, so that the rows of a group are one slice; newer rows are an unsorted tail."""
 
     def __init__(self) -> None:

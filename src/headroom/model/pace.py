@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Pace(Struct, frozen=True, kw_only=True):
-    """What happens is answered as soon as ever, at any pace. A simulated week needs a slower one than a cluster."""
+    """What happens is answered at once, at any pace. A simulated week needs a slower one than a cluster."""
 
     lease_seconds: int = 15
     """For how long a lease is taken."""

@@ -70,7 +70,7 @@ def standing(world: World, ref: Ref, resource: AnyResource, says: str) -> Decisi
     if world.stopped:
         return judgement(world, ref, resource, (True, "Stopped", f"{says} All effects are stopped cluster-wide."))
     if resource.spec.paused:
-        return judgement(world, ref, resource, (True, "Paused", f"{says} It is paused."))
+        return judgement(world, ref, resource, (True, "Paused", f"{says} The resource is paused."))
     return judgement(world, ref, resource, (True, "Reconciled", says))
 
 

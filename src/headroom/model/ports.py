@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Final, Literal, Protocol
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Any, Final, Literal, Protocol
 
 from msgspec import Struct
 
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
+from headroom.api.spot_pools_status import Claim
 from headroom.model.actions import Action, LaunchInstance
 from headroom.model.changes import Changes, Topic
-from headroom.model.cloud_facts import Gateway, Instance, Launch, Listing, Offer
-from headroom.model.facts import Call, Machine, Pod
+from headroom.model.cloud_facts import Experience, Gateway, Instance, Launch, Listing, Offer, OfferFeed
+from headroom.model.facts import Machine, Pod, SwitchCall
 from headroom.model.history import Entry
+from headroom.model.machine_records import MachineRecord
 from headroom.model.retention import Retention
-from headroom.model.usage import Heartbeat, Row
+from headroom.model.usage import Heartbeat, UsageRow
 from headroom.model.usage_table import UsageTable
 from headroom.model.verdicts import HomeVerdict
 from headroom.model.world import LedgerState, World
@@ -85,15 +87,15 @@ class Origin(Struct, frozen=True, kw_only=True):
 class Ledger(Protocol):
     """Where rows of usage are kept. Everything that fails raises `Unavailable` or `Refused`; nothing else does."""
 
-    async def write(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> None:
+    async def write(self, rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> None:
         """Merge rows with those there are, all or none; durable once this returns."""
         ...
 
-    def read(self, since: int) -> AsyncIterator[list[Row]]:
+    def read(self, since: int) -> AsyncIterator[list[UsageRow]]:
         """All rows, of all clusters, that may reach beyond `since`, in batches: those not surely ended, or ended after it."""
         ...
 
-    async def changes(self, after: int) -> tuple[list[Row], int]:
+    async def changes(self, after: int) -> tuple[list[UsageRow], int]:
         """Some rows that anybody wrote after the cursor, and the new cursor; begin with `cursor`. A row may come twice.
 
         There are more as long as rows come.
@@ -143,6 +145,14 @@ class Ledger(Protocol):
         """What every home cluster said last."""
         ...
 
+    async def record_machines(self, records: Sequence[MachineRecord]) -> None:
+        """Merge what became of machines of one cluster with what is known of them, and forget its old ones."""
+        ...
+
+    async def experience(self, since: int, until: int) -> list[Experience]:
+        """What all clusters saw between two moments, by offer, whose zone is as it was recorded."""
+        ...
+
     async def origin(self) -> Origin:
         """Which server answers."""
         ...
@@ -156,7 +166,7 @@ class Ledger(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
 
 
@@ -169,7 +179,7 @@ class Switches(Protocol):
         ...
 
     @property
-    def calls(self) -> Mapping[str, Call]:
+    def calls(self) -> Mapping[str, SwitchCall]:
         """The last call to each machine's switch that this process made, by machine."""
         ...
 
@@ -206,7 +216,12 @@ class Clouds(Protocol):
 
     @property
     def offers(self) -> Mapping[str, Offer]:
-        """What the clouds offer to the Spotpools, at which price."""
+        """What the clouds offer, at which price."""
+        ...
+
+    @property
+    def offer_feeds(self) -> Mapping[str, OfferFeed]:
+        """How well the offers for each LeftoverNodePool are known, by its name."""
         ...
 
     @property
@@ -218,10 +233,10 @@ class Clouds(Protocol):
         """Launch one machine; whoever calls has made sure that its intent still stands in the pool's status."""
         ...
 
-    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False, stopped: bool = False) -> None:
+    async def terminate(self, pool: AnyResource, instance: str, claim: Claim = "Slot") -> None:
         """End one machine, after a look at its tags: it is this pool's, or, as an orphan, of this cluster and of no pool that exists.
 
-        With `stopped` only if it does not run: its slot is free already.
+        One that was left is ended only if it does not run.
         """
         ...
 
@@ -232,6 +247,23 @@ class Clouds(Protocol):
     async def remove_target(self, pool: AnyResource, target: str) -> None:
         """Remove a target that has our mark."""
         ...
+
+
+class Beside(Struct, frozen=True, kw_only=True):
+    """What an operator calls beside the API server. Without one of them nothing is known of its things, and nothing done."""
+
+    switches: Switches | None = None
+    clouds: Clouds | None = None
+
+    def facts(self) -> dict[str, Mapping[str, Any]]:
+        """What they know at this instant, by field of the World."""
+        found: dict[str, Mapping[str, Any]] = {}
+        if (switches := self.switches) is not None:
+            found |= {"machines": switches.machines, "calls": switches.calls}
+        if (clouds := self.clouds) is not None:
+            found |= {"instances": clouds.instances, "offers": clouds.offers, "offer_feeds": clouds.offer_feeds}
+            found |= {"listings": clouds.listings, "launches": clouds.launches, "gateways": clouds.gateways}
+        return found
 
 
 class Port(Protocol):
@@ -249,8 +281,8 @@ class Port(Protocol):
         """What is new since this plan last asked."""
         ...
 
-    async def changed(self) -> None:
-        """Returns once something is new that no plan has been told of."""
+    async def changed(self, besides: Collection[str] = ()) -> None:
+        """Returns once something is new that a plan has not been told of; for those `besides`, only once that is urgent."""
         ...
 
     async def write_status(self, resource: AnyResource, status: Status) -> None:
@@ -309,6 +341,8 @@ class Lease(Struct, frozen=True, kw_only=True):
     transitions: int
     version: str
     """The resource version; a write on top of another version is refused."""
+    annotations: Mapping[str, str] = {}
+    """What its holder, and others, have written beside it."""
 
 
 class LeaseTaken(Exception):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headroom.model.numbering import ABSENT, Ints
-from headroom.model.usage import LATE_MS, Row
+from headroom.model.usage import LATE_MS, UsageRow
 
 Bools = NDArray[np.bool_]
 
@@ -69,12 +69,12 @@ class Segments:
             self._marks.append(mark)
 
 
-class PodRows(Sequence[Row]):
+class PodRows(Sequence[UsageRow]):
     """The rows of a pod by start, each made only when it is looked at."""
 
-    def __init__(self, make: Callable[[int], Row], numbers: Sequence[int]) -> None:
+    def __init__(self, make: Callable[[int], UsageRow], numbers: Sequence[int]) -> None:
         self._make, self._numbers = make, numbers
-        self._made: dict[int, Row] = {}
+        self._made: dict[int, UsageRow] = {}
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -85,10 +85,10 @@ class PodRows(Sequence[Row]):
     __hash__ = None  # type: ignore[assignment]  # a view of what changes
 
     @overload
-    def __getitem__(self, place: int) -> Row: ...
+    def __getitem__(self, place: int) -> UsageRow: ...
     @overload
-    def __getitem__(self, place: slice) -> list[Row]: ...
-    def __getitem__(self, place: int | slice) -> Row | list[Row]:
+    def __getitem__(self, place: slice) -> list[UsageRow]: ...
+    def __getitem__(self, place: int | slice) -> UsageRow | list[UsageRow]:
         if isinstance(place, slice):
             return [self._make(number) for number in self._numbers[place]]
         number = self._numbers[place]

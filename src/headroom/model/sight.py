@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from headroom.api.kinds import DEFINITIONS, KINDS
+from headroom.api.kinds import DEFINITIONS
 from headroom.api.resources import GROUP
 from headroom.model.world import World
 
 WORKLOADS: Final = "workloads.kueue.x-k8s.io"
 JOB_SETS: Final = "jobsets.jobset.x-k8s.io"
+NODE_OVERLAYS: Final = "nodeoverlays.karpenter.sh"
 DRA: Final = tuple(
     f"{plural}.resource.k8s.io"
     for plural in ("resourceclaims", "resourceclaimtemplates", "resourceslices", "deviceclasses")
@@ -23,7 +24,7 @@ POLICIES: Final = tuple(
 OWNERS: Final = {"Workload": WORKLOADS, "JobSet": JOB_SETS}
 """Kinds of owners that a cluster may lack, and how they are named here."""
 _NEEDED_GROUPS: Final = ("", "batch", GROUP)
-BESIDE: Final = frozenset(f"{kind.plural}.{GROUP}" for kind in KINDS.values() if not kind.needed)
+BESIDE: Final = frozenset(f"{kind.plural}.{GROUP}" for kind in DEFINITIONS.values() if not kind.needed)
 """Kinds of our own without which everything else goes on."""
 CRON_JOBS: Final = "cronjobs.batch"
 """They only announce pods: without them everything else goes on."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterator, KeysView
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import structs
 
 from headroom.api import marks
+from headroom.model.bandwidth import ENDED, group_of, is_counted
 from headroom.model.census import Census
-from headroom.model.facts import Amounts, Node, Pod, Refusal, Shape
-from headroom.model.numbering import ABSENT, Index, Ints, Numbering
+from headroom.model.facts import Amounts, EvictionRefusal, Node, Pairs, Pod, Shape
+from headroom.model.numbering import ABSENT, Ints, Numbering, Spread, UidIndex
 from headroom.model.times import HOUR, MINUTE
 
 Value = TypeVar("Value", bound=Hashable)
@@ -26,7 +28,6 @@ PHASES: Final = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 PLAIN_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 """What every node has."""
 
-_ENDED: Final = ("Succeeded", "Failed")
 DEPARTED_MS: Final = 120_000
 """So long it is remembered who left a node."""
 LOST_KEPT_MS: Final = 24 * HOUR
@@ -34,7 +35,14 @@ LOST_KEPT_MS: Final = 24 * HOUR
 UNNOTICED_MS: Final = MINUTE
 """A node turns unready this long at most after the last sign of its kubelet; 50 s are usual."""
 MOST_EVICTED: Final = 2000
-"""Of so many pods that are gone it is remembered that they were evicted: more than all caps let go in an hour."""
+"""Of so many pods that are gone it is remembered that they were evicted: more than all caps allow in an hour."""
+
+
+_INDEXED: Final = attrgetter(
+    *("namespace", "node", "phase", "shape", "owner", "annotations", "gates", "finalizers", "nominated_node"),
+    *("claims", "claim_templates", "extended", "deadline", "deleting", "unschedulable_since"),
+)
+"""What the indexes and sets of the table depend on, beside some labels."""
 
 
 def may_need_machine(pod: Pod) -> bool:
@@ -59,7 +67,6 @@ class PodTable:
         "shape",
         "node",
         "phase",
-        "priority",
         "created",
         "started",
         "ended",
@@ -74,12 +81,16 @@ class PodTable:
         self.label_sets: Numbering[tuple[tuple[str, str], ...]] = Numbering()
         self.shapes: Numbering[Shape] = Numbering()
         self.names: Numbering[str] = Numbering()
-        self.by_node = Index()
+        self.by_node = UidIndex()
         """Bound pods under their node; unbound ones under the empty name."""
-        self.by_owner = Index()
+        self.by_owner = UidIndex()
         """Pods under the uid of the controller that they name."""
-        self.by_maker = Index()
+        self.by_maker = UidIndex()
         """Queued and released pods under the uid of the controller that made them, whomever they name."""
+        self.by_group = Spread()
+        """Where the bound pods of a group are that have not ended; those without a controller are of none."""
+        self.bound_with: dict[str, Pairs] = {}
+        """The annotations with which pods were first seen on their node; kept of those whose annotations were changed since."""
         self.queued: set[str] = set()
         """Uids of pods behind our own scheduling gate."""
         self.nominated: set[str] = set()
@@ -90,7 +101,7 @@ class PodTable:
         """Uids of pods with a finalizer of ours."""
         self.asking = 0
         """How many pods may need a machine. Nobody asks which, and a set of them would take half as much as the pods themselves."""
-        self.claiming = Index()
+        self.claiming = UidIndex()
         """Pods with claims to devices under their namespace."""
         self.limited: set[str] = set()
         """Uids of pods that are known to end: by a deadline, or since they are being deleted."""
@@ -98,7 +109,7 @@ class PodTable:
         """Pods that were deleted lately while they held something: when, from which node, what. Only who heard of it knows."""
         self.evicted: dict[str, int] = {}
         """Uids of evicted pods that are gone, each with when its eviction was granted; the last so many that we heard of."""
-        self.refused: dict[str, Refusal] = {}
+        self.refused: dict[str, EvictionRefusal] = {}
         """Uids of pods whose evictions were refused, each with the last time that we were told so."""
         self.seen_going: dict[str, None] = {}
         """Uids of the last so many pods whose final state was heard: of others nobody knows why they went."""
@@ -141,6 +152,16 @@ class PodTable:
         """The uids of pods that have no node yet and have not ended."""
         return self.by_node[""]
 
+    def others_are_on(self, pod: Pod) -> str:
+        """The node on which all other bound pods of its group are; empty if they are on several, or there are none."""
+        group, own = group_of(pod) if pod.owner is not None and pod.node else "", self.get(pod.uid)
+        nodes = self.by_group[group]
+        if len(nodes) > 2:  # its own, and one where the others are
+            return ""
+        is_in = own is not None and own.owner is not None and is_counted(own) and group_of(own) == group
+        others = [node for node, pods in nodes.items() if pods > (is_in and own is not None and node == own.node)]
+        return others[0] if len(others) == 1 else ""
+
     def count_by(self, keys: frozenset[str]) -> Census:
         """The census that tells labels apart by these keys, and by those that were asked for before."""
         if not keys <= self.census.keys or self.census.is_outworn:
@@ -163,9 +184,14 @@ class PodTable:
             # The old fact stays, since its values are the shared ones; nothing else of it is out of date.
             self._pods[row] = structs.replace(before, resource_version=pod.resource_version)
             return False
-        self._leave(row)
+        if before.node and before.annotations != pod.annotations:
+            self.bound_with.setdefault(pod.uid, before.annotations)
         structs.force_setattr(pod, "uid", before.uid)
-        self._enter(row, pod)
+        if _stands_alike(before, pod):
+            self._update(row, before, pod)
+        else:
+            self._leave(row)
+            self._enter(row, pod)
         return True
 
     def remove(self, uid: str) -> bool:
@@ -175,6 +201,7 @@ class PodTable:
             return False
         self._note_eviction(self.at(row))
         self._leave(row)
+        self.bound_with.pop(uid, None)
         self.generation += 1
         self._pods[row] = None
         for column in self._columns.values():
@@ -189,14 +216,14 @@ class PodTable:
             _remember(self.seen_going, pod.uid, None)
         while self.departed and self.departed[0][0] <= now - DEPARTED_MS:
             self.departed.popleft()
-        if pod.node and pod.phase not in _ENDED:
+        if pod.node and pod.phase not in ENDED:
             self.departed.append((now, pod.node, pod.shape.requests))
 
     def _note_eviction(self, pod: Pod) -> None:
         if pod.evicted is not None:
             _remember(self.evicted, pod.uid, pod.evicted)
 
-    def note_refusal(self, uid: str, refusal: Refusal | None, now: int) -> None:
+    def note_refusal(self, uid: str, refusal: EvictionRefusal | None, now: int) -> None:
         """An eviction was refused; None: the pod was deleted in its place."""
         _remember(self.refused, uid, refusal) if refusal is not None else _remember(self.evicted, uid, now)
 
@@ -205,7 +232,8 @@ class PodTable:
         self._pods.append(None)
         if row >= len(self._columns["node"]):
             for name, column in self._columns.items():
-                self._columns[name] = np.concatenate([column, np.full(len(column), ABSENT, np.int64)])
+                more = np.full(len(column) // 4 + 64, ABSENT, np.int64)  # doubled, a third of them would stand empty
+                self._columns[name] = np.concatenate([column, more])
         return row
 
     def _enter(self, row: int, pod: Pod) -> None:
@@ -223,17 +251,40 @@ class PodTable:
         columns["namespace"][row], columns["node"][row] = namespace, node
         columns["phase"][row] = PHASES.index(pod.phase) if pod.phase in PHASES else PHASES.index("Unknown")
         columns["kind"][row] = self.census.add(pod, shape)
-        columns["priority"][row], columns["created"][row] = pod.priority, pod.created
+        columns["created"][row] = pod.created
         columns["started"][row] = ABSENT if pod.started is None else pod.started
         columns["ended"][row] = ABSENT if pod.ended is None else pod.ended
         columns["deleting"][row] = ABSENT if pod.deleting is None else pod.deleting
-        if pod.node or pod.phase not in _ENDED:
+        if pod.node or pod.phase not in ENDED:
             self.by_node.add(pod.node, pod.uid)
         if pod.owner:
             self.by_owner.add(pod.owner.uid, pod.uid)
-        if pod.maker:
-            self.by_maker.add(pod.maker, pod.uid)
+            if is_counted(pod):
+                self.by_group.add(group_of(pod), pod.node)
         self._note_kind(pod)
+
+    def _update(self, row: int, before: Pod, pod: Pod) -> None:
+        """Replace a pod in a row where no index changes."""
+        self.generation += 1
+        for name in ("shape", "namespace", "node"):
+            structs.force_setattr(pod, name, getattr(before, name))
+        self._relabel(row, before, pod)
+        for name in ("created", "started", "ended"):
+            moment = getattr(pod, name)
+            if moment != getattr(before, name):
+                self._columns[name][row] = ABSENT if moment is None else moment
+        self._pods[row] = pod
+
+    def _relabel(self, row: int, before: Pod, pod: Pod) -> None:
+        if pod.labels == before.labels:
+            structs.force_setattr(pod, "labels", before.labels)
+            return
+        columns = self._columns
+        labels = self.label_sets.take(pod.labels)
+        self.label_sets.drop(int(columns["labels"][row]))
+        structs.force_setattr(pod, "labels", self.label_sets[labels])
+        columns["labels"][row] = labels
+        columns["kind"][row] = self.census.relabel(int(columns["kind"][row]), pod)
 
     def _note_kind(self, pod: Pod) -> None:
         """Put a pod into the sets of those of which plans ask for few."""
@@ -243,6 +294,8 @@ class PodTable:
             self.nominated.add(pod.uid)
         if pod.annotations:
             self.annotated.add(pod.uid)
+            if maker := pod.maker:
+                self.by_maker.add(maker, pod.uid)
         if pod.finalizers:
             self.finalized.add(pod.uid)
         if pod.has_claims:
@@ -262,12 +315,16 @@ class PodTable:
         self.by_node.remove(pod.node, pod.uid)
         if pod.owner:
             self.by_owner.remove(pod.owner.uid, pod.uid)
-        self.by_maker.remove(pod.maker, pod.uid)
+            if is_counted(pod):
+                self.by_group.add(group_of(pod), pod.node, -1)
         self.queued.discard(pod.uid)
         self.nominated.discard(pod.uid)
-        self.annotated.discard(pod.uid)
+        if pod.annotations:
+            self.annotated.discard(pod.uid)
+            self.by_maker.remove(pod.maker, pod.uid)
         self.finalized.discard(pod.uid)
-        self.claiming.remove(pod.namespace, pod.uid)
+        if pod.has_claims:
+            self.claiming.remove(pod.namespace, pod.uid)
         self.asking -= may_need_machine(pod)
         self.limited.discard(pod.uid)
 
@@ -329,6 +386,12 @@ class NodeTable:
             return False
         self.generation += 1
         return True
+
+
+def _stands_alike(before: Pod, after: Pod) -> bool:
+    """Whether no index has another place for a pod than before. Most changes are of a label, a start or an end."""
+    is_same_group = after.owner is None or after.labels == before.labels or group_of(after) == group_of(before)
+    return is_same_group and bool(_INDEXED(before) == _INDEXED(after))
 
 
 def _same(before: Pod | Node, after: Pod | Node) -> bool:

@@ -7,7 +7,7 @@ so two writers, a replay or a late write change nothing. What is not known for s
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -32,6 +32,18 @@ class Evidence(IntEnum):
     """Its last container finished."""
 
 
+class Ending(IntEnum):
+    """Why a pod ended; of two that disagree, the larger one counts."""
+
+    UNKNOWN = 0
+    FINISHED = 1
+    FAILED = 2
+    DELETED = 3
+    """Somebody deleted it before it had ended: its owner was suspended or removed, or something preempted it."""
+    EVICTED = 4
+    """The API server granted an eviction."""
+
+
 EVIDENCE: Final = {
     "ContainerFinish": Evidence.CONTAINER_FINISH,
     "FailureKnown": Evidence.FAILURE_KNOWN,
@@ -40,7 +52,7 @@ EVIDENCE: Final = {
 """By the names that facts use."""
 
 
-class Row(Struct, frozen=True, gc=False, kw_only=True):
+class UsageRow(Struct, frozen=True, gc=False, kw_only=True):
     """One segment of a pod's life. Its key is cluster, day, uid and start; moments are milliseconds."""
 
     cluster: str
@@ -71,6 +83,10 @@ class Row(Struct, frozen=True, gc=False, kw_only=True):
     """Those in force when it begins: in the ledger all of them, in memory only those that some budget selects by."""
     price: int | None = None
     """What it cost, in millionths of a dollar an hour; None where nobody knows."""
+    ending: int = Ending.UNKNOWN
+    """Why the pod ended; unknown while it runs, and in rows from before this was kept."""
+    details: Pairs = ()
+    """What a what-if needs to play the pod again, by the names in `PodDetails`; empty in rows from before this was kept."""
 
     @property
     def closed(self) -> int | None:
@@ -95,6 +111,45 @@ class Row(Struct, frozen=True, gc=False, kw_only=True):
         return self.cluster, self.day, self.uid, self.start
 
 
+class PodDetails(NamedTuple):
+    """What decides where a pod may run, for how long, and who makes it anew."""
+
+    owner_kind: str = ""
+    owner_name: str = ""
+    owner_uid: str = ""
+    declared: int | None = None
+    """The length that it declared, in milliseconds."""
+    instance_type: str = ""
+    """Of the node that it ran on."""
+    node_selector: Pairs = ()
+
+    def pairs(self) -> Pairs:
+        """As a row keeps them: what is not known is left out."""
+        named = {
+            _DECLARED: "" if self.declared is None else str(self.declared),
+            _OWNER: f"{self.owner_kind}/{self.owner_name}/{self.owner_uid}" if self.owner_uid else "",
+            _TYPE: self.instance_type,
+        }
+        found = [(name, value) for name, value in named.items() if value]
+        return tuple(sorted((*found, *((_SELECTOR + key, value) for key, value in self.node_selector))))
+
+    @classmethod
+    def of(cls, row: UsageRow) -> PodDetails:
+        """What a row says."""
+        has = dict(row.details)
+        kind, name, uid = ([*has.get(_OWNER, "").split("/"), "", ""])[:3]
+        declared = has.get(_DECLARED, "")
+        selector = tuple((key[len(_SELECTOR) :], value) for key, value in row.details if key.startswith(_SELECTOR))
+        return cls(kind, name, uid, int(declared) if declared.isdecimal() else None, has.get(_TYPE, ""), selector)
+
+
+# The larger of two details counts, so what may be lacking sorts last: who knows more says more.
+_DECLARED: Final = "declared"
+_OWNER: Final = "owner"
+_SELECTOR: Final = "selector/"
+_TYPE: Final = "type"
+
+
 class Heartbeat(Struct, frozen=True, kw_only=True):
     """A cluster's whole view, with every end in it, is in the ledger up to this moment."""
 
@@ -102,14 +157,14 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
     complete_until: int
 
 
-def merged(one: Row, other: Row) -> Row:
+def merged(one: UsageRow, other: UsageRow) -> UsageRow:
     """What two rows of the same key say together."""
     if one == other:
         return one
     source = min(one, other, key=_precedence)
     ended, evidence = max((one, other), key=_end_strength).ended, max(one.evidence, other.evidence)
     gone = [each.gone_by for each in (one, other) if each.gone_by is not None]
-    return Row(
+    return UsageRow(
         cluster=one.cluster,
         uid=one.uid,
         start=one.start,
@@ -126,10 +181,12 @@ def merged(one: Row, other: Row) -> Row:
         amounts=source.amounts,
         labels=source.labels,
         price=source.price,
+        ending=max(one.ending, other.ending),
+        details=max(one.details, other.details),
     )
 
 
-def _precedence(row: Row) -> tuple[object, ...]:
+def _precedence(row: UsageRow) -> tuple[object, ...]:
     """The smallest one says what was held: who saw it best, and among equals any, but always the same.
 
     Labels that somebody saw count before those that nobody saw. A row that begins when it was observed saw just what began then,
@@ -147,6 +204,6 @@ def is_unseen(labels: Pairs) -> bool:
     return any(key == UNSEEN for key, _ in labels)
 
 
-def _end_strength(row: Row) -> tuple[int, int]:
+def _end_strength(row: UsageRow) -> tuple[int, int]:
     """The strongest evidence wins, then the earliest end."""
     return (row.evidence, -row.ended) if row.ended is not None else (-1, 0)

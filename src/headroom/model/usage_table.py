@@ -1,8 +1,7 @@
 """All usage rows that can still matter, as columns: those of the live view united with those of the ledger.
 
-A row says what it knows; the columns `low_end` and `high_end`, `start` and `high_start` say what follows from all rows of its pod
-together: segments of a pod are disjoint, so each ends at the latest where the next begins. Rows are told apart by the little that
-budgets look at (`Group`), so a budget judges each group once and each of its rows only by adding it up.
+A row says what it knows; `low_end` and `high_end`, `start` and `high_start` say what follows from all rows of its pod: segments of a
+pod are disjoint, so each ends where the next begins. A `Group` has the rows that budgets cannot tell apart: each is judged once.
 """
 
 from __future__ import annotations
@@ -18,25 +17,20 @@ from msgspec import structs
 from headroom.model.census import cut
 from headroom.model.facts import Pairs
 from headroom.model.numbering import ABSENT, Ints, Numbering
-from headroom.model.ordering import Group, Order, Terms
+from headroom.model.ordering import Group, RowOrder, RowTerms
 from headroom.model.postings import Postings
 from headroom.model.segments import NO_END, OPEN, Bounds, PodRows, Segments
-from headroom.model.usage import UNSEEN, Row, merged
+from headroom.model.usage import UNSEEN, UsageRow, merged
 
 __all__ = ["OPEN", "PodRows", "UsageTable"]
 
+_OF_ROWS: Final = ("start", "earliest", "seen_until", "ended", "evidence", "gone_by", "created", "observed", "version")
 _COLUMNS: Final = (
-    "start",
-    "earliest",
-    "seen_until",
-    "ended",
-    "evidence",
-    "gone_by",
-    "created",
-    "observed",
-    "version",
+    *_OF_ROWS,
+    "ending",
     "labels",
     "terms",
+    "details",
     "group",
     "first",
     "low_end",
@@ -72,7 +66,8 @@ class UsageTable:
         self._keys = frozenset({UNSEEN})
         self._group_of: dict[tuple[int, Pairs], int] = {}
         self._labels: Numbering[Pairs] = Numbering()
-        self._terms: Numbering[Terms] = Numbering()
+        self._terms: Numbering[RowTerms] = Numbering()
+        self._details: Numbering[Pairs] = Numbering()
         self._rows: dict[str, int | Segments] = {}
         """By pod: the number of its only row, or all of them."""
         self._alive: set[str] = set()
@@ -80,12 +75,12 @@ class UsageTable:
         self._uids: list[str] = []
         self._columns: dict[str, Ints] = {name: np.full(64, ABSENT, np.int64) for name in _COLUMNS}
         self._bounds = Bounds(self._columns)
-        self._order = Order()
+        self._order = RowOrder()
 
     def __len__(self) -> int:
         return len(self._pods)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[UsageRow]:
         return (self.row(number) for number in range(len(self._pods)))
 
     # Reading
@@ -124,11 +119,11 @@ class UsageTable:
         numbers = self._numbers(uid)
         return numbers[-1] if numbers else None
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> UsageRow:
         """One row as it was put together."""
-        at = {name: self._columns[name].item(number) for name in _COLUMNS[:11]}
+        at = {name: self._columns[name].item(number) for name in _COLUMNS[:13]}
         terms = self._terms[at["terms"]]
-        return Row(
+        return UsageRow(
             cluster=terms.cluster,
             uid=self._uids[number],
             start=at["start"],
@@ -145,6 +140,8 @@ class UsageTable:
             amounts=terms.amounts,
             labels=self._labels[at["labels"]],
             price=terms.price,
+            ending=at["ending"],
+            details=self._details[at["details"]],
         )
 
     def is_alive(self, uid: str) -> bool:
@@ -184,7 +181,7 @@ class UsageTable:
         last = self.last_of(uid) if self.unread else None
         return last is not None and last < self._unread_rows
 
-    def has(self, row: Row) -> bool:
+    def has(self, row: UsageRow) -> bool:
         """Whether there is a row with the key of this one."""
         numbers, starts = self._numbers(self._key(row.cluster, row.uid)), self._columns["start"]
         place = bisect_left(numbers, row.start, key=starts.item)
@@ -229,7 +226,7 @@ class UsageTable:
 
     # Writing
 
-    def put(self, row: Row) -> Row | None:
+    def put(self, row: UsageRow) -> UsageRow | None:
         """Merge a row with what is known; the merged one, or None if it says nothing new."""
         key = self._key(row.cluster, row.uid)
         found, starts = self._rows.get(key), self._columns["start"]
@@ -250,7 +247,7 @@ class UsageTable:
         self._settle(key, number, found, place)
         return row
 
-    def _add(self, row: Row) -> int:
+    def _add(self, row: UsageRow) -> int:
         number = len(self._pods)
         self._uids.append(row.uid)
         self._pods.append(row.pod)
@@ -258,7 +255,9 @@ class UsageTable:
         self._store(number, row, is_new=True)
         return number
 
-    def _merge(self, key: str, number: int, row: Row, segments: Segments | None = None, place: int = 0) -> Row | None:
+    def _merge(
+        self, key: str, number: int, row: UsageRow, segments: Segments | None = None, place: int = 0
+    ) -> UsageRow | None:
         """Merge a row with the one of the same key."""
         # Of labels that nobody selects by, more or others must not make a difference to which of the two counts.
         known, lean = self.row(number), structs.replace(row, labels=self.cut(row.labels))
@@ -280,7 +279,7 @@ class UsageTable:
             segments.over, place = end, 0  # it ends the others too
         self._bounds.settle(segments, place, own=own, alive=alive)
 
-    def extend(self, rows: Sequence[Row]) -> int:
+    def extend(self, rows: Sequence[UsageRow]) -> int:
         """Merge many rows; how many said something new. Those of pods not known yet go in together, which is much quicker."""
         keys = [self._key(row.cluster, row.uid) for row in rows]
         times = Counter(keys)
@@ -290,7 +289,7 @@ class UsageTable:
         rest = [row for key, row in zip(keys, rows, strict=True) if key not in added]
         return len(fresh) + sum(self.put(row) is not None for row in rest)
 
-    def _append(self, fresh: list[tuple[str, Row]]) -> None:
+    def _append(self, fresh: list[tuple[str, UsageRow]]) -> None:
         """Put in rows of pods that have none yet."""
         if not fresh:
             return
@@ -301,10 +300,10 @@ class UsageTable:
         self._pods += [row.pod for row in rows]
         self._grow(len(self._pods))
         labels = [self._labels.take(self.cut(row.labels)) for row in rows]
-        terms = [self._terms.take(Terms(row.cluster, row.namespace, row.amounts, row.price)) for row in rows]
+        terms = [self._terms.take(RowTerms(row.cluster, row.namespace, row.amounts, row.price)) for row in rows]
         pairs = {pair: self._group(*pair) for pair in set(zip(labels, terms, strict=True))}
-        values = {name: [getattr(row, name) for row in rows] for name in _COLUMNS[:9]}
-        values |= {"labels": labels, "terms": terms}
+        values = {name: [getattr(row, name) for row in rows] for name in _COLUMNS[:10]}
+        values |= {"labels": labels, "terms": terms, "details": [self._details.take(row.details) for row in rows]}
         values["group"] = [pairs[pair] for pair in zip(labels, terms, strict=True)]
         for name, found in values.items():
             self._columns[name][begin : begin + len(rows)] = [ABSENT if each is None else each for each in found]
@@ -348,8 +347,8 @@ class UsageTable:
 
     def _renumber(self) -> None:
         """Forget labels and terms that no row has any more, and labels that are not kept."""
-        olds: tuple[tuple[str, Numbering[Any]], ...] = (("labels", self._labels), ("terms", self._terms))
-        for name, old in olds:
+        for name in ("labels", "terms", "details"):
+            old: Numbering[Any] = getattr(self, f"_{name}")
             used, where = np.unique(self.column(name), return_inverse=True)
             fresh: Numbering[Any] = Numbering()
             values = (self.cut(old[int(each)]) if name == "labels" else old[int(each)] for each in used)
@@ -364,10 +363,10 @@ class UsageTable:
             for name, column in self._columns.items():
                 self._columns[name] = np.concatenate([column, np.full(max(has, size - has), ABSENT, np.int64)])
 
-    def _store(self, number: int, row: Row, *, is_new: bool) -> None:
+    def _store(self, number: int, row: UsageRow, *, is_new: bool) -> None:
         columns = self._columns
         labels = self._labels.take(self.cut(row.labels))
-        terms = self._terms.take(Terms(row.cluster, row.namespace, row.amounts, row.price))
+        terms = self._terms.take(RowTerms(row.cluster, row.namespace, row.amounts, row.price))
         if not is_new:
             # The old labels and terms keep their numbers: groups know them by these.
             self._pods[number] = row.pod
@@ -376,7 +375,8 @@ class UsageTable:
         columns["ended"][number] = ABSENT if row.ended is None else row.ended
         columns["gone_by"][number] = ABSENT if row.gone_by is None else row.gone_by
         columns["created"][number], columns["observed"][number] = row.created, row.observed
-        columns["version"][number] = row.version
+        columns["version"][number], columns["ending"][number] = row.version, row.ending
+        columns["details"][number] = self._details.take(row.details)
         columns["labels"][number], columns["terms"][number] = labels, terms
         group = self._group(labels, terms)
         if not is_new and group != columns["group"][number]:

@@ -1,47 +1,39 @@
 """World: every resource and fact known at one instant. Plans read it; nobody writes through it.
 
 It is a view of the tables, not a copy, so it is only good until the next event: a plan runs to its end before one is read.
-`save` and `load` turn it into plain JSON and back, for snapshots and replays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from types import GenericAlias
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct, structs
 
-from headroom.api import kinds
 from headroom.api.budget_index import IndexEntry
 from headroom.api.kinds import AnyResource
-from headroom.api.schema import Problem
-from headroom.model import batch_facts, cloud_facts, device_facts, facts, times
+from headroom.model import batch_facts, cloud_facts, device_facts, facts
+from headroom.model.bandwidth import BandwidthRules
+from headroom.model.bandwidth_facts import KnownBandwidthConfig, NodeOverlay
 from headroom.model.changes import EVERYTHING, Changes, Topic
-from headroom.model.decisions import Ref, status_wire
+from headroom.model.decisions import Ref
 from headroom.model.devices import DeviceTable
 from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable, PodTable
-from headroom.model.usage import Row
 from headroom.model.usage_table import UsageTable
 from headroom.model.verdicts import HomeVerdict
 
 __all__ = [
     "EVERYTHING",
     "FACTS",
-    "FORMAT",
     "Caps",
     "Changes",
     "LedgerState",
     "World",
     "by_ref",
-    "load",
     "ref_of",
-    "save",
 ]
-
-FORMAT: Final = "headroom.dev/snapshot/v1"
 
 
 class LedgerState(Struct, frozen=True, kw_only=True):
@@ -134,11 +126,23 @@ class World(Struct, frozen=True, kw_only=True):
     end_orphans: bool = False
     """Machines of this cluster that no Spotpool owns may be ended; an administrator's setting."""
     machines: Annotated[Mapping[str, facts.Machine], Fact(Topic.MACHINES, manifest=True)] = {}
-    calls: Annotated[Mapping[str, facts.Call], Fact(Topic.MACHINES, key="machine")] = {}
+    calls: Annotated[Mapping[str, facts.SwitchCall], Fact(Topic.MACHINES, key="machine")] = {}
     """The last call to each machine's switch, by machine; only those of this process."""
     node_pools: Annotated[Mapping[str, facts.NodePool], Fact(Topic.KARPENTER)] = {}
     """Karpenter's, by name."""
     node_claims: Annotated[Mapping[str, facts.NodeClaim], Fact(Topic.KARPENTER)] = {}
+    node_overlays: Annotated[Mapping[str, NodeOverlay], Fact(Topic.KARPENTER)] = {}
+    node_overlays_served: bool = False
+    """The cluster has NodeOverlays, whether Karpenter heeds them or not."""
+    node_classes: Annotated[Mapping[str, facts.NodeClass], Fact(Topic.KARPENTER, key="key")] = {}
+    """By kind/name."""
+    launch_failures: Annotated[Mapping[str, cloud_facts.LaunchFailure], Fact(Topic.KARPENTER, key="claim")] = {}
+    """Of Karpenter's launches in the last hour, by claim."""
+    write_problems: Annotated[Mapping[str, cloud_facts.WriteProblem], Fact(Topic.KARPENTER, key="object")] = {}
+    pool_writes: Annotated[Mapping[str, cloud_facts.PoolWrite], Fact(Topic.KARPENTER, key="node_pool")] = {}
+    offer_feeds: Annotated[Mapping[str, cloud_facts.OfferFeed], Fact(Topic.OFFERS, key="pool")] = {}
+    """How well the offers for each LeftoverNodePool are known, by name."""
+    experience: Annotated[Mapping[str, cloud_facts.Experience], Fact(Topic.OFFERS, key="offer")] = {}
     namespaces: Annotated[Mapping[str, facts.Namespace], Fact(Topic.NAMESPACES)] = {}
     claims: Annotated[Mapping[str, device_facts.Claim], Fact(Topic.CLAIMS, key="key")] = {}
     """ResourceClaims, by namespace/name."""
@@ -165,7 +169,13 @@ class World(Struct, frozen=True, kw_only=True):
     """The cluster has Kueue."""
     hold_problem: str = ""
     """Why new pods cannot be held here, as a sentence; empty if they can."""
+    bandwidth_problem: str = "It is not known whether the policies for bandwidth are installed."
+    """Why the API server neither reads nor refuses the bandwidth of new pods, as a sentence; empty if it does."""
+    bandwidth_configs: Annotated[Mapping[str, KnownBandwidthConfig], Fact(Topic.POLICIES)] = {}
+    """What its policies know of our settings, by name."""
     caps: Caps = Caps()
+    bandwidth: BandwidthRules = BandwidthRules()
+    """What an administrator says of bandwidth."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.resources, ResourceTable):
@@ -210,182 +220,6 @@ def ref_of(resource: AnyResource) -> Ref:
     return Ref(resource.kind, resource.namespace, resource.name)
 
 
-class _SavedBase(Struct, kw_only=True):
-    format: str
-    now: str
-    cluster: str
-    stopped: bool
-    complete: bool
-    resources: list[dict[str, Any]]
-    pods: list[facts.Pod]
-    nodes: list[facts.Node]
-    settled: str = ""
-    acting_since: str = ""
-    unseen: dict[str, str] = {}
-    own_namespace: str = "headroom-system"
-    device_classes: list[device_facts.DeviceClass] = []
-    claim_templates: list[device_facts.ClaimTemplate] = []
-    device_slices: list[device_facts.DeviceSlice] = []
-    prices: list[facts.Price] = []
-    usage: list[Row] = []
-    kept: list[str] = []
-    """Uids of pods that stay only until their end is in the ledger."""
-    evicted: dict[str, int] = {}
-    """Uids of pods that were evicted and are gone."""
-    ledger_loaded: bool = True
-    ledger_problem: str = ""
-    ledger_keys: list[str] | None = None
-    ledger_lost: bool = False
-    ledger_known_since: int = 0
-    ledger_rival: str = ""
-    clock_offset_ms: int = 0
-    clock_step_ms: int = 0
-    verdicts: list[HomeVerdict] = []
-    index: list[IndexEntry] | None = None
-    index_problem: str = ""
-    kueue: bool = False
-    hold_problem: str = ""
-    caps: Caps = Caps()
-    instances_given: bool = True
-    pool_namespaces: dict[str, tuple[str, ...]] = {}
-    end_orphans: bool = False
-
-
-_Saved: Any = msgspec.defstruct(
-    "_Saved",
-    [(name, GenericAlias(list, each.type), []) for name, each in FACTS.items()],
-    bases=(_SavedBase,),
-    kw_only=True,
-)
-
-
-def save(world: World) -> bytes:
-    """The world as JSON."""
-    saved = _Saved(
-        format=FORMAT,
-        now=times.text(world.now),
-        cluster=world.cluster,
-        stopped=world.stopped,
-        complete=world.complete,
-        unseen=dict(world.unseen),
-        resources=[_saved_resource(world.resources[ref]) for ref in sorted(world.resources)],
-        pods=sorted(world.pods, key=lambda pod: pod.uid),
-        nodes=sorted(world.nodes, key=lambda node: node.name),
-        settled="" if world.settled is None else times.text(world.settled),
-        acting_since=times.text(world.acting_since) if world.acting_since else "",
-        own_namespace=world.own_namespace,
-        device_classes=sorted(world.devices.classes.values(), key=lambda each: each.name),
-        claim_templates=sorted(world.devices.templates.values(), key=lambda each: each.key),
-        device_slices=sorted(world.devices.slices.values(), key=lambda each: each.name),
-        prices=list(world.prices),
-        usage=sorted(world.usage, key=lambda row: row.key),
-        kept=sorted(world.usage.kept),
-        evicted=world.pods.evicted,
-        ledger_loaded=world.ledger.loaded,
-        ledger_problem=world.ledger.problem,
-        ledger_keys=None if world.ledger.keys is None else sorted(world.ledger.keys),
-        ledger_lost=world.ledger.lost,
-        ledger_known_since=world.ledger.known_since,
-        ledger_rival=world.ledger.rival,
-        clock_offset_ms=world.ledger.clock_offset_ms,
-        clock_step_ms=world.ledger.clock_step_ms,
-        verdicts=list(world.ledger.verdicts),
-        index=None if world.index is None else list(world.index),
-        index_problem=world.index_problem,
-        kueue=world.kueue,
-        hold_problem=world.hold_problem,
-        caps=world.caps,
-        instances_given=world.instances_given,
-        pool_namespaces=dict(world.pool_namespaces),
-        end_orphans=world.end_orphans,
-        **{name: [found for _, found in sorted(getattr(world, name).items())] for name in FACTS},
-    )
-    return msgspec.json.format(msgspec.json.encode(saved), indent=1)
-
-
-def _saved_resource(resource: AnyResource) -> dict[str, Any]:
-    out: dict[str, Any] = msgspec.to_builtins(resource)
-    out["status"] = status_wire(resource.status)
-    return out
-
-
-def load(text: bytes) -> World:
-    """The world that `save` wrote. Raises msgspec.ValidationError for anything else."""
-    saved: _SavedBase = msgspec.json.decode(text, type=_Saved)
-    now = times.moment(saved.now)
-    if saved.format != FORMAT or now is None:
-        raise msgspec.ValidationError(f"not a snapshot of the form {FORMAT}")
-    pods, nodes = PodTable(), NodeTable()
-    for pod in saved.pods:
-        pods.put(pod)
-    for node in saved.nodes:
-        nodes.put(node)
-    pods.evicted.update(saved.evicted)
-    return World(
-        now=now,
-        cluster=saved.cluster,
-        stopped=saved.stopped,
-        complete=saved.complete,
-        unseen=saved.unseen,
-        resources=by_ref(_loaded_resource(each) for each in saved.resources),
-        pods=pods,
-        nodes=nodes,
-        settled=times.moment(saved.settled),
-        acting_since=times.moment(saved.acting_since) or 0,
-        own_namespace=saved.own_namespace,
-        devices=DeviceTable(saved.device_classes, saved.claim_templates, saved.device_slices),
-        prices=tuple(saved.prices),
-        usage=_loaded_usage(saved, pods),
-        ledger=_loaded_ledger(saved),
-        index=None if saved.index is None else tuple(saved.index),
-        index_problem=saved.index_problem,
-        kueue=saved.kueue,
-        hold_problem=saved.hold_problem,
-        caps=saved.caps,
-        instances_given=saved.instances_given,
-        pool_namespaces=saved.pool_namespaces,
-        end_orphans=saved.end_orphans,
-        **{name: each.named(getattr(saved, name)) for name, each in FACTS.items()},
-    )
-
-
-def _loaded_ledger(saved: _SavedBase) -> LedgerState:
-    return LedgerState(
-        loaded=saved.ledger_loaded,
-        problem=saved.ledger_problem,
-        keys=None if saved.ledger_keys is None else frozenset(saved.ledger_keys),
-        lost=saved.ledger_lost,
-        known_since=saved.ledger_known_since,
-        rival=saved.ledger_rival,
-        clock_offset_ms=saved.clock_offset_ms,
-        clock_step_ms=saved.clock_step_ms,
-        verdicts=tuple(saved.verdicts),
-    )
-
-
-def _loaded_usage(saved: _SavedBase, pods: PodTable) -> UsageTable:
-    table = UsageTable(saved.cluster)
-    for row in saved.usage:
-        table.put(row)
-    for uid in pods.uids():
-        table.set_alive(uid, True)
-    table.kept.update(saved.kept)
-    return table
-
-
 def by_ref(resources: Iterable[AnyResource]) -> ResourceTable:
     """Resources under their names."""
     return ResourceTable({ref_of(each): each for each in resources})
-
-
-def _loaded_resource(saved: dict[str, Any]) -> AnyResource:
-    kind = saved["kind"]
-    found = [msgspec.convert(each, Problem) for each in saved.pop("problems", [])]
-    spec = kinds.spec_of(kind, saved.pop("spec")) if not found else None
-    status = kinds.status_of(kind, saved.pop("status", {}))
-    saved.pop("spec", None)
-    return AnyResource(spec=spec, status=status, problems=tuple(found), **_plain(saved))
-
-
-def _plain(saved: dict[str, Any]) -> dict[str, Any]:
-    return saved | {"finalizers": tuple(saved.get("finalizers", ()))}

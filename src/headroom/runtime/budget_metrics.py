@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from headroom.api.budgets import GPUWorkloadBudgetStatus
+from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus
 from headroom.api.enforcement import percent
 from headroom.core.usage import DOLLAR, GPU_HOUR, MICRO, Reckoning, quota_of, reckonings, uncovered
+from headroom.model import times
 from headroom.model.decisions import Decision, Ref
 from headroom.model.times import SECOND
-from headroom.model.world import World
+from headroom.model.world import World, ref_of
 
 _NAMES: Final = {
     "quota_gpu_hours": "GPU-hours that may be used inside the window.",
-    "consumed_gpu_hours": "GPU-hours used inside the window, for certain.",
-    "upper_gpu_hours": "GPU-hours used inside the window at most.",
+    "consumed_gpu_hours": "GPU-hours used inside the window: the lower bound.",
+    "upper_gpu_hours": "GPU-hours used inside the window: the upper bound.",
     "remaining_gpu_hours": "GPU-hours left of the quota.",
     "quota_usd": "Dollars that may be spent inside the window.",
-    "consumed_usd": "Dollars spent inside the window, for certain.",
-    "upper_usd": "Dollars spent inside the window at most.",
+    "consumed_usd": "Dollars spent inside the window: the lower bound.",
+    "upper_usd": "Dollars spent inside the window: the upper bound.",
     "remaining_usd": "Dollars left of the quota.",
-    "unpriced_gpu_hours": "GPU-hours inside the window whose price is not known.",
-    "burn_rate_gpus": "GPUs held now.",
-    "tracked_pods": "Pods in view that are counted.",
-    "exceeded": "1 while a quota is reached.",
-    "exhausted_timestamp_seconds": "When a quota will be reached if what runs goes on; absent if never.",
-    "recovers_timestamp_seconds": "When an exceeded quota will hold again; absent if never.",
-    "step_percent": "Share of the quota at which the highest step that stands begins; 0 while none does.",
-    "held_pods": "Pods that wait for the budget.",
+    "unpriced_gpu_hours": "GPU-hours inside the window without a known price.",
+    "burn_rate_gpus": "GPUs allocated now.",
+    "tracked_pods": "Pods that the budget counts now.",
+    "exceeded": "1 while the budget is over quota.",
+    "exhausted_timestamp_seconds": "When the budget goes over quota, with pods ending when they declare; absent if never.",
+    "recovers_timestamp_seconds": "When the budget is back under quota, with pods ending when they declare; absent if never.",
+    "step_percent": "Share of the quota at which the highest active step becomes active; 0 while none is active.",
+    "held_pods": "Pods that the budget queues.",
 }
 
 
@@ -43,21 +44,21 @@ class BudgetMetrics:
             for name, help_ in _NAMES.items()
         }
         self._uncovered = Gauge(
-            "headroom_uncovered_gpu_hours", "GPU-hours of the last 24 h that no budget covers.", registry=registry
+            "headroom_uncovered_gpu_hours", "GPU-hours of the last 24h that no budget covers.", registry=registry
         )
         self._uncovered_burn = Gauge(
-            "headroom_uncovered_burn_rate_gpus", "GPUs held now that no budget covers.", registry=registry
+            "headroom_uncovered_burn_rate_gpus", "GPUs allocated now that no budget covers.", registry=registry
         )
         self._rows = Gauge("headroom_usage_rows", "Rows of usage in memory.", registry=registry)
         self._waiting = Gauge("headroom_ledger_waiting_pods", "Pods with rows not durable yet.", registry=registry)
         self._lag = Gauge(
             "headroom_ledger_lag_seconds", "How long the oldest row has waited to be durable.", registry=registry
         )
-        self._up = Gauge("headroom_ledger_up", "1 while the ledger was read and takes writes.", registry=registry)
+        self._up = Gauge("headroom_ledger_up", "1 while the ledger can be read and written.", registry=registry)
 
         self._clock = Gauge(
             "headroom_clock_offset_seconds",
-            "Seconds by which the clock is ahead of the API server's, or was set forward of late; 0 while both agree.",
+            "Seconds by which the clock is ahead of the API server's, or recently jumped forward; 0 while both agree.",
             registry=registry,
         )
         self._shared = Gauge(
@@ -65,17 +66,19 @@ class BudgetMetrics:
         )
         self._known_since = Gauge(
             "headroom_ledger_known_since_timestamp_seconds",
-            "From when on everything that happened in this cluster is in the ledger.",
+            "Since when the ledger has all usage of this cluster.",
             registry=registry,
         )
 
-    def measure(self, world: World, _decisions: Mapping[Ref, Decision]) -> None:
+    def measure(self, world: World, decisions: Mapping[Ref, Decision]) -> None:
         """Set everything to what is true of this world."""
         for gauge in self._gauges.values():
             gauge.clear()
         for budget, found in reckonings(world):
             quota = quota_of(budget.spec)
-            for name, value in (_values(found, quota.gpu_ms, quota.usd_ms) | _enforced(budget.status)).items():
+            decision = decisions.get(ref_of(budget))
+            status: Any = budget.status if decision is None else decision.status
+            for name, value in (_values(found, quota.gpu_ms, quota.usd_ms) | _enforced(status)).items():
                 if value is not None:
                     self._gauges[name].labels(budget.namespace, budget.name).set(value)
         rest = uncovered(world)
@@ -91,8 +94,12 @@ class BudgetMetrics:
 
 
 def _enforced(status: GPUWorkloadBudgetStatus) -> dict[str, float | None]:
-    """What enforcement comes to, by the status."""
+    """The forecast, and what enforcement comes to, by the status."""
+    forecast = status.forecast or Forecast()
+    exhausted, recovers = times.moment(forecast.exhausted_at), times.moment(forecast.recovers_at)
     return {
+        "exhausted_timestamp_seconds": None if exhausted is None else exhausted / SECOND,
+        "recovers_timestamp_seconds": None if recovers is None else recovers / SECOND,
         "step_percent": max((percent(each.at) for each in status.steps), default=0),
         "held_pods": status.held.pods if status.held is not None else 0,
     }
@@ -114,6 +121,4 @@ def _values(found: Reckoning, gpu_quota: int | None, usd_quota: int | None) -> d
         "burn_rate_gpus": found.burn / MICRO,
         "tracked_pods": found.tracked,
         "exceeded": bool(found.exceeded),
-        "exhausted_timestamp_seconds": None if found.exhausted_at is None else found.exhausted_at / SECOND,
-        "recovers_timestamp_seconds": None if found.recovers_at is None else found.recovers_at / SECOND,
     }

@@ -19,11 +19,11 @@ from headroom.model.errors import HeadroomError, Refused
 from headroom.model.ports import SETTLE_MS, Ledger, RecorderPort
 from headroom.model.retention import Retention
 from headroom.model.times import HOUR, MINUTE
-from headroom.model.usage import DAY, Row
+from headroom.model.usage import DAY, UsageRow
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import LedgerState, World
 from headroom.runtime.clock import SUSPECT_MS, ClockWatch, Doubt, Due
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.runtime.verdicts import Verdicts
 
 CLAIM_SECONDS: Final = 5.0
@@ -79,7 +79,7 @@ class Custodian:
     def __init__(
         self,
         ledger: Ledger,
-        around: Surroundings,
+        around: Runtime,
         may_lead: Callable[[], bool],
         holder: str,
         accept_loss_before: int = 0,
@@ -129,9 +129,9 @@ class Custodian:
         if bool(before) != bool(after):
             log = self._around.log.warning if after else self._around.log.info
             log(
-                "the clock is suspect: usage is counted, pruning and heartbeats stop"
+                "the clock is suspect: usage is still counted; pruning and heartbeats stop"
                 if after
-                else "the clock is right",
+                else "the clock is correct again",
                 offset_seconds=after.offset_ms // 1000,
                 step_seconds=after.step_ms // 1000,
             )
@@ -258,12 +258,12 @@ class Custodian:
         self._claims += 1
         if self.rival and not before:
             self._around.log.error(
-                "another operator writes under this cluster's id, as in a cloned cluster: nothing is pruned or enforced",
+                "another operator writes under this cluster's id; this happens after a cluster is cloned: nothing is pruned or enforced",
                 cluster=world.cluster,
                 other=self.rival,
             )
         elif before and not self.rival:
-            self._around.log.info("no other operator writes under this cluster's id any more", cluster=world.cluster)
+            self._around.log.info("no other operator writes under this cluster's id now", cluster=world.cluster)
 
     async def _prune(self, port: RecorderPort, world: World) -> bool:
         """Forget a part of what may be forgotten, for a moment; whether nothing of it is left."""
@@ -280,7 +280,7 @@ class Custodian:
             gone += part
             await self._clock.sleep(BREATH_SECONDS)
         if gone:
-            self._around.log.info("forgot what no window needs", rows=gone, before=times.text(before))
+            self._around.log.info("removed usage that no window needs", rows=gone, before=times.text(before))
         return part == 0
 
     async def _retain(self, kept: Retention) -> None:
@@ -311,7 +311,7 @@ class UsageTold(NamedTuple):
     as_of: int
     """The moment of which the status speaks."""
 
-    def may_be(self, row: Row) -> bool:
+    def may_be(self, row: UsageRow) -> bool:
         """Whether a row may be part of it; one that was written later is not."""
         return self.cluster in ("", row.cluster) and row.observed <= self.as_of + WRITTEN_LATE_MS
 

@@ -10,10 +10,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from headroom.model.actions import BY_NAME, Action, EmitEvent, RemoveFinalizer, Sentence, target_of
+from headroom.model.action_names import target_of
+from headroom.model.actions import BY_NAME, Action, EmitEvent, RemoveFinalizer
 from headroom.model.decisions import Decision, Ref
 from headroom.model.history import Entry
 from headroom.model.ports import Ledger
+from headroom.model.sentences import Sentence
 from headroom.model.usage import DAY
 from headroom.runtime.clock import Due
 
@@ -34,7 +36,7 @@ MOST_NEWS: Final = 5
 """Sentences of one entry; a pool may turn hundreds of machines at once."""
 
 
-class News(NamedTuple):
+class JournalEvent(NamedTuple):
     """An event."""
 
     reason: str
@@ -55,7 +57,7 @@ class Noted(Struct, frozen=True, order=True):
     """The first of them, each in a few words; events are left out, they say what the message says."""
     count: int
     """How many there were."""
-    news: tuple[News, ...] = ()
+    news: tuple[JournalEvent, ...] = ()
     """The events on the resource itself."""
 
     @property
@@ -71,7 +73,9 @@ def noted(entry: Entry) -> Noted:
     actions: list[dict[str, Any]] = msgspec.json.decode(entry.actions)
     done = [each for each in actions if each["type"] != EmitEvent.__name__]
     events = [each for each in actions if each["type"] == EmitEvent.__name__ and each["object"] == entry.resource]
-    news = tuple(News(str(each["reason"]), str(each["message"]), str(each.get("machine", ""))) for each in events)
+    news = tuple(
+        JournalEvent(str(each["reason"]), str(each["message"]), str(each.get("machine", ""))) for each in events
+    )
     told = _sentences(done)
     told += [(each.reason, each.message) for each in news[:MOST_NEWS]]
     reason = told[0][0] if told else entry.reason
@@ -107,7 +111,7 @@ def _brief(action: Action) -> dict[str, Any]:
     return {name: each for name, each in msgspec.to_builtins(action).items() if not isinstance(each, dict | list)}
 
 
-class Remembered:
+class EntryIndex:
     """Entries in the order of their moments, the newest of them, and how they are searched."""
 
     def __init__(self) -> None:
@@ -159,7 +163,7 @@ def searched(entry: Noted) -> str:
     return f"{entry.resource} {entry.reason} {entry.message} {' '.join(entry.actions)}".lower()
 
 
-class Journal(Remembered):
+class Journal(EntryIndex):
     """What was decided on the resources of one cluster, in the order of its moments."""
 
     def __init__(self, ledger: Ledger) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from headroom.core.usage import budgets_of, label_keys
 from headroom.model.ports import Clock, Ledger
-from headroom.model.usage import Row
+from headroom.model.usage import UsageRow
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
 from headroom.runtime.custody import budgets_in
@@ -22,8 +22,9 @@ SHARE: Final = 10
 class LabelKeys:
     """Follows what budgets select by."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, also: frozenset[str] = frozenset()) -> None:
+        """`also` are keys that are kept whatever budgets select by."""
+        self._clock, self._also = clock, also
         self._not_before = 0.0
 
     def new_table(self, world: World) -> UsageTable:
@@ -32,14 +33,14 @@ class LabelKeys:
         self.follow(table, world, ())
         return table
 
-    def follow(self, table: UsageTable, world: World, unwritten: Iterable[Row]) -> bool:
+    def follow(self, table: UsageTable, world: World, unwritten: Iterable[UsageRow]) -> bool:
         """Keep what budgets select by now; whether the ledger has to be read for some of it. `unwritten` is not there yet.
 
         While no budget can be read, all labels are kept, so the first one needs nothing from the ledger. A key that no budget
         selects by any more is kept on until `forget`.
         """
         readable = budgets_of(world)
-        wanted = label_keys(readable)
+        wanted = label_keys(readable) | self._also
         if not readable or (table.keys is not None and wanted <= table.keys):
             return False
         table.keep(wanted | (table.keys or frozenset()))
@@ -50,9 +51,9 @@ class LabelKeys:
         """Keep nothing any more that no budget selects by, unless a budget cannot be read."""
         budgets = budgets_in(world)
         if world.complete and budgets and all(each.spec is not None for each in budgets) and table.keys is not None:
-            table.keep(label_keys(budgets))
+            table.keep(label_keys(budgets) | self._also)
 
-    def unite(self, table: UsageTable, other: UsageTable, unwritten: Iterable[Row]) -> None:
+    def unite(self, table: UsageTable, other: UsageTable, unwritten: Iterable[UsageRow]) -> None:
         """Merge another table's rows. If it keeps fewer labels, the ledger has to be read for the others."""
         keys = table.keys
         if other.keys is not None and keys != other.keys:

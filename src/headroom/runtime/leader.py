@@ -126,5 +126,5 @@ class Leader:
 def _why(error: Exception) -> str:
     """Many errors, such as a timeout, have no text of their own."""
     if isinstance(error, TimeoutError):
-        return f"no answer within {REQUEST_SECONDS:g} s"
+        return f"no answer within {REQUEST_SECONDS:g}s"
     return str(error) or type(error).__name__

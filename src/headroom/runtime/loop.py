@@ -20,17 +20,19 @@ from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.core.ticks import Heard, Tick, ask_in_order
 from headroom.model.actions import Action
-from headroom.model.changes import EVERYTHING, Changes
+from headroom.model.changes import EVERYTHING, URGENT, Changes
 from headroom.model.decisions import Decision, Ref, split_finalizers, substance
 from headroom.model.plans import INTERNAL_ERROR, Plan, raised
 from headroom.model.ports import Port
 from headroom.model.world import World
 from headroom.runtime.sight import SightLog
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.runtime.writes import Gate, Writer
 
 GATHER_SECONDS: Final = 0.05
 """A burst of events is one reason to tick, not many."""
+IDLE_PLAN_SECONDS: Final = 1.0
+"""A plan that has nothing to decide on is asked no more often."""
 BLIND_SECONDS: Final = 60.0
 
 
@@ -50,13 +52,18 @@ class PlanState(Struct):
         """Whether it has not been asked about everything that is new."""
         return bool(self.pending)
 
+    @property
+    def _has_haste(self) -> bool:
+        """Whether it decides on anything: of most kinds there is not one resource, and then all that is left to do is to tidy up."""
+        return bool(self.look_at or self.pending.resources or self.pending.everything)
+
     def hear(self, refs: Collection[Ref]) -> None:
         """An earlier plan says something else of these now."""
         self.pending.resources |= set(refs)
 
     def due_at(self) -> float:
         """When it should be asked next."""
-        ready = self.asked_at + self.plan.at_most_every_ms / 1000
+        ready = self.asked_at + (self.plan.at_most_every_ms / 1000 if self._has_haste else IDLE_PLAN_SECONDS)
         if self.pending:
             return ready
         soonest = min(self.look_at.values(), default=float("inf"))
@@ -95,7 +102,7 @@ class Loop:
         plans: Iterable[Plan],
         writers: tuple[Writer, Writer],
         gate: Gate,
-        around: Surroundings,
+        around: Runtime,
     ) -> None:
         """The second writer is for finalizers alone, so that many of them never hold up anything else."""
         self.noted: Callable[[Decision, int], None] = lambda _decision, _now: None
@@ -128,14 +135,37 @@ class Loop:
         self._stopping = True
 
     async def _wait(self, due: float) -> None:
-        pause = min(self._pace.idle_seconds, due - self._clock.monotonic())
-        if pause > GATHER_SECONDS:
-            news = asyncio.ensure_future(self._port.changed())
-            rest = asyncio.ensure_future(self._clock.sleep(pause))
-            await asyncio.wait((news, rest), return_when=asyncio.FIRST_COMPLETED)
-            news.cancel()
-            rest.cancel()
-        await self._clock.sleep(GATHER_SECONDS)
+        """Until a plan is due, or it is time to look around. A tick costs as much as many events, so none is made for news that must wait."""
+        latest = self._clock.monotonic() + self._pace.idle_seconds
+        while not self._stopping:
+            pause = min(due, latest) - self._clock.monotonic()
+            if pause > GATHER_SECONDS:
+                await self._news_within(pause)
+            await self._clock.sleep(GATHER_SECONDS)
+            due = self._hear()
+            if min(due, latest) <= self._clock.monotonic():
+                return
+
+    async def _news_within(self, seconds: float) -> None:
+        knowing = [state.plan.name for state in self._states if state.pending and not self._is_unsettled(state)]
+        news = asyncio.ensure_future(self._port.changed(besides=knowing))
+        rest = asyncio.ensure_future(self._clock.sleep(seconds))
+        await asyncio.wait((news, rest), return_when=asyncio.FIRST_COMPLETED)
+        news.cancel()
+        rest.cancel()
+
+    def _hear(self) -> float:
+        """Take in what is new. Returns when somebody should be asked: at once if it may be that nothing is to be done any more."""
+        found = [(state, self._port.take_changes(state.plan.name)) for state in self._states]
+        for state, changes in found:
+            state.pending.add(changes)
+        is_urgent = any(not URGENT.isdisjoint(changes.facts) for _, changes in found)
+        return self._clock.monotonic() if is_urgent else self._soonest()
+
+    def _soonest(self) -> float:
+        """When the next plan that may be asked is due."""
+        soonest = min((state.due_at() for state in self._states if not self._is_unsettled(state)), default=float("inf"))
+        return min(soonest, self._writer.next_retry())
 
     def tick(self) -> float:
         """Ask every plan that is due. Returns when the next one will be."""
@@ -161,8 +191,7 @@ class Loop:
         if self._ask_in_order(world):
             self.bell.ring()
         self._measure(world)
-        soonest = min((state.due_at() for state in self._states if not self._is_unsettled(state)), default=float("inf"))
-        return min(soonest, self._writer.next_retry())
+        return self._soonest()
 
     def _ask_in_order(self, world: World) -> bool:
         """Ask the plans that are due; whether any was asked."""
@@ -315,6 +344,8 @@ class Loop:
         """Keep the decision, and log it if it is a new one."""
         before = self.decisions.get(decision.resource)
         self.decisions[decision.resource] = decision
+        if decision.routine and (before is None or before.routine):
+            return
         if before is None or is_news(before, decision):
             if self._gate.may_act():
                 self.noted(decision, now)

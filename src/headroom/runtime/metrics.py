@@ -30,7 +30,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.plan_passes = Counter(
-            "headroom_plan_passes", "Times a plan was asked.", ["plan", "scope"], registry=registry
+            "headroom_plan_passes", "How often a plan decided.", ["plan", "scope"], registry=registry
         )
         self.plan_seconds = Histogram(
             "headroom_plan_seconds", "Time a plan took.", ["plan"], buckets=_TICK_BUCKETS, registry=registry
@@ -45,7 +45,7 @@ class Metrics:
         self.actions = Counter("headroom_actions", "Actions by outcome.", ["action", "outcome"], registry=registry)
         self.enforcement = Counter(
             "headroom_enforcement_actions",
-            "What was really done for a budget: holds, releases, pauses, suspensions, evictions.",
+            "What was done for a budget: holds, releases, pauses, suspensions, evictions.",
             ["namespace", "name", "action"],
             registry=registry,
         )
@@ -63,7 +63,9 @@ class Metrics:
             ["kind"],
             registry=registry,
         )
-        self.view_age = Gauge("headroom_view_age_seconds", "Time since the slowest watch was heard.", registry=registry)
+        self.view_age = Gauge(
+            "headroom_view_age_seconds", "Time since the slowest watch was last heard.", registry=registry
+        )
         self.pods = Gauge("headroom_pods", "Pods in view.", registry=registry)
         self.nodes = Gauge("headroom_nodes", "Nodes in view.", registry=registry)
         self.resources = Gauge("headroom_resources", "Resources in view.", ["kind", "ready"], registry=registry)

@@ -11,7 +11,7 @@ from headroom.model.plans import Plan
 from headroom.model.ports import Port
 from headroom.runtime.loop import Loop
 from headroom.runtime.settings import Settings
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.runtime.writes import Gate, WriteBudget, Writer
 
 FINALIZERS_PER_SECOND: Final = 150.0
@@ -25,7 +25,7 @@ class Operator:
     """Decides and acts while its gate lets it."""
 
     def __init__(
-        self, port: Port, gate: Gate, settings: Settings, around: Surroundings, plans: Iterable[Plan] = PLANS
+        self, port: Port, gate: Gate, settings: Settings, around: Runtime, plans: Iterable[Plan] = PLANS
     ) -> None:
         plans = tuple(plans)
         for plan in plans:

@@ -10,18 +10,21 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headroom.api.power import PowerPool
 from headroom.api.power_status import STATES, PowerPoolStatus
-from headroom.api.quantities import NANO, Invalid, nano
-from headroom.core.power import KIND
+from headroom.api.quantities import NANO, InvalidQuantity, nano
 from headroom.model.decisions import Decision, Ref
 from headroom.model.world import World
 
 _CONDITIONS: Final = {
-    "braked": ("Braked", "1 while no more machines of the pool begin to drain because too much looks idle at once."),
+    "braked": ("Braked", "1 while no more machines of the pool begin to drain because too many became idle at once."),
     "shared_with_karpenter": ("SharedWithKarpenter", "1 while pods are left to a Karpenter NodePool."),
-    "conflict": ("Conflict", "1 while another pool has a machine of this one."),
-    "boots_failing": ("BootsFailing", "1 while wakes are held back, since the last boots brought no node."),
-    "fruitless_wakes": ("FruitlessWakes", "1 while wakes for some namespaces are held back, since none was of use."),
+    "conflict": ("Conflict", "1 while another pool owns a machine of this pool."),
+    "boots_failing": ("BootsFailing", "1 while wakes are limited, since the last boots brought no ready node."),
+    "fruitless_wakes": (
+        "FruitlessWakes",
+        "1 while wakes for some namespaces are limited, since no pod ran after the last ones.",
+    ),
 }
 
 
@@ -35,7 +38,7 @@ class PowerMetrics(Collector):
     def measure(self, world: World, decisions: Mapping[Ref, Decision]) -> None:
         """Take what is true of this world: the last decisions, and what is written where there is none."""
         self._pools = []
-        for ref, resource in world.of_kind(KIND):
+        for ref, resource in world.of_kind(PowerPool.kind.name):
             status = decisions[ref].status if ref in decisions else resource.status
             if isinstance(status, PowerPoolStatus) and not resource.problems:
                 self._pools.append((ref.name, status))
@@ -45,8 +48,8 @@ class PowerMetrics(Collector):
         yield self._machines()
         yield self._failures()
         yield self._unserved()
-        yield self._energy("used", "Energy that the machines took, estimated from the configured wattage.")
-        yield self._energy("saved", "Energy that machines which were off would have taken idle.")
+        yield self._energy("used", "Energy that the machines used, estimated from the configured wattage.")
+        yield self._energy("saved", "Energy that sleeping machines would have used idle.")
         for name, (condition, help_) in _CONDITIONS.items():
             found = GaugeMetricFamily(f"headroom_power_{name}", help_, labels=["pool"])
             for pool, status in self._pools:
@@ -63,16 +66,14 @@ class PowerMetrics(Collector):
         return found
 
     def _failures(self) -> Metric:
-        found = GaugeMetricFamily(
-            "headroom_power_failures", "How often in a row machines did not do what they were told.", labels=["pool"]
-        )
+        found = GaugeMetricFamily("headroom_power_failures", "Consecutive failed commands.", labels=["pool"])
         for pool, status in self._pools:
             found.add_metric([pool], sum(each.failures for each in status.machines))
         return found
 
     def _unserved(self) -> Metric:
         found = GaugeMetricFamily(
-            "headroom_power_unserved_pods", "Pods that wait and wake no machine, by reason.", labels=["pool", "reason"]
+            "headroom_power_unserved_pods", "Unserved pods, by reason.", labels=["pool", "reason"]
         )
         for pool, status in self._pools:
             counts: Counter[str] = Counter()
@@ -86,6 +87,6 @@ class PowerMetrics(Collector):
         found = CounterMetricFamily(f"headroom_power_energy_{which}_kwh", help_, labels=["pool"])
         for pool, status in self._pools:
             amount = nano(getattr(status.energy, f"{which}_kwh")) if status.energy is not None else None
-            if amount is not None and not isinstance(amount, Invalid):
+            if amount is not None and not isinstance(amount, InvalidQuantity):
                 found.add_metric([pool], amount / NANO)
         return found

@@ -2,7 +2,7 @@
 
 It begins by reading the ledger, waits for a complete view, and unites the two: what went while nobody looked stands as bounds. From
 then on every event is a row as it arrives. Rows wait in memory only until the next write; a write that fails is tried again for ever,
-and whatever is not durable yet is known by pod, so that nobody lets go of one too early. Writing and reading go on apart from each
+and whatever is not durable yet is known by pod, so that no finalizer is removed too early. Writing and reading go on apart from each
 other, so a ledger that hangs while it is read takes rows all the same, where it has a queue.
 """
 
@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from headroom.core import usage
-from headroom.core.usage import KIND, Around, Keeper, Look
+from headroom.core.usage import KIND, Keeper, Look, PricingContext
 from headroom.model import times
 from headroom.model.changes import Topic
 from headroom.model.decisions import Decision
@@ -23,7 +23,7 @@ from headroom.model.errors import HeadroomError
 from headroom.model.facts import Pod
 from headroom.model.ports import Ledger, RecorderPort
 from headroom.model.times import SECOND
-from headroom.model.usage import Heartbeat, Row
+from headroom.model.usage import Heartbeat, UsageRow
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import LedgerState, World
 from headroom.runtime.clock import SUSPECT_MS, Due
@@ -31,7 +31,7 @@ from headroom.runtime.custody import Custodian, budgets_in, windows
 from headroom.runtime.horizon import Horizon
 from headroom.runtime.journal import Journal
 from headroom.runtime.label_keys import SHORTEST_MS, LabelKeys
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.runtime.trying import Trying
 from headroom.runtime.unwritten import Resending, Unwritten, lacking
 
@@ -56,18 +56,22 @@ class Recorder:
     def __init__(
         self,
         ledger: Ledger,
-        around: Surroundings,
+        around: Runtime,
         *,
         may_lead: Callable[[], bool] = lambda: True,
         holder: str = "",
         accept_loss_before: int = 0,
+        labels: frozenset[str] = frozenset(),
     ) -> None:
-        """`holder` names this process in the ledger. A ledger without history is accepted beside usage of before that moment."""
+        """`holder` names this process in the ledger. A ledger without history is accepted beside usage of before that moment.
+
+        `labels` are kept of every row beside those that budgets select by.
+        """
         self._ledger, self._around, self._clock = ledger, around, around.clock
         self._may_lead = may_lead
         self._custodian = Custodian(ledger, around, may_lead, holder or uuid.uuid4().hex, accept_loss_before)
         self._keeper = Keeper(UsageTable())
-        self._labels = LabelKeys(around.clock)
+        self._labels = LabelKeys(around.clock, labels)
         self._port: RecorderPort | None = None
         self._is_recording = self._is_loaded = False
         self._one_at_a_time = asyncio.Lock()
@@ -77,7 +81,7 @@ class Recorder:
         self._unwritten, self._resending = Unwritten(), Resending()
         self._trying = Trying(ledger, around, lambda: self._tell(Topic.LEDGER))
         self._complete_until: dict[str, int] = {}
-        self._beside: Around | None = None
+        self._beside: PricingContext | None = None
         self._cursor = 0
         self._due = Due(around.clock)
         self._horizon = Horizon(ledger)
@@ -150,7 +154,7 @@ class Recorder:
     def _now(self) -> int:
         return self._clock.now() if self._port is None else self._custodian.now(self._port)
 
-    def _surroundings(self, pod: Pod | None = None) -> Around:
+    def _surroundings(self, pod: Pod | None = None) -> PricingContext:
         self._beside = self._beside or usage.around(self._world())
         # Budgets are looked at once a second; who bears a shared claim depends on what they select by at this very moment.
         shares = pod is not None and usage.sharers_of(pod, self._beside.view)
@@ -160,7 +164,7 @@ class Recorder:
         assert self._port is not None
         return self._port.world(self._now())
 
-    def _keep(self, rows: Iterable[Row]) -> None:
+    def _keep(self, rows: Iterable[UsageRow]) -> None:
         """New rows wait to be written, and the plans hear that there are some."""
         if self._unwritten.add(rows, self._clock.monotonic()):
             self._tell(Topic.USAGE)
@@ -319,7 +323,8 @@ class Recorder:
             return
         before, self._beside = self._beside, None
         world, beside = self._world(), self._surroundings()
-        uids = {uid for node in changes.nodes for uid in world.pods.by_node[node]}
+        nodes = {*changes.nodes, *(usage.repriced(before, beside) if before else ())}
+        uids = {uid for node in nodes for uid in world.pods.by_node[node]}
         is_other = before is None or before.decisive != beside.decisive
         if changes.everything or {Topic.NAMESPACES, Topic.DEVICE_CLASSES} & changes.facts.keys() or is_other:
             uids = set(world.pods.uids())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import socket
@@ -14,11 +13,14 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Meta, Struct
 
+from headroom.api.bandwidth_config import Mode
 from headroom.model import times
 from headroom.model.errors import Misconfigured
 
 PREFIX = "HEADROOM_"
 HIDDEN = "headroom-hidden"
+EARLIER = {"HEADROOM_NAMESPACE": "operator_namespace"}
+"""Variables by the name they had before; the new name wins."""
 ADDRESSES = ("metrics_address", "health_address")
 PAIRS = ("pool_namespaces", "cloud_endpoints", "interruption_queues")
 _ADDRESS = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*):([0-9]{1,5})")
@@ -31,13 +33,13 @@ class Settings(Struct, frozen=True, kw_only=True):
         str, Meta(description="Path of a kubeconfig; empty: KUBECONFIG, in-cluster, or the home folder.")
     ] = ""
     context: Annotated[str, Meta(description="Context of the kubeconfig; empty: its current one.")] = ""
-    namespace: Annotated[str, Meta(description="The operator's own namespace.")] = "headroom-system"
+    operator_namespace: Annotated[str, Meta(description="The namespace the operator runs in.")] = "headroom-system"
     cluster_id: Annotated[str, Meta(description="Names this cluster on cloud objects; empty: kube-system's uid.")] = ""
     identity: Annotated[
         str, Meta(description="Name of this process in the lease; empty: host name and a random part.")
     ] = ""
     lease_name: Annotated[str, Meta(description="Name of the lease.")] = "headroom"
-    elect_leader: Annotated[bool, Meta(description="False only where there is surely one process.")] = True
+    elect_leader: Annotated[bool, Meta(description="False only where exactly one process runs.")] = True
     dry_run: Annotated[bool, Meta(description="Decide and print, write nothing.")] = False
     writes_per_second: Annotated[float, Meta(gt=0, le=1000, description="Writes to the API server, on average.")] = 60.0
     write_burst: Annotated[int, Meta(ge=1, le=10000, description="Writes at once after a quiet time.")] = 100
@@ -53,50 +55,65 @@ class Settings(Struct, frozen=True, kw_only=True):
     metrics_address: Annotated[str, Meta(description="host:port of metrics and dashboard; empty: none.")] = (
         "0.0.0.0:8443"
     )
-    metrics_plain: Annotated[bool, Meta(description="Serve them over plain HTTP and to everyone.")] = False
-    metrics_certificate: Annotated[str, Meta(description="PEM file; empty: a self-signed one is made at start.")] = ""
+    metrics_plain: Annotated[bool, Meta(description="Serve them over plain HTTP to everyone.")] = False
+    metrics_certificate: Annotated[
+        str, Meta(description="PEM file; empty: a self-signed certificate is created at start.")
+    ] = ""
     metrics_key: Annotated[str, Meta(description="PEM file of the certificate's key.")] = ""
+    cluster_name: Annotated[
+        str, Meta(description="What the dashboard calls this cluster; empty: the kubeconfig's context, or cluster_id.")
+    ] = ""
+    dashboard_links: Annotated[
+        str,
+        Meta(
+            description="Links to other tools as NAME=URL, separated by spaces, such as Grafana=https://grafana.example.com/d/gpu?var-pod={pod}; {namespace} and {pod} are filled in."
+        ),
+    ] = ""
+    dashboard_user: Annotated[
+        str,
+        Meta(
+            description="Label by which usage is told apart by user; an annotation works too, for pods that are there. Empty: it is not."
+        ),
+    ] = ""
     health_address: Annotated[str, Meta(description="host:port of /healthz and /readyz; empty: none.")] = "0.0.0.0:8081"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="What is logged.")] = "info"
     log_format: Annotated[Literal["", "json", "text"], Meta(description="Empty: text on a terminal, else json.")] = ""
     state_dir: Annotated[
-        str, Meta(description="Folder for what must outlive the process: the ledger's file, or the queue before it.")
+        str, Meta(description="Folder for data that outlives the process: the ledger's file, or its queue.")
     ] = "~/.local/state/headroom"
     ledger_url: Annotated[
         str,
         Meta(
-            description="Where usage is kept: a path, sqlite:///PATH or postgresql://...; empty: ledger.db in state_dir.",
+            description="The ledger, which keeps usage: a path, sqlite:///PATH or postgresql://...; empty: ledger.db in state_dir.",
             extra={HIDDEN: True},
         ),
     ] = ""
     accept_history_loss_before: Annotated[
         str,
         Meta(
-            description="A time such as 2026-01-31T00:00:00Z: go on with a ledger without history if the budgets' usage is older."
+            description="A time such as 2026-01-31T00:00:00Z: accept a ledger without history if the usage of all budgets is older than this."
         ),
     ] = ""
     allow_egress: Annotated[
         str,
         Meta(
-            description="Where calls that resources ask for may go, such as https://power-api.example.com,wol://10.0.7.255; empty: nowhere."
+            description="Addresses that resources may call, such as https://power-api.example.com,wol://10.0.7.255; empty: nowhere."
         ),
     ] = ""
     allow_insecure_secrets: Annotated[
         bool,
-        Meta(
-            description="Let a pool say whom to believe even beside a Secret: redfish.insecure and redfish.certificateAuthority."
-        ),
+        Meta(description="Allow redfish.insecure and redfish.certificateAuthority in a pool together with a Secret."),
     ] = False
     orphan_policy: Annotated[
         Literal["Report", "Terminate"],
         Meta(
-            description="What becomes of cloud machines of this cluster that no Spotpool owns, an hour after they are first seen."
+            description="What happens to cloud machines of this cluster that no Spotpool owns, an hour after they are found."
         ),
     ] = "Report"
     pool_namespaces: Annotated[
         str,
         Meta(
-            description="Whose pods a Spotpool may serve beside its own namespace's, such as team-a/spot=team-b+team-c,lab/spot=*; empty: nobody's."
+            description="Other namespaces whose pods a Spotpool may serve, such as team-a/spot=team-b+team-c,lab/spot=*; empty: none."
         ),
     ] = ""
     ambient_credentials: Annotated[
@@ -108,9 +125,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     cloud_endpoints: Annotated[
         str,
         Meta(
-            description="Where clouds are reached if not at their usual addresses, such as tencent=https://cvm.internal,aws-ec2=http://10.0.0.5:5000."
+            description="Addresses of clouds, if not the usual ones, such as tencent=https://cvm.internal,aws-ec2=http://10.0.0.5:5000."
         ),
     ] = ""
+    instance_metadata: Annotated[
+        bool,
+        Meta(description="Allow cloud credentials from the metadata service of the machine it runs on (IMDS)."),
+    ] = False
     interruption_queues: Annotated[
         str,
         Meta(
@@ -120,6 +141,34 @@ class Settings(Struct, frozen=True, kw_only=True):
     price_book: Annotated[
         str, Meta(description="File with prices of nodes, beside the ConfigMap headroom-prices; empty: none.")
     ] = ""
+
+    bandwidth_mode: Annotated[
+        Mode, Meta(description="How pods are placed by bandwidth; Off: bandwidth is only accounted.")
+    ] = "Off"
+    bandwidth_egress_annotations: Annotated[
+        str,
+        Meta(
+            description="Annotations by which pods request egress bandwidth, in bits per second, or with =Mbps; the first one that a pod has counts."
+        ),
+    ] = "kubernetes.io/egress-bandwidth,ovn.kubernetes.io/egress_rate=Mbps"
+    bandwidth_ingress_annotations: Annotated[str, Meta(description="The same for ingress bandwidth.")] = (
+        "kubernetes.io/ingress-bandwidth,ovn.kubernetes.io/ingress_rate=Mbps"
+    )
+    bandwidth_defaults: Annotated[
+        str, Meta(description="The default request of pods without annotations, up/down, such as 20M/20M; empty: none.")
+    ] = ""
+    bandwidth_local: Annotated[str, Meta(description="The default capacity of a node's virtual switch, up/down.")] = (
+        "20G/20G"
+    )
+    bandwidth_network: Annotated[str, Meta(description="The default capacity of a node's network card, up/down.")] = (
+        "1G/1G"
+    )
+    bandwidth_siblings: Annotated[
+        bool, Meta(description="Treat all pods as if annotated for traffic with siblings only.")
+    ] = False
+    bandwidth_device_plugin_labels: Annotated[
+        str, Meta(description="Labels, any of which attests that a node has a device plugin; native mode needs one.")
+    ] = "nvidia.com/gpu.deploy.device-plugin=true,headroom.dev/device-plugin=true"
 
     def shown(self) -> dict[str, Any]:
         """The settings as they may be printed: secrets are not."""
@@ -145,7 +194,8 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ) 
     """Settings from flags (those that are not None), else the environment, else the defaults."""
     known = {name: PREFIX + name.upper() for name in Settings.__struct_fields__}
     refuse_password(flags.get("ledger_url"), "--ledger-url", "set HEADROOM_LEDGER_URL instead")
-    found: dict[str, Any] = {name: environment[variable] for name, variable in known.items() if variable in environment}
+    found: dict[str, Any] = {name: environment[old] for old, name in EARLIER.items() if old in environment}
+    found |= {name: environment[variable] for name, variable in known.items() if variable in environment}
     found |= {name: value for name, value in flags.items() if value is not None}
     for name, value in found.items():
         if value in ("true", "false"):
@@ -154,11 +204,17 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ) 
         settings = msgspec.convert(found, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise Misconfigured(f"reading the settings: {_named(str(error), found)}") from None
-    _refuse_misspelt(environment, set(known.values()))
+    _refuse_misspelt(environment, {*known.values(), *EARLIER})
     for name in ADDRESSES:
         _check_address(name, getattr(settings, name))
     for name in PAIRS:
         pairs_of(name, getattr(settings, name))
+    from headroom.runtime.bandwidth_settings import rules_of  # noqa: PLC0415 - it takes the plans, and --help must be quick
+
+    rules_of(settings)
+    from headroom.runtime.dashboard_settings import presentation_of  # noqa: PLC0415 - it takes the kinds, and --help must be quick
+
+    presentation_of(settings)
     accepted = settings.accept_history_loss_before
     if accepted and times.moment(accepted) is None:
         raise Misconfigured(
@@ -194,6 +250,8 @@ def _refuse_misspelt(environment: Mapping[str, str], known: set[str]) -> None:
     """A setting with a slip in its name would be silently ignored. Other variables are not ours: Kubernetes itself sets some."""
     for name in sorted(environment):
         if name.startswith(PREFIX) and name not in known:
+            import difflib  # noqa: PLC0415  only for a slip
+
             meant = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
             if meant:
                 raise Misconfigured(f"reading the settings: {name}: no such setting; {meant[0]} is one")

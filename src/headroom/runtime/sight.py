@@ -37,13 +37,13 @@ class SightLog:
             known = self._unseen.get(kind)
             if known is None:
                 self._unseen[kind] = _Unseen(now, now, why)
-                self._log.warning("a kind is not seen", kind=kind, why=why)
+                self._log.warning("a kind cannot be read", kind=kind, why=why)
             elif why != known.why and now - known.told_at >= REPEAT_SECONDS:
                 known.why, known.told_at = why, now
-                self._log.warning("a kind is still not seen", kind=kind, why=why, seconds=round(now - known.since))
+                self._log.warning("a kind still cannot be read", kind=kind, why=why, seconds=round(now - known.since))
         for kind in sorted(before - world.unseen.keys()):
             seconds = round(now - self._unseen.pop(kind).since)
-            self._log.info("a kind is seen again", kind=kind, seconds=seconds)
+            self._log.info("a kind can be read again", kind=kind, seconds=seconds)
         self._tell_completeness(world)
         return before != set(self._unseen)
 
@@ -51,6 +51,6 @@ class SightLog:
         before, self._was_complete = self._was_complete, world.complete
         if before and not world.complete:
             why = dict(sorted(world.unseen.items()))
-            self._log.warning("the view is not complete: nothing is done until it is", why=why)
+            self._log.warning("the view of the cluster is not complete: there are no effects until it is", why=why)
         elif before is False and world.complete:
-            self._log.info("the view is complete again")
+            self._log.info("the view of the cluster is complete again")

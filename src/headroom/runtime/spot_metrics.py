@@ -10,10 +10,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from headroom.api.quantities import NANO, Invalid, nano
-from headroom.api.spot_pools import SpotpoolSpec
+from headroom.api.quantities import NANO, InvalidQuantity, nano
+from headroom.api.spot_pools import Spotpool, SpotpoolSpec
 from headroom.api.spot_pools_status import SLOT_STATES, SpotpoolStatus
-from headroom.core.spot_pools import KIND
 from headroom.model import conditions, times
 from headroom.model.decisions import Decision, Ref
 from headroom.model.world import World
@@ -34,23 +33,27 @@ class _Seen(NamedTuple):
 
 def _price(pool: _Seen) -> float | None:
     amounts = [nano(each.price_per_hour) for each in pool.status.slots if each.instance_id and each.price_per_hour]
-    found = [each for each in amounts if not isinstance(each, Invalid)]
+    found = [each for each in amounts if not isinstance(each, InvalidQuantity)]
     return sum(found) / NANO if found else None
 
 
 _GAUGES: Final[tuple[tuple[str, str, Callable[[_Seen], float | None]], ...]] = (
     ("size", "Machines that exist.", lambda pool: pool.status.size),
-    ("minimum", "Machines that always exist.", lambda pool: pool.spec.minimum),
-    ("maximum", "Machines that never become more.", lambda pool: pool.spec.maximum),
-    ("sold_out", "Types and zones that rest because they could not be had.", lambda pool: len(pool.status.sold_out)),
+    ("minimum", "The fewest machines that the pool has.", lambda pool: pool.spec.minimum),
+    ("maximum", "The most machines that the pool has.", lambda pool: pool.spec.maximum),
+    (
+        "sold_out",
+        "Types and zones that are not tried for now, since a launch failed.",
+        lambda pool: len(pool.status.sold_out),
+    ),
     (
         "breaker_open",
-        "1 while nothing is launched, since machines in a row never joined.",
+        "1 while no machine is launched, since the last ones never joined.",
         lambda pool: float(pool.breaker_open),
     ),
     (
         "braked",
-        "1 while nothing is launched or ended, since too many machines are missing from the cloud's list at once.",
+        "1 while no machine is launched or ended, since too many are missing from the cloud's list at once.",
         lambda pool: float(conditions.holds(pool.status.conditions, "Braked")),
     ),
     (
@@ -59,7 +62,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[_Seen], float | None]], ...]] = (
         lambda pool: pool.listing_age,
     ),
     ("orphans", "Machines of this cluster that no Spotpool owns.", lambda pool: pool.status.orphan_count or 0),
-    ("price_dollars_per_hour", "What its machines cost in an hour, as far as it is known.", _price),
+    ("price_dollars_per_hour", "What its machines cost in an hour, where known.", _price),
 )
 
 
@@ -75,7 +78,7 @@ class SpotMetrics(Collector):
     def measure(self, world: World, decisions: Mapping[Ref, Decision]) -> None:
         """Take what is true of this world: the last decisions, and what is written where there is none."""
         self._pools = []
-        for ref, resource in world.of_kind(KIND):
+        for ref, resource in world.of_kind(Spotpool.kind.name):
             status = decisions[ref].status if ref in decisions else resource.status
             if isinstance(status, SpotpoolStatus) and isinstance(resource.spec, SpotpoolSpec):
                 listing = world.listings.get(f"{ref.namespace}/{ref.name}")
@@ -104,7 +107,7 @@ class SpotMetrics(Collector):
             yield found
         yield self._unserved()
         launches = CounterMetricFamily(
-            "headroom_spot_launches", "Calls of this process that asked for a machine.", labels=[*_POOL, "outcome"]
+            "headroom_spot_launches", "Launch calls of this process.", labels=[*_POOL, "outcome"]
         )
         for labels, count in sorted(self._launches.items()):
             launches.add_metric(labels, count)
@@ -123,7 +126,7 @@ class SpotMetrics(Collector):
     def _unserved(self) -> Metric:
         found = GaugeMetricFamily(
             "headroom_spot_unserved_pods",
-            "Pending pods that no machine is launched for, by reason.",
+            "Unserved pods, by reason.",
             labels=[*_POOL, "reason"],
         )
         for pool in self._pools:

@@ -12,7 +12,7 @@ from headroom.runtime.logs import Log, Silent
 from headroom.runtime.metrics import Metrics
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class Runtime(Struct, frozen=True, kw_only=True):
     """Clock, randomness, pace, metrics and log, made once for a process."""
 
     clock: Clock

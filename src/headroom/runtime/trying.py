@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from headroom.model.errors import HeadroomError
 from headroom.model.ports import Ledger
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -17,7 +17,7 @@ RETRY_SECONDS: Final = (1.0, 15.0)
 class Trying:
     """What can be done with a ledger now, and why not."""
 
-    def __init__(self, ledger: Ledger, around: Surroundings, tell: Callable[[], None]) -> None:
+    def __init__(self, ledger: Ledger, around: Runtime, tell: Callable[[], None]) -> None:
         self._ledger, self._around, self._tell = ledger, around, tell
         self._problems: dict[str, str] = {}
         self.problem = ""

@@ -6,11 +6,11 @@ from collections.abc import Iterable, KeysView
 from typing import Final
 
 from headroom.model.ports import Origin
-from headroom.model.usage import Row, merged
+from headroom.model.usage import UsageRow, merged
 from headroom.model.usage_table import UsageTable
 
 Key = tuple[str, int, str, int]
-Batch = dict[Key, Row]
+Batch = dict[Key, UsageRow]
 
 MOST: Final = 20_000
 LONG_SECONDS: Final = 3600.0
@@ -34,7 +34,7 @@ class Unwritten:
         return self._pods.keys()
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[UsageRow]:
         """All that wait."""
         return list(self._rows.values())
 
@@ -42,7 +42,7 @@ class Unwritten:
         """How long the oldest of it has waited."""
         return round(1000 * (now - self._since)) if self._pods else 0
 
-    def add(self, rows: Iterable[Row], now: float) -> bool:
+    def add(self, rows: Iterable[UsageRow], now: float) -> bool:
         """More of them; whether there were any."""
         found = False
         for row in rows:
@@ -51,11 +51,11 @@ class Unwritten:
                 self._pods[row.uid] = self._pods.get(row.uid, 0) + 1
             if not self._rows:
                 self._since = now
-            # What is told of a row later may have fewer of its labels.
+            # What is reported of a row later may have fewer of its labels.
             self._rows[row.key] = merged(self._rows[row.key], row) if row.key in self._rows else row
         return found
 
-    def again(self, rows: Iterable[Row], now: float) -> None:
+    def again(self, rows: Iterable[UsageRow], now: float) -> None:
         """These were written, and must be written again, unless more is known of them by now."""
         self.add([row for row in rows if row.key not in self._rows], now)
 
@@ -84,7 +84,7 @@ class Unwritten:
             del self._pods[uid]
 
 
-def lacking(table: UsageTable, there: Iterable[Row]) -> list[Row]:
+def lacking(table: UsageTable, there: Iterable[UsageRow]) -> list[UsageRow]:
     """Rows of the table's own cluster that a ledger with these rows lacks: a database may be emptied or replaced while it is in use."""
     known = {row.key for row in there}
     return [row for row in table if row.cluster == table.cluster and row.key not in known]
@@ -100,7 +100,7 @@ class Resending:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[Key, tuple[float, Row]] = {}
+        self._rows: dict[Key, tuple[float, UsageRow]] = {}
         self._origin: Origin | None = None
 
     def wrote(self, batch: Batch, now: float) -> None:
@@ -120,7 +120,7 @@ class Resending:
         is_other = bool(before.server and origin.server and before.server != origin.server)
         return is_other or origin.last < before.last or (origin.is_empty and not before.is_empty)
 
-    def answered(self, origin: Origin, now: float) -> list[Row]:
+    def answered(self, origin: Origin, now: float) -> list[UsageRow]:
         """What a server that answers now may lack."""
         before, behind = self._origin, self.is_behind(origin)
         self._origin = origin

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection, Iterator
+from functools import cached_property
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from msgspec import Struct, structs
 
-from headroom.api.kinds import AnyResource
-from headroom.api.resources import Status
+from headroom.api.kinds import KINDS, AnyResource
+from headroom.api.resources import Pacing, Status
 from headroom.model import conditions
-from headroom.model.actions import Action, EmitEvent, Urgency, occurrence_of
+from headroom.model.action_names import occurrence_of
+from headroom.model.actions import Action, EmitEvent, Urgency
 from headroom.model.decisions import Decision, Ref, status_wire
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.ports import Clock, Port
@@ -27,7 +30,7 @@ from headroom.runtime.attempts import (
     STATUS,
     Attempts,
 )
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 
 NUMBERS_SECONDS_EACH: Final = 1.5
 """What moves with the clock alone is written at a pace that people can read, and the slower the more resources there are."""
@@ -37,6 +40,8 @@ FIRST_BACKOFF_SECONDS: Final = 1.0
 REFUSED_BACKOFF_SECONDS: Final = 10.0
 EVENT_RETRIES_SECONDS: Final = (1.0, 4.0, 15.0)
 STATUS_SECONDS: Final = Action.timeout_seconds
+SLOW_AT_ONCE: Final = 4
+"""Of those below: resources of paced kinds, which wait for a budget of their own. The other places stay free for all others."""
 AT_ONCE: Final = 8
 """Resources that are written to side by side, beside those that wait for a cloud or a switch."""
 
@@ -49,7 +54,7 @@ class Gate(Protocol):
         ...
 
 
-class Work(Struct, frozen=True, kw_only=True):
+class PendingWork(Struct, frozen=True, kw_only=True, dict=True):
     """What one decision asks for, as far as it has not been done."""
 
     ref: Ref
@@ -57,6 +62,17 @@ class Work(Struct, frozen=True, kw_only=True):
     status: Status | None
     actions: tuple[Action, ...]
     urgency: Urgency
+
+    @cached_property
+    def order(self) -> tuple[bool, Urgency, str, str, str]:
+        """What is written first."""
+        return pacing_of(self.ref) is not None, self.urgency, self.ref.kind, self.ref.namespace, self.ref.name
+
+
+def pacing_of(ref: Ref) -> Pacing | None:
+    """How slowly a kind is written that comes after all others; None for those others."""
+    kind = KINDS.get(ref.kind)
+    return kind.pacing if kind is not None else None
 
 
 class WriteBudget:
@@ -109,7 +125,7 @@ class Writer:
         port: Port,
         gate: Gate,
         budget: WriteBudget,
-        around: Surroundings,
+        around: Runtime,
         *,
         repeat: float = REPEAT_AFTER_SECONDS,
     ) -> None:
@@ -120,7 +136,7 @@ class Writer:
         self._clock, self._metrics, self._log = around.clock, around.metrics, around.log
         self._numbers_seconds = around.pace.numbers_seconds
         self._attempts = Attempts(around.clock, around.rng, repeat)
-        self._waiting: dict[Ref, Work] = {}
+        self._waiting: dict[Ref, PendingWork] = {}
         self._busy: dict[Ref, asyncio.Task[None]] = {}
         self._outside: set[Ref] = set()
         """Those of them that wait for somebody outside. A tenant may name whoever answers there, and how slowly: they hold no place."""
@@ -131,8 +147,12 @@ class Writer:
         self._quiet: set[Ref] = set()
         """Those for which nothing but the status is written now."""
         self._written_at: dict[Ref, float] = {}
+        self._paced: set[Ref] = set()
+        """Those of paced kinds among them: they do not slow the others down."""
         self._later: dict[Ref, float] = {}
         """When to ask again about a resource of which something could not be written yet."""
+        self._slowly: dict[float, WriteBudget] = {}
+        """The budgets of paced kinds, by how much they may write in a second."""
         self._news = asyncio.Event()
         self._stopping = False
 
@@ -151,18 +171,16 @@ class Writer:
         actions = tuple(action for key, action in keys.items() if self._attempts.is_due(ref, key))
         # What is no resource has no status that could tell of a failure.
         status = self._with_failures(ref, resource, decision.status) if resource.uid else decision.status
-        # Most are the same as ever, and need not be taken apart to see that.
-        differs = status != resource.status and status_wire(status) != status_wire(resource.status)
-        if differs and not self._attempts.is_due(ref, STATUS):
-            differs, actions = False, ()  # an action rests on what the status remembers of it, which must stand first
         urgency = urgency_of(resource.status, status, actions)
         self._later.pop(ref, None)
-        if differs and not actions and urgency >= Urgency.FACTS:
-            differs = self._is_time(ref, urgency)
+        pace = urgency if not actions and urgency >= Urgency.FACTS else None
+        differs = self._differs(ref, resource.status, status, pace)
+        if differs and not self._attempts.is_due(ref, STATUS):
+            differs, actions = False, ()  # an action rests on what the status remembers of it, which must stand first
         if not differs and not actions:
             self._waiting.pop(ref, None)
             return
-        self._waiting[ref] = Work(
+        self._waiting[ref] = PendingWork(
             ref=ref, resource=resource, status=status if differs else None, actions=actions, urgency=urgency
         )
         self._news.set()
@@ -172,6 +190,7 @@ class Writer:
         for memory in (self._waiting, self._wanted, self._written_at, self._later):
             memory.pop(ref, None)
         self._quiet.discard(ref)
+        self._paced.discard(ref)
         self._attempts.forget(ref)
 
     def knows(self, ref: Ref) -> bool:
@@ -210,12 +229,14 @@ class Writer:
                     del self._waiting[work.ref]
                     self._busy[work.ref] = asyncio.create_task(self._carry_out(work))
 
-    def _next(self) -> Work | None:
+    def _next(self) -> PendingWork | None:
         """What to begin next, most urgent first, one thing at a time for each resource."""
         free = [work for ref, work in self._waiting.items() if ref not in self._busy]
         if not free or len(self._busy) - len(self._outside) >= AT_ONCE:
             return None
-        return min(free, key=lambda work: (work.urgency, work.ref))
+        if sum(pacing_of(ref) is not None for ref in self._busy) >= SLOW_AT_ONCE:
+            free = [work for work in free if pacing_of(work.ref) is None]
+        return min(free, key=attrgetter("order"), default=None)
 
     async def stop(self) -> None:
         """Begin nothing more, and let what has begun come to its end."""
@@ -229,8 +250,9 @@ class Writer:
         """Nothing waits and nothing runs."""
         return not self._waiting and not self._busy
 
-    async def _carry_out(self, work: Work) -> None:
+    async def _carry_out(self, work: PendingWork) -> None:
         try:
+            await self._wait_for_turn(work)
             paid = [True]  # the first write of this work; each further one spends for itself
             if work.status is not None:
                 if not await self._write_status(work, work.status):
@@ -248,12 +270,19 @@ class Writer:
             self._outside.discard(work.ref)
             self._news.set()
 
-    async def _do(self, work: Work, action: Action, paid: list[bool]) -> None:
+    async def _wait_for_turn(self, work: PendingWork) -> None:
+        if (pacing := pacing_of(work.ref)) is not None:
+            per_second = pacing.per_second
+            budget = self._slowly.setdefault(per_second, WriteBudget(self._clock, per_second, 1))
+            await budget.spend()
+
+    async def _do(self, work: PendingWork, action: Action, paid: list[bool]) -> None:
         if not self._may_begin(work.ref, action):
             return
         if paid:
             paid.clear()
         else:
+            await self._wait_for_turn(work)
             await self._budget.spend()
         if self._may_begin(work.ref, action):
             await self._act(work, action)
@@ -268,7 +297,7 @@ class Writer:
             return ref in self._wanted and ref not in self._quiet
         return occurrence_of(action) in self._wanted.get(ref, ())
 
-    async def _write_status(self, work: Work, status: Status) -> bool:
+    async def _write_status(self, work: PendingWork, status: Status) -> bool:
         if not self._gate.may_act() or self._stopping:
             return False
         self._writing.add(work.ref)
@@ -279,6 +308,8 @@ class Writer:
         self._metrics.status_writes.labels(work.urgency.name.lower(), outcome).inc()
         if outcome == "done":
             self._written_at[work.ref] = now = self._clock.monotonic()
+            if pacing_of(work.ref) is not None:
+                self._paced.add(work.ref)
             if self._waiting.pop(work.ref, None) is not None:
                 # It was decided on what stood there before this write, and would be refused: ask anew.
                 self._later[work.ref] = now
@@ -286,7 +317,7 @@ class Writer:
                 self._later.setdefault(work.ref, now + self._pace())
         return outcome == "done"
 
-    async def _act(self, work: Work, action: Action) -> None:
+    async def _act(self, work: PendingWork, action: Action) -> None:
         outcome = await self._attempt(work.ref, action, self._port.perform(action, work.resource))
         for pause in EVENT_RETRIES_SECONDS if isinstance(action, EmitEvent) else ():
             if outcome != "unavailable":
@@ -308,7 +339,7 @@ class Writer:
             async with asyncio.timeout(limit):
                 await effect
         except (HeadroomError, TimeoutError) as error:
-            why = str(error) or f"no answer within {limit:g} s"
+            why = str(error) or f"no answer within {limit:g}s"
             first = REFUSED_BACKOFF_SECONDS if isinstance(error, Refused) else FIRST_BACKOFF_SECONDS
             # A status harms nobody, and says what else is wrong.
             passes = action is None or not isinstance(error, Refused)
@@ -323,9 +354,18 @@ class Writer:
         self._attempts.succeeded(ref, key, action.repeat_seconds if action else None)
         return "done"
 
+    def _differs(self, ref: Ref, before: Status, after: Status, pace: Urgency | None) -> bool:
+        """Whether a status is to be written now. To take two apart costs more than to decide, so it is done last."""
+        if after == before or (pace is not None and not self._is_time(ref, pace)):
+            return False
+        waiting = self._waiting.get(ref)
+        return (waiting is not None and waiting.status is not None) or status_wire(after) != status_wire(before)
+
     def _is_time(self, ref: Ref, urgency: Urgency) -> bool:
         last, now = self._written_at.get(ref), self._clock.monotonic()
+        pacing = pacing_of(ref)
         pace = self._pace() if urgency is Urgency.NUMBERS else FACTS_EVERY_SECONDS
+        pace = pace if pacing is None else pacing.each_seconds
         if last is None or now - last >= pace:
             return True
         self._later[ref] = last + pace
@@ -333,7 +373,7 @@ class Writer:
 
     def _pace(self) -> float:
         least, most = self._numbers_seconds
-        return min(max(least, NUMBERS_SECONDS_EACH * len(self._written_at)), most)
+        return min(max(least, NUMBERS_SECONDS_EACH * (len(self._written_at) - len(self._paced))), most)
 
     def _with_failures(self, ref: Ref, resource: AnyResource, status: Status) -> Status:
         """The status with a condition for what could not be done, so that the owner sees it where they look."""

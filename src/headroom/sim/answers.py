@@ -15,7 +15,7 @@ _JSON: Final = {"content-type": "application/json"}
 MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-class ApiError(Exception):
+class ErrorAnswer(Exception):
     """An answer that is not success."""
 
     def __init__(
@@ -43,7 +43,7 @@ class ApiError(Exception):
         return Reply(status=self.code, body=msgspec.json.encode(self.document()), headers=headers)
 
 
-class PlainNotFound(ApiError):
+class PlainNotFound(ErrorAnswer):
     """What the server says below a path that nobody serves: text, not a Status."""
 
     def __init__(self) -> None:
@@ -82,49 +82,49 @@ def dotted(kind: str, group: str) -> str:
     return f"{kind}.{group}" if group else kind
 
 
-def not_found(group: str, resource: str, name: str) -> ApiError:
+def not_found(group: str, resource: str, name: str) -> ErrorAnswer:
     """There is no such object."""
-    return ApiError(404, "NotFound", f'{dotted(resource, group)} "{name}" not found', about(group, resource, name))
+    return ErrorAnswer(404, "NotFound", f'{dotted(resource, group)} "{name}" not found', about(group, resource, name))
 
 
-def exists(group: str, resource: str, name: str) -> ApiError:
+def exists(group: str, resource: str, name: str) -> ErrorAnswer:
     """There is one already."""
-    return ApiError(
+    return ErrorAnswer(
         409, "AlreadyExists", f'{dotted(resource, group)} "{name}" already exists', about(group, resource, name)
     )
 
 
-def conflict(group: str, resource: str, name: str, why: str = MODIFIED) -> ApiError:
+def conflict(group: str, resource: str, name: str, why: str = MODIFIED) -> ErrorAnswer:
     """Somebody was faster, or the object is another one."""
     message = f'Operation cannot be fulfilled on {dotted(resource, group)} "{name}": {why}'
-    return ApiError(409, "Conflict", message, about(group, resource, name))
+    return ErrorAnswer(409, "Conflict", message, about(group, resource, name))
 
 
-def bad_request(message: str) -> ApiError:
+def bad_request(message: str) -> ErrorAnswer:
     """The request cannot be read."""
-    return ApiError(400, "BadRequest", message)
+    return ErrorAnswer(400, "BadRequest", message)
 
 
-def unserved() -> ApiError:
+def unserved() -> ErrorAnswer:
     """No such resource in a group that the server itself has."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+    return ErrorAnswer(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def not_allowed() -> ApiError:
+def not_allowed() -> ErrorAnswer:
     """The resource has no such method."""
-    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+    return ErrorAnswer(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
-def expired(message: str, *, extra: Body | None = None) -> ApiError:
+def expired(message: str, *, extra: Body | None = None) -> ErrorAnswer:
     """The version asked for is no longer kept."""
-    return ApiError(410, "Expired", message, extra=extra)
+    return ErrorAnswer(410, "Expired", message, extra=extra)
 
 
-def too_large(version: int, current: int) -> ApiError:
+def too_large(version: int, current: int) -> ErrorAnswer:
     """The version asked for does not exist yet: this server has gone back in time."""
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     message = f"Timeout: Too large resource version: {version}, current: {current}"
-    return ApiError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1})
+    return ErrorAnswer(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1})
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -151,11 +151,11 @@ def forbidden_field(field: str, why: str) -> Cause:
     return Cause(field, "FieldValueForbidden", f"Forbidden: {why}")
 
 
-def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> ApiError:
+def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> ErrorAnswer:
     """The object breaks rules."""
     texts = list(dict.fromkeys(f"{each.field}: {each.message}" for each in causes))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = about(group, kind, name) | {
         "causes": [{"reason": each.reason, "message": each.message, "field": each.field} for each in causes]
     }
-    return ApiError(422, "Invalid", f'{dotted(kind, group)} "{name}" is invalid: {text}', details)
+    return ErrorAnswer(422, "Invalid", f'{dotted(kind, group)} "{name}" is invalid: {text}', details)

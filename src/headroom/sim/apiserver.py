@@ -15,10 +15,10 @@ import msgspec
 
 from headroom.adapters.kube.transport import APPLY_PATCH, JSON, Reply
 from headroom.sim import answers, evictions, reads
-from headroom.sim.answers import ApiError, Body, PlainNotFound, not_allowed
-from headroom.sim.apistore import Store
-from headroom.sim.calls import Call, decoded, verb_of
-from headroom.sim.catalog import NAMESPACE, REVIEWS, Catalog, Target, definitions
+from headroom.sim.answers import Body, ErrorAnswer, PlainNotFound, not_allowed
+from headroom.sim.apistore import ObjectStore
+from headroom.sim.calls import ApiCall, decoded, verb_of
+from headroom.sim.catalog import NAMESPACE, REVIEWS, Catalog, PathTarget, definitions
 from headroom.sim.clock import SimClock
 from headroom.sim.connection import SimTransport
 from headroom.sim.controllers import Controllers
@@ -40,7 +40,7 @@ from headroom.sim.rights import (
 )
 from headroom.sim.trace import Trace
 from headroom.sim.watches import BOOKMARK_SECONDS, Watch
-from headroom.sim.writes import Outcome, Writer
+from headroom.sim.writes import ObjectWriter, WriteOutcome
 
 __all__ = ["Actor", "ApiServer"]
 
@@ -56,10 +56,10 @@ class ApiServer:
     def __init__(self, clock: SimClock, rng: random.Random) -> None:
         self.clock, self.rng = clock, rng
         self.catalog = Catalog()
-        self.store = Store(clock)
+        self.store = ObjectStore(clock)
         self.users = Users()
         self.trace = Trace()
-        self.writer = Writer(self.store, clock, rng, Policies(self.store, self.users))
+        self.writer = ObjectWriter(self.store, clock, rng, Policies(self.store, self.users))
         self._deleter = Deleter(self.writer, clock)
         self.bookmark_seconds = BOOKMARK_SECONDS
         """How often a watch without news is told so."""
@@ -106,7 +106,7 @@ class ApiServer:
         """Answer one request, at once and as a whole."""
         try:
             reply = self._answer(actor, method, path, query, body, content_type)
-        except ApiError as failure:
+        except ErrorAnswer as failure:
             reply = failure.reply()
         if method != "GET":
             self.trace.add(self.clock.now(), actor.name, (method, _with_query(path, query), body), reply.status)
@@ -117,7 +117,7 @@ class ApiServer:
         """The verb of a request, for rights and faults; the method itself where there is none."""
         try:
             return verb_of(method, self.catalog.target(path), query) or method.lower()
-        except ApiError:
+        except ErrorAnswer:
             return method.lower()
 
     def watch(self, actor: Actor, path: str, query: Mapping[str, str]) -> Watch:
@@ -139,7 +139,7 @@ class ApiServer:
         reply = self.handle(actor or self._system, method, path, {}, body, content)
         found: Body = msgspec.json.decode(reply.body) if reply.body else {}
         if reply.status >= 400:
-            raise ApiError(reply.status, found.get("reason", ""), found.get("message", ""), found.get("details"))
+            raise ErrorAnswer(reply.status, found.get("reason", ""), found.get("message", ""), found.get("details"))
         return found
 
     def objects(self, kind: str, namespace: str = "") -> list[Body]:
@@ -181,11 +181,11 @@ class ApiServer:
         reply = self.handle(self._stage, "PATCH", path, query, msgspec.json.encode(document), APPLY_PATCH)
         if reply.status >= 400:
             found = msgspec.json.decode(reply.body)
-            raise ApiError(reply.status, found.get("reason", ""), found.get("message", ""), found.get("details"))
+            raise ErrorAnswer(reply.status, found.get("reason", ""), found.get("message", ""), found.get("details"))
 
     # --- inside -----------------------------------------------------------------------------------------------------------
 
-    def _authorize(self, actor: Actor, verb: str, target: Target) -> None:
+    def _authorize(self, actor: Actor, verb: str, target: PathTarget) -> None:
         if self.users.get(actor.user.name) is not actor.user or is_expired(actor.user, self.clock.now()):
             raise unauthorized()
         wanted = attributes(verb, target)
@@ -206,7 +206,7 @@ class ApiServer:
         if verb is None:
             raise not_allowed()
         self._authorize(actor, verb, target)
-        call = Call(
+        call = ApiCall(
             user=actor.user.name,
             manager=actor.name,
             verb=verb,
@@ -218,7 +218,7 @@ class ApiServer:
         )
         return self._serve(call)
 
-    def _serve(self, call: Call) -> Reply:
+    def _serve(self, call: ApiCall) -> Reply:
         target = call.target
         match call.verb:
             case "get":
@@ -238,7 +238,7 @@ class ApiServer:
                 return answers.json(200, self._deleter.delete_all(call))
         raise not_allowed()
 
-    def _create(self, call: Call) -> Reply:
+    def _create(self, call: ApiCall) -> Reply:
         target = call.target
         if target.subresource == "eviction":
             return answers.json(_CREATED, evictions.evict(call, self.writer, self._deleter))
@@ -253,13 +253,13 @@ class ApiServer:
             raise not_allowed()
         return _written(self.writer.create(call))
 
-    def _orphan(self, call: Call) -> None:
+    def _orphan(self, call: ApiCall) -> None:
         if delete_options(call).get("propagationPolicy") == "Orphan":
             record = self.writer.found(call.target.type, call.target.namespace, call.target.name)
             self._controllers.orphan(record.uid)
 
 
-def _written(outcome: Outcome) -> Reply:
+def _written(outcome: WriteOutcome) -> Reply:
     return answers.json(outcome.status, outcome.record.raw(), outcome.warnings)
 
 

@@ -71,7 +71,7 @@ class Change:
         self.type, self.at, self.before, self.after, self.version = type_, at, before, after, version
 
 
-class Store:
+class ObjectStore:
     """Every object, and the changes that led here."""
 
     def __init__(self, clock: Clock) -> None:

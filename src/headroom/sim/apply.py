@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from headroom.api.kinds import KINDS, spec_schema, status_schema
 from headroom.api.schema import Schema
-from headroom.sim.answers import ApiError, Body
+from headroom.sim.answers import Body, ErrorAnswer
 from headroom.sim.catalog import ResourceType
 
 Path = tuple[str, ...]
@@ -23,7 +23,7 @@ ListKeys = Mapping[Path, str]
 """Field names down to a list, and the field that tells its items apart; an empty one for sets of plain values."""
 
 
-class Owner(Struct, frozen=True, order=True):
+class FieldManager(Struct, frozen=True, order=True):
     """Who wrote fields, and how."""
 
     manager: str
@@ -31,14 +31,14 @@ class Owner(Struct, frozen=True, order=True):
     subresource: str = ""
 
 
-class Owned(Struct, frozen=True):
+class ManagedFields(Struct, frozen=True):
     """What an owner wrote, and when last."""
 
     paths: frozenset[Path]
     at: str
 
 
-Owners = Mapping[Owner, Owned]
+Owners = Mapping[FieldManager, ManagedFields]
 
 _COMMON: Final[dict[Path, str]] = {
     ("metadata", "ownerReferences"): "uid",
@@ -127,29 +127,31 @@ def _item(item: Any, key: str) -> str:
     return "k:" + json.dumps({key: item.get(key) if isinstance(item, dict) else None}, separators=(",", ":"))
 
 
-def after_update(owners: Owners, before: dict[Path, Any], after: dict[Path, Any], owner: Owner, at: str) -> Owners:
+def after_update(
+    owners: Owners, before: dict[Path, Any], after: dict[Path, Any], owner: FieldManager, at: str
+) -> Owners:
     """Owners after a plain write: who changes a field owns it alone."""
     absent = object()
     changed = frozenset(path for path, value in after.items() if before.get(path, absent) != value)
     touched = changed | (before.keys() - after.keys())
     if not touched:
         return owners
-    out: dict[Owner, Owned] = {}
+    out: dict[FieldManager, ManagedFields] = {}
     for each, owned in owners.items():
         rest = owned.paths - touched
         if rest:
-            out[each] = Owned(rest, owned.at)
+            out[each] = ManagedFields(rest, owned.at)
     if changed:
         mine = out[owner].paths if owner in out else frozenset()
-        out[owner] = Owned(mine | changed, at)
+        out[owner] = ManagedFields(mine | changed, at)
     return out
 
 
 def conflicts(
-    owners: Owners, before: dict[Path, Any], applied: dict[Path, Any], owner: Owner
-) -> dict[Owner, list[Path]]:
+    owners: Owners, before: dict[Path, Any], applied: dict[Path, Any], owner: FieldManager
+) -> dict[FieldManager, list[Path]]:
     """Fields that an apply would change although others own them."""
-    found: dict[Owner, list[Path]] = {}
+    found: dict[FieldManager, list[Path]] = {}
     for path, value in sorted(applied.items()):
         # An empty map asks for nothing, so it is at odds with nobody.
         if value == {} or (path in before and before[path] == value):
@@ -160,7 +162,7 @@ def conflicts(
     return found
 
 
-def refuse(found: dict[Owner, list[Path]], api_version: str) -> ApiError:
+def refuse(found: dict[FieldManager, list[Path]], api_version: str) -> ErrorAnswer:
     """The server's answer to an apply with conflicts."""
     causes, lines = [], []
     for owner, paths in sorted(found.items()):
@@ -178,7 +180,7 @@ def refuse(found: dict[Owner, list[Path]], api_version: str) -> ApiError:
         else:
             lines.append(f"conflicts with {whom}:\n- " + "\n- ".join(shown))
     count = f"{len(causes)} conflict" + ("s" if len(causes) > 1 else "")
-    return ApiError(409, "Conflict", f"Apply failed with {count}: " + "\n".join(lines), {"causes": causes})
+    return ErrorAnswer(409, "Conflict", f"Apply failed with {count}: " + "\n".join(lines), {"causes": causes})
 
 
 def _shown(path: Path) -> str:
@@ -194,21 +196,21 @@ def _shown(path: Path) -> str:
 
 
 def after_apply(
-    owners: Owners, applied: frozenset[Path], owner: Owner, at: str, taken: dict[Owner, list[Path]]
+    owners: Owners, applied: frozenset[Path], owner: FieldManager, at: str, taken: dict[FieldManager, list[Path]]
 ) -> Owners:
     """Owners after an apply: the applier owns exactly what it applied; what it took by force is lost to others."""
-    out: dict[Owner, Owned] = {}
+    out: dict[FieldManager, ManagedFields] = {}
     for each, owned in owners.items():
         rest = owned.paths - frozenset(taken.get(each, ()))
         if each != owner and rest:
-            out[each] = Owned(rest, owned.at)
+            out[each] = ManagedFields(rest, owned.at)
     if applied:
         known = owners.get(owner)
-        out[owner] = known if known and known.paths == applied else Owned(applied, at)
+        out[owner] = known if known and known.paths == applied else ManagedFields(applied, at)
     return out
 
 
-def dropped(owners: Owners, applied: frozenset[Path], owner: Owner) -> frozenset[Path]:
+def dropped(owners: Owners, applied: frozenset[Path], owner: FieldManager) -> frozenset[Path]:
     """Fields that this manager applied before, no longer applies, and nobody else owns."""
     mine = owners.get(owner)
     if mine is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from headroom.api.quantities import NANO, Invalid, nano
+from headroom.api.quantities import NANO, InvalidQuantity, nano
 from headroom.sim.answers import Body, Cause, bad_request, forbidden_field, invalid_value, required
 from headroom.sim.catalog import ResourceType
 
@@ -277,7 +277,7 @@ def _amount_causes(name: str, amount: Any, path: str) -> list[Cause]:
             "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )
     value = nano(amount)
-    if isinstance(value, Invalid):  # beyond any use, but the real server keeps 1e309 too
+    if isinstance(value, InvalidQuantity):  # beyond any use, but the real server keeps 1e309 too
         return []
     if value < 0:
         return [invalid_value(path, amount, "must be greater than or equal to 0")]

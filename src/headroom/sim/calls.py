@@ -10,21 +10,21 @@ import yaml
 from msgspec import Struct
 
 from headroom.adapters.kube.transport import APPLY_PATCH
-from headroom.sim.answers import ApiError, Body, bad_request, invalid, invalid_value
-from headroom.sim.catalog import ResourceType, Target
+from headroom.sim.answers import Body, ErrorAnswer, bad_request, invalid, invalid_value
+from headroom.sim.catalog import PathTarget, ResourceType
 
 _WHOLE: Final = {"POST": "create", "GET": "list", "DELETE": "deletecollection"}
 _NAMED: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class ApiCall(Struct, frozen=True, kw_only=True):
     """A request."""
 
     user: str
     manager: str
     """Who owns the fields that are written, unless the query says otherwise."""
     verb: str
-    target: Target
+    target: PathTarget
     query: Mapping[str, str]
     body: bytes = b""
     content_type: str = ""
@@ -47,7 +47,7 @@ class Call(Struct, frozen=True, kw_only=True):
         return bool(self.query.get("dryRun"))
 
 
-def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str | None:
+def verb_of(method: str, target: PathTarget, query: Mapping[str, str]) -> str | None:
     """The verb that rights and faults speak of; None where the resource has no such method."""
     if target.subresource in ("eviction", "binding"):
         return "create" if method == "POST" else None
@@ -58,7 +58,7 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str | None
     return _NAMED.get(method)
 
 
-def document(call: Call) -> Body:
+def document(call: ApiCall) -> Body:
     """The object in the body, with its kind checked. Raises what the server answers to anything else."""
     type_ = call.target.type
     found = decoded(call.body, f"the object provided is unrecognized (must be of type {type_.kind}): ")
@@ -94,7 +94,7 @@ def check_kind(type_: ResourceType, body: Body) -> None:
         )
 
 
-def _check_place(target: Target, metadata: Body) -> None:
+def _check_place(target: PathTarget, metadata: Body) -> None:
     name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
     if target.name and name and name != target.name:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
@@ -110,10 +110,10 @@ def decoded(body: bytes, where: str) -> Any:
         raise bad_request(f"{where}couldn't get version/kind; json parse error: {failure}") from None
 
 
-def patch_document(call: Call, kinds: tuple[str, ...]) -> Any:
+def patch_document(call: ApiCall, kinds: tuple[str, ...]) -> Any:
     """The body of a patch, if it is of one of these content types."""
     if call.content_type not in kinds:
-        raise ApiError(
+        raise ErrorAnswer(
             415,
             "UnsupportedMediaType",
             f"the body of the request was in an unknown format - accepted media types include: {', '.join(kinds)}",

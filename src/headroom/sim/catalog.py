@@ -10,7 +10,7 @@ from headroom.adapters.kube.sources import SOURCES
 from headroom.adapters.outside import FIELDS
 from headroom.api.crd import crd
 from headroom.api.kinds import DEFINITIONS
-from headroom.sim.answers import ApiError, Body, PlainNotFound, unserved
+from headroom.sim.answers import Body, ErrorAnswer, PlainNotFound, unserved
 from headroom.sim.selecting import NAMES
 
 POD_FIELDS: Final = (
@@ -30,6 +30,7 @@ EVENT_FIELDS: Final = (
     "involvedObject.name",
     "involvedObject.uid",
     "reason",
+    "reportingComponent",
     "type",
 )
 
@@ -75,7 +76,7 @@ class ResourceType(Struct, frozen=True, kw_only=True):
         return "/".join(part for part in parts if part)
 
 
-class Target(Struct, frozen=True):
+class PathTarget(Struct, frozen=True):
     """What a path means."""
 
     type: ResourceType
@@ -202,13 +203,9 @@ def definitions() -> list[Body]:
     """The definitions that every simulated cluster has: our kinds, Karpenter's, and the facts of scenarios."""
     ours = [crd(kind) for kind in DEFINITIONS.values()]
     others = [
-        *(
-            bare_definition(each.group, each.version, each.plural, each.kind, namespaced=each.namespaced)
-            for each in SOURCES
-            if each.played
-        ),
-        bare_definition("karpenter.k8s.aws", "v1", "ec2nodeclasses", "EC2NodeClass"),
-        bare_definition("karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses", "KWOKNodeClass"),
+        bare_definition(each.group, each.version, each.plural, each.kind, namespaced=each.namespaced)
+        for each in SOURCES
+        if each.played
     ]
     facts = [bare_definition(SIM_GROUP, "v1", plural, kind) for kind, plural in {**FIELDS, "Usage": "usages"}.items()]
     return ours + others + facts
@@ -271,7 +268,7 @@ class Catalog:
                 found[each.group].append(each.version)
         return found
 
-    def target(self, path: str) -> Target:
+    def target(self, path: str) -> PathTarget:
         """What a path below /api or /apis means. Raises the server's own 404 for what is not served."""
         parts = path.strip("/").split("/")
         if parts[0] == "api" and len(parts) > 2:
@@ -290,9 +287,9 @@ class Catalog:
         served = type_.subresources + (("status",) if type_.status else ())
         if subresource and subresource not in served:
             raise unserved()
-        return Target(type_, namespace, name, subresource)
+        return PathTarget(type_, namespace, name, subresource)
 
-    def _missing(self, group: str, version: str) -> ApiError:
+    def _missing(self, group: str, version: str) -> ErrorAnswer:
         """Groups of the server itself answer with a Status; those of definitions and unknown ones with plain text."""
         built_in = any(each.group == group and each.version == version and not each.custom for each in self)
         return unserved() if built_in else PlainNotFound()

@@ -33,7 +33,7 @@ SHORTAGES: Final[tuple[Shortage, ...]] = ("SoldOut", "PriceTooLow", "QuotaReache
 LaunchOutcome = Literal["Accepted", "Unknown", Shortage]
 
 
-class NoAnswer(Exception):
+class UnknownLaunch(Exception):
     """Nobody knows whether it was done."""
 
 
@@ -45,7 +45,7 @@ class CallRefused(Exception):
         self.problem: Literal["Throttled", "Forbidden"] = problem
 
 
-class NotLaunched(Exception):
+class LaunchRefused(Exception):
     """There is no machine of this token, and the cloud says why."""
 
     def __init__(self, outcome: Shortage, message: str = "") -> None:
@@ -57,7 +57,7 @@ class TokenReused(Exception):
     """A token came back with another order: the caller has a bug."""
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class RequestedLaunch(Struct, frozen=True, kw_only=True):
     """What is asked of the cloud to launch one machine."""
 
     token: str
@@ -69,7 +69,7 @@ class Order(Struct, frozen=True, kw_only=True):
     user_data: str = ""
 
 
-class Turn(Struct, frozen=True):
+class StateChange(Struct, frozen=True):
     """From when on a machine is in which state."""
 
     at: int
@@ -80,8 +80,8 @@ class SimMachine(Struct, kw_only=True):
     """A machine and its whole life, as far as it is decided."""
 
     id: str
-    order: Order
-    turns: list[Turn]
+    order: RequestedLaunch
+    turns: list[StateChange]
     price: int | None
     address: str
     reclaim: tuple[int, int] | None = None
@@ -103,7 +103,7 @@ class SimMachine(Struct, kw_only=True):
             found = turn.state
         return found
 
-    def turn(self, *turns: Turn) -> None:
+    def turn(self, *turns: StateChange) -> None:
         """Decide its life anew from the first of these on."""
         self.turns = [each for each in self.turns if each.at < turns[0].at] + list(turns)
 
@@ -125,7 +125,7 @@ class Cloud:
         """Asked at each read: by how many milliseconds it is behind."""
         self.clock_off_ms = 0
         """By how much its clock is ahead of everybody else's."""
-        self.sabotaged: Callable[[Order], bool] = lambda _order: False
+        self.sabotaged: Callable[[RequestedLaunch], bool] = lambda _order: False
         """Whether a machine that is launched now fails by and by."""
         self.wrong: Callable[[Verb], Wrong] = lambda _verb: ""
         self.refused_types: frozenset[str] = frozenset()
@@ -134,7 +134,7 @@ class Cloud:
 
     # --- calls ----------------------------------------------------------------------------------------------------------------
 
-    def launch(self, order: Order) -> str:
+    def launch(self, order: RequestedLaunch) -> str:
         """Launch one machine; its id. The same token brings the same id back, whatever became of the machine."""
         wrong = self.wrong("launch")
         return self._done("launch", wrong, lambda: self._launched(order, wrong))
@@ -165,46 +165,46 @@ class Cloud:
 
     def _done(self, verb: Verb, wrong: Wrong, effect: Callable[[], T]) -> T:
         if wrong == "Unreached":
-            raise NoAnswer
+            raise UnknownLaunch
         if wrong == "Throttled":
             raise CallRefused("Throttled")
         if wrong == "Denied" or (wrong in SHORTAGES and verb != "launch"):
             raise CallRefused("Forbidden")
         found = effect()
         if wrong == "Lost":
-            raise NoAnswer
+            raise UnknownLaunch
         return found
 
     # --- what comes of them ---------------------------------------------------------------------------------------------------
 
-    def _launched(self, order: Order, wrong: Wrong) -> str:
+    def _launched(self, order: RequestedLaunch, wrong: Wrong) -> str:
         known = self._tokens.get(order.token) if order.token else None
         if known is not None:
             if _same(self.machines[known].order, order):
                 return known
             raise TokenReused(order.token)
         if wrong in SHORTAGES:
-            raise NotLaunched(wrong)
+            raise LaunchRefused(wrong)
         self._check(order)
         return self.add(order).id
 
-    def _check(self, order: Order) -> None:
+    def _check(self, order: RequestedLaunch) -> None:
         offer = (order.instance_type, order.zone)
         if order.instance_type in self.refused_types:
-            raise NotLaunched("Refused", f"{order.instance_type} is not sold here")
+            raise LaunchRefused("Refused", f"{order.instance_type} is not sold here")
         if self.quota is not None and sum(self.is_alive(each) for each in self.machines) >= self.quota:
-            raise NotLaunched("QuotaReached")
+            raise LaunchRefused("QuotaReached")
         if order.max_price is not None and self.prices.get(offer, 0) > order.max_price:
-            raise NotLaunched("PriceTooLow")
+            raise LaunchRefused("PriceTooLow")
         if self.stock.get(offer, 1) <= 0:
-            raise NotLaunched("SoldOut")
+            raise LaunchRefused("SoldOut")
 
-    def add(self, order: Order, state: str = "PENDING") -> SimMachine:
+    def add(self, order: RequestedLaunch, state: str = "PENDING") -> SimMachine:
         """A machine more, whoever launches it: one that is pending runs after a while, or fails."""
         now, number, offer = self._now(), len(self.machines) + 1, (order.instance_type, order.zone)
-        turns = [Turn(now, state)]
+        turns = [StateChange(now, state)]
         if state == "PENDING":
-            turns.append(Turn(now + self.boot_ms, "LAUNCH_FAILED" if self.sabotaged(order) else "RUNNING"))
+            turns.append(StateChange(now + self.boot_ms, "LAUNCH_FAILED" if self.sabotaged(order) else "RUNNING"))
         made = SimMachine(
             id=f"ins-{number:08x}",
             order=order,
@@ -222,7 +222,7 @@ class Cloud:
     def _ended(self, machine: str) -> None:
         made, now = self.machines.get(machine), self._now()
         if made is not None and made.state(now) not in ("SHUTDOWN", "TERMINATING"):
-            made.turn(Turn(now, "TERMINATING"), Turn(now + SHUTDOWN_MS, "SHUTDOWN"))
+            made.turn(StateChange(now, "TERMINATING"), StateChange(now + SHUTDOWN_MS, "SHUTDOWN"))
 
     def _page(self, tags: Mapping[str, str], start: int, lag: int) -> tuple[list[Instance], int | None]:
         found = [
@@ -300,25 +300,25 @@ class Cloud:
         if made.state(now) in ENDED or made.reclaim is not None:
             return
         made.reclaim = (now, now + notice_ms) if notice_ms else None
-        made.turn(Turn(now + notice_ms, "TERMINATING"), Turn(now + notice_ms + SHUTDOWN_MS, "SHUTDOWN"))
+        made.turn(StateChange(now + notice_ms, "TERMINATING"), StateChange(now + notice_ms + SHUTDOWN_MS, "SHUTDOWN"))
 
     def stop(self, machine: str) -> None:
         """Somebody stops a machine in the cloud's console: its disk is still paid for."""
         made, now = self.machines[machine], self._now()
         if made.state(now) == "RUNNING":
-            made.turn(Turn(now, "STOPPING"), Turn(now + SHUTDOWN_MS, "STOPPED"))
+            made.turn(StateChange(now, "STOPPING"), StateChange(now + SHUTDOWN_MS, "STOPPED"))
 
     def fail(self, machine: str) -> None:
         """A machine that is pending comes to nothing."""
         made, now = self.machines[machine], self._now()
         if made.state(now) == "PENDING":
-            made.turn(Turn(now, "LAUNCH_FAILED"))
+            made.turn(StateChange(now, "LAUNCH_FAILED"))
 
 
 def _has(tags: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return all(tags.get(name) == value for name, value in wanted.items())
 
 
-def _same(one: Order, other: Order) -> bool:
+def _same(one: RequestedLaunch, other: RequestedLaunch) -> bool:
     """What a cloud compares when a token comes back: everything but the price."""
     return (one.instance_type, one.zone, dict(one.tags)) == (other.instance_type, other.zone, dict(other.tags))

@@ -20,7 +20,7 @@ from headroom.sim.catalog import NODE
 from headroom.sim.cloud import ALIVE, Cloud, SimMachine
 from headroom.sim.clouds import KIND, Regions
 from headroom.sim.faults import Faults
-from headroom.sim.kubelet import ANNOTATION, Cluster
+from headroom.sim.kubelet import ANNOTATION, PodLifecycle
 from headroom.sim.script import Scenario
 
 LOOK_SECONDS: Final = 5.0
@@ -40,7 +40,7 @@ def _nothing() -> None:
 class CloudNodes:
     """Lets machines join and leave, for as long as there is a Spotpool or a machine."""
 
-    def __init__(self, server: ApiServer, cluster: Cluster) -> None:
+    def __init__(self, server: ApiServer, cluster: PodLifecycle) -> None:
         self._server, self._cluster, self._clock = server, cluster, server.clock
         self._regions = Regions(server)
         self._joined: dict[str, tuple[Cloud, SimMachine]] = {}
@@ -50,7 +50,7 @@ class CloudNodes:
         self._unsubscribe: Callable[[], None] = _nothing
 
     @classmethod
-    def of(cls, server: ApiServer, cluster: Cluster, _faults: Faults, _scenario: Scenario) -> CloudNodes:
+    def of(cls, server: ApiServer, cluster: PodLifecycle, _faults: Faults, _scenario: Scenario) -> CloudNodes:
         """Those of a scenario."""
         return cls(server, cluster)
 

@@ -12,19 +12,19 @@ from headroom.adapters.clouds.providers import (
     DEAREST,
     MICRO,
     BadCredentials,
+    CloudThrottled,
     LaunchRequest,
-    Notice,
     NotLaunched,
     NotPermitted,
-    Question,
-    Throttled,
+    QuoteRequest,
+    ReclaimNotice,
     unknown_ids,
 )
 from headroom.api.marks import CLUSTER_TAG
 from headroom.model.cloud_facts import Instance, Offer
 from headroom.model.errors import Unavailable
 from headroom.sim import cloud as simulated
-from headroom.sim.cloud import CallRefused, Cloud, NoAnswer, Order
+from headroom.sim.cloud import CallRefused, Cloud, RequestedLaunch, UnknownLaunch
 
 T = TypeVar("T")
 
@@ -41,7 +41,11 @@ class SimProvider:
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to close."""
+
+    async def identity(self) -> str:
+        """It has none."""
+        return ""
 
     async def machines(self, cluster: str) -> list[Instance]:
         """Every machine with the cluster's tag, read to the end."""
@@ -65,7 +69,7 @@ class SimProvider:
 
     async def launch(self, request: LaunchRequest) -> Instance:
         """Launch a machine, or learn which one the token has launched."""
-        order = Order(
+        order = RequestedLaunch(
             token=request.token,
             instance_type=request.instance_type,
             zone=request.zone,
@@ -75,7 +79,7 @@ class SimProvider:
         )
         try:
             made = self._asked("launching a machine", lambda: self._cloud.launch(order))
-        except simulated.NotLaunched as none:
+        except simulated.LaunchRefused as none:
             raise NotLaunched(none.outcome, str(none)) from None
         except (BadCredentials, NotPermitted) as denied:
             raise NotLaunched("Refused", str(denied), before_token=True) from None
@@ -100,7 +104,7 @@ class SimProvider:
             # mypy cannot tell the type of a lambda with a default.
             self._asked("ending machines", lambda each=each: self._cloud.terminate(each))  # type: ignore[misc]
 
-    async def offers(self, question: Question) -> list[Offer]:
+    async def offers(self, question: QuoteRequest) -> list[Offer]:
         """What can be had, at which price."""
         every = self._asked("reading prices", self._cloud.offers)
         asked = [it for it in every if it.instance_type in question.types]
@@ -110,20 +114,24 @@ class SimProvider:
             if not question.zones or it.zone in question.zones
         ]
 
-    async def notices(self) -> list[Notice] | None:
+    async def notices(self) -> list[ReclaimNotice] | None:
         """Which machines it will take back."""
         every = self._cloud.machines.values()
-        return [Notice(it.id, it.reclaim[1]) for it in every if it.reclaim is not None and self._cloud.is_alive(it.id)]
+        return [
+            ReclaimNotice(it.id, it.reclaim[1])
+            for it in every
+            if it.reclaim is not None and self._cloud.is_alive(it.id)
+        ]
 
     def _asked(self, doing: str, call: Callable[[], T]) -> T:
         if not self._known:
             raise BadCredentials(f"{doing}: the cloud does not know these keys")
         try:
             return call()
-        except NoAnswer:
+        except UnknownLaunch:
             raise Unavailable(f"{doing}: no answer came") from None
         except CallRefused as refused:
-            kind = Throttled if refused.problem == "Throttled" else NotPermitted
+            kind = CloudThrottled if refused.problem == "Throttled" else NotPermitted
             raise kind(f"{doing}: {refused}") from None
 
 

@@ -13,10 +13,11 @@ from msgspec import structs
 from headroom.api.kinds import AnyResource
 from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG, TOKEN_TAG
 from headroom.api.quantities import nano
+from headroom.api.spot_pools_status import Claim
 from headroom.model.actions import LaunchInstance
 from headroom.model.cloud_facts import Instance, Launch, Listing, Offer
 from headroom.model.errors import Refused, Unavailable
-from headroom.sim.cloud import ALIVE, CallRefused, Cloud, LaunchOutcome, NoAnswer, NotLaunched, Order
+from headroom.sim.cloud import ALIVE, CallRefused, Cloud, LaunchOutcome, LaunchRefused, RequestedLaunch, UnknownLaunch
 
 NOT_FOUND: Final = "NOT_FOUND"
 """The state of a machine that a status names and the cloud does not know."""
@@ -74,8 +75,8 @@ class CloudView:
             found = self._listed(cloud)
             missing = named(pool).keys() - found.keys()
             asked = cloud.describe(missing) if missing else {}
-            self.offers |= {each.name: structs.replace(each, at=began) for each in cloud.offers()}
-        except NoAnswer:
+            offers = {each.name: structs.replace(each, at=began) for each in cloud.offers()}
+        except UnknownLaunch:
             self.unread(pool)
             return
         except CallRefused as refused:
@@ -83,6 +84,7 @@ class CloudView:
             return
         unknown = {each: self._not_found(each, cloud) for each in missing - asked.keys()}
         self._read[key] = {**found, **asked, **unknown}
+        self.offers = self.offers | offers  # a new mapping: whoever has the old one sees what was
         self._launched = {name: each for name, each in self._launched.items() if each[0] >= began}
         self.listings[key] = Listing(pool=key, at=began, notices=notices)
 
@@ -110,10 +112,10 @@ class CloudView:
 
     # --- calling --------------------------------------------------------------------------------------------------------------
 
-    def order(self, pool: AnyResource, action: LaunchInstance) -> Order:
+    def order(self, pool: AnyResource, action: LaunchInstance) -> RequestedLaunch:
         """What the cloud is asked for."""
         tags = {CLUSTER_TAG: self._cluster, OWNER_TAG: pool.uid, SLOT_TAG: str(action.slot), TOKEN_TAG: action.token}
-        return Order(
+        return RequestedLaunch(
             token=action.token,
             instance_type=action.instance_type,
             zone=action.zone,
@@ -126,10 +128,10 @@ class CloudView:
         sent, doing = self._now(), f"launching a machine for Spotpool {key_of(pool)}"
         try:
             made = self._regions[pool.spec.region].launch(self.order(pool, action))
-        except NotLaunched as none:
+        except LaunchRefused as none:
             self.note(pool, action, sent, none.outcome)
             raise Refused(f"{doing}: {none}") from None
-        except (NoAnswer, CallRefused) as unknown:
+        except (UnknownLaunch, CallRefused) as unknown:
             self.note(pool, action, sent, "Unknown")
             raise Unavailable(f"{doing}: {unknown or 'no answer came'}") from None
         self.note(pool, action, sent, "Accepted", made)
@@ -161,7 +163,7 @@ class CloudView:
         if known is None or known.at >= sent or known.outcome != "Accepted":
             self.note(pool, action, sent, "Unknown")
 
-    def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False, stopped: bool = False) -> None:
+    def terminate(self, pool: AnyResource, instance: str, claim: Claim = "Slot") -> None:
         """End a machine, after a look at its tags."""
         cloud, doing = self._regions[pool.spec.region], f"ending machine {instance}"
         try:
@@ -169,12 +171,12 @@ class CloudView:
             if found is None:
                 raise Unavailable(f"{doing}: the cloud does not know it now")
             owner = found.tags.get(OWNER_TAG)
-            if found.tags.get(CLUSTER_TAG) != self._cluster or (owner == pool.uid) == orphan:
+            if found.tags.get(CLUSTER_TAG) != self._cluster or (owner == pool.uid) == (claim == "Orphan"):
                 raise Refused(f"{doing}: it is not this pool's")
-            if stopped and found.state in ALIVE:
+            if claim == "Left" and found.state in ALIVE:
                 raise Refused(f"{doing}: it is {found.state} by now")
             cloud.terminate(instance)
-        except NoAnswer:
+        except UnknownLaunch:
             raise Unavailable(f"{doing}: no answer came") from None
         except CallRefused as refused:
             raise Unavailable(f"{doing}: {refused}") from None

@@ -1,7 +1,7 @@
 """The clouds beside a simulated cluster, and the port to them that an operator process has.
 
-What goes wrong are faults with the verbs `launch`, `terminate` and `list` and the path `/cloud/NAMESPACE/POOL`, and whatever the simulated
-clouds themselves do wrong (`Cloud.wrong`, `Cloud.lag`).
+What goes wrong are faults with the verbs `launch`, `terminate` and `list` and the path `/cloud/NAMESPACE/POOL`, or `offers` and the path
+`/cloud/market`, and whatever the simulated clouds themselves do wrong (`Cloud.wrong`, `Cloud.lag`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Final
 from headroom.adapters.kube import parse
 from headroom.adapters.kube.transport import Transport
 from headroom.api.kinds import AnyResource
+from headroom.api.spot_pools_status import Claim
 from headroom.model.actions import LaunchInstance, OnInstance
-from headroom.model.cloud_facts import Gateway, Instance, Launch, Listing, Offer
+from headroom.model.cloud_facts import Gateway, Instance, Launch, Listing, Offer, OfferFeed
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.ports import Clock
 from headroom.sim.apiserver import ApiServer
@@ -23,10 +24,12 @@ from headroom.sim.cloud import Cloud
 from headroom.sim.cloud_view import CloudView, key_of
 from headroom.sim.connection import SimTransport
 from headroom.sim.faults import Fault
+from headroom.sim.market import Feed
 
 KIND: Final = "Spotpool"
 POLL_SECONDS: Final = 40.0
 POLL_SECONDS_UNDER_WAY: Final = 10.0
+MARKET_SECONDS: Final = 10.0
 SETTLED: Final = "Running"
 """The state of a slot in which nothing is under way."""
 
@@ -56,6 +59,9 @@ class SimClouds:
     def __init__(self, regions: Regions, transport: SimTransport, clock: Clock, cluster: str) -> None:
         self._regions, self._transport, self._clock = regions, transport, clock
         self._view = CloudView(regions, cluster, clock.now)
+        self._feed = Feed(transport.server)
+        self.offered: Callable[[str], None] = lambda _pool: None
+        """Told of which LeftoverNodePool something is new."""
         self.changed: Callable[[str], None] = lambda _pool: None
         """Told of which pool something is new."""
 
@@ -77,7 +83,12 @@ class SimClouds:
     @property
     def offers(self) -> Mapping[str, Offer]:
         """What there is to be had."""
-        return self._view.offers
+        return self._feed.offers(self._view.offers)
+
+    @property
+    def offer_feeds(self) -> Mapping[str, OfferFeed]:
+        """How well that is known for each LeftoverNodePool."""
+        return self._feed.feeds
 
     @property
     def gateways(self) -> Mapping[str, Gateway]:
@@ -95,11 +106,9 @@ class SimClouds:
         finally:
             self.changed(key_of(pool))
 
-    async def terminate(self, pool: AnyResource, instance: str, *, orphan: bool = False, stopped: bool = False) -> None:
+    async def terminate(self, pool: AnyResource, instance: str, claim: Claim = "Slot") -> None:
         """End one machine."""
-        await self._call(
-            "terminate", pool, partial(self._view.terminate, pool, instance, orphan=orphan, stopped=stopped)
-        )
+        await self._call("terminate", pool, partial(self._view.terminate, pool, instance, claim))
 
     async def add_target(self, pool: AnyResource, target: str) -> None:
         """Nobody has a gateway here."""
@@ -135,9 +144,24 @@ class SimClouds:
                 self._view.forget(gone)
             for pool in pools:
                 await self._look(pool)
+            if self._feed.is_due:
+                await self._read_market()
             under_way = any(slot.state != SETTLED for pool in pools for slot in pool.status.slots)
             # As often as the adapter lists real clouds.
             await self._clock.sleep(POLL_SECONDS_UNDER_WAY if under_way else POLL_SECONDS)
+
+    async def _read_market(self) -> None:
+        before = self._feed.offers({}), self._feed.feeds
+        try:
+            status = await self._transport.call(
+                "offers", "/cloud/market", lambda _due: self._feed.read(), MARKET_SECONDS
+            )
+        except Unavailable:
+            status = None
+        if status is None or not 200 <= status < 300:
+            self._feed.unread()
+        if before != (self._feed.offers({}), self._feed.feeds):
+            self.offered("")
 
     async def _look(self, pool: AnyResource) -> None:
         before = self._view.instances, self._view.listings.get(key_of(pool))

@@ -11,10 +11,10 @@ from headroom.adapters.kube.transport import JSON, Reply, StreamRefused
 from headroom.model.errors import Unavailable
 from headroom.sim import false_lists
 from headroom.sim import faults as wrong
-from headroom.sim.answers import ApiError
+from headroom.sim.answers import ErrorAnswer
 from headroom.sim.faults import Crash, Fault, Faults
 from headroom.sim.rights import Actor
-from headroom.sim.watches import Line, Watch
+from headroom.sim.watches import Watch, WatchLine
 
 if TYPE_CHECKING:
     from headroom.sim.apiserver import ApiServer
@@ -60,7 +60,7 @@ class SimTransport:
         slow = sum(each.ms for each in due if isinstance(each, wrong.Slow)) / 1000
         if any(isinstance(each, wrong.Hang) for each in due):
             await self._clock.sleep(timeout)
-            raise Unavailable(f"{what}: no answer within {timeout:g} s")
+            raise Unavailable(f"{what}: no answer within {timeout:g}s")
         if slow:
             await self._clock.sleep(min(slow, timeout))
         self._check_alive()
@@ -72,7 +72,7 @@ class SimTransport:
         reply = false_lists.falsified(reply, due)
         self._after(due, what)
         if slow > timeout:
-            raise Unavailable(f"{what}: no reply within {timeout:g} s")
+            raise Unavailable(f"{what}: no reply within {timeout:g}s")
         date = formatdate(self._clock.now() // 1000, usegmt=True)
         return Reply(reply.status, reply.body, {**reply.headers, "date": date})
 
@@ -112,7 +112,7 @@ class SimTransport:
         self._after(due, f"WATCH {path}")
         try:
             watch = self.server.watch(self.actor, path, query)
-        except ApiError as failure:
+        except ErrorAnswer as failure:
             raise StreamRefused(failure.reply()) from None
         stream = _Stream(watch, path)
         self._streams.append(stream)
@@ -130,7 +130,7 @@ class SimTransport:
             self._streams.remove(stream)
 
     async def close(self) -> None:
-        """Let go of all streams."""
+        """Close all streams."""
         for each in list(self._streams):
             each.cut = True
             each.watch.close()
@@ -176,7 +176,7 @@ class SimTransport:
                     return Reply(200, false_lists.PAGE, {"content-type": "text/html"})
                 case wrong.Refusal():
                     details = {"retryAfterSeconds": each.retry_after} if each.retry_after is not None else None
-                    return ApiError(each.status, each.reason or _reason(each.status), each.message, details).reply()
+                    return ErrorAnswer(each.status, each.reason or _reason(each.status), each.message, details).reply()
         return None
 
     def _after(self, due: list[Fault], what: str) -> None:
@@ -197,10 +197,10 @@ class SimTransport:
             return
         if isinstance(fault, wrong.EndlessList):
             status = 400 if "sendInitialEvents" in query else 410
-            raise StreamRefused(ApiError(status, _reason(status) or "BadRequest", "no streams here", None).reply())
+            raise StreamRefused(ErrorAnswer(status, _reason(status) or "BadRequest", "no streams here", None).reply())
         try:
             self.server.watch(self.actor, path, query).close()  # of what is not served there is no list at all
-        except ApiError as failure:
+        except ErrorAnswer as failure:
             raise StreamRefused(failure.reply()) from None
         if opened:
             opened()
@@ -212,13 +212,13 @@ class SimTransport:
 
     # --- streams ----------------------------------------------------------------------------------------------------------
 
-    async def _line(self, stream: _Stream, idle: float) -> Line | None:
+    async def _line(self, stream: _Stream, idle: float) -> WatchLine | None:
         limit = self._clock.monotonic() + idle
         while True:
             try:
                 line = await stream.watch.line(limit - self._clock.monotonic())
             except TimeoutError:
-                raise Unavailable(f"watching {stream.path}: nothing was heard for {idle:g} s") from None
+                raise Unavailable(f"watching {stream.path}: nothing was received for {idle:g}s") from None
             self._check_alive()
             if stream.cut:
                 raise Unavailable(f"watching {stream.path}: the connection broke")
@@ -226,9 +226,9 @@ class SimTransport:
                 return line
             if line is None:  # the server ended it, but that was not heard either
                 await self._clock.sleep(max(0.0, limit - self._clock.monotonic()))
-                raise Unavailable(f"watching {stream.path}: nothing was heard for {idle:g} s")
+                raise Unavailable(f"watching {stream.path}: nothing was received for {idle:g}s")
 
-    async def _disturbed(self, stream: _Stream, line: Line) -> list[bytes]:
+    async def _disturbed(self, stream: _Stream, line: WatchLine) -> list[bytes]:
         """What arrives of a line, and when."""
         out = [line.data]
         for each in self._faults.on_event(self.actor.name, stream.path):

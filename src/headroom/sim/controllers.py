@@ -10,18 +10,18 @@ from typing import Any
 
 from headroom.sim import builtin
 from headroom.sim.answers import Body
-from headroom.sim.apistore import Change, Key, Record, Store
+from headroom.sim.apistore import Change, Key, ObjectStore, Record
 from headroom.sim.catalog import DEFINITION, NAMESPACE, PDB, POD, Catalog, ResourceType, defined
 from headroom.sim.deletion import FOREGROUND, Deleter
 from headroom.sim.evictions import is_ready
 from headroom.sim.selecting import labels_of, matches
-from headroom.sim.writes import Writer
+from headroom.sim.writes import ObjectWriter
 
 
 class Controllers:
     """Keeps everything that follows from a change in step with it."""
 
-    def __init__(self, store: Store, catalog: Catalog, writer: Writer, deleter: Deleter) -> None:
+    def __init__(self, store: ObjectStore, catalog: Catalog, writer: ObjectWriter, deleter: Deleter) -> None:
         self._store, self._catalog, self._writer, self._deleter = store, catalog, writer, deleter
         self._dependents: dict[str, dict[tuple[str, str, Key], ResourceType]] = {}
         """Uid of an owner to the objects that name it."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from headroom.core.demand import first_run
 from headroom.model import times
-from headroom.sim.answers import ApiError, Body
+from headroom.sim.answers import Body, ErrorAnswer
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.apistore import Record
 from headroom.sim.catalog import JOB
@@ -74,7 +74,7 @@ class CronJobs:
             self._do("PATCH", record.type.url(*record.key, "status"), {"status": status})
 
     def _do(self, method: str, path: str, document: Body) -> None:
-        with suppress(ApiError):  # tried again with the next change
+        with suppress(ErrorAnswer):  # tried again with the next change
             self._server.do(method, path, document, actor=self._actor)
 
 

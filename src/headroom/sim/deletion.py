@@ -10,10 +10,10 @@ from headroom.model import times
 from headroom.model.ports import Clock
 from headroom.sim.answers import Body, about, bad_request, conflict, success
 from headroom.sim.apistore import Record
-from headroom.sim.calls import Call
+from headroom.sim.calls import ApiCall
 from headroom.sim.catalog import NAMESPACE, POD
 from headroom.sim.reads import matching
-from headroom.sim.writes import Writer
+from headroom.sim.writes import ObjectWriter
 
 FOREGROUND: Final = "foregroundDeletion"
 
@@ -21,11 +21,11 @@ FOREGROUND: Final = "foregroundDeletion"
 class Deleter:
     """Everything that takes objects away."""
 
-    def __init__(self, writer: Writer, clock: Clock) -> None:
+    def __init__(self, writer: ObjectWriter, clock: Clock) -> None:
         self._writer = writer
         self._clock = clock
 
-    def delete(self, call: Call) -> Body | bytes:
+    def delete(self, call: ApiCall) -> Body | bytes:
         """DELETE of one object."""
         target = call.target
         record = self._writer.found(target.type, target.namespace, target.name)
@@ -38,7 +38,7 @@ class Deleter:
             return success(details=about(target.type.group, target.type.plural, target.name) | {"uid": record.uid})
         return left.document()
 
-    def delete_all(self, call: Call) -> Body:
+    def delete_all(self, call: ApiCall) -> Body:
         """DELETE of a collection."""
         type_, options = call.target.type, delete_options(call)
         match = matching(type_, call.query)
@@ -90,7 +90,7 @@ def _grace(record: Record, asked: Any) -> int:
     return 1 if grace < 0 else int(grace)
 
 
-def delete_options(call: Call) -> Body:
+def delete_options(call: ApiCall) -> Body:
     """The options of a DELETE, from its body and its query."""
     options: Any = {}
     if call.body:

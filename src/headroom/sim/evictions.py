@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from headroom.sim.answers import ApiError, Body, bad_request, conflict, success
+from headroom.sim.answers import Body, ErrorAnswer, bad_request, conflict, success
 from headroom.sim.apistore import Record
-from headroom.sim.calls import Call, decoded
+from headroom.sim.calls import ApiCall, decoded
 from headroom.sim.catalog import PDB, POD
 from headroom.sim.deletion import Deleter, check_preconditions
 from headroom.sim.selecting import labels_of, matches
-from headroom.sim.writes import Writer
+from headroom.sim.writes import ObjectWriter
 
 
-def evict(call: Call, writer: Writer, deleter: Deleter) -> Body:
+def evict(call: ApiCall, writer: ObjectWriter, deleter: Deleter) -> Body:
     """POST to pods/eviction."""
     eviction = decoded(call.body, "")
     if not isinstance(eviction, dict) or eviction.get("kind") != "Eviction":
@@ -43,7 +43,7 @@ def _ends_anyway(pod: Body) -> bool:
     return pod["status"].get("phase") in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
 
 
-def _ask_budgets(pod: Record, writer: Writer) -> None:
+def _ask_budgets(pod: Record, writer: ObjectWriter) -> None:
     labels = labels_of(pod.body)
     budgets = [
         each.body for each in writer.store.all(PDB, pod.key[0]) if matches(each.body["spec"].get("selector"), labels)
@@ -52,7 +52,7 @@ def _ask_budgets(pod: Record, writer: Writer) -> None:
         return
     if len(budgets) > 1:
         message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        raise ApiError(500, "", message)
+        raise ErrorAnswer(500, "", message)
     status = budgets[0].get("status") or {}
     healthy, wanted = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
     if not is_ready(pod.body):
@@ -63,7 +63,7 @@ def _ask_budgets(pod: Record, writer: Writer) -> None:
         name = budgets[0]["metadata"]["name"]
         why = f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
         message = "Cannot evict pod as it would violate the pod's disruption budget."
-        raise ApiError(429, "TooManyRequests", message, {"causes": [{"reason": "DisruptionBudget", "message": why}]})
+        raise ErrorAnswer(429, "TooManyRequests", message, {"causes": [{"reason": "DisruptionBudget", "message": why}]})
 
 
 def is_ready(pod: Body) -> bool:
@@ -79,7 +79,7 @@ def _judged(pod: Body, condition: Body, now: str) -> Body:
     return pod | {"status": status | {"conditions": [*others, full]}}
 
 
-def bind(call: Call, writer: Writer) -> Body:
+def bind(call: ApiCall, writer: ObjectWriter) -> Body:
     """POST to pods/binding."""
     binding: Any = decoded(call.body, "")
     target = binding.get("target") if isinstance(binding, dict) else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from headroom.api.kinds import AnyResource
-from headroom.api.power import Machine, PowerPoolSpec
+from headroom.api.power import MachineSpec, PowerPoolSpec
 from headroom.sim.answers import Body
 
 POOL: Final = "PowerPool"
@@ -18,11 +18,11 @@ _USUAL: Final = {"cpu": "128", "memory": "1Ti", "pods": "110"}
 """What a machine offers beside GPUs, whether its pool says so or not."""
 
 
-class Owned(NamedTuple):
+class PoolHardware(NamedTuple):
     """A machine and the pool that it belongs to."""
 
     pool: AnyResource
-    machine: Machine
+    machine: MachineSpec
 
 
 class Watts(NamedTuple):
@@ -32,7 +32,7 @@ class Watts(NamedTuple):
     busy: int
 
 
-def machines(resources: Iterable[AnyResource]) -> Iterator[Owned]:
+def machines(resources: Iterable[AnyResource]) -> Iterator[PoolHardware]:
     """Every machine of every PowerPool that can be read; of two pools that name one, the first in order has it."""
     pools = [each for each in resources if each.kind == POOL and each.spec is not None and not each.deleting]
     known: set[str] = set()
@@ -40,10 +40,10 @@ def machines(resources: Iterable[AnyResource]) -> Iterator[Owned]:
         for machine in pool.spec.machines:
             if machine.name not in known:
                 known.add(machine.name)
-                yield Owned(pool, machine)
+                yield PoolHardware(pool, machine)
 
 
-def node(spec: PowerPoolSpec, machine: Machine) -> Body:
+def node(spec: PowerPoolSpec, machine: MachineSpec) -> Body:
     """The node that a machine becomes, as its kubelet would register it."""
     labels = _ALWAYS | spec.template.labels | machine.labels | {"kubernetes.io/hostname": machine.name}
     amounts = {**_USUAL, **spec.template.resources, **machine.resources, spec.gpu_resource_name: machine.gpu_count}
@@ -60,7 +60,7 @@ def node(spec: PowerPoolSpec, machine: Machine) -> Body:
     }
 
 
-def watts(spec: PowerPoolSpec, machine: Machine) -> Watts | None:
+def watts(spec: PowerPoolSpec, machine: MachineSpec) -> Watts | None:
     """What it draws; None where nobody said."""
     idle, busy = (
         getattr(machine, name) if getattr(machine, name) is not None else getattr(spec.template, name)

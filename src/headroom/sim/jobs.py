@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from headroom.sim.answers import ApiError, Body
+from headroom.sim.answers import Body, ErrorAnswer
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.apistore import Record
 from headroom.sim.catalog import JOB, POD
@@ -80,7 +80,7 @@ class Jobs:
         self._do("DELETE", JOB.url(*key), {"propagationPolicy": "Background", "preconditions": {"uid": uid}})
 
     def _do(self, method: str, path: str, document: Body | None = None) -> None:
-        with suppress(ApiError):  # tried again with the next change
+        with suppress(ErrorAnswer):  # tried again with the next change
             self._server.do(method, path, document, actor=self._actor)
 
     def _report(self, record: Record, active: int, succeeded: int, failed: int, *, done: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headroom.model import times
 from headroom.sim import seen as as_fact
-from headroom.sim.answers import ApiError, Body
+from headroom.sim.answers import Body, ErrorAnswer
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.apistore import Change, Record
 from headroom.sim.builtin import NOT_READY, UNSCHEDULABLE
@@ -36,7 +36,7 @@ _LIFECYCLE: Final = (NOT_READY, UNSCHEDULABLE)
 """Taints that follow from what a node is."""
 
 
-class Cluster:
+class PodLifecycle:
     """Everything that moves pods. It reacts to changes at once and works in a fixed order."""
 
     def __init__(self, server: ApiServer, *, pull_seconds: float = 2.0) -> None:
@@ -114,7 +114,7 @@ class Cluster:
         self._working = False
 
     def _write(self, method: str, path: str, document: Body | None = None) -> None:
-        with suppress(ApiError):  # somebody else was faster; what they did comes back as a change
+        with suppress(ErrorAnswer):  # somebody else was faster; what they did comes back as a change
             self._server.do(method, path, document, actor=self._kubelet)
 
     def _tell_owners(self, seen: Record) -> None:

@@ -6,15 +6,19 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from weakref import WeakKeyDictionary
 
+from msgspec import structs
+
 from headroom.adapters import outside
 from headroom.adapters.kube.transport import Transport
 from headroom.core.usage import row_of
+from headroom.model.cloud_facts import Experience
 from headroom.model.errors import Misconfigured
 from headroom.model.facts import Usage
 from headroom.model.history import Entry
+from headroom.model.machine_records import KEPT, MachineRecord
 from headroom.model.ports import Origin
 from headroom.model.retention import Retention
-from headroom.model.usage import DAY, Heartbeat, Row, merged
+from headroom.model.usage import DAY, Heartbeat, UsageRow, merged
 from headroom.model.verdicts import HomeVerdict
 from headroom.sim.answers import Body
 from headroom.sim.apiserver import ApiServer
@@ -28,7 +32,7 @@ class MemoryLedger:
     """A `Ledger` as a dict; it never waits."""
 
     def __init__(self) -> None:
-        self.rows: dict[Key, Row] = {}
+        self.rows: dict[Key, UsageRow] = {}
         self.before_write: Callable[[], None] | None = None
         """Called before each write; what it raises, the writer gets, and nothing was written."""
         self.after_write: Callable[[], None] | None = None
@@ -40,14 +44,15 @@ class MemoryLedger:
         self._retentions: dict[str, Retention] = {}
         self._claims: dict[str, dict[str, tuple[int, int]]] = {}
         self._verdicts: dict[str, tuple[HomeVerdict, ...]] = {}
+        self._machines: dict[tuple[str, str, str, str, str], MachineRecord] = {}
         self.server, self.connections = "", 0
         """What `origin` tells."""
 
-    async def write(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> None:
+    async def write(self, rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> None:
         """Merge rows with those there are, all or none."""
         await self.merge(rows, heartbeat)
 
-    async def merge(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> int:
+    async def merge(self, rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> int:
         """The same; how many rows were new or said something new."""
         if self.before_write is not None:
             self.before_write()
@@ -58,7 +63,7 @@ class MemoryLedger:
             self.after_write()
         return changed
 
-    def put(self, rows: Sequence[Row]) -> int:
+    def put(self, rows: Sequence[UsageRow]) -> int:
         """Merge rows, at once and without fail; how many were new or said something new."""
         changed = [key for key, row in _together(rows).items() if self._merge_one(key, row)]
         self._last += bool(changed)
@@ -67,13 +72,13 @@ class MemoryLedger:
             self._changed[key] = self._last
         return len(changed)
 
-    async def read(self, since: int) -> AsyncIterator[list[Row]]:
+    async def read(self, since: int) -> AsyncIterator[list[UsageRow]]:
         """All rows that may reach beyond `since`."""
         found = [row for row in self.rows.values() if (over := _surely_over(row)) is None or over > since]
         if found:
             yield found
 
-    async def changes(self, after: int) -> tuple[list[Row], int]:
+    async def changes(self, after: int) -> tuple[list[UsageRow], int]:
         """Rows written after the cursor."""
         found = []
         # What changed last stands last, so nobody has to look at all that ever changed.
@@ -132,6 +137,40 @@ class MemoryLedger:
         """What every home cluster said last."""
         return tuple(each for _, told in sorted(self._verdicts.items()) for each in told)
 
+    async def record_machines(self, records: Sequence[MachineRecord]) -> None:
+        """Merge records with those there are."""
+        for each in records:
+            known = self._machines.get(each.key, each)
+            self._machines[each.key] = structs.replace(
+                known,
+                began=min(known.began, each.began),
+                seen_until=max(known.seen_until, each.seen_until),
+                outcome=max(known.outcome, each.outcome, key=("", "Failed", "Interrupted").index),
+            )
+        oldest = max((each.seen_until for each in records), default=0) - KEPT
+        clusters = {each.cluster for each in records}
+        for key in [
+            key for key, each in self._machines.items() if each.cluster in clusters and each.seen_until < oldest
+        ]:
+            del self._machines[key]
+
+    async def experience(self, since: int, until: int) -> list[Experience]:
+        """What all clusters saw between two moments."""
+        found: dict[str, Experience] = {}
+        for each in self._machines.values():
+            if each.seen_until >= since and each.began <= until:
+                offer = f"{each.instance_type}/{each.zone}/{each.capacity_type}"
+                known = found.get(offer, Experience(offer=offer))
+                failed, ran = each.outcome == "Failed", min(each.seen_until, until) - max(each.began, since)
+                found[offer] = structs.replace(
+                    known,
+                    launches=known.launches + (each.began >= since),
+                    failures=known.failures + failed,
+                    interruptions=known.interruptions + (each.outcome == "Interrupted"),
+                    machine_ms=known.machine_ms + (0 if failed else max(0, ran)),
+                )
+        return [found[offer] for offer in sorted(found)]
+
     async def origin(self) -> Origin:
         """Which server answers."""
         is_empty = not self.rows
@@ -159,9 +198,9 @@ class MemoryLedger:
         return list(itertools.islice(found, limit))
 
     async def close(self) -> None:
-        """Nothing to let go of; what was written stays, as it does in a file."""
+        """There is nothing to close; what was written stays, as it does in a file."""
 
-    def _merge_one(self, key: Key, row: Row) -> bool:
+    def _merge_one(self, key: Key, row: UsageRow) -> bool:
         before = self.rows.get(key)
         self.rows[key] = row if before is None else merged(before, row)
         return self.rows[key] != before
@@ -189,7 +228,7 @@ def remember(server: ApiServer, documents: Iterable[Body]) -> None:
     ledger.knows(name)
 
 
-def _row(document: Body, cluster: str) -> Row:
+def _row(document: Body, cluster: str) -> UsageRow:
     usage, problems = outside.fact("Usage", document)
     assert isinstance(usage, Usage)
     row = row_of(usage, cluster)
@@ -199,17 +238,17 @@ def _row(document: Body, cluster: str) -> Row:
     return row
 
 
-def _together(rows: Sequence[Row]) -> dict[Key, Row]:
-    found: dict[Key, Row] = {}
+def _together(rows: Sequence[UsageRow]) -> dict[Key, UsageRow]:
+    found: dict[Key, UsageRow] = {}
     for row in rows:
         found[row.key] = merged(found[row.key], row) if row.key in found else row
     return found
 
 
-def _is_over(row: Row, before: int) -> bool:
+def _is_over(row: UsageRow, before: int) -> bool:
     over = _surely_over(row)
     return over is not None and over < before and row.day <= before // DAY
 
 
-def _surely_over(row: Row) -> int | None:
+def _surely_over(row: UsageRow) -> int | None:
     return row.gone_by if row.ended is None else row.ended

@@ -17,13 +17,13 @@ from headroom.core import PLANS
 from headroom.model.changes import Topic
 from headroom.model.pace import Pace
 from headroom.model.plans import Plan
-from headroom.model.ports import Clock
+from headroom.model.ports import Beside, Clock
 from headroom.model.world import Caps
 from headroom.runtime.leader import Leader
 from headroom.runtime.operator import Operator
 from headroom.runtime.recording import Recorder
 from headroom.runtime.settings import Settings
-from headroom.runtime.surroundings import Surroundings
+from headroom.runtime.surroundings import Runtime
 from headroom.sim.clouds import clouds_of
 from headroom.sim.ledger import ledger_of
 from headroom.sim.power import switches_of
@@ -48,31 +48,32 @@ class SimulatedProcess:
         caps: Caps = _CAPS,
         lease: str = "headroom",
         pace: Pace = _PACE,
+        labels: frozenset[str] = frozenset(),
     ) -> None:
-        """One with a `lease` of its own leads whoever else does."""
+        """One with a `lease` of its own leads whoever else does; `labels` are kept of all usage."""
         settings = Settings(identity=identity, lease_name=lease)
-        self.around = around = Surroundings(clock=clock, rng=rng, pace=pace)
+        self.around = around = Runtime(clock=clock, rng=rng, pace=pace)
         kube = Kube(transport, clock, rng)
-        leases = KubeLeases(kube, settings.namespace, settings.lease_name)
+        leases = KubeLeases(kube, settings.operator_namespace, settings.lease_name)
         self.leader = Leader(leases, clock, identity, rng, pace)
-        self.recorder = Recorder(ledger_of(transport), around, may_lead=self.leader.may_act)
+        self.recorder = Recorder(ledger_of(transport), around, may_lead=self.leader.may_act, labels=labels)
         self.switches, self.clouds = switches_of(transport, clock), clouds_of(transport, clock)
         self.port = KubePort(
             kube,
             Events(kube, clock),
             clock=clock,
             rng=rng,
-            namespace=settings.namespace,
+            namespace=settings.operator_namespace,
             recording=self.recorder,
             caps=caps,
             pace=pace,
-            switches=self.switches,
-            clouds=self.clouds,
+            beside=Beside(switches=self.switches, clouds=self.clouds),
         )
         if self.switches is not None:
             self.switches.changed = partial(self.port.tell, Topic.MACHINES)
         if self.clouds is not None:
             self.clouds.changed = partial(self.port.tell, Topic.INSTANCES)
+            self.clouds.offered = partial(self.port.tell, Topic.OFFERS)
         self.recorder.connect(self.port)
         self.operator = Operator(self.port, self.leader, settings, around, plans)
         self.operator.loop.noted = self.recorder.decided

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from headroom.sim.faults import Faults
-from headroom.sim.kubelet import Cluster
+from headroom.sim.kubelet import PodLifecycle
 
 if TYPE_CHECKING:
     from headroom.sim.apiserver import ApiServer
@@ -29,4 +29,4 @@ class Outside(Protocol):
         ...
 
 
-MakesOutside = Callable[["ApiServer", Cluster, Faults, "Scenario"], Outside]
+MakesOutside = Callable[["ApiServer", PodLifecycle, Faults, "Scenario"], Outside]

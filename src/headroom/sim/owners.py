@@ -1,11 +1,11 @@
-"""The controllers of ReplicaSets and JobSets: what makes pods anew as often as they go, and what makes several Jobs as one."""
+"""The controllers of ReplicaSets and JobSets: what recreates pods as often as they go, and what makes several Jobs as one."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import Final
 
-from headroom.sim.answers import ApiError, Body
+from headroom.sim.answers import Body, ErrorAnswer
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.apistore import Record
 from headroom.sim.catalog import JOB, POD
@@ -29,7 +29,7 @@ class ReplicaSets:
         pods = [each for each in self._server.store.all(POD, record.key[0]) if belongs(each.body, record.uid)]
         active = [each for each in pods if _is_active(each.body)]
         wanted = record.body["spec"].get("replicas", 1)
-        with suppress(ApiError):  # tried again with the next change
+        with suppress(ErrorAnswer):  # tried again with the next change
             for _ in range(wanted - len(active)):
                 self._server.do("POST", POD.url(record.key[0]), of_owner(record, "apps/v1"), actor=self._actor)
             for each in active[wanted:]:
@@ -52,7 +52,7 @@ class JobSets:
             return
         parts = record.body["spec"].get("replicatedJobs") or []
         every = [(part, number) for part in parts for number in range(part.get("replicas", 1))]
-        with suppress(ApiError):  # tried again with the next change
+        with suppress(ErrorAnswer):  # tried again with the next change
             jobs = [self._job(record, part, f"{record.key[1]}-{part['name']}-{number}") for part, number in every]
             if jobs and all(each is not None and is_finished(each.body) for each in jobs):
                 done = {"type": "Completed", "status": "True", "lastTransitionTime": self._server.writer.now()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from headroom.sim.answers import ApiError, bad_request
+from headroom.sim.answers import ErrorAnswer, bad_request
 
 _DELETE: Final = "$deleteFromPrimitiveList"
 
@@ -54,8 +54,8 @@ def json_patched(target: Any, operations: Any) -> Any:
     return target
 
 
-def _rejected() -> ApiError:
-    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+def _rejected() -> ErrorAnswer:
+    return ErrorAnswer(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 def _apply(target: Any, operation: dict[str, Any]) -> Any:

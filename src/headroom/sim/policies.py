@@ -11,9 +11,11 @@ from functools import partial
 from typing import Final
 
 from headroom.api import durations, marks
+from headroom.api.bandwidth_config import CONFIG_NAME, BandwidthConfig, BandwidthConfigSpec
 from headroom.api.budget_hold import BudgetHold
 from headroom.api.budget_index import INDEX_NAME, BudgetIndex
 from headroom.api.policies import (
+    BANDWIDTH,
     GUARD,
     HELD,
     HOLD,
@@ -21,6 +23,7 @@ from headroom.api.policies import (
     MARKS,
     OWNED,
     OWNERSHIP,
+    RATES,
     REQUESTER,
     REQUESTS,
     REQUIRE,
@@ -36,15 +39,16 @@ from headroom.api.policies import (
     resizing,
     usage,
 )
+from headroom.api.policies.bandwidth import PLAIN as RATE_REFUSED
 from headroom.api.policies.cel import EXEMPT_NAMESPACES, MIRROR
 from headroom.api.policies.requesting import PLAIN as REQUEST_REFUSED
 from headroom.api.resources import GROUP
 from headroom.sim import owning as owners
-from headroom.sim import requesting
+from headroom.sim import requesting, reserving
 from headroom.sim import resizing as sizes
-from headroom.sim.answers import ApiError, Body, about
-from headroom.sim.apistore import Store
-from headroom.sim.calls import Call
+from headroom.sim.answers import Body, ErrorAnswer, about
+from headroom.sim.apistore import ObjectStore
+from headroom.sim.calls import ApiCall
 from headroom.sim.catalog import NAMESPACE, POD, ResourceType
 from headroom.sim.covering import asks, covers, is_counted, is_in_scope, keys, wanted
 from headroom.sim.rights import Attributes, Users, allowed
@@ -58,14 +62,14 @@ _KINDS: Final = {
         for plural in (f"{kind}admissionpolicies", f"{kind}admissionpolicybindings")
     )
     for kind, names in (
-        ("mutating", (USAGE, HOLD, LENGTH, OWNED, REQUESTER)),
-        ("validating", (USAGE_KEPT, HELD, RESIZE, GUARD, OWNERSHIP, MARKS, REQUIRE, REQUESTS)),
+        ("mutating", (USAGE, HOLD, LENGTH, OWNED, REQUESTER, BANDWIDTH)),
+        ("validating", (USAGE_KEPT, HELD, RESIZE, GUARD, OWNERSHIP, MARKS, REQUIRE, REQUESTS, RATES)),
     )
     for name in names
 }
-_HOLDS, _INDEXES = (
+_HOLDS, _INDEXES, _CONFIGS = (
     ResourceType(group=GROUP, plural=each.plural, kind=each.name, namespaced=False, custom=True)
-    for each in (BudgetHold.kind, BudgetIndex.kind)
+    for each in (BudgetHold.kind, BudgetIndex.kind, BandwidthConfig.kind)
 )
 _PARTS: Final = ("", "status", "resize")
 """The ways to update a pod."""
@@ -76,24 +80,30 @@ Values = Mapping[str, str]
 class Policies:
     """The policies of one simulated cluster."""
 
-    def __init__(self, store: Store, users: Users) -> None:
+    def __init__(self, store: ObjectStore, users: Users) -> None:
         self._store, self._users = store, users
 
     # --- for the server ---------------------------------------------------------------------------------------------------
 
-    def mutated(self, call: Call, pod: Body) -> Body:
+    def mutated(self, call: ApiCall, pod: Body) -> Body:
         """What is made of a new object."""
         if requesting.is_request(call) and self._in_force(REQUESTER):
             return requesting.named(call, pod)
         if call.target.type is not POD or _is_mirror(pod) or _is_exempt(call):
             return pod
-        changes = ((USAGE, self._finalized), (HOLD, self._gated), (LENGTH, self._ended), (OWNED, self._owned))
-        for name, change in changes:
+        changes = {
+            USAGE: self._finalized,
+            HOLD: self._gated,
+            LENGTH: self._ended,
+            OWNED: self._owned,
+            BANDWIDTH: self._reserved,
+        }
+        for name, change in changes.items():
             if self._in_force(name):
                 pod = change(call, pod)
         return pod
 
-    def check_created(self, call: Call, pod: Body) -> None:
+    def check_created(self, call: ApiCall, pod: Body) -> None:
         """Refuse a new object that a policy refuses."""
         self._check_request(call, None, pod)
         if _is_exempt(call):
@@ -104,9 +114,10 @@ class Policies:
         for name, check in ((GUARD, self._guard_new), (HELD, self._hold_new), (REQUIRE, self._require)):
             if self._in_force(name):
                 check(call, pod)
+        self._check_rates(call, None, pod)
         self._check_ownership(call, None, pod)
 
-    def check_updated(self, call: Call, old: Body, new: Body) -> None:
+    def check_updated(self, call: ApiCall, old: Body, new: Body) -> None:
         """Refuse a change that a policy refuses."""
         self._check_request(call, old, new)
         if _is_exempt(call):
@@ -118,9 +129,10 @@ class Policies:
         for name, check in checks:
             if self._in_force(name):
                 check(call, old, new)
+        self._check_rates(call, old, new)
         self._check_ownership(call, old, new)
 
-    def _check_marks(self, call: Call, old: Body, new: Body) -> None:
+    def _check_marks(self, call: ApiCall, old: Body, new: Body) -> None:
         """Only who may release says of an owner that we suspended it or let it go."""
         type_ = call.target.type
         if (type_.group, type_.plural) not in marking.OWNERS or call.target.subresource or not self._in_force(MARKS):
@@ -137,33 +149,42 @@ class Policies:
             values = {"object": named, "user": call.user, "keys": ", ".join(set_)}
             raise _refused(MARKS, call, new, marking.MARKED, values, marking.PLAIN)
 
-    def _check_request(self, call: Call, old: Body | None, new: Body) -> None:
+    def _check_request(self, call: ApiCall, old: Body | None, new: Body) -> None:
         """Only who may release asks for it, and in their own name."""
         if requesting.is_request(call) and self._in_force(REQUESTS):
             found = requesting.wrong(call, old, new, self._may_release)
             if found is not None:
                 raise _refused(REQUESTS, call, new, *found, REQUEST_REFUSED)
 
-    def _check_ownership(self, call: Call, old: Body | None, new: Body) -> None:
+    def _check_ownership(self, call: ApiCall, old: Body | None, new: Body) -> None:
         """Only the controller that makes a pod is said to have made it."""
         may_write = partial(self._may_write_status, call)
         is_asked = self._in_force(OWNERSHIP) and owners.is_forged(old, new, may_write)
         if is_asked and not self._may_release(call):
             raise _refused(OWNERSHIP, call, new, owning.FORGED, {"user": call.user}, owning.PLAIN)
 
+    def _check_rates(self, call: ApiCall, old: Body | None, new: Body) -> None:
+        """Rates can be read, and stay."""
+        config = self._config() if self._in_force(RATES) else None
+        if config is None or (old is None and _is_mirror(new)):
+            return
+        found = reserving.wrong(config, old, new, lambda: self._may_release(call))
+        if found is not None:
+            raise _refused(RATES, call, new, *found, RATE_REFUSED)
+
     def _in_force(self, name: str) -> bool:
         return all(self._store.get(type_, "", name) for type_ in _KINDS[name])
 
     # --- parameters and rights --------------------------------------------------------------------------------------------
 
-    def _holds(self, call: Call) -> Iterator[Body]:
+    def _holds(self, call: ApiCall) -> Iterator[Body]:
         """The holds of the pod's namespace, by their budgets' names."""
         holds = [each.body["spec"] for each in self._store.all(_HOLDS)]
         for each in sorted(holds, key=lambda each: str(each["budget"])):
             if call.target.namespace in (each.get("namespaces") or ()):
                 yield each
 
-    def _entries(self, call: Call) -> list[Body] | None:
+    def _entries(self, call: ApiCall) -> list[Body] | None:
         """The budgets of the pod's namespace; None where there is no index."""
         index = self._store.get(_INDEXES, "", INDEX_NAME)
         if index is None:
@@ -179,26 +200,30 @@ class Policies:
         budgets = (index.body["spec"].get("budgets") or []) if index else []
         return [each for each in budgets if not each["budget"]]
 
-    def _may(self, call: Call, verb: str, resource: str, group: str = GROUP, *, name: str = "") -> bool:
+    def _config(self) -> BandwidthConfigSpec | None:
+        found = self._store.get(_CONFIGS, "", CONFIG_NAME)
+        return reserving.config_of(found.body if found else None)
+
+    def _may(self, call: ApiCall, verb: str, resource: str, group: str = GROUP, *, name: str = "") -> bool:
         """In the whole cluster: rights in single namespaces do not count."""
         return allowed(self._users.get(call.user), Attributes(verb, group, resource, "", name))
 
-    def _may_release(self, call: Call, hold: str = "") -> bool:
+    def _may_release(self, call: ApiCall, hold: str = "") -> bool:
         return self._may(call, "release", BudgetHold.kind.plural, name=hold)
 
-    def _may_write_status(self, call: Call, group: str, resource: str) -> bool:
+    def _may_write_status(self, call: ApiCall, group: str, resource: str) -> bool:
         return self._may(call, "update", f"{resource}/status", group)
 
     # --- what is added ----------------------------------------------------------------------------------------------------
 
-    def _finalized(self, call: Call, pod: Body) -> Body:
+    def _finalized(self, call: ApiCall, pod: Body) -> Body:
         finalizers = pod["metadata"].get("finalizers") or []
         exact = any(each.get("exact") and covers(each, pod) for each in self._entries(call) or ())
         if not exact or USAGE_FINALIZER in finalizers:
             return pod
         return pod | {"metadata": pod["metadata"] | {"finalizers": [*finalizers, USAGE_FINALIZER]}}
 
-    def _gated(self, call: Call, pod: Body) -> Body:
+    def _gated(self, call: ApiCall, pod: Body) -> Body:
         if _is_bound(pod) or marks.PROTECTED in _annotations(pod):
             return pod
         for hold in self._holds(call):
@@ -216,19 +241,23 @@ class Policies:
             }
         return pod
 
-    def _ended(self, _: Call, pod: Body) -> Body:
+    def _ended(self, _: ApiCall, pod: Body) -> Body:
         length = durations.milliseconds(_annotations(pod).get(marks.EXPECTED_DURATION, ""))
         deadline = _spec(pod).get("activeDeadlineSeconds")
         if length is None or (deadline is not None and deadline <= length // 1000):
             return pod
         return pod | {"spec": _spec(pod) | {"activeDeadlineSeconds": length // 1000}}
 
-    def _owned(self, call: Call, pod: Body) -> Body:
+    def _reserved(self, _: ApiCall, pod: Body) -> Body:
+        config = self._config()
+        return reserving.reserved(config, pod) if config else pod
+
+    def _owned(self, call: ApiCall, pod: Body) -> Body:
         return owners.marked(pod, partial(self._may_write_status, call))
 
     # --- what is refused to new pods --------------------------------------------------------------------------------------
 
-    def _hold_new(self, call: Call, pod: Body) -> None:
+    def _hold_new(self, call: ApiCall, pod: Body) -> None:
         if _is_mirror(pod) or marks.PROTECTED in _annotations(pod):
             return
         if _has_gate(pod, marks.GATE) and not _is_bound(pod):
@@ -238,7 +267,7 @@ class Policies:
             if covers(hold, pod) and not self._may_release(call):
                 raise _held(call, pod, hold, template)
 
-    def _guard_new(self, call: Call, pod: Body) -> None:
+    def _guard_new(self, call: ApiCall, pod: Body) -> None:
         annotations = _annotations(pod)
         if set_ := [key for key in guarding.PRIVILEGED if key in annotations]:
             self._guarded(call, pod, guarding.MARKED, key=" and ".join(set_))
@@ -248,7 +277,7 @@ class Policies:
             more = "..." if len(declared) > guarding.LONGEST_SHOWN else ""
             self._guarded(call, pod, guarding.LENGTH_UNREADABLE, value=shown + more)
 
-    def _require(self, call: Call, pod: Body) -> None:
+    def _require(self, call: ApiCall, pod: Body) -> None:
         namespace = self._store.get(NAMESPACE, "", call.target.namespace)
         entries = self._entries(call)
         if namespace is None or marks.REQUIRE_BUDGET not in labels_of(namespace.body) or entries is None:
@@ -266,7 +295,7 @@ class Policies:
 
     # --- and to changes ---------------------------------------------------------------------------------------------------
 
-    def _hold(self, call: Call, old: Body, new: Body) -> None:
+    def _hold(self, call: ApiCall, old: Body, new: Body) -> None:
         if call.target.subresource:
             return
         before, after = labels_of(old), labels_of(new)
@@ -279,14 +308,14 @@ class Policies:
             if gates and not is_free and covers(hold, old) and not self._may_release(call):
                 raise _held(call, new, hold, holding.LAST_GATE, gates=" and ".join(gates))
 
-    def _resize(self, call: Call, old: Body, new: Body) -> None:
+    def _resize(self, call: ApiCall, old: Body, new: Body) -> None:
         grown = [*sizes.grown(old, new)] if call.target.subresource == "resize" else []
         for hold in self._holds(call) if grown else ():
             names = [" ".join(name for name in each if is_counted(hold, name)) for each in grown]
             if any(names) and matches(hold, labels_of(new)) and not self._may_release(call):
                 raise _held(call, new, hold, resizing.GROWN, policy=RESIZE, names=" ".join(filter(None, names)))
 
-    def _guard(self, call: Call, old: Body, new: Body) -> None:
+    def _guard(self, call: ApiCall, old: Body, new: Body) -> None:
         before, after = _annotations(old), _annotations(new)
         if _lost(old, new, marks.GATE):
             self._guarded(call, new, guarding.GATE_LIFTED)
@@ -297,11 +326,11 @@ class Policies:
         if call.target.subresource and labels_of(old) != labels_of(new):
             self._guarded(call, new, guarding.LABELS_BY_PART, part=call.target.subresource)
 
-    def _guarded(self, call: Call, pod: Body, template: str, **values: str) -> None:
+    def _guarded(self, call: ApiCall, pod: Body, template: str, **values: str) -> None:
         if not self._may_release(call):
             raise _refused(GUARD, call, pod, template, values | {"user": call.user}, guarding.GUARDED)
 
-    def _keep_usage(self, call: Call, old: Body, new: Body) -> None:
+    def _keep_usage(self, call: ApiCall, old: Body, new: Body) -> None:
         def carried(by: Body) -> bool:
             return USAGE_FINALIZER in (by["metadata"].get("finalizers") or ())
 
@@ -316,12 +345,12 @@ class Policies:
 # --- refusals ---------------------------------------------------------------------------------------------------------------------
 
 
-def _held(call: Call, pod: Body, hold: Body, template: str, policy: str = HELD, **values: str) -> ApiError:
+def _held(call: ApiCall, pod: Body, hold: Body, template: str, policy: str = HELD, **values: str) -> ErrorAnswer:
     told = {"budget": hold["budget"], "because": hold.get("because", "")} | values
     return _refused(policy, call, pod, template, told, holding.WAITS)
 
 
-def _refused(policy: str, call: Call, pod: Body, template: str, values: Values, plain: str) -> ApiError:
+def _refused(policy: str, call: ApiCall, pod: Body, template: str, values: Values, plain: str) -> ErrorAnswer:
     name = pod["metadata"].get("name", "")
     words = template.format(pod=f"{call.target.namespace}/{name}", **values)
     if "\n" in words or len(words.encode()) > LONGEST_MESSAGE:
@@ -330,13 +359,13 @@ def _refused(policy: str, call: Call, pod: Body, template: str, values: Values, 
     type_ = call.target.type
     what = f"{type_.plural}.{type_.group}" if type_.group else type_.plural
     details = about(type_.group, type_.plural, name) | {"causes": [{"message": why}]}
-    return ApiError(403, "Forbidden", f'{what} "{name}" is forbidden: {why}', details)
+    return ErrorAnswer(403, "Forbidden", f'{what} "{name}" is forbidden: {why}', details)
 
 
 # --- pods, and what covers them ---------------------------------------------------------------------------------------------------
 
 
-def _is_exempt(call: Call) -> bool:
+def _is_exempt(call: ApiCall) -> bool:
     return call.target.namespace in EXEMPT_NAMESPACES
 
 

@@ -1,6 +1,6 @@
 """Machines that can be switched on and off: the hardware beside a simulated cluster, and the switches that an operator has to it.
 
-A machine that is told to wake boots and becomes a node; one that is told to sleep goes dark, with all that still runs on it. Each command
+A machine that is switched on boots and becomes a node; one that is switched off goes dark, with all that still runs on it. Each command
 is kept, and so is every pod that was lost to one. What goes wrong are faults with the verbs `wake`, `sleep`, `status` and `boot`, and
 the path `/power/POOL/MACHINE`.
 """
@@ -31,8 +31,8 @@ from headroom.sim.apistore import Change
 from headroom.sim.catalog import NODE, POD
 from headroom.sim.connection import SimTransport
 from headroom.sim.faults import Crippled, Fault, Faults, Ignored, Late
-from headroom.sim.hardware import POOL, Owned
-from headroom.sim.kubelet import Cluster
+from headroom.sim.hardware import POOL, PoolHardware
+from headroom.sim.kubelet import PodLifecycle
 from headroom.sim.script import Scenario
 
 POLL_SECONDS: Final = 10.0
@@ -43,7 +43,7 @@ _ENDED: Final = ("Succeeded", "Failed")
 Command = Literal["Wake", "Sleep"]
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class SwitchCommand(Struct, frozen=True, kw_only=True):
     """A command that a machine's switch heard."""
 
     at: int
@@ -78,13 +78,13 @@ def _nothing() -> None:
     """Nobody listens."""
 
 
-class Machines:
+class SimulatedMachines:
     """All machines: one hardware for all operators of a simulation."""
 
     def __init__(
         self,
         server: ApiServer,
-        cluster: Cluster,
+        cluster: PodLifecycle,
         faults: Faults,
         *,
         boot_seconds: float = hardware.BOOT_SECONDS,
@@ -95,18 +95,18 @@ class Machines:
         self._power: dict[str, _Power] = {}
         self._pools: dict[str, tuple[tuple[str, int], AnyResource]] = {}
         """Each pool as it was last read, with its uid and generation."""
-        self.sent: list[Told] = []
+        self.sent: list[SwitchCommand] = []
         """Every command that a switch heard, whether it said yes or no."""
-        self.told: list[Told] = []
+        self.told: list[SwitchCommand] = []
         """Those to which it did not say no."""
         self.lost: list[Lost] = []
-        self.on_told: list[Callable[[Told], None]] = []
+        self.on_told: list[Callable[[SwitchCommand], None]] = []
         """Told of each command the moment it arrives, before anything comes of it."""
         self._unsubscribe: Callable[[], None] = _nothing
-        server.beside[Machines] = self
+        server.beside[SimulatedMachines] = self
 
     @classmethod
-    def of(cls, server: ApiServer, cluster: Cluster, faults: Faults, scenario: Scenario) -> Machines:
+    def of(cls, server: ApiServer, cluster: PodLifecycle, faults: Faults, scenario: Scenario) -> SimulatedMachines:
         """Those of a scenario."""
         seconds = {"boot_seconds": scenario.boot_seconds, "shutdown_seconds": scenario.shutdown_seconds}
         return cls(server, cluster, faults, **seconds)
@@ -128,7 +128,7 @@ class Machines:
         for power in self._power.values():
             power.turn += 1
 
-    def owned(self) -> Iterator[Owned]:
+    def owned(self) -> Iterator[PoolHardware]:
         """Every machine of every PowerPool there is."""
         return hardware.machines(self._read(body) for body in self._server.objects(POOL))
 
@@ -160,7 +160,7 @@ class Machines:
 
     # --- switching --------------------------------------------------------------------------------------------------------
 
-    def tell(self, told: Told, due: list[Fault]) -> None:
+    def tell(self, told: SwitchCommand, due: list[Fault]) -> None:
         """A command reaches a machine's switch, which does not refuse it."""
         self.sent.append(told)
         self.told.append(told)
@@ -226,7 +226,7 @@ class Machines:
         turn = power.turn
         self._clock.call_later(seconds, lambda: do() if power.turn == turn else None)
 
-    def _find(self, name: str) -> Owned | None:
+    def _find(self, name: str) -> PoolHardware | None:
         return next((each for each in self.owned() if each.machine.name == name), None)
 
     # --- by hand ----------------------------------------------------------------------------------------------------------
@@ -257,10 +257,10 @@ class Machines:
 class SimSwitches:
     """The switches as one operator process has them: a `model.ports.Switches`. What it remembers dies with the process."""
 
-    def __init__(self, machines: Machines, transport: SimTransport, clock: Clock) -> None:
+    def __init__(self, machines: SimulatedMachines, transport: SimTransport, clock: Clock) -> None:
         self._machines, self._transport, self._clock = machines, transport, clock
         self._known: dict[str, facts.Machine] = {}
-        self._calls: dict[str, facts.Call] = {}
+        self._calls: dict[str, facts.SwitchCall] = {}
         self._silent: dict[str, int] = {}
         self.changed: Callable[[str], None] = lambda _machine: None
         """Told of which machine something is new."""
@@ -271,7 +271,7 @@ class SimSwitches:
         return self._known
 
     @property
-    def calls(self) -> Mapping[str, facts.Call]:
+    def calls(self) -> Mapping[str, facts.SwitchCall]:
         """The last call to each machine's switch that this process made."""
         return self._calls
 
@@ -290,7 +290,7 @@ class SimSwitches:
     async def _call(self, pool: AnyResource, machine: str, command: Command) -> None:
         sent = self._clock.now()
         doing = f"telling machine {machine} to {command.lower()}"
-        told = Told(
+        told = SwitchCommand(
             at=sent,
             actor=self._transport.actor.name,
             pool=pool.name,
@@ -319,7 +319,9 @@ class SimSwitches:
         self._note(machine, command, sent, "Accepted", "")
 
     def _note(self, machine: str, command: Command, at: int, outcome: Any, message: str) -> None:
-        self._calls[machine] = facts.Call(machine=machine, command=command, at=at, outcome=outcome, message=message)
+        self._calls[machine] = facts.SwitchCall(
+            machine=machine, command=command, at=at, outcome=outcome, message=message
+        )
         self.changed(machine)
 
     # --- asking -----------------------------------------------------------------------------------------------------------
@@ -334,7 +336,7 @@ class SimSwitches:
                 await self._ask(owned)
             await self._clock.sleep(POLL_SECONDS)
 
-    async def _ask(self, owned: Owned) -> None:
+    async def _ask(self, owned: PoolHardware) -> None:
         name, path = owned.machine.name, path_of(owned.pool.name, owned.machine.name)
         before = self._known.get(name)
         try:
@@ -356,7 +358,7 @@ class SimSwitches:
 def switches_of(transport: Transport, clock: Clock) -> SimSwitches | None:
     """The switches that a new operator process gets; None where there is nothing to switch."""
     assert isinstance(transport, SimTransport)
-    machines = transport.server.beside.get(Machines)
+    machines = transport.server.beside.get(SimulatedMachines)
     return None if machines is None else SimSwitches(machines, transport, clock)
 
 
@@ -365,7 +367,7 @@ def path_of(pool: str, machine: str) -> str:
     return f"/power/{pool}/{machine}"
 
 
-def _can_be_asked(owned: Owned) -> bool:
+def _can_be_asked(owned: PoolHardware) -> bool:
     return owned.machine.status_endpoint is not None or owned.machine.redfish is not None
 
 

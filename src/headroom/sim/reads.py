@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from headroom.sim import selecting
 from headroom.sim.answers import (
-    ApiError,
     Body,
     Cause,
+    ErrorAnswer,
     bad_request,
     expired,
     forbidden_field,
@@ -22,8 +22,8 @@ from headroom.sim.answers import (
     not_found,
     too_large,
 )
-from headroom.sim.apistore import Record, Store
-from headroom.sim.catalog import ResourceType, Target
+from headroom.sim.apistore import ObjectStore, Record
+from headroom.sim.catalog import PathTarget, ResourceType
 from headroom.sim.selecting import Match
 
 _TOO_OLD: Final = (
@@ -62,11 +62,15 @@ def version_of(text: str | None, where: str = "") -> int:
         return 0
     if not (text.isascii() and text.isdigit()):
         why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise ApiError(400, "BadRequest", f"invalid resource version: {why}") if not where else ApiError(500, "", why)
+        raise (
+            ErrorAnswer(400, "BadRequest", f"invalid resource version: {why}")
+            if not where
+            else ErrorAnswer(500, "", why)
+        )
     return int(text)
 
 
-def wrong_options(field: str, why: str) -> ApiError:
+def wrong_options(field: str, why: str) -> ErrorAnswer:
     """The refusal of a combination of list options."""
     return invalid("meta.k8s.io", "ListOptions", "", [forbidden_field(field, why)])
 
@@ -81,7 +85,7 @@ def matching(type_: ResourceType, query: Mapping[str, str]) -> Match | None:
     return labels or fields
 
 
-def get(store: Store, target: Target, query: Mapping[str, str]) -> Record:
+def get(store: ObjectStore, target: PathTarget, query: Mapping[str, str]) -> Record:
     """One object."""
     version = version_of(query.get("resourceVersion"))
     if version > store.version:
@@ -92,7 +96,7 @@ def get(store: Store, target: Target, query: Mapping[str, str]) -> Record:
     return record
 
 
-def listed(store: Store, target: Target, query: Mapping[str, str]) -> bytes:
+def listed(store: ObjectStore, target: PathTarget, query: Mapping[str, str]) -> bytes:
     """A list, or a page of it, as JSON."""
     type_ = target.type
     match = matching(type_, query)
@@ -117,7 +121,7 @@ def _limit(text: str) -> int:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
-def _snapshot(store: Store, target: Target, query: Mapping[str, str], limit: int) -> tuple[int, list[Record]]:
+def _snapshot(store: ObjectStore, target: PathTarget, query: Mapping[str, str], limit: int) -> tuple[int, list[Record]]:
     if query.get("continue"):
         return _continued(store, target, query)
     match, asked = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
@@ -140,7 +144,7 @@ def _snapshot(store: Store, target: Target, query: Mapping[str, str], limit: int
     return store.version, store.all(target.type, target.namespace)
 
 
-def _continued(store: Store, target: Target, query: Mapping[str, str]) -> tuple[int, list[Record]]:
+def _continued(store: ObjectStore, target: PathTarget, query: Mapping[str, str]) -> tuple[int, list[Record]]:
     if query.get("resourceVersion") not in (None, "", "0"):
         raise bad_request("specifying resource version is not allowed when using continue")
     mark = token(query["continue"])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headroom.api.policies.resizing import PLAIN
-from headroom.api.quantities import Invalid, nano
+from headroom.api.quantities import InvalidQuantity, nano
 from headroom.sim.answers import Body
 
 _PLAIN = re.compile(PLAIN)
@@ -51,6 +51,11 @@ def _more(before: Any, after: Any) -> list[str]:
 def _exceeds(new: str, old: str) -> bool:
     """As the policy has it: what it cannot compare counts as more if it is another."""
     found, known = nano(new), nano(old)
-    if isinstance(found, Invalid) or isinstance(known, Invalid) or not _PLAIN.match(new) or not _PLAIN.match(old):
+    if (
+        isinstance(found, InvalidQuantity)
+        or isinstance(known, InvalidQuantity)
+        or not _PLAIN.match(new)
+        or not _PLAIN.match(old)
+    ):
         return new != old
     return found > known

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from headroom.sim.answers import ApiError, Body, about, dotted
-from headroom.sim.calls import Call
-from headroom.sim.catalog import Target
+from headroom.sim.answers import Body, ErrorAnswer, about, dotted
+from headroom.sim.calls import ApiCall
+from headroom.sim.catalog import PathTarget
 
 ANY: Final = "*"
 
@@ -58,7 +58,7 @@ class Attributes(Struct, frozen=True):
     name: str = ""
 
 
-def attributes(verb: str, target: Target) -> Attributes:
+def attributes(verb: str, target: PathTarget) -> Attributes:
     """What a request wants to do."""
     resource = f"{target.type.plural}/{target.subresource}" if target.subresource else target.type.plural
     return Attributes(verb, target.type.group, resource, target.namespace, target.name)
@@ -88,18 +88,18 @@ def _grants(right: Right, wanted: Attributes) -> bool:
     )
 
 
-def forbidden(user: str, wanted: Attributes) -> ApiError:
+def forbidden(user: str, wanted: Attributes) -> ErrorAnswer:
     """The server's words for a missing right."""
     plural = wanted.resource.split("/", maxsplit=1)[0]
     what = dotted(plural, wanted.group) + (f' "{wanted.name}"' if wanted.name else "")
     where = f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope"
     message = f'{what} is forbidden: User "{user}" cannot {wanted.verb} resource "{wanted.resource}" in API group "{wanted.group}"'
-    return ApiError(403, "Forbidden", f"{message} {where}", about(wanted.group, plural, wanted.name))
+    return ErrorAnswer(403, "Forbidden", f"{message} {where}", about(wanted.group, plural, wanted.name))
 
 
-def unauthorized() -> ApiError:
+def unauthorized() -> ErrorAnswer:
     """The server's words for a token that it does not know, or no longer."""
-    return ApiError(401, "Unauthorized", "Unauthorized")
+    return ErrorAnswer(401, "Unauthorized", "Unauthorized")
 
 
 class Users:
@@ -133,7 +133,7 @@ def is_expired(user: User, now: int) -> bool:
     return user.expires_ms is not None and now >= user.expires_ms
 
 
-def review(call: Call, users: Users, document: Body, now: int) -> Body:
+def review(call: ApiCall, users: Users, document: Body, now: int) -> Body:
     """TokenReview, SubjectAccessReview and SelfSubjectAccessReview."""
     spec = document.get("spec") or {}
     if call.target.type.plural == "tokenreviews":

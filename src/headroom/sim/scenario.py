@@ -16,22 +16,24 @@ from headroom.model import times
 from headroom.model.errors import Misconfigured
 from headroom.model.ports import Clock
 from headroom.sim import ledger, script
-from headroom.sim.answers import ApiError
+from headroom.sim.answers import ErrorAnswer
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock, run_virtual
 from headroom.sim.cloud_nodes import CloudNodes
 from headroom.sim.connection import SimTransport
 from headroom.sim.faults import Crash, Expire, Fault, Faults, SecondLeader, split
-from headroom.sim.kubelet import Cluster
+from headroom.sim.karpenter import Karpenter
+from headroom.sim.kubelet import PodLifecycle
+from headroom.sim.market import WanderingMarket
 from headroom.sim.outside import MakesOutside
-from headroom.sim.power import Machines
-from headroom.sim.script import Scenario, Step
+from headroom.sim.power import SimulatedMachines
+from headroom.sim.script import Scenario, ScenarioStep
 from headroom.sim.trace import Trace
 
 __all__ = ["Report", "Runnable", "Scenario", "Simulation", "run", "simulate"]
 
 _STOP_SECONDS: Final = 30.0
-OUTSIDE: Final[tuple[MakesOutside, ...]] = (Machines.of, CloudNodes.of)
+OUTSIDE: Final[tuple[MakesOutside, ...]] = (SimulatedMachines.of, CloudNodes.of, WanderingMarket.of, Karpenter.of)
 """What stands beside the cluster of every scenario."""
 
 
@@ -88,7 +90,7 @@ class Simulation:
         self.clock = clock or SimClock(scenario.start)
         self.server = ApiServer(self.clock, split(scenario.seed, "server"))
         self.faults = Faults(self.clock, scenario.start, scenario.seed)
-        self.cluster = Cluster(self.server, pull_seconds=scenario.pull_seconds)
+        self.cluster = PodLifecycle(self.server, pull_seconds=scenario.pull_seconds)
         self._outside = [make(self.server, self.cluster, self.faults, scenario) for make in OUTSIDE]
         self.failures: list[str] = []
         self.on_failure: Callable[[str], None] = lambda _: None
@@ -101,9 +103,9 @@ class Simulation:
         self._stopping = False
 
     @property
-    def machines(self) -> Machines:
+    def machines(self) -> SimulatedMachines:
         """Those that pools switch."""
-        found: Machines = self.server.beside[Machines]
+        found: SimulatedMachines = self.server.beside[SimulatedMachines]
         return found
 
     async def play(self) -> Report:
@@ -144,7 +146,7 @@ class Simulation:
                 continue
             try:
                 self.server.put(document)
-            except ApiError as refused:
+            except ErrorAnswer as refused:
                 name = (document.get("metadata") or {}).get("name")
                 raise Misconfigured(f"setting the stage: {document.get('kind')} {name}: {refused.message}") from None
         for each in self._outside:
@@ -232,14 +234,14 @@ class Simulation:
 
     # --- the timeline -----------------------------------------------------------------------------------------------------
 
-    async def do(self, step: Step) -> None:
+    async def do(self, step: ScenarioStep) -> None:
         """Let one thing happen."""
         try:
             await self._do(step)
-        except ApiError as refused:
+        except ErrorAnswer as refused:
             self._fail(f"the step at {step.at}: {refused.message}")
 
-    async def _do(self, step: Step) -> None:
+    async def _do(self, step: ScenarioStep) -> None:
         if step.apply is not None:
             self.server.put(step.apply)
         elif step.patch is not None:

@@ -8,7 +8,7 @@ from typing import Final
 from headroom.core import demand
 from headroom.model import facts
 from headroom.sim import seen as as_fact
-from headroom.sim.answers import ApiError, Body
+from headroom.sim.answers import Body, ErrorAnswer
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.apistore import Record
 from headroom.sim.catalog import POD
@@ -105,7 +105,7 @@ class Scheduler:
         }
         try:
             self._server.do("POST", POD.url(*record.key, "binding"), body, actor=self._actor)
-        except ApiError:
+        except ErrorAnswer:
             return
         # The change comes back as an event, but the next pod of this round must already see the room as taken.
         self._waiting.pop(record.uid, None)
@@ -120,7 +120,7 @@ class Scheduler:
             return "node(s) were unschedulable"
         if not node.ready:
             return "node(s) were not ready"
-        wishes = demand.wishes_of(pod.shape)
+        wishes = demand.constraints_of(pod.shape)
         if wishes.problem or demand.unmatched(wishes, node.labels, node.name):
             return "node(s) didn't match Pod's node affinity/selector"
         if taint := demand.untolerated(wishes, node.taints):
@@ -146,5 +146,5 @@ class Scheduler:
         verdict |= {"lastProbeTime": None, "lastTransitionTime": since}
         others = [each for each in conditions if each.get("type") != "PodScheduled"]
         patch = {"metadata": {"uid": record.uid}, "status": {"conditions": [*others, verdict]}}
-        with suppress(ApiError):  # it is tried again with the next change
+        with suppress(ErrorAnswer):  # it is tried again with the next change
             self._server.do("PATCH", POD.url(*record.key, "status"), patch, actor=self._actor)

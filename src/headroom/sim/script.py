@@ -33,7 +33,7 @@ class Patch(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     status: bool = False
 
 
-class Step(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class ScenarioStep(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One thing that happens; exactly one field besides `at` is given."""
 
     at: str = "0s"
@@ -93,7 +93,7 @@ class _Spec(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     pull_seconds: float = 2.0
     boot_seconds: float = hardware.BOOT_SECONDS
     shutdown_seconds: float = hardware.SHUTDOWN_SECONDS
-    timeline: list[Step] = []
+    timeline: list[ScenarioStep] = []
     expect: list[Expectation] = []
 
 
@@ -113,7 +113,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
     shutdown_seconds: float = hardware.SHUTDOWN_SECONDS
     documents: list[Body]
     """The objects that are there at the start."""
-    timeline: list[tuple[int, Step]] = field(default_factory=list)
+    timeline: list[tuple[int, ScenarioStep]] = field(default_factory=list)
     """Milliseconds after the start, in order."""
     expect: list[tuple[int, Expectation]] = field(default_factory=list)
 
@@ -173,7 +173,7 @@ def _duration(source: str, word: str, text: str) -> int:
     return found
 
 
-def _check_step(source: str, step: Step) -> None:
+def _check_step(source: str, step: ScenarioStep) -> None:
     given = [name for name in step.__struct_fields__ if name != "at" and getattr(step, name) not in (None, "", False)]
     if len(given) != 1:
         raise Misconfigured(
@@ -183,7 +183,7 @@ def _check_step(source: str, step: Step) -> None:
         fault_of(step)
 
 
-def fault_of(step: Step) -> Fault:
+def fault_of(step: ScenarioStep) -> Fault:
     """The fault of a step."""
     return faults.fault(step.fault)
 

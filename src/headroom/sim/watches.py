@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from headroom.sim.answers import ApiError, Body
-from headroom.sim.apistore import Change, Record, Store
-from headroom.sim.catalog import ResourceType, Target
+from headroom.sim.answers import Body, ErrorAnswer
+from headroom.sim.apistore import Change, ObjectStore, Record
+from headroom.sim.catalog import PathTarget, ResourceType
 from headroom.sim.clock import SimClock
 from headroom.sim.reads import matching, version_of, wrong_options
 from headroom.sim.selecting import Match
@@ -29,7 +29,7 @@ _EMPTY: Final[dict[str, Body]] = {
 }
 
 
-class Line(Struct, frozen=True):
+class WatchLine(Struct, frozen=True):
     """One line of a watch, and when it happened."""
 
     at: int
@@ -41,13 +41,18 @@ class Watch:
     """One open watch. `line` gives its lines one after the other."""
 
     def __init__(
-        self, store: Store, target: Target, query: Mapping[str, str], clock: SimClock, every: float = BOOKMARK_SECONDS
+        self,
+        store: ObjectStore,
+        target: PathTarget,
+        query: Mapping[str, str],
+        clock: SimClock,
+        every: float = BOOKMARK_SECONDS,
     ) -> None:
         """With a bookmark `every` so many seconds."""
         self._store, self._clock, self._every = store, clock, every
         self._type, self._namespace = target.type, target.namespace
         self._match: Match | None = matching(target.type, query)
-        self._lines: deque[Line] = deque()
+        self._lines: deque[WatchLine] = deque()
         self._wake = asyncio.Event()
         self._ended = False
         self._stop: Callable[[], None] | None = None
@@ -72,7 +77,7 @@ class Watch:
             elif version:
                 for change in self._store.since(version):
                     self.offer(change)
-        except ApiError as failure:
+        except ErrorAnswer as failure:
             # A watch is already answered with 200 when the server finds out that the version is gone.
             self._add("ERROR", msgspec.json.encode(failure.document()), version)
             self._ended = True
@@ -98,7 +103,7 @@ class Watch:
 
     def _add(self, kind: str, raw: bytes, version: int) -> None:
         data = b'{"type":"' + kind.encode() + b'","object":' + raw + b"}"
-        self._lines.append(Line(self._clock.now(), data, version))
+        self._lines.append(WatchLine(self._clock.now(), data, version))
         self._wake.set()
 
     def offer(self, change: Change) -> None:
@@ -122,7 +127,7 @@ class Watch:
         """The object of a bookmark: nothing but a version."""
         return bookmark_object(self._type, version, initial=initial)
 
-    async def line(self, seconds: float) -> Line | None:
+    async def line(self, seconds: float) -> WatchLine | None:
         """The next line; None at the end. Raises TimeoutError when so many seconds brought none."""
         limit = self._clock.monotonic() + seconds
         while not self._lines:

@@ -14,9 +14,9 @@ from headroom.model import times
 from headroom.model.ports import Clock
 from headroom.sim import admission, apply, builtin, naming, patches, resizing
 from headroom.sim.answers import (
-    ApiError,
     Body,
     Cause,
+    ErrorAnswer,
     about,
     bad_request,
     conflict,
@@ -26,9 +26,9 @@ from headroom.sim.answers import (
     not_found,
     required,
 )
-from headroom.sim.apistore import Record, Store
-from headroom.sim.apply import Owned, Owner, Owners
-from headroom.sim.calls import Call, check_kind, document, patch_document
+from headroom.sim.apistore import ObjectStore, Record
+from headroom.sim.apply import FieldManager, ManagedFields, Owners
+from headroom.sim.calls import ApiCall, check_kind, document, patch_document
 from headroom.sim.catalog import NAMESPACE, POD, ResourceType
 from headroom.sim.policies import Policies
 
@@ -50,7 +50,7 @@ _FIXED: Final = (
 _UNSET: Final = ("", "0", None)
 
 
-class Outcome(Struct, frozen=True):
+class WriteOutcome(Struct, frozen=True):
     """What a write came to."""
 
     status: int
@@ -58,10 +58,10 @@ class Outcome(Struct, frozen=True):
     warnings: list[str] = []
 
 
-class Writer:
+class ObjectWriter:
     """Everything that makes or changes objects."""
 
-    def __init__(self, store: Store, clock: Clock, rng: random.Random, policies: Policies) -> None:
+    def __init__(self, store: ObjectStore, clock: Clock, rng: random.Random, policies: Policies) -> None:
         self.store = store
         self._policies = policies
         self._clock = clock
@@ -82,12 +82,12 @@ class Writer:
 
     # --- creation ---------------------------------------------------------------------------------------------------------
 
-    def create(self, call: Call) -> Outcome:
+    def create(self, call: ApiCall) -> WriteOutcome:
         """POST to a collection."""
-        owner = Owner(call.field_manager, "Update")
+        owner = FieldManager(call.field_manager, "Update")
         return self.make(call, document(call), lambda body: self._first_owners(call.target.type, body, owner))
 
-    def make(self, call: Call, body: Body, owners: Callable[[Body], Owners]) -> Outcome:
+    def make(self, call: ApiCall, body: Body, owners: Callable[[Body], Owners]) -> WriteOutcome:
         """Keep a new object."""
         type_, namespace = call.target.type, call.target.namespace
         if why := naming.not_text(body):
@@ -108,14 +108,14 @@ class Writer:
             raise exists(type_.group, type_.plural, name)
         body = builtin.tidied(type_, admission.defaulted(type_, body))
         if call.dry:
-            return Outcome(201, Record(type_, body, {}), warnings)
-        return Outcome(201, self.store.put(type_, body, owners(body)), warnings)
+            return WriteOutcome(201, Record(type_, body, {}), warnings)
+        return WriteOutcome(201, self.store.put(type_, body, owners(body)), warnings)
 
-    def _first_owners(self, type_: ResourceType, body: Body, owner: Owner) -> Owners:
+    def _first_owners(self, type_: ResourceType, body: Body, owner: FieldManager) -> Owners:
         if not type_.owned:
             return {}
         paths = frozenset(apply.leaves(body, apply.list_keys(type_)))
-        return {owner: Owned(paths, self.now())} if paths else {}
+        return {owner: ManagedFields(paths, self.now())} if paths else {}
 
     def _check_namespace(self, namespace: str, type_: ResourceType, name: str) -> None:
         record = self.store.get(NAMESPACE, "", namespace)
@@ -125,12 +125,12 @@ class Writer:
             cause = {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             details = about(type_.group, type_.plural, name) | {"causes": [cause | {"field": "metadata.namespace"}]}
-            raise ApiError(403, "Forbidden", f'{type_.plural} "{name}" is forbidden: {why}', details)
+            raise ErrorAnswer(403, "Forbidden", f'{type_.plural} "{name}" is forbidden: {why}', details)
 
-    def _named(self, body: Body, call: Call, namespace: str) -> Body:
+    def _named(self, body: Body, call: ApiCall, namespace: str) -> Body:
         given = body["metadata"]
         if given.get("resourceVersion") not in _UNSET:
-            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+            raise ErrorAnswer(500, "", "resourceVersion should not be set on objects to be created")
         name = given.get("name") or call.target.name
         if not name and given.get("generateName"):
             name = given["generateName"][:58] + "".join(self._rng.choice(_LETTERS) for _ in range(5))
@@ -157,7 +157,7 @@ class Writer:
 
     # --- change -----------------------------------------------------------------------------------------------------------
 
-    def update(self, call: Call) -> Outcome:
+    def update(self, call: ApiCall) -> WriteOutcome:
         """PUT of an object or its status."""
         type_, wanted = call.target.type, document(call)
         record = self.store.get(type_, call.target.namespace, call.target.name)
@@ -174,7 +174,7 @@ class Writer:
             raise invalid(type_.group, type_.plural, call.target.name, wrong)
         return self.change(call, record, wanted)
 
-    def _upsert(self, call: Call, wanted: Body) -> Outcome:
+    def _upsert(self, call: ApiCall, wanted: Body) -> WriteOutcome:
         """PUT where nothing is. A version does no harm, as on the real server, but a uid can only be of something gone."""
         given = wanted["metadata"]
         if uid := given.get("uid"):
@@ -183,7 +183,7 @@ class Writer:
         metadata = {name: value for name, value in given.items() if name != "resourceVersion"}
         return self.make(call, wanted | {"metadata": metadata}, lambda _: {})
 
-    def patch(self, call: Call) -> Outcome:
+    def patch(self, call: ApiCall) -> WriteOutcome:
         """PATCH of an object or its status, in any of the forms."""
         patch = patch_document(call, _PATCHES if call.target.type.custom else _OWN_PATCHES)
         if call.content_type == APPLY_PATCH:
@@ -208,7 +208,7 @@ class Writer:
             )
         return self.change(call, record, wanted)
 
-    def apply(self, call: Call, config: Any) -> Outcome:
+    def apply(self, call: ApiCall, config: Any) -> WriteOutcome:
         """Server-side apply."""
         type_, target = call.target.type, call.target
         manager = call.query.get("fieldManager")
@@ -217,9 +217,9 @@ class Writer:
             raise invalid("meta.k8s.io", "PatchOptions", "", wrong)
         config = _checked_config(config, call)
         if why := naming.not_text(config):
-            raise ApiError(500, "", f"failed to create typed patch object: {why}")
+            raise ErrorAnswer(500, "", f"failed to create typed patch object: {why}")
         record = self.store.get(type_, target.namespace, target.name)
-        owner = Owner(manager, "Apply", target.subresource)
+        owner = FieldManager(manager, "Apply", target.subresource)
         keys = apply.list_keys(type_)
         applied = apply.leaves(_part(config, type_, target.subresource), keys)
         if record is None:
@@ -229,7 +229,9 @@ class Writer:
                 uid = config["metadata"]["uid"]
                 why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                 raise conflict(type_.group, type_.plural, target.name, why)
-            return self.make(call, config, lambda _: {owner: Owned(frozenset(applied), self.now())} if applied else {})
+            return self.make(
+                call, config, lambda _: {owner: ManagedFields(frozenset(applied), self.now())} if applied else {}
+            )
         before = apply.leaves(record.body, keys)
         taken = apply.conflicts(record.owners, before, applied, owner)
         if taken and call.query.get("force") != "true":
@@ -239,7 +241,7 @@ class Writer:
         wanted = apply.merged(body, config, (), keys)
         return self.change(call, record, wanted, apply.after_apply(record.owners, paths, owner, self.now(), taken))
 
-    def change(self, call: Call, record: Record, wanted: Body, owners: Owners | None = None) -> Outcome:
+    def change(self, call: ApiCall, record: Record, wanted: Body, owners: Owners | None = None) -> WriteOutcome:
         """Bring an object to what is wanted, as far as this endpoint may; nothing happens if that is what it is."""
         type_, name = record.type, record.body["metadata"]["name"]
         version = wanted["metadata"].get("resourceVersion")
@@ -254,11 +256,11 @@ class Writer:
         body = builtin.tidied(type_, admission.defaulted(type_, body))
         same = owners is None or _paths(owners) == _paths(record.owners)
         if call.dry or (same and body == record.body):
-            return Outcome(200, record if body == record.body else Record(type_, body, record.owners), warnings)
+            return WriteOutcome(200, record if body == record.body else Record(type_, body, record.owners), warnings)
         body = _next_generation(record, body)
         if owners is None:
             owners = self._owners_after(call, record, body)
-        return Outcome(200, self.keep(record, body, owners), warnings)
+        return WriteOutcome(200, self.keep(record, body, owners), warnings)
 
     def keep(self, record: Record, body: Body, owners: Owners | None = None) -> Record:
         """Store a changed object, or let it go if it only waited for its last finalizer."""
@@ -270,12 +272,12 @@ class Writer:
             return self.store.remove(Record(record.type, body, owners))
         return self.store.put(record.type, body, owners)
 
-    def _owners_after(self, call: Call, record: Record, body: Body) -> Owners:
+    def _owners_after(self, call: ApiCall, record: Record, body: Body) -> Owners:
         type_ = record.type
         if not type_.owned:
             return {}
         keys = apply.list_keys(type_)
-        owner = Owner(call.field_manager, "Update", call.target.subresource)
+        owner = FieldManager(call.field_manager, "Update", call.target.subresource)
         return apply.after_update(
             record.owners, apply.leaves(record.body, keys), apply.leaves(body, keys), owner, self.now()
         )
@@ -302,11 +304,11 @@ def _causes(type_: ResourceType, body: Body, before: Body) -> list[Cause]:
     )
 
 
-def _paths(owners: Owners) -> dict[Owner, frozenset[apply.Path]]:
+def _paths(owners: Owners) -> dict[FieldManager, frozenset[apply.Path]]:
     return {owner: owned.paths for owner, owned in owners.items()}
 
 
-def _checked_config(config: Any, call: Call) -> Body:
+def _checked_config(config: Any, call: ApiCall) -> Body:
     if not isinstance(config, dict) or not config.get("kind") or not config.get("apiVersion"):
         raise bad_request("error decoding YAML: an apply needs apiVersion and kind")
     check_kind(call.target.type, config)
@@ -319,7 +321,7 @@ def _checked_config(config: Any, call: Call) -> Body:
     pruned, warnings = admission.pruned(call.target.type, config, "Warn")
     if warnings and call.validation == "Strict":
         field = warnings[0].split('\\"')[1]
-        raise ApiError(500, "", f"failed to create typed patch object: .{field}: field not declared in schema")
+        raise ErrorAnswer(500, "", f"failed to create typed patch object: .{field}: field not declared in schema")
     return pruned | {"metadata": metadata | {"name": call.target.name}}
 
 

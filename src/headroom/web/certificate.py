@@ -55,6 +55,11 @@ class Context(ssl.SSLContext):
             if each is not None:
                 _load(each, pem)
 
+    @property
+    def shown_pem(self) -> str:
+        """The certificate without its key."""
+        return x509.load_pem_x509_certificate(self._pem).public_bytes(serialization.Encoding.PEM).decode()
+
     def trust(self, authorities: str) -> None:
         """From now on take client certificates of these authorities (PEM) only; if there are none, ask for no certificate."""
         made = _bare()

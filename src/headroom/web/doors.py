@@ -26,7 +26,6 @@ from msgspec import Struct
 SEND_BUFFER: Final = 128 * 1024
 RECEIVE_BUFFER: Final = 64 * 1024
 """Of the kernel for one connection; by default it grows to megabytes for a reader who does not read."""
-BACKLOG: Final = 512
 AT_ONCE: Final = 64
 """Connections accepted before anything else gets its turn."""
 REST_SECONDS: Final = 0.1

@@ -9,16 +9,17 @@ from typing import Final, Protocol
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from headroom.adapters.kube.reviews import Need, Who, key_of
+from headroom.adapters.kube.reviews import RequiredRight, Who, key_of
 from headroom.api.kinds import KINDS
 from headroom.api.resources import GROUP
 from headroom.model.errors import HeadroomError
 from headroom.web import certificate
+from headroom.web.access import ACCESS
 from headroom.web.rates import tenant_of
-from headroom.web.scope import ACCESS, Scope
+from headroom.web.scope import Scope
 
-METRICS: Final = Need("get", "/metrics")
-NODES: Final = Need("list", "nodes")
+METRICS: Final = RequiredRight("get", "/metrics")
+NODES: Final = RequiredRight("list", "nodes")
 SCHEMES: Final = {"WWW-Authenticate": "Bearer"}
 EVERY_USER: Final = "system:authenticated"
 """The API server puts everybody whom it knows into this group, and says so of tokens; of certificates it is left to us."""
@@ -31,15 +32,15 @@ class Judge(Protocol):
         """Whose token this is; None: nobody's."""
         ...
 
-    async def allowed(self, who: Who, needs: Iterable[Need]) -> frozenset[Need]:
+    async def allowed(self, who: Who, needs: Iterable[RequiredRight]) -> frozenset[RequiredRight]:
         """Those of the rights that they have."""
         ...
 
 
 @lru_cache(maxsize=16_384)
-def budgets_in(namespace: str) -> Need:
+def budgets_in(namespace: str) -> RequiredRight:
     """The right that makes a namespace visible; an empty one stands for all of them."""
-    return Need("list", KINDS["GPUWorkloadBudget"].plural, GROUP, namespace)
+    return RequiredRight("list", KINDS["GPUWorkloadBudget"].plural, GROUP, namespace)
 
 
 class Viewer:
@@ -73,7 +74,7 @@ class Viewer:
         mine = await self._judge.allowed(who, map(budgets_in, self._namespaces()))
         return Scope(namespaces=frozenset(each.namespace for each in mine), nodes=nodes)
 
-    async def may(self, need: Need) -> bool:
+    async def may(self, need: RequiredRight) -> bool:
         """Whether they have a right."""
         who = await self.who()
         return who is not None and need in await self._judge.allowed(who, (need,))

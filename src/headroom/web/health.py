@@ -51,7 +51,7 @@ class LastVitals(Struct, frozen=True):
     reasons: list[str] = []
 
 
-class Beat(Struct, frozen=True, tag=True):
+class HealthBeat(Struct, frozen=True, tag="Beat"):
     """The operator's pulse, as far as health needs it."""
 
     pulse: LastVitals
@@ -87,7 +87,7 @@ def health_app(vitals: Callable[[], Vitals]) -> web.Application:
 async def _healthz(request: web.Request) -> web.Response:
     if request.app[HEART].beats():
         return web.Response(text="ok\n")
-    return web.Response(status=503, text=f"The loop has not ticked for {STILL_SECONDS:g} s.\n")
+    return web.Response(status=503, text=f"The loop has not ticked for {STILL_SECONDS:g}s.\n")
 
 
 async def _readyz(request: web.Request) -> web.Response:
@@ -101,7 +101,7 @@ async def _readyz(request: web.Request) -> web.Response:
 
 async def serve(end: socket.socket, listening: Sequence[socket.socket]) -> None:
     """Serve health until the operator hangs up."""
-    link: Link[Beat] = await Link.over(end, Beat)
+    link: Link[HealthBeat] = await Link.over(end, HealthBeat)
     last, servers = LastVitals(), Servers()
     await servers.serve(health_app(lambda: last), listening, limits=doors.HEALTH)
     try:

@@ -14,12 +14,12 @@ from typing import Final
 from msgspec import Struct, structs
 
 from headroom.model.errors import Unavailable
-from headroom.runtime.journal import Noted, Remembered
+from headroom.runtime.journal import EntryIndex, Noted
 from headroom.runtime.settings import Settings
 from headroom.web.page import Page
 from headroom.web.pages import decisions
 from headroom.web.scope import Scope
-from headroom.web.source import REST, Address, Local, Pulse, Sheet
+from headroom.web.source import BROKEN, REST, Address, Local, Pulse, Sheet
 from headroom.web.wire import Link
 
 BEAT_SECONDS: Final = 1.0
@@ -49,34 +49,43 @@ class Beat(Struct, frozen=True, tag=True):
     """None: as before."""
 
 
-class Answer(Struct, frozen=True, tag=True):
+class LinkAnswer(Struct, frozen=True, tag=True):
     """The answer to one question; of these only what was asked for."""
 
     number: int
     sheet: Sheet | None = None
+    together: list[tuple[tuple[str, ...], Sheet]] | None = None
+    rest: float = 0.0
+    """Seconds for which the operator should be left alone, beside those of the sheets."""
     metrics: bytes | None = None
     journal: tuple[int, list[Noted]] | None = None
 
 
-class Question(Struct, frozen=True):
-    """What the other process needs: a page for a scope, the metrics, or what the journal has taken down since."""
+class LinkQuestion(Struct, frozen=True):
+    """What the other process needs: a page for a scope, the metrics, or what the journal has taken down since. Or what it has to say."""
 
     number: int
     address: tuple[str, ...] = ()
+    together: list[tuple[str, ...]] = []
+    """Several pages of one moment, as many as are quickly made."""
     scope: Scope = Scope()
     after: int | None = None
+    certificate: str = ""
+    """Asks for nothing: the certificate (PEM) that it has made for itself."""
 
 
-class Answering:
+class LinkServer:
     """The operator's end: answers questions on the operator's own loop, one after the other."""
 
     def __init__(self, local: Local, failed: Callable[[Exception], None]) -> None:
         """`failed` hears of a page that cannot be made, which is a bug."""
         self._local, self._failed = local, failed
+        self.certificate = ""
+        """The one that the other end has made for itself (PEM), if it has."""
         self._unpaid = 0.0
         """Seconds that were taken beside the making of pages, for which the next page lets the operator rest too."""
 
-    async def serve(self, link: Link[Question]) -> None:
+    async def serve(self, link: Link[LinkQuestion]) -> None:
         """Until the other end is gone."""
         beating = asyncio.create_task(self._beat(link))
         try:
@@ -84,30 +93,38 @@ class Answering:
                 began = time.monotonic()
                 answer = self._safely(question)
                 link.say(answer)
-                paid = answer.sheet.took if answer.sheet is not None else 0.0
+                sheets = [answer.sheet, *(sheet for _, sheet in answer.together or ())]
+                paid = sum(each.took for each in sheets if each is not None)
                 self._unpaid = min(MOST_UNPAID, self._unpaid + time.monotonic() - began - paid)
         finally:
             beating.cancel()
             with contextlib.suppress(asyncio.CancelledError):  # by us, just now
                 await beating
 
-    def _safely(self, question: Question) -> Answer:
+    def _safely(self, question: LinkQuestion) -> LinkAnswer:
         try:
             return self._answer(question)
         except Exception as error:  # noqa: BLE001 - a bug in one page must not take the others away
             self._failed(error)
-            return Answer(question.number)
+            return LinkAnswer(question.number)
 
-    def _answer(self, question: Question) -> Answer:
+    def _answer(self, question: LinkQuestion) -> LinkAnswer:
+        if question.certificate:
+            self.certificate = question.certificate
+            return LinkAnswer(question.number)
         if question.after is not None:
-            return Answer(question.number, journal=self._local.journal(question.after))
+            return LinkAnswer(question.number, journal=self._local.journal(question.after))
         if question.address:
             sheet = self._local.made(question.address, question.scope)
             unpaid, self._unpaid = self._unpaid, 0.0
-            return Answer(question.number, sheet=structs.replace(sheet, rest=sheet.rest + unpaid * REST))
-        return Answer(question.number, metrics=self._local.measured())
+            return LinkAnswer(question.number, sheet=structs.replace(sheet, rest=sheet.rest + unpaid * REST))
+        if question.together:
+            found = self._local.made_together(question.together, question.scope, self._failed)
+            unpaid, self._unpaid = self._unpaid, 0.0
+            return LinkAnswer(question.number, together=list(found.items()), rest=unpaid * REST)
+        return LinkAnswer(question.number, metrics=self._local.measured())
 
-    async def _beat(self, link: Link[Question]) -> None:
+    async def _beat(self, link: Link[LinkQuestion]) -> None:
         named: set[str] | None = None
         named_at = 0.0
         while True:
@@ -127,23 +144,27 @@ class Answering:
 class Remote:
     """The operator in another process: a `Source`."""
 
-    def __init__(self, link: Link[Begin | Beat | Answer], pages: Sequence[Page]) -> None:
+    def __init__(self, link: Link[Begin | Beat | LinkAnswer], pages: Sequence[Page]) -> None:
         self._link, self.pages = link, pages
         self._pulse = Pulse()
         self._namespaces: set[str] = set()
         self._news = asyncio.Event()
         self._numbers = 0
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
-        self._journal, self._taken = Remembered(), 0
+        self._asked: dict[int, asyncio.Future[LinkAnswer]] = {}
+        self._journal, self._taken = EntryIndex(), 0
         self._metrics: tuple[float, bytes] = (-1e9, b"")
         self._measuring = asyncio.Lock()
+
+    def certified(self, pem: str) -> None:
+        """Tell the operator which certificate was made here; it need not answer."""
+        self._link.say(LinkQuestion(self._number(), certificate=pem))
 
     async def run(self) -> None:
         """Listen to the operator until it is gone."""
         while (message := await self._link.heard()) is not None:
             if isinstance(message, Beat):
                 self._beat(message)
-            elif isinstance(message, Answer):
+            elif isinstance(message, LinkAnswer):
                 waiting = self._asked.pop(message.number, None)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(message)
@@ -169,17 +190,27 @@ class Remote:
         """Ask for a page; a search is made here, so that it takes nothing from the operator."""
         if address[0] == "decisions":
             return await self._searched(address[1], scope)
-        answer = await self._ask(Question(self._number(), address=address, scope=scope))
+        answer = await self._ask(LinkQuestion(self._number(), address=address, scope=scope))
         if answer.sheet is None:
-            raise Unavailable("making this page: there is a mistake in Headroom; the operator's log says more")
+            raise Unavailable(BROKEN)
         return answer.sheet
+
+    async def make_together(self, addresses: Sequence[Address], scope: Scope) -> dict[Address, Sheet]:
+        """Ask for several pages of one moment."""
+        answer = await self._ask(LinkQuestion(self._number(), together=list(addresses), scope=scope))
+        if answer.together is None:
+            raise Unavailable(BROKEN)
+        found: dict[Address, Sheet] = dict(answer.together)
+        first = next(iter(found))
+        found[first] = structs.replace(found[first], rest=found[first].rest + answer.rest)
+        return found
 
     async def metrics(self) -> bytes:
         """All metrics, as they were within the last second."""
         async with self._measuring:
             at, known = self._metrics
             if time.monotonic() - at >= METRICS_SECONDS:
-                known = (await self._ask(Question(self._number()))).metrics or b""
+                known = (await self._ask(LinkQuestion(self._number()))).metrics or b""
                 self._metrics = (time.monotonic(), known)
         return known
 
@@ -191,20 +222,28 @@ class Remote:
 
     async def _searched(self, wanted: decisions.Search, scope: Scope) -> Sheet:
         pulse = self._pulse
-        if (answer := await self._ask(Question(self._number(), after=self._taken))).journal is not None:
+        if (answer := await self._ask(LinkQuestion(self._number(), after=self._taken))).journal is not None:
             self._taken, new = answer.journal
             self._journal.take(new)
         began = time.monotonic()
         body = decisions.model(self._journal, pulse.now, scope, wanted)
         took = time.monotonic() - began
-        return Sheet(body=body, rings=pulse.rings, told_at=pulse.told_at, epoch=pulse.epoch, took=took)
+        return Sheet(
+            body=body,
+            rings=pulse.rings,
+            told_at=pulse.told_at,
+            epoch=pulse.epoch,
+            took=took,
+            at=pulse.now,
+            made_at=began,
+        )
 
     def _number(self) -> int:
         self._numbers += 1
         return self._numbers
 
-    async def _ask(self, question: Question) -> Answer:
-        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    async def _ask(self, question: LinkQuestion) -> LinkAnswer:
+        waiting: asyncio.Future[LinkAnswer] = asyncio.get_running_loop().create_future()
         self._asked[question.number] = waiting
         self._link.say(question)
         try:

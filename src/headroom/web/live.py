@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import Any, Final
 
@@ -10,12 +11,14 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
+from headroom.model import times
 from headroom.model.errors import HeadroomError
+from headroom.web.access import ACCESS
 from headroom.web.pages import Model, framed
 from headroom.web.patching import patch
 from headroom.web.rates import Turns, one_to_close
-from headroom.web.scope import ACCESS, Access, Scope
-from headroom.web.source import Address, Pulse, Sheet, Source
+from headroom.web.scope import Access, Scope
+from headroom.web.source import Address, PageSource, Pulse, Sheet
 
 PAUSE_SECONDS: Final = 0.1
 """Between two messages of a stream: faster than this nobody reads."""
@@ -54,20 +57,20 @@ class Made(Struct, frozen=True):
 class Streams:
     """All open streams of an app, and the pages that they show."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PageSource) -> None:
         self._source = source
         self._open: dict[asyncio.Task[Any], str] = {}
         """Each with its tenant."""
         self._made: dict[tuple[Address, Scope], Made] = {}
-        self._turns = Turns()
+        self.turns = Turns()
 
-    async def made(self, address: Address, scope: Scope, tenant: str) -> Made:
-        """A page as it is now; made once for all who look at the same, one at a time, the tenants in turn."""
-        known = self._known(address, scope)
+    async def made(self, address: Address, scope: Scope, tenant: str, oldest: float = math.inf) -> Made:
+        """A page as it is now, or was `oldest` seconds ago; made once for all who look at the same, one at a time, the tenants in turn."""
+        known = self._known(address, scope, oldest)
         if known is not None:
             return known
-        async with self._turns.turn(tenant) as rest:
-            known = self._known(address, scope)
+        async with self.turns.turn(tenant) as rest:
+            known = self._known(address, scope, oldest)
             if known is None:
                 sheet = await self._source.make(address, scope)
                 rest.append(sheet.rest)
@@ -77,16 +80,17 @@ class Streams:
             del self._made[next(iter(self._made))]
         return known
 
-    def _known(self, address: Address, scope: Scope) -> Made | None:
-        known = self._made.pop((address, scope), None)
-        if known is None or not known.is_true(self._source.pulse(), time.monotonic()):
+    def _known(self, address: Address, scope: Scope, oldest: float) -> Made | None:
+        known, now = self._made.pop((address, scope), None), time.monotonic()
+        if known is None or now - known.at >= oldest or not known.is_true(self._source.pulse(), now):
             return None
         self._made[address, scope] = known
         return known
 
-    def whole(self, made: Made, scope: Scope, access: Access) -> Model:
-        """A page with its frame, for one viewer."""
-        return framed(self._source.pulse().frame, scope, access.name) | (made.sheet.body or {})
+    def whole(self, sheet: Sheet, scope: Scope, access: Access) -> Model:
+        """A page with its frame, for one viewer; it says for which moment it is true."""
+        at = {"at": times.text(sheet.at - sheet.at % times.SECOND)}
+        return framed(self._source.pulse().frame, scope, access.name) | at | (sheet.body or {})
 
     def _has_place(self, tenant: str) -> bool:
         """Whether one more stream of a tenant may be opened; where all places are taken, whoever has most gives one up."""
@@ -133,7 +137,7 @@ class Streams:
             if not scope or made.sheet.body is None:
                 await _write(response, _event("gone", GONE, made))
                 return
-            model = self.whole(made, scope, access)
+            model = self.whole(made.sheet, scope, access)
             news = model if shown is None else patch(shown, model)
             if news:
                 await _write(response, _event("state" if shown is None else "patch", news, made))

@@ -59,13 +59,13 @@ OWN_HEADERS: Final = {
 }
 
 
-class Problem(Struct):
+class RelayProblem(Struct):
     """What the operator answers where it gives nothing."""
 
     problem: str
 
 
-class Operator(Protocol):
+class OperatorEnd(Protocol):
     """Whoever answers."""
 
     def answer(
@@ -78,7 +78,7 @@ class Operator(Protocol):
 class Relay:
     """The server on the loopback. Tell it its port once it is known."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: OperatorEnd) -> None:
         self._operator = operator
         self._key = secrets.token_urlsafe(32)
         self._cookie = secrets.token_urlsafe(32)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from aiohttp import web
 from msgspec import Struct
 
 
@@ -48,7 +47,3 @@ class Anybody:
     async def scope(self) -> Scope:
         """All there is."""
         return EVERYTHING
-
-
-ACCESS: Final = web.RequestKey[Access]("access")
-"""Under this key a request carries the `Access` of whoever makes it."""

@@ -13,32 +13,36 @@ from aiohttp.typedefs import Handler
 
 from headroom.model.errors import Misconfigured, Unavailable
 from headroom.web import hosts
+from headroom.web.access import ACCESS
 from headroom.web.doors import in_door
+from headroom.web.editions import OLDEST_SECONDS, Editions
 from headroom.web.files import Files
 from headroom.web.guard import Judge, guard
 from headroom.web.headers import ON_THE_WAY, with_headers
 from headroom.web.live import GONE, Streams
 from headroom.web.page import Page
 from headroom.web.rates import SEARCH_COST, Allowance
-from headroom.web.scope import ACCESS, Anybody
+from headroom.web.scope import EVERYTHING, Anybody
 from headroom.web.shell import document, listing
-from headroom.web.source import Address, Source
+from headroom.web.source import METRICS, Address, PageSource
 
 METRICS_COST: Final = 5.0
 HERE: Final = Path(__file__).parent
 CHARTS: Final = HERE / "node_modules" / "uplot" / "dist"
 """The charting library as its package has it; without it the pages show numbers only."""
-SOURCE: Final = web.AppKey[Source]("source")
+SOURCE: Final = web.AppKey[PageSource]("source")
 STREAMS: Final = web.AppKey("streams", Streams)
+EDITIONS: Final = web.AppKey("editions", Editions)
 ALLOWANCE: Final = web.AppKey("allowance", Allowance)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-def main_app(source: Source, judge: Judge | None) -> web.Application:
+def main_app(source: PageSource, judge: Judge | None) -> web.Application:
     """Metrics, the pages and their data; without a judge they are for everyone."""
     guarded = guard(judge, source.namespaces) if judge else _for_everyone
     app = web.Application(middlewares=[in_door, with_headers, guarded])
     app[SOURCE], app[STREAMS], app[ALLOWANCE] = source, Streams(source), Allowance()
+    app[EDITIONS] = Editions(source, app[STREAMS].turns)
     app.on_shutdown.append(app[STREAMS].close)
     files = Files({"": HERE / "static", "charts/": CHARTS}, {"app/pages.js": listing(source.pages)})
     shell = document(source.pages, [each for each in files.names if each.startswith("app/")])
@@ -72,7 +76,16 @@ def _is_meant(request: web.Request) -> bool:
 async def _metrics(request: web.Request) -> web.Response:
     if (wait := request.app[ALLOWANCE].take(request[ACCESS].tenant, METRICS_COST)) > 0:
         return _too_often(wait)
-    body = await request.app[SOURCE].metrics()
+    editions, tenant = request.app[EDITIONS], request[ACCESS].tenant
+    if editions.is_free(EVERYTHING):
+        try:
+            found = (await editions.page(METRICS, EVERYTHING, tenant)).body or {}
+            body = found["text"].encode()
+        except Unavailable as problem:
+            return web.Response(status=503, text=f"{problem}\n")
+    else:
+        # Who watches the operator is not kept waiting because others look at pages.
+        body = await request.app[SOURCE].metrics()
     return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
@@ -88,12 +101,15 @@ async def _once(page: Page, request: web.Request) -> web.Response:
     access, streams = request[ACCESS], request.app[STREAMS]
     scope = await access.scope()
     try:
-        made = await streams.made(address, scope, access.tenant)
+        if page.reads:  # a search is for whoever asks, so it is made alone
+            sheet = (await streams.made(address, scope, access.tenant, OLDEST_SECONDS)).sheet
+        else:
+            sheet = await request.app[EDITIONS].page(address, scope, access.tenant)
     except Unavailable as problem:
         return web.json_response({"problem": str(problem)}, status=503, headers={"Retry-After": "5"})
-    if made.sheet.body is None:
+    if sheet.body is None:
         return web.json_response(GONE, status=404)
-    return web.Response(body=_ENCODER.encode(streams.whole(made, scope, access)), content_type="application/json")
+    return web.Response(body=_ENCODER.encode(streams.whole(sheet, scope, access)), content_type="application/json")
 
 
 async def _live(page: Page, request: web.Request) -> web.StreamResponse:

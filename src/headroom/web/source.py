@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headroom.model.world import World
 from headroom.runtime.journal import Noted
 from headroom.web.page import Page
 from headroom.web.pages import Model, Pages, frame, nodes
 from headroom.web.scope import Scope
-from headroom.web.view import Showing, View
+from headroom.web.view import OperatorView, Showing
 
 REST: Final = 9
 """A page takes at most a tenth of the operator's time: so many times as long as one took to make, no other is made."""
+BROKEN: Final = "making this page: there is a mistake in Headroom; the operator's log says more"
+TOGETHER_SECONDS: Final = 0.1
+"""Pages of one moment take so much of the operator's processor time at most, and then the page that is being made."""
 MOST_REASONS: Final = 20
 LONGEST_REASON: Final = 500
 
 Address = tuple[Any, ...]
 """Which page is meant, in one form whatever the request looked like: its kind, then names or a `Search`."""
+
+
+METRICS: Final[Address] = ("metrics",)
+"""The metrics as a page, so that they can be of one moment with others."""
 
 
 class Pulse(Struct, frozen=True, kw_only=True):
@@ -54,9 +61,15 @@ class Sheet(Struct, frozen=True, kw_only=True):
     """Seconds."""
     rest: float = 0.0
     """Seconds for which the operator should be left alone after it."""
+    at: int = 0
+    """The moment that it is true for."""
+    made_at: float = 0.0
+    """The same by the machine's monotonic clock, which all its processes share."""
+    is_broken: bool = False
+    """It cannot be made, because of a mistake in Headroom."""
 
 
-class Source(Protocol):
+class PageSource(Protocol):
     """Makes pages."""
 
     pages: Sequence[Page]
@@ -74,6 +87,10 @@ class Source(Protocol):
         """Make a page. Raises a `HeadroomError` if the operator does not answer."""
         ...
 
+    async def make_together(self, addresses: Sequence[Address], scope: Scope) -> dict[Address, Sheet]:
+        """Make several pages of one moment: the first of them at least, and as many more as take no longer than a moment."""
+        ...
+
     async def metrics(self) -> bytes:
         """All metrics as Prometheus reads them."""
         ...
@@ -83,7 +100,7 @@ class Source(Protocol):
         ...
 
 
-def _reasons(view: View, world: World) -> list[str]:
+def _reasons(view: OperatorView, world: World) -> list[str]:
     lines = [f"not seen: {kind}: {why}" for kind, why in sorted(world.unseen.items())]
     if not world.complete:
         named = set(world.unseen.values())
@@ -97,10 +114,12 @@ class Local:
     def __init__(self, showing: Showing) -> None:
         self._showing, self.pages = showing, showing.pages
         self._makers = Pages(showing.pages)
-        self._shown: View = showing.view
+        self._exact = Pages(showing.pages)
+        """For pages of one moment: what these remember of an earlier one is never shown."""
+        self._shown: OperatorView = showing.view
         self._epoch = 0
 
-    def _view(self) -> View:
+    def _view(self) -> OperatorView:
         if self._showing.view is not self._shown:
             self._shown = self._showing.view
             self._epoch += 1
@@ -132,25 +151,69 @@ class Local:
 
     def made(self, address: Address, scope: Scope) -> Sheet:
         """Make a page now."""
-        view, began = self._view(), time.monotonic()
-        bell = view.loop.bell
+        return self._sheet(address, scope, self._view())
+
+    def _sheet(self, address: Address, scope: Scope, view: OperatorView) -> Sheet:
+        began, bell, now = time.monotonic(), view.loop.bell, view.world().now
         rings, told_at = bell.rings, bell.rung_at
-        body = self._makers.of(address)(view, scope)
+        body: Model | None
+        if address == METRICS:
+            body = {"text": self.measured(view).decode()}
+        else:
+            body = (self._makers if view.moment is None else self._exact).of(address)(view, scope)
         took = time.monotonic() - began
-        return Sheet(body=body, rings=rings, told_at=told_at, epoch=self._epoch, took=took, rest=took * REST)
+        return Sheet(
+            body=body,
+            rings=rings,
+            told_at=told_at,
+            epoch=self._epoch,
+            took=took,
+            rest=took * REST,
+            at=now,
+            made_at=began,
+        )
+
+    async def make_together(self, addresses: Sequence[Address], scope: Scope) -> dict[Address, Sheet]:
+        """Make several pages of one moment."""
+        return self.made_together(addresses, scope)
+
+    def made_together(
+        self, addresses: Sequence[Address], scope: Scope, failed: Callable[[Exception], None] | None = None
+    ) -> dict[Address, Sheet]:
+        """Make several pages of one moment, now: all from one world, and nothing in them kept from before.
+
+        `failed` hears of a page that cannot be made, which takes no other page away; without it, it is raised.
+        """
+        # By the processor's time: on a busy machine the clock runs on while nothing is made.
+        view, began = self._view(), time.thread_time()
+        view, looked_at = structs.replace(view, moment=view.world()), time.monotonic()
+        found: dict[Address, Sheet] = {}
+        for address in addresses:
+            try:
+                found[address] = structs.replace(self._sheet(address, scope, view), made_at=looked_at)
+            except Exception as error:
+                if failed is None:
+                    raise
+                failed(error)
+                found[address] = Sheet(
+                    body=None, rings=0, told_at=0.0, epoch=self._epoch, took=0.0, made_at=looked_at, is_broken=True
+                )
+            if time.thread_time() - began >= TOGETHER_SECONDS:
+                break
+        return found
 
     async def metrics(self) -> bytes:
         """All metrics, measured now."""
         return self.measured()
 
-    def measured(self) -> bytes:
+    def measured(self, view: OperatorView | None = None) -> bytes:
         """All metrics, measured now."""
-        metrics, view = self._showing.metrics, self._view()
+        metrics, view = self._showing.metrics, view or self._view()
         metrics.view_age.set(view.port.age_seconds())
         metrics.watch_up.clear()
         for kind, seen in view.port.watched().items():
             metrics.watch_up.labels(kind).set(seen)
-        world = view.port.world(view.clock.now())
+        world = view.world()
         for each in metrics.measures:
             each.measure(world, view.loop.decisions)
         metrics.resources.clear()

@@ -11,6 +11,7 @@ from msgspec import Struct
 from headroom.model import conditions
 from headroom.model.decisions import Decision, Ref
 from headroom.model.world import World
+from headroom.runtime.dashboard_settings import Presentation
 from headroom.runtime.journal import Journal
 from headroom.runtime.loop import Bell
 from headroom.runtime.metrics import Metrics
@@ -45,7 +46,7 @@ class Deciding(Protocol):
     bell: Bell
 
 
-class Gate(Protocol):
+class ViewGate(Protocol):
     """The right to act."""
 
     def may_act(self) -> bool:
@@ -53,7 +54,7 @@ class Gate(Protocol):
         ...
 
 
-class Clock(Protocol):
+class ViewClock(Protocol):
     """The time."""
 
     def now(self) -> int:
@@ -61,21 +62,24 @@ class Clock(Protocol):
         ...
 
 
-class View(Struct, frozen=True, kw_only=True):
+class OperatorView(Struct, frozen=True, kw_only=True):
     """One operator, as far as the pages may look at it."""
 
     port: Observed
     loop: Deciding
-    gate: Gate
-    clock: Clock
+    gate: ViewGate
+    clock: ViewClock
     journal: Journal
     title: str = "Headroom"
+    presentation: Presentation = Presentation()
     speed: Callable[[], float] | None = None
     """How much faster than life its time passes just now; None where it is life."""
+    moment: World | None = None
+    """The only instant that it shows, for pages that are made together; None to show each as it comes."""
 
     def world(self) -> World:
         """The view at this instant; good until the next await."""
-        return self.port.world(self.clock.now())
+        return self.port.world(self.clock.now()) if self.moment is None else self.moment
 
     def ready(self) -> Counter[tuple[str, str]]:
         """How many resources of each kind are Ready, are not, or are not known to be."""
@@ -89,6 +93,6 @@ class View(Struct, frozen=True, kw_only=True):
 class Showing(Struct):
     """What an app shows; another view takes its place when another process does."""
 
-    view: View
+    view: OperatorView
     metrics: Metrics
     pages: Sequence[Page]

@@ -98,12 +98,12 @@ async def test_a_secret_must_name_the_pool_and_the_cloud(stack: AsyncExitStack) 
         await until(lambda: "team-a/taken" in clouds.listings)
         told = clouds.listings["team-a/taken"]
         assert (told.at, told.problem) == (0, "Credentials")
-        assert f"does not let Spotpool/team-a/taken@{url} use it" in told.message
+        assert f"does not allow Spotpool/team-a/taken@{url};" in told.message
         assert f"headroom.dev/usable-by=Spotpool/team-a/taken@{url}" in told.message
         stage.slots(taken, an_intent(stage.clock))
         with pytest.raises(HeadroomError):
             await clouds.launch(taken, a_launch(taken))
-        with pytest.raises(Refused, match="does not let"):
+        with pytest.raises(Refused, match="does not allow"):
             await clouds.terminate(taken, side.foreign[0])
         assert "RunInstances" not in side.service.log
 
@@ -113,7 +113,7 @@ async def test_user_data_must_name_the_pool_too(stack: AsyncExitStack) -> None:
     stage = await on(stack, side)
     pool = stage.slots(stage.pool(side), an_intent(stage.clock))
     stage.vault.secrets["team-a/user-data"] = {"userData": USER_DATA}, "Spotpool/team-a/two@" + side.url
-    with pytest.raises(Refused, match=r"spec\.userDataSecretRef: Secret user-data does not let"):
+    with pytest.raises(Refused, match=r"spec\.userDataSecretRef: Secret user-data does not allow"):
         await stage.fleet.launch(pool, a_launch(pool))
     assert stage.fleet.launches["t"].outcome == "Refused"
     assert side.service.log == []
@@ -138,7 +138,7 @@ async def test_a_region_is_checked_again_before_it_becomes_a_host_name(stack: As
     for region in ("evil.example/", "a.b", "-a", "A", "a@b", "", "a" * 64, "ünder"):
         bad = structs.replace(pool, spec=structs.replace(pool.spec, region=region, provider="aws"))
         stage.view.put(bad)
-        with pytest.raises(Refused, match=r"spec\.region is no region"):
+        with pytest.raises(Refused, match=r"spec\.region is not a region"):
             await stage.fleet.terminate(bad, "ins-1")
     async with stage.running() as clouds:
         await until(lambda: "team-a/one" in clouds.listings)
@@ -321,13 +321,13 @@ async def test_an_orphan_is_ended_only_while_all_pools_are_seen(stack: AsyncExit
     owned = side.add(**{CLUSTER_TAG: "c", OWNER_TAG: other.uid, SLOT_TAG: "0"})
     unmarked = side.add(**{CLUSTER_TAG: "c"})
     for machine in (owned, unmarked):
-        with pytest.raises(Refused, match="do not name a Spotpool that is gone"):
-            await stage.fleet.terminate(pool, machine, orphan=True)
+        with pytest.raises(Refused, match="do not name a deleted Spotpool"):
+            await stage.fleet.terminate(pool, machine, "Orphan")
     stage.view.complete = False
-    with pytest.raises(Unavailable, match="not all Spotpools are seen"):
-        await stage.fleet.terminate(pool, orphan, orphan=True)
+    with pytest.raises(Unavailable, match="not all Spotpools can be read"):
+        await stage.fleet.terminate(pool, orphan, "Orphan")
     stage.view.complete = True
-    await stage.fleet.terminate(pool, orphan, orphan=True)
+    await stage.fleet.terminate(pool, orphan, "Orphan")
     assert [name for name, state in side.states().items() if state == "TERMINATING"] == [orphan]
 
 

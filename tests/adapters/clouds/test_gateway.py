@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headroom.api.kinds import AnyResource
 from headroom.model.errors import Refused, Unavailable
@@ -66,7 +67,7 @@ async def test_targets_are_added_and_removed_and_the_second_time_nothing_is(scen
         await scene.fleet.add_target(pool, B)
         await scene.fleet.remove_target(pool, C)
         assert scene.changes() == []
-        with pytest.raises(Refused, match="somebody else's"):
+        with pytest.raises(Refused, match="belongs to another owner"):
             await scene.fleet.remove_target(pool, "203.0.113.9:80")
         assert scene.changes() == []
 
@@ -80,7 +81,7 @@ async def test_upstream_service_and_route_are_made_where_they_are_missing(scene:
         "PUT routes/llama",
         "POST upstreams/llama/targets",
     ]
-    mark = [f"headroom-{pool.uid}"]
+    mark = [f"headroom-{pool.uid}", "headroom.c.team-a"]
     assert scene.kong.things["services/llama"] == {
         "name": "llama",
         "host": "llama",
@@ -96,12 +97,71 @@ async def test_upstream_service_and_route_are_made_where_they_are_missing(scene:
 
 
 async def test_what_somebody_else_made_is_not_changed(scene: Scene) -> None:
-    scene.kong.things["upstreams/llama"] = {"name": "llama"}
+    scene.kong.things["upstreams/llama"] = {"name": "llama", "tags": ["headroom.c.team-a"]}
     scene.kong.things["services/llama"] = {"name": "llama", "host": "other", "path": "/"}
     pool = scene.pool(route="/chat")
-    with pytest.raises(Refused, match="service llama that is somebody else's"):
+    with pytest.raises(Refused, match="service llama of another owner"):
         await scene.fleet.add_target(pool, A)
     assert scene.changes() == []
+
+
+@pytest.mark.parametrize("tags", [None, [], ["theirs", "headroom.c.team-b", "headroom.other.team-a"]])
+async def test_no_pool_gets_the_requests_of_somebody_elses_upstream(scene: Scene, tags: list[str] | None) -> None:
+    scene.kong.things["upstreams/llama"] = {"name": "llama", "tags": tags}
+    pool = scene.pool()
+    with pytest.raises(Refused, match=r"of another owner; .* adds the tag headroom.c.team-a to it"):
+        await scene.fleet.add_target(pool, A)
+    async with scene.stage.running():
+        await until(lambda: KEY in scene.fleet.gateways)
+        assert scene.fleet.gateways[KEY].at == 0
+        assert "of another owner" in scene.fleet.gateways[KEY].problem
+        assert scene.changes() == []
+        scene.kong.things["upstreams/llama"]["tags"] = ["headroom.c.team-a"]
+        await until(lambda: not scene.fleet.gateways[KEY].problem)
+    await scene.fleet.add_target(pool, A)
+    assert scene.kong.all("llama") == {A}
+
+
+async def test_a_pool_that_was_made_anew_goes_on_with_the_upstream_of_its_namespace(scene: Scene) -> None:
+    await scene.fleet.add_target(scene.pool(route="/chat"), A)
+    scene.changes()
+    again = structs.replace(scene.pool(route="/talk"), uid="another")
+    await scene.fleet.add_target(again, B)
+    assert scene.changes() == ["PUT routes/llama", "POST upstreams/llama/targets"]
+
+
+async def test_our_own_targets_leave_an_upstream_that_is_ours_no_more(scene: Scene) -> None:
+    pool = scene.pool()
+    await scene.fleet.add_target(pool, A)
+    scene.kong.things["upstreams/llama"]["tags"] = ["theirs"]
+    await scene.fleet.remove_target(pool, A)
+    assert scene.kong.all("llama") == set()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "is_taken"),
+    [
+        ({"paths": ["/chat"]}, True),
+        ({"paths": ["/other", "/ch"]}, True),
+        ({"paths": ["/"]}, False),
+        ({"paths": ["/chat/longer"]}, False),
+        ({"paths": ["/chat"], "hosts": ["team-b.example"]}, False),
+        ({"paths": ["/chat"], "tags": ["headroom.c.team-a"]}, False),
+    ],
+)
+async def test_no_route_takes_the_requests_of_another(scene: Scene, theirs: dict[str, Any], is_taken: bool) -> None:
+    for number in range(3):
+        scene.kong.things[f"routes/r{number}"] = {"name": f"r{number}", "paths": [f"/r{number}"]}
+    scene.kong.things["routes/theirs"] = {"name": "theirs"} | theirs
+    pool = scene.pool(route="/chat")
+    if is_taken:
+        with pytest.raises(Refused, match="a route of another owner"):
+            await scene.fleet.add_target(pool, A)
+        assert "routes/llama" not in scene.kong.things
+        assert not scene.kong.all("llama")
+    else:
+        await scene.fleet.add_target(pool, A)
+        assert scene.kong.things["routes/llama"]["paths"] == ["/chat"]
 
 
 async def test_two_pools_share_an_upstream_and_each_has_its_own_targets(scene: Scene) -> None:
@@ -120,7 +180,7 @@ async def test_a_token_goes_only_where_its_secret_says_and_is_never_told(scene: 
         await scene.fleet.add_target(scene.pool(), A)
     assert CANARY not in repr(caught.value) + str(caught.value)
     scene.stage.vault.secrets["team-a/kong"] = {"token": TOKEN}, "Spotpool/team-a/one@https://elsewhere.example"
-    with pytest.raises(Refused, match="does not let Spotpool/team-a/one@http://127"):
+    with pytest.raises(Refused, match="does not allow Spotpool/team-a/one@http://127"):
         await scene.fleet.add_target(scene.pool(), A)
 
 

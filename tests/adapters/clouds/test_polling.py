@@ -13,9 +13,16 @@ from typing import Any, Self, cast
 from msgspec import structs
 
 from headroom.adapters.clouds.inventory import Inventory
-from headroom.adapters.clouds.polling import EVERY_SECONDS, LONGEST_SECONDS, SOON_SECONDS, Polling
-from headroom.adapters.clouds.providers import BadCredentials, Notice, Question, Throttled, own_tags, unknown_ids
-from headroom.adapters.clouds.sessions import Account, Sessions
+from headroom.adapters.clouds.polling import EVERY_SECONDS, LONGEST_SECONDS, OF_NAMESPACE, SOON_SECONDS, CloudPolling
+from headroom.adapters.clouds.providers import (
+    BadCredentials,
+    CloudThrottled,
+    QuoteRequest,
+    ReclaimNotice,
+    own_tags,
+    unknown_ids,
+)
+from headroom.adapters.clouds.sessions import CloudAccount, Sessions
 from headroom.api.kinds import AnyResource
 from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG, TOKEN_TAG
 from headroom.model import times
@@ -26,7 +33,7 @@ from tests.adapters.simulated import virtual
 from tests.builders import NOON
 from tests.cloud_stage import View, a_spotpool, an_intent
 
-ACCOUNT = Account("tencent", "r", "https://cloud", "team-a", "keys")
+ACCOUNT = CloudAccount("tencent", "r", "https://cloud", "team-a", "keys")
 
 
 class Played:
@@ -38,7 +45,7 @@ class Played:
         self.problem: HeadroomError | None = None
         self.takes = 0.0
 
-    def account(self, _pool: AnyResource) -> Account:
+    def account(self, _pool: AnyResource) -> CloudAccount:
         return ACCOUNT
 
     def remembering(self) -> None:
@@ -53,6 +60,9 @@ class Played:
     async def __aexit__(self, *_: object) -> None:
         """Nothing is held."""
 
+    async def identity(self) -> str:
+        return ""
+
     async def machines(self, _cluster: str) -> list[Instance]:
         self.times.append(self.clock.monotonic())
         await asyncio.sleep(self.takes)
@@ -64,10 +74,10 @@ class Played:
         self.asked.append(ids)
         return unknown_ids(ids, {}, "tencent", "r")
 
-    async def offers(self, question: Question) -> list[Offer]:
+    async def offers(self, question: QuoteRequest) -> list[Offer]:
         return []
 
-    async def notices(self) -> list[Notice] | None:
+    async def notices(self) -> list[ReclaimNotice] | None:
         return None
 
 
@@ -77,7 +87,7 @@ class Scene:
     def __init__(self) -> None:
         self.clock, self.view = SimClock(NOON), View("c")
         self.cloud = Played(self.clock)
-        self.polling = Polling(cast(Sessions, self.cloud), self.clock, random.Random(1), self.view.tell)
+        self.polling = CloudPolling(cast(Sessions, self.cloud), self.clock, random.Random(1), self.view.tell)
         self.pool = self.view.put(a_spotpool(availabilityZone="z"))
 
     async def pass_time(self, seconds: int) -> list[float]:
@@ -120,7 +130,7 @@ async def test_the_pace_is_gentle_and_quick_while_something_is_under_way() -> No
 async def test_one_that_is_throttled_is_asked_less_and_less_and_then_as_before() -> None:
     scene = Scene()
     scene.status(state="Launching")
-    scene.cloud.problem = Throttled("too often")
+    scene.cloud.problem = CloudThrottled("too often")
     waits = await scene.pass_time(1500)
     assert waits == sorted(waits)
     assert 15 < waits[0] < 25
@@ -141,13 +151,31 @@ async def test_keys_that_are_wrong_are_tried_again_at_the_usual_pace() -> None:
 
 
 @virtual
+async def test_a_namespace_with_very_many_addresses_has_few_looks_at_once() -> None:
+    scene = Scene()
+    scene.cloud.takes = 100
+
+    def places(_pool: AnyResource) -> CloudAccount:
+        return structs.replace(ACCOUNT, url=f"https://hook/{_pool.name}", namespace=_pool.namespace)
+
+    scene.cloud.account = places  # type: ignore[method-assign]  # the cloud of this test
+    for number in range(200):
+        scene.view.put(a_spotpool(f"p{number}", availabilityZone="z"))
+    scene.view.put(a_spotpool("other", "team-b", availabilityZone="z"))
+    await scene.pass_time(20)
+    assert len(scene.cloud.times) == OF_NAMESPACE + 1, "whoever else has a pool is not kept waiting"
+    await scene.pass_time(400)
+    assert len(scene.polling.listings) == 202, "each of them is looked at in its turn"
+
+
+@virtual
 async def test_a_look_that_takes_long_is_not_begun_twice_and_comes_to_an_end() -> None:
     scene = Scene()
     scene.cloud.takes = 1000
     await scene.pass_time(100)
     assert len(scene.cloud.times) == 1
     await scene.pass_time(100)
-    assert scene.polling.listings["team-a/one"].message == "not done within 150 s"
+    assert scene.polling.listings["team-a/one"].message == "not finished within 150s"
 
 
 @virtual
@@ -238,7 +266,7 @@ async def test_a_price_that_stays_for_hours_is_never_an_old_one() -> None:
     """The plan believes no price that is older than an hour, and would launch nothing under maxPricePerHour."""
     scene = Scene()
 
-    async def offers(question: Question) -> list[Offer]:
+    async def offers(question: QuoteRequest) -> list[Offer]:
         return [Offer(name="o", provider="tencent", region="r", price_per_hour=1_000_000, at=question.now)]
 
     scene.cloud.offers = offers  # type: ignore[method-assign]  # a cloud whose price stays

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headroom.adapters.clouds.aws import warning_in
-from headroom.adapters.clouds.providers import Keys, NotLaunched, Throttled, code_in, dollars, is_id, millionths
+from headroom.adapters.clouds.providers import CloudThrottled, Keys, NotLaunched, code_in, dollars, is_id, millionths
 from headroom.adapters.clouds.tencent import TRIES
 from headroom.adapters.clouds.tencent_sdk import not_launched
 from headroom.adapters.clouds.threads import Threads
@@ -151,7 +151,7 @@ async def test_an_error_whose_content_type_was_touched_is_one_all_the_same(tence
     tencent.faults.next("list", "throttled")
     tencent.faults.next("launch", "sold out")
     async with tencent.provider() as provider:
-        with pytest.raises(Throttled):
+        with pytest.raises(CloudThrottled):
             await provider.machines(tencent.cluster)
         with pytest.raises(NotLaunched) as caught:
             await provider.launch(tencent.request())
@@ -292,7 +292,7 @@ async def test_a_page_or_a_machine_that_comes_twice_is_no_list(webhook: OnWebhoo
     async with webhook.provider(page=2) as provider:
         for how in (circling, repeating, empty):
             webhook.service._list = how.__get__(webhook.service)  # type: ignore[method-assign]  # one answer differs
-            with pytest.raises(Unavailable, match=r"before|twice"):
+            with pytest.raises(Unavailable, match=r"repeated|twice"):
                 await provider.machines(webhook.cluster)
 
 
@@ -325,7 +325,7 @@ async def test_a_machine_without_our_tags_is_not_what_was_asked_for(webhook: OnW
     # The types do not know that a service plays a liar here.
     webhook.service._launch = lambda _request, _given: {"instance": {"id": webhook.foreign[0]}}  # type: ignore[assignment, method-assign]
     async with webhook.provider() as provider:
-        with pytest.raises(NotLaunched, match="lacks our tags") as caught:
+        with pytest.raises(NotLaunched, match="without Headroom's tags") as caught:
             await provider.launch(webhook.request())
         assert caught.value.outcome == "Unknown"
 

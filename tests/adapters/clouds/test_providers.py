@@ -10,11 +10,11 @@ import pytest
 from headroom.adapters.clouds.providers import (
     NOT_FOUND,
     BadCredentials,
+    CloudThrottled,
     NotLaunched,
     NotPermitted,
     Provider,
-    Question,
-    Throttled,
+    QuoteRequest,
 )
 from headroom.api.marks import CLUSTER_TAG, OWNER_TAG, SLOT_TAG, TOKEN_TAG
 from headroom.model.errors import HeadroomError, Unavailable
@@ -57,6 +57,15 @@ async def test_the_life_of_a_machine(side: CloudSide) -> None:
         await provider.terminate([launched.name])  # a second time does no harm
 
 
+async def test_it_tells_whose_keys_they_are_where_the_cloud_has_accounts(side: CloudSide) -> None:
+    async with side.provider() as provider:
+        assert await provider.identity() == side.account
+    async with side.provider(wrong_key=True) as provider:
+        if side.account:
+            with pytest.raises(BadCredentials):
+                await provider.identity()
+
+
 async def test_all_machines_are_listed_over_three_pages(side: CloudSide) -> None:
     ours = side.ours(45)
     async with side.provider(page=20) as provider:
@@ -71,7 +80,7 @@ async def test_a_list_of_which_a_page_fails_is_no_list(side: CloudSide, how: How
     side.ours(45)
     async with side.provider(page=20) as provider:
         side.faults.next("list", how, skip=2)
-        with pytest.raises(Throttled if how == "throttled" else Unavailable):
+        with pytest.raises(CloudThrottled if how == "throttled" else Unavailable):
             await provider.machines(side.cluster)
         assert len(await provider.machines(side.cluster)) == 45
 
@@ -166,7 +175,9 @@ async def test_prices_and_stock(side: CloudSide) -> None:
     side.offer("zone-d", 1e9)
     async with side.provider() as provider:
         zones = ("zone-a", "zone-b", "zone-c", "zone-d")
-        found = {each.zone: each for each in await provider.offers(Question(types=(side.kind,), zones=zones, now=5))}
+        found = {
+            each.zone: each for each in await provider.offers(QuoteRequest(types=(side.kind,), zones=zones, now=5))
+        }
         assert {zone: each.price_per_hour for zone, each in found.items()} == dict(
             zip(zones, (420_000, 400_000, None, None), strict=True)
         )
@@ -175,8 +186,8 @@ async def test_prices_and_stock(side: CloudSide) -> None:
         }
         assert (found["zone-a"].available, found["zone-b"].available) in ((True, False), (None, None))
         side.faults.next("offers", "throttled")
-        with pytest.raises(Throttled):
-            await provider.offers(Question(types=(side.kind,), now=5))
+        with pytest.raises(CloudThrottled):
+            await provider.offers(QuoteRequest(types=(side.kind,), now=5))
 
 
 async def test_no_error_repeats_what_was_sent(side: CloudSide) -> None:

@@ -6,16 +6,16 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
-from headroom.adapters.ledger.copying import Source, Target
+from headroom.adapters.ledger.copying import CopySource, CopyTarget
 from headroom.adapters.ledger.encoding import BEFORE_ALL
 from headroom.model.ports import Ledger
-from headroom.model.usage import DAY, UNSEEN, Evidence, Row, merged
+from headroom.model.usage import DAY, UNSEEN, Ending, Evidence, UsageRow, merged
 
 TODAY = 20_000 * DAY
 CLUSTER = "0d8a1f1e-5a5c-4c5e-9a57-d0f2b1c5a001"
 
 
-class Kept(Ledger, Source, Target, Protocol):
+class Kept(Ledger, CopySource, CopyTarget, Protocol):
     """What all three ledgers can do."""
 
 
@@ -23,7 +23,7 @@ def uid(number: int) -> str:
     return str(uuid.UUID(int=number, version=4))
 
 
-def row(number: int = 1, **more: Any) -> Row:
+def row(number: int = 1, **more: Any) -> UsageRow:
     """An hour on one GPU, still running; anything about it can be said otherwise."""
     start = more.pop("start", TODAY + number * 1000)
     known: dict[str, Any] = {
@@ -40,12 +40,12 @@ def row(number: int = 1, **more: Any) -> Row:
         "labels": (("app", "train"), ("team", "a")),
         "price": 2_500_000,
     }
-    return Row(**(known | more))
+    return UsageRow(**(known | more))
 
 
-async def everything(ledger: Ledger, since: int = BEFORE_ALL) -> dict[tuple[str, int, str, int], Row]:
+async def everything(ledger: Ledger, since: int = BEFORE_ALL) -> dict[tuple[str, int, str, int], UsageRow]:
     """All rows by key; the same key twice is an error."""
-    found: dict[tuple[str, int, str, int], Row] = {}
+    found: dict[tuple[str, int, str, int], UsageRow] = {}
     async for rows in ledger.read(since):
         for each in rows:
             assert each.key not in found
@@ -53,14 +53,14 @@ async def everything(ledger: Ledger, since: int = BEFORE_ALL) -> dict[tuple[str,
     return found
 
 
-async def flat(batches: AsyncIterator[list[Row]]) -> list[Row]:
+async def flat(batches: AsyncIterator[list[UsageRow]]) -> list[UsageRow]:
     """All rows of all batches."""
     return [each async for rows in batches for each in rows]
 
 
-def united(rows: list[Row]) -> dict[tuple[str, int, str, int], Row]:
+def united(rows: list[UsageRow]) -> dict[tuple[str, int, str, int], UsageRow]:
     """What `merged` makes of rows."""
-    found: dict[tuple[str, int, str, int], Row] = {}
+    found: dict[tuple[str, int, str, int], UsageRow] = {}
     for each in rows:
         found[each.key] = merged(found[each.key], each) if each.key in found else each
     return found
@@ -94,9 +94,9 @@ _names = st.sampled_from(["", "nvidia.com/gpu", "cpu", "a\tb"])
 
 
 @st.composite
-def any_row(draw: st.DrawFn, cluster: str = CLUSTER) -> Row:
+def any_row(draw: st.DrawFn, cluster: str = CLUSTER) -> UsageRow:
     ended = draw(_maybe)
-    return Row(
+    return UsageRow(
         cluster=cluster,
         uid=draw(st.sampled_from([uid(1), uid(2), uid(1).upper(), "", "fifteen-letters", "sixteen--letters", "\x00x"])),
         start=draw(st.sampled_from([0, -5, TODAY, TODAY + 1])),
@@ -113,4 +113,6 @@ def any_row(draw: st.DrawFn, cluster: str = CLUSTER) -> Row:
         amounts=draw(st.lists(st.tuples(_names, st.sampled_from([0, 9, 10, 10**24])), max_size=2).map(tuple)),
         labels=draw(st.lists(st.tuples(_texts | st.just(UNSEEN), _texts), max_size=2).map(tuple)),
         price=draw(st.sampled_from([None, 0, 1])),
+        ending=draw(st.sampled_from(list(Ending))),
+        details=draw(st.lists(st.tuples(_texts, _texts), max_size=2).map(tuple)),
     )

@@ -13,14 +13,14 @@ from headroom.adapters.ledger.postgres import PostgresLedger
 from headroom.model.errors import Unavailable
 from headroom.model.history import Entry
 from headroom.model.retention import Reach, Retention
-from headroom.model.usage import DAY, Row
+from headroom.model.usage import DAY, UsageRow
 from tests.adapters.ledger.rows import CLUSTER, TODAY, Kept, everything, row, united
 from tests.postgres import Postgres
 
 OTHER = "another-cluster"
 
 
-def over(number: int, cluster: str = CLUSTER) -> Row:
+def over(number: int, cluster: str = CLUSTER) -> UsageRow:
     return row(number, cluster=cluster, ended=TODAY + 5, evidence=3)
 
 

@@ -152,7 +152,7 @@ async def test_history_is_there_once_and_the_newest_first(ledger: Kept) -> None:
 async def test_what_cannot_be_held_is_refused_and_nothing_of_its_batch_is_written(
     sql_ledger: Kept, bad: dict[str, object], beside: int
 ) -> None:
-    with pytest.raises(Refused, match=r"does not fit|cannot hold this"):
+    with pytest.raises(Refused, match=r"does not fit|cannot store this"):
         await sql_ledger.write([*map(row, range(10, 10 + beside)), row(2, **bad)])
     assert await everything(sql_ledger) == {}
     await sql_ledger.write([row(1)])

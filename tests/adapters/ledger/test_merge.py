@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headroom.adapters.ledger import encoding
-from headroom.model.usage import Evidence, Row, merged
+from headroom.model.usage import Evidence, UsageRow, merged
 from tests.adapters.ledger.rows import Kept, any_row, everything, united
 
 Writers = Callable[[], tuple[Kept, Kept]]
@@ -18,22 +18,22 @@ clusters = itertools.count()
 many = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 precedence = ["version", "observed", "labels", "amounts", "price", "namespace", "pod", "created"]
-differing = st.sets(st.sampled_from(Row.__struct_fields__), max_size=3) | st.sets(
+differing = st.sets(st.sampled_from(UsageRow.__struct_fields__), max_size=3) | st.sets(
     st.sampled_from(precedence), min_size=2, max_size=2
 )
 
 
-def in_its_own_cluster(batches: list[list[Row]]) -> list[list[Row]]:
+def in_its_own_cluster(batches: list[list[UsageRow]]) -> list[list[UsageRow]]:
     """The same rows under a cluster that no other example has."""
     name = f"cluster-{next(clusters)}"
-    fields = Row.__struct_fields__
+    fields = UsageRow.__struct_fields__
     return [
-        [Row(**{field: getattr(each, field) for field in fields} | {"cluster": name}) for each in rows]
+        [UsageRow(**{field: getattr(each, field) for field in fields} | {"cluster": name}) for each in rows]
         for rows in batches
     ]
 
 
-async def send(ledger: Kept, batches: list[list[Row]]) -> None:
+async def send(ledger: Kept, batches: list[list[UsageRow]]) -> None:
     for rows in batches:
         await ledger.write(rows)
 
@@ -41,7 +41,7 @@ async def send(ledger: Kept, batches: list[list[Row]]) -> None:
 @many
 @given(st.lists(st.lists(any_row(), min_size=1, max_size=4), max_size=6), st.randoms())
 def test_two_writers_in_any_order_end_where_merged_ends(
-    writers: Writers, batches: list[list[Row]], chance: Random
+    writers: Writers, batches: list[list[UsageRow]], chance: Random
 ) -> None:
     batches = in_its_own_cluster(batches)
     again = list(batches)
@@ -68,15 +68,15 @@ def test_two_writers_in_any_order_end_where_merged_ends(
 @many
 @given(any_row(), any_row(), differing)
 def test_of_two_rows_each_field_is_what_merged_says(
-    writers: Writers, first: Row, other_row: Row, differ: set[str]
+    writers: Writers, first: UsageRow, other_row: UsageRow, differ: set[str]
 ) -> None:
     """One write each, so that the database merges them. They differ in few fields, so that each of them decides at times."""
     [[first]] = in_its_own_cluster([[first]])
-    known = {field: getattr(other_row if field in differ else first, field) for field in Row.__struct_fields__}
+    known = {field: getattr(other_row if field in differ else first, field) for field in UsageRow.__struct_fields__}
     known |= {"cluster": first.cluster, "uid": first.uid, "start": first.start}
     known["created"] = first.created + known["created"] % 2
     known["evidence"] = Evidence.NONE if known["ended"] is None else known["evidence"]
-    second = Row(**known)
+    second = UsageRow(**known)
 
     async def scenario() -> None:
         one, other = writers()
@@ -92,7 +92,7 @@ def test_of_two_rows_each_field_is_what_merged_says(
 
 
 @given(any_row(), any_row())
-def test_texts_are_ordered_as_what_they_stand_for(first: Row, second: Row) -> None:
+def test_texts_are_ordered_as_what_they_stand_for(first: UsageRow, second: UsageRow) -> None:
     labels, amounts = [each.labels for each in (first, second)], [each.amounts for each in (first, second)]
     texts = [encoding.labels_text(each).encode() for each in labels]
     assert (texts[0] < texts[1]) == (labels[0] < labels[1])

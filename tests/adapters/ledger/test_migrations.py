@@ -13,9 +13,9 @@ from headroom.adapters.ledger.encoding import BEFORE_ALL
 from headroom.model.errors import Refused
 from headroom.model.history import Entry
 from headroom.model.retention import Reach, Retention, forgettable, looked
-from headroom.model.usage import DAY, Heartbeat
+from headroom.model.usage import DAY, Ending, Heartbeat, PodDetails
 from tests.adapters.ledger.conftest import SQL
-from tests.adapters.ledger.rows import CLUSTER, everything, row
+from tests.adapters.ledger.rows import CLUSTER, TODAY, everything, row
 
 both = pytest.mark.parametrize("url", SQL, indirect=True)
 NEWER = rf"schema version {schema.LATEST + 1}, .* up to {schema.LATEST}; use the newer .*--to-version {schema.LATEST}"
@@ -48,6 +48,26 @@ async def test_rows_survive_all_versions(url: str) -> None:
         assert await ledger.history(BEFORE_ALL, 10) == [], "going below version 2 forgets the history"
         await ledger.note([ENTRY])
         assert await ledger.history(BEFORE_ALL, 10) == [ENTRY]
+    await ledger.close()
+
+
+@both
+async def test_going_below_version_6_loses_the_details_of_rows_and_nothing_else(url: str) -> None:
+    details = PodDetails("Job", "train", "u-1", 3_600_000, "p4d.24xlarge", (("gpu", "a100"),)).pairs()
+    known = row(1, ended=TODAY + 9, evidence=3, ending=Ending.EVICTED, details=details)
+    without = structs.replace(known, ending=Ending.UNKNOWN, details=())
+    ledger = open_ledger(url)
+    await ledger.write([known])
+    await ledger.migrate(5)
+    await ledger.close()
+    older = open_ledger(url, read_only=True)
+    assert await everything(older) == {known.key: without}
+    assert (await older.changes(0))[0] == [without]
+    await older.close()
+    ledger = open_ledger(url)
+    assert await everything(ledger) == {known.key: without}
+    await ledger.write([known])
+    assert await everything(ledger) == {known.key: known}
     await ledger.close()
 
 

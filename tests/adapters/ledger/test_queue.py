@@ -13,7 +13,7 @@ from headroom.adapters.ledger.postgres import PostgresLedger
 from headroom.adapters.ledger.queue import QueuedLedger
 from headroom.model.errors import Refused, Unavailable
 from headroom.model.history import Entry
-from headroom.model.usage import DAY, Heartbeat, Row
+from headroom.model.usage import DAY, Heartbeat, UsageRow
 from headroom.sim.ledger import MemoryLedger
 from tests.adapters.ledger.rows import CLUSTER, TODAY, any_row, everything, flat, row, united
 from tests.postgres import Postgres
@@ -56,7 +56,7 @@ class Hanging(MemoryLedger):
         self.goes_on = asyncio.Event()
         self.asked = 0
 
-    async def write(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> None:
+    async def write(self, rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> None:
         self.asked += 1
         await self.goes_on.wait()
         await super().write(rows, heartbeat)
@@ -237,7 +237,7 @@ async def test_a_full_disk_of_the_queue_does_not_stop_a_ledger_that_answers(tmp_
     )
 )
 def test_whatever_happens_the_ledger_ends_with_all_that_was_written(
-    tmp_path_factory: pytest.TempPathFactory, events: list[tuple[str, list[Row]]]
+    tmp_path_factory: pytest.TempPathFactory, events: list[tuple[str, list[UsageRow]]]
 ) -> None:
     async def scenario() -> None:
         outage = Outage(tmp_path_factory.mktemp("queue") / "queue.db")
@@ -292,7 +292,7 @@ async def test_with_a_real_server_that_is_stopped_a_write_takes_no_longer(
             for number in range(2, 50):
                 await queued.write([row(number)])
             await until(lambda: "it has not answered yet (48 rows wait" in queued.problem)
-            with pytest.raises(Unavailable, match="did not answer within 3 s"):
+            with pytest.raises(Unavailable, match="did not answer within 3s"):
                 await queued.cursor()
     await until(lambda: queued.problem == "" and queued.waiting == 0)
     assert len(await everything(queued)) == 49

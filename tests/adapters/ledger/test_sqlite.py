@@ -72,7 +72,7 @@ async def test_a_write_that_the_system_refuses_is_unavailable_until_there_is_roo
         *heard, said, last = child.stdout.read().splitlines()
     assert child.returncode == 0
     assert said.startswith(f"writing to the ledger {path}: ")
-    assert "look at the disk" in said
+    assert "check the disk" in said
     assert len(heard) > 3
     assert await uids(path) == of_batches([int(each) for each in [*heard, last]])
 
@@ -165,7 +165,7 @@ async def test_another_sqlite_file_is_no_ledger(tmp_path: Path) -> None:
     connection.close()
     for read_only in (False, True):
         ledger = SqliteLedger(path, read_only=read_only)
-        with pytest.raises(Refused, match="no ledger of Headroom"):
+        with pytest.raises(Refused, match="not a ledger of Headroom"):
             await ledger.cursor()
         await ledger.close()
 

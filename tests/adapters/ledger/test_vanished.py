@@ -74,7 +74,7 @@ async def test_closing_and_failing_are_no_loss(tmp_path: Path) -> None:
     """SQLite removes and makes the file beside it by itself; that is no harm."""
     ledger = SqliteLedger(tmp_path / "ledger.db")
     await ledger.write([row(1)])
-    with pytest.raises(Refused, match="cannot hold this"):
+    with pytest.raises(Refused, match="cannot store this"):
         await ledger.write([row(2, seen_until=2**63)])
     await ledger.write([row(3)])
     await ledger.close()
@@ -87,7 +87,7 @@ async def test_closing_and_failing_are_no_loss(tmp_path: Path) -> None:
 async def test_a_file_that_went_while_it_was_not_open_is_not_made_anew(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "ledger.db")
     await ledger.write([row(1)])
-    with pytest.raises(Refused, match="cannot hold this"):  # which closes it
+    with pytest.raises(Refused, match="cannot store this"):  # which closes it
         await ledger.write([row(2, seen_until=2**63)])
     delete_all(ledger.path)
     for number in (3, 4):

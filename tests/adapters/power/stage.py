@@ -14,7 +14,7 @@ from headroom.api.kinds import AnyResource
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
 from headroom.model.changes import Topic
 from headroom.model.errors import Refused
-from headroom.model.facts import Call, Machine
+from headroom.model.facts import Machine, SwitchCall
 from headroom.model.ports import Clock
 from headroom.model.world import World
 from headroom.runtime.clock import RealClock
@@ -96,7 +96,7 @@ class Noting:
 
     def __init__(self) -> None:
         self.machines: dict[str, Machine] = {}
-        self.calls: dict[str, Call] = {}
+        self.calls: dict[str, SwitchCall] = {}
         self.told: list[str] = []
         self.uids: list[tuple[str, str]] = []
 

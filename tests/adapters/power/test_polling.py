@@ -12,8 +12,8 @@ import pytest
 from msgspec import structs
 
 from headroom.adapters.power import polling
-from headroom.adapters.power.orders import Order, State
-from headroom.adapters.power.polling import AT_ONCE, Polling, askable
+from headroom.adapters.power.orders import State, SwitchTarget
+from headroom.adapters.power.polling import AT_ONCE, PowerPolling, askable
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
 from headroom.model.errors import Unavailable
 from headroom.sim.clock import SimClock
@@ -41,11 +41,11 @@ class Machines:
         self.takes = 0.1
         self.news = 0
         self.unread: list[tuple[str, str]] = []
-        self.polling = Polling(
+        self.polling = PowerPolling(
             self._ask, self.clock, random.Random(1), self._changed, lambda *told: self.unread.append(told)
         )
 
-    async def _ask(self, order: Order) -> State:
+    async def _ask(self, order: SwitchTarget) -> State:
         name = order.machine.name
         self.times.append((self.clock.monotonic(), name))
         self.at_once += 1
@@ -202,7 +202,7 @@ async def test_only_who_leads_asks() -> None:
     switches = power(80, clock=clock)
     questions = 0
 
-    async def ask(order: Order) -> State:
+    async def ask(order: SwitchTarget) -> State:
         nonlocal questions
         questions += 1
         return "On"

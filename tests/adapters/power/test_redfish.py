@@ -175,10 +175,10 @@ async def test_what_it_does_not_offer_is_not_asked_for(
 )
 async def test_a_bmc_cannot_send_us_elsewhere(bmc: Bmc, link: str) -> None:
     bmc.documents[SYSTEMS] = {"Members": [{"@odata.id": link}]}
-    with pytest.raises(Refused, match="the BMC points to something that is not on it"):
+    with pytest.raises(Refused, match="the BMC points to another address"):
         await power(bmc.port).wake(pool(bmc), "w1")
     bmc.documents[f"{SYSTEMS}/1"] = a_system(target=link)
-    with pytest.raises(Refused, match="the BMC points to something that is not on it"):
+    with pytest.raises(Refused, match="the BMC points to another address"):
         await power(bmc.port).wake(pool(bmc, system="1"), "w1")
     assert bmc.asked == [f"GET {SYSTEMS}", f"GET {SYSTEMS}/1"]
 
@@ -262,7 +262,7 @@ async def test_a_secret_that_does_not_name_this_pool_and_bmc_stays_here(bmc: Bmc
     vault.usable_by = f"PowerPool/other@http://127.0.0.1:{bmc.port},PowerPool/rack@127.0.0.1:{bmc.port}"
     switches = power(bmc.port, vault)
     with pytest.raises(
-        Refused, match=r"spec.machines\[0\].redfish.credentialsSecretRef: Secret bmc does not let "
+        Refused, match=r"spec.machines\[0\].redfish.credentialsSecretRef: Secret bmc does not allow "
     ) as caught:
         await switches.wake(pool(bmc, credentialsSecretRef={"name": "bmc"}), "w1")
     assert f"headroom.dev/usable-by=PowerPool/rack@http://127.0.0.1:{bmc.port}" in str(caught.value)
@@ -272,21 +272,25 @@ async def test_a_secret_that_does_not_name_this_pool_and_bmc_stays_here(bmc: Bmc
 @pytest.mark.parametrize(
     ("how", "authority", "why"),
     [
-        ({"insecure": True}, "", "spec.machines[0].redfish.insecure: must not be true beside credentialsSecretRef"),
+        (
+            {"insecure": True},
+            "",
+            "spec.machines[0].redfish.insecure: must not be true together with credentialsSecretRef",
+        ),
         (
             {"insecure": True},
             "theirs",
-            "spec.machines[0].redfish.insecure: must not be true beside credentialsSecretRef",
+            "spec.machines[0].redfish.insecure: must not be true together with credentialsSecretRef",
         ),
         (
             {"certificateAuthority": "mine"},
             "",
-            "redfish.certificateAuthority: beside credentialsSecretRef the Secret names",
+            "redfish.certificateAuthority: with credentialsSecretRef, the Secret must contain it",
         ),
         (
             {"certificateAuthority": "mine"},
             "theirs",
-            "certificateAuthority: beside credentialsSecretRef the Secret names",
+            "certificateAuthority: with credentialsSecretRef, the Secret must contain it",
         ),
         ({}, "theirs", "ca.crt of its Secret, is not a certificate in PEM"),
     ],

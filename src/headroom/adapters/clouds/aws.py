@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 
-from headroom.adapters.clouds.aws_sdk import Clients, Said, told, within
+from headroom.adapters.clouds.aws_sdk import AwsError, Clients, told, within
 from headroom.adapters.clouds.providers import (
     CALL_SECONDS,
     SPOT,
     BadCredentials,
     Keys,
     LaunchRequest,
-    Notice,
     NotLaunched,
     NotPermitted,
     Outcome,
-    Question,
+    QuoteRequest,
+    ReclaimNotice,
     Unusable,
     batches,
     checked_region,
@@ -89,7 +89,7 @@ class Aws:
         queue: str = "",
         page: int = PAGE,
     ) -> None:
-        """`urls` are other addresses than the usual ones, of ec2 and sqs; `queue` is the URL of a queue with EC2's warnings."""
+        """`urls` are other addresses than the usual ones, of ec2, sqs and sts; `queue` is the URL of a queue with EC2's warnings."""
         self._region, self._keys, self._clients = checked_region(region), keys, clients
         self._urls, self._queue, self._page = dict(urls or {}), queue, page
 
@@ -100,6 +100,19 @@ class Aws:
         """Clients are kept for others."""
 
     # The provider
+
+    async def identity(self) -> str:
+        """As STS tells, which needs no right; empty where EC2 is somewhere else and STS is not given."""
+        if "ec2" in self._urls and "sts" not in self._urls:
+            return ""
+        return await self._clients.accounts.of(NAME, self._keys, self._caller)
+
+    async def _caller(self) -> str:
+        async with self._plain(service="sts") as sts:
+            found = (await sts.get_caller_identity()).get("Account")
+        if not is_id(found):
+            raise Unavailable("AWS answered without the account that the keys are of")
+        return str(found)
 
     async def machines(self, cluster: str) -> list[Instance]:
         """Every machine with the cluster's tag."""
@@ -136,7 +149,7 @@ class Aws:
                 wanted = await self._wanted(ec2, request)
                 answer = await ec2.run_instances(**wanted)
                 found = [*self._instances({"Reservations": [answer]})]
-        except Said as problem:
+        except AwsError as problem:
             raise _not_launched(problem.code) from None
         except HeadroomError as problem:
             refused = isinstance(problem, Refused)
@@ -152,11 +165,11 @@ class Aws:
                 try:
                     async with self._client("ec2") as ec2:
                         await ec2.terminate_instances(InstanceIds=[each])
-                except Said as problem:
+                except AwsError as problem:
                     if problem.code != "InvalidInstanceID.NotFound":
                         raise told(problem.code) from None
 
-    async def offers(self, question: Question) -> list[Offer]:
+    async def offers(self, question: QuoteRequest) -> list[Offer]:
         """Spot prices of now. What on-demand machines cost, EC2 does not say."""
         if not question.spot:
             return []
@@ -178,11 +191,11 @@ class Aws:
         found = (self._offer(each, question) for each in newest.values())
         return [each for each in found if not any(question.zones) or each.zone in question.zones]
 
-    async def notices(self) -> list[Notice] | None:
+    async def notices(self) -> list[ReclaimNotice] | None:
         """Interruption warnings that have come into the queue; they are taken out of it."""
         if not self._queue:
             return None
-        found: list[Notice] = []
+        found: list[ReclaimNotice] = []
         async with self._plain(service="sqs") as sqs:
             for _ in range(MOST_ROUNDS):
                 answer = await sqs.receive_message(QueueUrl=self._queue, MaxNumberOfMessages=10, WaitTimeSeconds=0)
@@ -239,7 +252,7 @@ class Aws:
             answer = await ec2.describe_images(ImageIds=[image])
             name = next((each.get("RootDeviceName") for each in answer.get("Images") or ()), None)
             if not name:
-                raise Refused("spec.imageId is no image that boots from a disk")
+                raise Refused("spec.imageId is not an image that boots from a disk")
             known[image] = str(name)
         return known[image]
 
@@ -264,7 +277,7 @@ class Aws:
             launched_at=int(launched.timestamp() * times.SECOND) if isinstance(launched, datetime) else None,
         )
 
-    def _offer(self, found: Mapping[str, Any], question: Question) -> Offer:
+    def _offer(self, found: Mapping[str, Any], question: QuoteRequest) -> Offer:
         zone, kind = found.get("AvailabilityZone") or "", found.get("InstanceType") or ""
         return Offer(
             name=f"{NAME}/{self._region}/{zone}/{kind}/{SPOT}",
@@ -286,7 +299,7 @@ class Aws:
         try:
             async with within(seconds), self._client(service) as client:
                 yield client
-        except Said as problem:
+        except AwsError as problem:
             raise told(problem.code) from None
 
     @asynccontextmanager
@@ -295,7 +308,7 @@ class Aws:
             yield client
 
 
-def warning_in(body: object) -> Notice | None:
+def warning_in(body: object) -> ReclaimNotice | None:
     """An interruption warning in a message, as EventBridge writes it; None for anything else."""
     try:
         event = json.loads(body) if isinstance(body, str) else None
@@ -304,7 +317,7 @@ def warning_in(body: object) -> Notice | None:
         machine, at = event["detail"]["instance-id"], times.moment(event["time"])  # type: ignore[index]  # as above
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return Notice(machine, at + WARNED_MS) if is_id(machine) and at is not None else None
+    return ReclaimNotice(machine, at + WARNED_MS) if is_id(machine) and at is not None else None
 
 
 def _not_launched(code: str) -> NotLaunched:

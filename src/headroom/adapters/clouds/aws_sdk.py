@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from headroom.adapters.clouds.accounts import Accounts
 from headroom.adapters.clouds.providers import (
     CALL_SECONDS,
     BadCredentials,
+    CloudThrottled,
     Keys,
     NotPermitted,
-    Throttled,
     Unusable,
     code_in,
 )
@@ -32,6 +33,7 @@ _KEYS: Final = frozenset(
         "ExpiredTokenException",
         "InvalidAccessKeyId",
         "InvalidClientTokenId",
+        "InvalidSignatureException",
         "MissingAuthenticationToken",
         "RequestExpired",
         "RequestTimeTooSkewed",
@@ -56,7 +58,7 @@ _PACE: Final = frozenset(
 _TROUBLE: Final = ("InternalError", "InternalFailure", "Internal", "Server", "ServiceUnavailable", "Unavailable")
 
 
-class Said(HeadroomError):
+class AwsError(HeadroomError):
     """AWS answered with an error of this code."""
 
     def __init__(self, code: object) -> None:
@@ -68,13 +70,13 @@ def told(code: str) -> HeadroomError:
     """A failure that does not depend on what was asked."""
     said = f"AWS answered {code}"
     if code in _PACE:
-        return Throttled(f"{said}: it is asked too often")
+        return CloudThrottled(f"{said}: too many requests")
     if code in _RIGHTS:
-        return NotPermitted(f"{said}: the keys do not permit it")
+        return NotPermitted(f"{said}: the keys lack the permission")
     if code in ("RequestExpired", "RequestTimeTooSkewed"):
         return BadCredentials(f"{said}: this machine's clock, or the cloud's, is wrong")
     if code in _KEYS:
-        return BadCredentials(f"{said}: the keys are not accepted")
+        return BadCredentials(f"{said}: the keys are not valid")
     if code.startswith(_TROUBLE) or code.isdecimal():
         return Unavailable(said)
     return Refused(said)
@@ -119,16 +121,19 @@ class _Kept:
 class Clients:
     """Clients by service, region, address and keys. New keys make a new client; what nobody has used lately is closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, instance_metadata: bool = False) -> None:
+        """Only with `instance_metadata` is the machine that we run on asked for its credentials."""
+        self._instance_metadata = instance_metadata
         self._kept: dict[str, _Kept] = {}
         self._session: Any = None
         self._making = asyncio.Lock()
+        self.accounts = Accounts()
         self.root_devices: dict[str, str] = {}
         """The name of the disk that machines of an image boot from; an image never changes it."""
 
     @asynccontextmanager
     async def client(self, service: str, region: str, url: str, keys: Keys) -> AsyncIterator[Any]:
-        """A client for a few calls. Its failures come as `Said`, or as `model.errors`; whatever it takes, no longer than a call may."""
+        """A client for a few calls. Its failures come as `AwsError`, or as `model.errors`; whatever it takes, no longer than a call may."""
         values = "\0".join((service, region, url, str(keys.ambient), *(keys[name] for name in sorted(keys))))
         name = hashlib.sha256(values.encode()).hexdigest()  # so that no key stands in a dict
         used = sdk()
@@ -146,6 +151,8 @@ class Clients:
     async def _made(self, used: _Sdk, service: str, region: str, url: str, keys: Keys) -> _Kept:
         if self._session is None:
             self._session = used.Session()
+            if not self._instance_metadata:
+                self._session.get_component("credential_provider").remove("iam-role")
         config = used.Config(
             retries={"total_max_attempts": 1},
             connect_timeout=CONNECT_SECONDS,
@@ -183,12 +190,16 @@ async def _explained(used: _Sdk) -> AsyncIterator[None]:
     try:
         yield
     except used.ClientError as problem:
-        error = problem.response.get("Error") if isinstance(problem.response, dict) else None
-        raise Said(error.get("Code") if isinstance(error, dict) else None) from None
+        response = problem.response if isinstance(problem.response, dict) else {}
+        code = (response.get("Error") or {}).get("Code")
+        status = (response.get("ResponseMetadata") or {}).get("HTTPStatusCode") or 0
+        if status >= 500 and (not code or str(code).isdecimal()):  # a page of a proxy, to whom speaks JSON
+            raise Unavailable(f"no readable answer from AWS (status {status})") from None
+        raise AwsError(code) from None
     except used.NoCredentials as problem:
-        raise BadCredentials(f"there are no keys for AWS that could be used ({type(problem).__name__})") from None
+        raise BadCredentials(f"there are no usable keys for AWS ({type(problem).__name__})") from None
     except used.Failures as problem:
-        raise Unavailable(f"no answer of AWS that can be read ({type(problem).__name__})") from None
+        raise Unavailable(f"no readable answer from AWS ({type(problem).__name__})") from None
 
 
 @asynccontextmanager
@@ -198,4 +209,4 @@ async def within(seconds: float = CALL_SECONDS) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise Unavailable(f"no answer of AWS within {seconds:g} s") from None
+        raise Unavailable(f"no answer from AWS within {seconds:g}s") from None

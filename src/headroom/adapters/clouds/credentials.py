@@ -26,7 +26,7 @@ KEYS: Final = {
 AMBIENT: Final = "--ambient-credentials (HEADROOM_AMBIENT_CREDENTIALS)"
 
 
-class Secrets(Protocol):
+class CloudSecrets(Protocol):
     """Whoever reads Secrets of a namespace that the operator has the right for."""
 
     async def read(self, name: str, namespace: str = "") -> Secret:
@@ -37,7 +37,7 @@ class Secrets(Protocol):
 class Vault(Struct, frozen=True):
     """Where Secrets are, and which namespaces may do without them."""
 
-    secrets: Secrets
+    secrets: CloudSecrets
     ambient: frozenset[str] = frozenset()
 
 
@@ -47,8 +47,8 @@ async def keys_for(vault: Vault, pool: AnyResource, spec: SpotpoolSpec, url: str
     if ref is not None:
         found = await _usable(vault, pool, ref.name, url, "spec.credentialsSecretRef")
         needed, more = KEYS[spec.provider]
-        values = {key: _plain(found, ref.name, key) for key in needed}
-        return Keys(values | {key: _plain(found, ref.name, key) for key in more if key in found})
+        values = {key: plain_value(found, ref.name, key) for key in needed}
+        return Keys(values | {key: plain_value(found, ref.name, key) for key in more if key in found})
     if spec.provider == "webhook":
         return Keys({})  # its headers, and the token among them, are in spec.webhook
     if pool.namespace in vault.ambient:
@@ -74,7 +74,7 @@ async def user_data_for(vault: Vault, pool: AnyResource, spec: SpotpoolSpec, url
 
 async def value_for(vault: Vault, pool: AnyResource, ref: SecretKey, url: str, field: str) -> str:
     """One value of a Secret that the pool may send to that address, fit for a header."""
-    return _plain(await _usable(vault, pool, ref.name, url, field), ref.name, ref.key)
+    return plain_value(await _usable(vault, pool, ref.name, url, field), ref.name, ref.key)
 
 
 async def _usable(vault: Vault, pool: AnyResource, name: str, url: str, field: str) -> Secret:
@@ -86,7 +86,7 @@ async def _usable(vault: Vault, pool: AnyResource, name: str, url: str, field: s
     return found
 
 
-def _plain(secret: Secret, name: str, key: str) -> str:
+def plain_value(secret: Secret, name: str, key: str) -> str:
     """A value without the line break that often ends it. Raises `BadCredentials` without ever showing it."""
     found = secret.get(key)
     if found is None:

@@ -1,15 +1,16 @@
 """Kong in front of a pool's machines, through its Admin API: the targets of an upstream, and where asked for its service and route.
 
-Everything that we make carries the pool's mark as a tag, and only what carries it is ever changed or removed. Every call goes through
-the egress guard.
+Everything that we make carries the pool's mark as a tag, and only what carries it is ever changed or removed. Upstreams, services and
+routes carry a mark of the pool's namespace too: that one says who may use an upstream, and whoever runs the gateway can set it on others,
+so no pool gets the requests of others. Every call goes through the egress guard.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -60,14 +61,31 @@ class _Service(Struct):
 
 class _Route(Struct):
     paths: list[str] | None = None
+    hosts: list[str] | None = None
     tags: list[str] | None = None
+
+
+class _Routes(Struct):
+    data: list[_Route]
+    offset: str | None = None
+
+
+class Marks(NamedTuple):
+    """The tags of what is ours."""
+
+    pool: str
+    namespace: str
+
+    def are_on(self, tags: list[str] | None) -> bool:
+        """Whether one of them is there."""
+        return not {self.pool, self.namespace}.isdisjoint(tags or ())
 
 
 class _Kong:
     """The Admin API, for one pool."""
 
-    def __init__(self, guard: Guard, gateway: PoolGateway, mark: str, token: str) -> None:
-        self._guard, self.gateway, self.mark, self._token = guard, gateway, mark, token
+    def __init__(self, guard: Guard, gateway: PoolGateway, marks: Marks, token: str) -> None:
+        self._guard, self.gateway, self.marks, self._token = guard, gateway, marks, token
         target = target_of(gateway.admin_url)
         if target.query:
             raise Refused("spec.gateway.adminUrl must have no query: paths are added to it")
@@ -91,8 +109,11 @@ class _Kong:
         raise Unavailable(f"{self._host} answered with too many targets")
 
     async def is_ensured(self) -> bool:
-        """Whether upstream, service and route stand as the pool asks. Raises `Refused` if they are somebody else's and differ."""
-        if await self._get(self._upstream, _Service) is None:
+        """Whether upstream, service and route stand as the pool asks.
+
+        Raises `Refused` if the upstream is somebody else's, or the others are and differ.
+        """
+        if not await self._upstream_stands():
             return False
         if not self.gateway.route:
             return True
@@ -100,8 +121,9 @@ class _Kong:
 
     async def ensure(self) -> None:
         """Make what is missing, and change what is ours and differs."""
-        if await self._get(self._upstream, _Service) is None:
-            await self._send("PUT", self._upstream, {"tags": [self.mark]})
+        tags = list(self.marks)
+        if not await self._upstream_stands():
+            await self._send("PUT", self._upstream, {"tags": tags})
         if self.gateway.route:
             name = self.gateway.upstream
             if not await self._service_stands():
@@ -109,12 +131,37 @@ class _Kong:
                     "host": name,
                     "protocol": "http",
                     "path": self.gateway.path,
-                    "tags": [self.mark],
+                    "tags": tags,
                 }
                 await self._send("PUT", f"/services/{name}", body)
             if not await self._route_stands():
-                body = {"paths": [self.gateway.route], "service": {"name": name}, "tags": [self.mark]}
+                await self._check_free(self.gateway.route)
+                body = {"paths": [self.gateway.route], "service": {"name": name}, "tags": tags}
                 await self._send("PUT", f"/routes/{name}", body)
+
+    async def _upstream_stands(self) -> bool:
+        found = await self._get(self._upstream, _Service)
+        if found is not None and not self.marks.are_on(found.tags):
+            raise Refused(
+                f"the gateway has an upstream {self.gateway.upstream} of another owner; if this namespace may use it, the administrator of "
+                f"the gateway adds the tag {self.marks.namespace} to it"
+            )
+        return found is not None
+
+    async def _check_free(self, route: str) -> None:
+        """Raise `Refused` if requests for a path go to somebody else now: the longest path of all routes wins."""
+        offset = ""
+        for _ in range(MOST_PAGES):
+            asked = urlencode({"size": PAGE} | ({"offset": offset} if offset else {}))
+            page = await self._get(f"/routes?{asked}", _Routes)
+            for each in page.data if page else ():
+                theirs = [path for path in each.paths or () if path != "/" and route.startswith(path)]
+                if theirs and not each.hosts and not self.marks.are_on(each.tags):
+                    raise Refused(f"spec.gateway.route is inside {theirs[0]}, a route of another owner")
+            offset = (page and page.offset) or ""
+            if not offset:
+                return
+        raise Unavailable(f"{self._host} answered with too many routes")
 
     async def _service_stands(self) -> bool:
         found = await self._get(f"/services/{self.gateway.upstream}", _Service)
@@ -128,13 +175,13 @@ class _Kong:
         return found is not None and self._checked(found.paths == [self.gateway.route], found.tags, "route")
 
     def _checked(self, stands: bool, tags: list[str] | None, what: str) -> bool:
-        if not stands and self.mark not in (tags or ()):
-            raise Refused(f"the gateway has a {what} {self.gateway.upstream} that is somebody else's")
+        if not stands and not self.marks.are_on(tags):
+            raise Refused(f"the gateway has a {what} {self.gateway.upstream} of another owner")
         return stands
 
     async def add(self, target: str) -> None:
         """Add a target with our mark."""
-        await self._send("POST", f"{self._upstream}/targets", {"target": target, "tags": [self.mark]})
+        await self._send("POST", f"{self._upstream}/targets", {"target": target, "tags": [self.marks.pool]})
 
     async def remove(self, found: _Target) -> None:
         """Remove a target; that it is ours was looked at before."""
@@ -153,7 +200,7 @@ class _Kong:
                 return msgspec.json.decode(answer.body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
-        raise Unavailable(f"{self._host} answered with something that is not of Kong")
+        raise Unavailable(f"{self._host} answered with something that is not Kong's API")
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> None:
         sent = b"" if body is None else msgspec.json.encode(body)
@@ -176,8 +223,11 @@ class _Kong:
 class Gateways:
     """Keeps what is known of the gateways of all pools."""
 
-    def __init__(self, guard: Guard, sessions: Sessions, clock: Clock, rng: random.Random, tell: Tell) -> None:
+    def __init__(
+        self, guard: Guard, sessions: Sessions, clock: Clock, rng: random.Random, tell: Tell, cluster: Callable[[], str]
+    ) -> None:
         self._guard, self._sessions, self._clock, self._rng, self._tell = guard, sessions, clock, rng, tell
+        self._cluster = cluster
         self.known: dict[str, Gateway] = {}
         self._read_at: dict[str, float] = {}
         self._reading: dict[str, asyncio.Task[None]] = {}
@@ -207,9 +257,9 @@ class Gateways:
                 at = self._clock.now()
                 kong = await self._kong(pool)
                 ensured, found = await kong.is_ensured(), await kong.targets()
-            self._note(key, _fact(key, at, kong.mark, found, ensured))
+            self._note(key, _fact(key, at, kong.marks, found, ensured))
         except (HeadroomError, TimeoutError) as problem:
-            why = str(problem) if isinstance(problem, HeadroomError) else f"not done within {READ_SECONDS:g} s"
+            why = str(problem) if isinstance(problem, HeadroomError) else f"not finished within {READ_SECONDS:g}s"
             before = self.known.get(key) or Gateway(pool=key, at=0)
             self._note(key, structs.replace(before, problem=f"reading the gateway: {why}"))
         finally:
@@ -223,7 +273,7 @@ class Gateways:
             await kong.ensure()
             if target not in {each.target for each in await kong.targets()}:
                 await kong.add(target)
-            await self._again(pool, kong)
+            await self._again(pool, kong, ensured=True)
         except HeadroomError as problem:
             raise _named(f"adding target {target} of Spotpool {key_of(pool)}", problem) from None
 
@@ -232,19 +282,20 @@ class Gateways:
         try:
             kong = await self._kong(pool)
             found = [each for each in await kong.targets() if each.target == target]
-            ours = [each for each in found if kong.mark in (each.tags or ())]
+            ours = [each for each in found if kong.marks.pool in (each.tags or ())]
             if found and not ours:
-                raise Refused("it is somebody else's")
+                raise Refused("it belongs to another owner")
             for each in ours:
                 await kong.remove(each)
-            await self._again(pool, kong)
+            before = self.known.get(key_of(pool))
+            await self._again(pool, kong, ensured=before is not None and before.ensured)
         except HeadroomError as problem:
             raise _named(f"removing target {target} of Spotpool {key_of(pool)}", problem) from None
 
-    async def _again(self, pool: AnyResource, kong: _Kong) -> None:
-        """What stands there now, so that nobody asks for the same once more."""
+    async def _again(self, pool: AnyResource, kong: _Kong, *, ensured: bool) -> None:
+        """The targets that stand there now, so that nobody asks for the same once more."""
         at, key = self._clock.now(), key_of(pool)
-        self._note(key, _fact(key, at, kong.mark, await kong.targets(), await kong.is_ensured()))
+        self._note(key, _fact(key, at, kong.marks, await kong.targets(), ensured))
 
     async def _kong(self, pool: AnyResource) -> _Kong:
         gateway = spec_of(pool).gateway
@@ -253,7 +304,8 @@ class Gateways:
         ref = gateway.token_secret_ref
         field = "spec.gateway.tokenSecretRef"
         token = await self._sessions.value(pool, ref, gateway.admin_url, field) if ref else ""
-        return _Kong(self._guard, gateway, f"headroom-{pool.uid}", token)
+        marks = Marks(f"headroom-{pool.uid}", f"headroom.{self._cluster()}.{pool.namespace}")
+        return _Kong(self._guard, gateway, marks, token)
 
     def _note(self, key: str, found: Gateway) -> None:
         before = self.known.get(key)
@@ -271,8 +323,8 @@ class Gateways:
         self._read_at.clear()
 
 
-def _fact(key: str, at: int, mark: str, found: list[_Target], ensured: bool) -> Gateway:
-    ours = sorted({each.target for each in found if mark in (each.tags or ())})
+def _fact(key: str, at: int, marks: Marks, found: list[_Target], ensured: bool) -> Gateway:
+    ours = sorted({each.target for each in found if marks.pool in (each.tags or ())})
     others = sorted({each.target for each in found} - {*ours})
     return Gateway(pool=key, at=at, ours=tuple(ours), others=tuple(others), ensured=ensured)
 

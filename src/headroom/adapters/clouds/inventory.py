@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from headroom.adapters.clouds.providers import NOT_FOUND
-from headroom.adapters.clouds.sessions import Account
+from headroom.adapters.clouds.sessions import CloudAccount
 from headroom.api.kinds import AnyResource
 from headroom.api.marks import OWNER_TAG
 from headroom.api.spot_pools_status import SpotpoolStatus
@@ -23,7 +23,7 @@ LAG_MS: Final = 35 * times.MINUTE
 class _Launched(Struct, frozen=True):
     """A machine that was launched, and may not be in a list yet."""
 
-    account: Account
+    account: CloudAccount
     pool: str
     at: int
 
@@ -40,11 +40,11 @@ class Inventory:
         self.known: dict[str, Instance] = {}
         self.pools: Mapping[str, str] = {}
         """All Spotpools that there are, namespace/name, by uid."""
-        self._home: dict[str, Account] = {}
-        self._ids: dict[Account, set[str]] = {}
+        self._home: dict[str, CloudAccount] = {}
+        self._ids: dict[CloudAccount, set[str]] = {}
         self._claimed: set[str] = set()
         """Machines that are of a pool of their account, or that one asked for by id."""
-        self._disputed: dict[str, set[Account]] = {}
+        self._disputed: dict[str, set[CloudAccount]] = {}
         self._launched: dict[str, _Launched] = {}
         self._reclaims: dict[str, int] = {}
         """When machines will be taken back, as far as their cloud said so in advance and beside the list."""
@@ -66,7 +66,12 @@ class Inventory:
         return sorted(found - there)
 
     def keep(
-        self, account: Account, owners: set[str], listed: Sequence[Instance], by_id: Mapping[str, Instance], began: int
+        self,
+        account: CloudAccount,
+        owners: set[str],
+        listed: Sequence[Instance],
+        by_id: Mapping[str, Instance],
+        began: int,
     ) -> None:
         """Believe a full list that was begun then, and what was read by id after it.
 
@@ -92,7 +97,7 @@ class Inventory:
             self._put(account, name, each)
         self._reclaims = {name: at for name, at in self._reclaims.items() if at > began - times.HOUR}
 
-    def _may_tell(self, account: Account, name: str, *, claims: bool) -> bool:
+    def _may_tell(self, account: CloudAccount, name: str, *, claims: bool) -> bool:
         """Whether an account's word on a machine counts; if it claims it for a pool, it may be the first to do so."""
         home = self._home.get(name, account)
         if name in self._disputed:
@@ -113,11 +118,11 @@ class Inventory:
             self._claimed.add(name)
         return True
 
-    def _put(self, account: Account, name: str, found: Instance) -> None:
+    def _put(self, account: CloudAccount, name: str, found: Instance) -> None:
         reclaim = self._reclaims.get(name)
         if reclaim is not None and found.reclaim_at is None and found.state != NOT_FOUND:
             found = structs.replace(found, reclaim_at=reclaim)
-        # What is as it was stays the same object: the new one is let go, and with it its texts.
+        # What is as it was stays the same object: the new one is dropped, and its texts with it.
         if self.known.get(name) != found:
             self.known[name] = _interned(found)
         before = self._home.get(name)
@@ -125,7 +130,7 @@ class Inventory:
             self._ids[before].discard(name)
         self._home[name] = account
 
-    def reclaimed(self, account: Account, machine: str, at: int, now: int) -> str | None:
+    def reclaimed(self, account: CloudAccount, machine: str, at: int, now: int) -> str | None:
         """A machine will be taken back then. The name of its pool, or None if it is not known, has long been told, or is not of now."""
         if not now - times.HOUR <= at <= now + 24 * times.HOUR or self._reclaims.get(machine) == at:
             return None
@@ -136,7 +141,7 @@ class Inventory:
         self.known[machine] = structs.replace(found, reclaim_at=at)
         return self.pools.get(found.tags.get(OWNER_TAG, ""), machine)
 
-    def launched(self, account: Account, pool: str, instance: Instance, now: int) -> None:
+    def launched(self, account: CloudAccount, pool: str, instance: Instance, now: int) -> None:
         """A machine was launched for a pool. One that is known already, by a repeated call, stays as it is known."""
         name = instance.name
         if name not in self.known and self._may_tell(account, name, claims=True):
@@ -144,7 +149,7 @@ class Inventory:
             self._ids.setdefault(account, set()).add(name)
             self._put(account, name, instance)
 
-    def forget(self, account: Account) -> None:
+    def forget(self, account: CloudAccount) -> None:
         """Nobody has a pool there any more."""
         for name in self._ids.pop(account, set()):
             self._drop(name)

@@ -17,11 +17,11 @@ from msgspec import Struct, structs
 
 from headroom.adapters.clouds.inventory import Inventory
 from headroom.adapters.clouds.providers import Provider, trouble_of
-from headroom.adapters.clouds.sessions import Account, Sessions, question_of, spec_of
+from headroom.adapters.clouds.sessions import CloudAccount, Sessions, question_of, spec_of
+from headroom.adapters.prices import confirmed
 from headroom.api.kinds import AnyResource
 from headroom.api.spot_pools import MOST_POOL_MACHINES, SpotpoolSpec
 from headroom.api.spot_pools_status import SpotpoolStatus
-from headroom.model import times
 from headroom.model.changes import Topic
 from headroom.model.cloud_facts import Instance, Listing, Offer
 from headroom.model.errors import HeadroomError, Refused, Unavailable
@@ -37,12 +37,12 @@ LONGEST_SECONDS: Final = 160.0
 """Between two lists of an account that is throttled or does not answer. Nothing is decided on a list of five minutes ago."""
 NOTICES_SECONDS: Final = 10.0
 PRICES_SECONDS: Final = 300.0
-CONFIRMED_MS: Final = 30 * times.MINUTE
-"""A price that stays is told anew after this; after an hour without a word it is not believed any more."""
 LOOK_SECONDS: Final = 150.0
 """For all that one look takes."""
 AT_ONCE: Final = 4
-"""Looks for the pools of one namespace at one address."""
+"""Looks for the pools of one namespace at one address,"""
+OF_NAMESPACE: Final = 64
+"""and at all addresses together: whoever writes a pool behind a webhook may invent any number of them."""
 KIND: Final = "Spotpool"
 _UNDER_WAY: Final = frozenset({"Launching", "Cancelling", "Ending", "Draining"})
 _PENDING: Final = "PENDING"
@@ -71,21 +71,22 @@ class _Looks(Struct):
     """Whether it tells beforehand that it takes machines back."""
 
 
-class Polling:
+class CloudPolling:
     """Keeps what is known of machines, listings and prices."""
 
     def __init__(self, sessions: Sessions, clock: Clock, rng: random.Random, tell: Tell) -> None:
-        """`tell` is told of which pool, or which offer, something is new."""
+        """`tell` hears of which pool, or which offer, something is new."""
         self._sessions, self._clock, self._rng, self._tell = sessions, clock, rng, tell
         self.inventory = Inventory()
         self.listings: dict[str, Listing] = {}
         self.offers: Mapping[str, Offer] = {}
         """A new mapping whenever one is new."""
-        self._offers: dict[Account, dict[str, Offer]] = {}
-        self._looks: dict[Account, _Looks] = {}
-        self._tasks: dict[tuple[Account, What], asyncio.Task[None]] = {}
-        self._accounts: dict[str, tuple[object, Account]] = {}
+        self._offers: dict[CloudAccount, dict[str, Offer]] = {}
+        self._looks: dict[CloudAccount, _Looks] = {}
+        self._tasks: dict[tuple[CloudAccount, What], asyncio.Task[None]] = {}
+        self._accounts: dict[str, tuple[object, CloudAccount]] = {}
         self._free: dict[tuple[str, str], asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
+        self._shares: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(OF_NAMESPACE))
 
     # When
 
@@ -123,9 +124,9 @@ class Polling:
         usual = SOON_SECONDS if soon else EVERY_SECONDS
         return min(usual * looks.stretch * float(1 << min(looks.failures, 5)), LONGEST_SECONDS)
 
-    def _shared(self, pools: Iterable[AnyResource]) -> dict[Account, list[AnyResource]]:
+    def _shared(self, pools: Iterable[AnyResource]) -> dict[CloudAccount, list[AnyResource]]:
         """The pools by what they have in common; those that cannot be listed at all are told so."""
-        found: dict[Account, list[AnyResource]] = {}
+        found: dict[CloudAccount, list[AnyResource]] = {}
         named: set[str] = set()
         for pool in pools:
             key = key_of(pool)
@@ -143,7 +144,7 @@ class Polling:
             self.listings.pop(gone, None)
         return found
 
-    def _begin(self, account: Account, what: What, look: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, account: CloudAccount, what: What, look: Coroutine[Any, Any, None]) -> None:
         if (account, what) in self._tasks:
             look.close()
             return
@@ -161,13 +162,13 @@ class Polling:
 
     # What
 
-    async def _list(self, account: Account, looks: _Looks, members: list[AnyResource], cluster: str) -> None:
+    async def _list(self, account: CloudAccount, looks: _Looks, members: list[AnyResource], cluster: str) -> None:
         allowed: list[AnyResource] = []
         try:
             async with self._looking(account):
                 provider, allowed = await self._opened(members)
                 async with provider:
-                    began = self._clock.now()
+                    named, began = await provider.identity(), self._clock.now()
                     found = await provider.machines(cluster)
                     if account.provider == "webhook" and len(found) > MOST_POOL_MACHINES * (len(members) + 1):
                         raise Refused("its answer has more machines than its pools may have")
@@ -182,7 +183,7 @@ class Polling:
             if self._looks.get(account) is looks:  # else nobody has a pool there any more
                 self.inventory.keep(account, {pool.uid for pool in allowed}, found, by_id, began)
                 for pool in allowed:
-                    self._note(Listing(pool=key_of(pool), at=began, notices=looks.notices))
+                    self._note(Listing(pool=key_of(pool), at=began, account=named, notices=looks.notices))
         finally:
             looks.at["list"] = self._clock.monotonic()
 
@@ -203,7 +204,7 @@ class Polling:
             raise refused
         return found, allowed
 
-    async def _hear(self, account: Account, looks: _Looks, members: list[AnyResource]) -> None:
+    async def _hear(self, account: CloudAccount, looks: _Looks, members: list[AnyResource]) -> None:
         """Take warnings of machines that will be taken back."""
         try:
             # Best effort: what fails here is tried again at the next look.
@@ -215,7 +216,7 @@ class Polling:
         finally:
             looks.at["notices"] = self._clock.monotonic()
 
-    async def _heard(self, looks: _Looks, account: Account, provider: Provider) -> None:
+    async def _heard(self, looks: _Looks, account: CloudAccount, provider: Provider) -> None:
         try:
             found = await provider.notices()
         except HeadroomError:
@@ -226,7 +227,7 @@ class Polling:
             if pool is not None:
                 self._tell(Topic.INSTANCES, pool)
 
-    async def _price(self, account: Account, looks: _Looks, members: list[AnyResource]) -> None:
+    async def _price(self, account: CloudAccount, looks: _Looks, members: list[AnyResource]) -> None:
         try:
             # Best effort: what fails here is tried again at the next look.
             with suppress(HeadroomError):
@@ -245,17 +246,18 @@ class Polling:
             looks.at["prices"] = self._clock.monotonic()
 
     @asynccontextmanager
-    async def _looking(self, account: Account) -> AsyncIterator[None]:
+    async def _looking(self, account: CloudAccount) -> AsyncIterator[None]:
         """Within the limits of one look. Whatever goes wrong comes as `HeadroomError`; what nobody expected, without its words."""
         try:
-            async with self._free[account.namespace, account.url], asyncio.timeout(LOOK_SECONDS):
+            place = account.namespace, account.url
+            async with self._free[place], self._shares[account.namespace], asyncio.timeout(LOOK_SECONDS):
                 yield
         except HeadroomError:
             raise
         except TimeoutError:
-            raise Unavailable(f"not done within {LOOK_SECONDS:g} s") from None
+            raise Unavailable(f"not finished within {LOOK_SECONDS:g}s") from None
         except Exception as problem:  # noqa: BLE001 - an old list must not stand as a good one, whatever happened
-            raise Unavailable(f"a mistake in Headroom ({type(problem).__name__})") from None
+            raise Unavailable(f"a bug in Headroom ({type(problem).__name__})") from None
 
     # What came of it
 
@@ -270,13 +272,10 @@ class Polling:
         self.listings[listing.pool] = listing
         self._tell(Topic.INSTANCES, listing.pool)
 
-    def _priced(self, account: Account, found: dict[str, Offer]) -> None:
+    def _priced(self, account: CloudAccount, found: dict[str, Offer]) -> None:
         """Keep prices; those that say nothing new stay as they are, with their moment until that grows old."""
         before = self._offers.get(account, {})
-        self._offers[account] = {
-            name: old if (old := before.get(name)) and _says_the_same(old, each) else each
-            for name, each in found.items()
-        }
+        self._offers[account] = confirmed(before, found)
         self._merge_offers()
 
     def _merge_offers(self) -> None:
@@ -293,7 +292,7 @@ class Polling:
         """A machine was launched: it is known from now on."""
         self.inventory.launched(self._sessions.account(pool), key_of(pool), instance, self._clock.now())
 
-    def _forget(self, account: Account) -> None:
+    def _forget(self, account: CloudAccount) -> None:
         for what in ("list", "notices", "prices"):
             if (task := self._tasks.get((account, what))) is not None:
                 task.cancel()
@@ -312,11 +311,6 @@ class Polling:
             self._forget(account)
         self.listings.clear()
         self._accounts.clear()
-
-
-def _says_the_same(old: Offer, new: Offer) -> bool:
-    """Whether a price is none that anybody must hear of. One whose moment is too old would count for nothing."""
-    return structs.replace(old, at=new.at) == new and (new.at or 0) - (old.at or 0) < CONFIRMED_MS
 
 
 def _is_spot(spec: SpotpoolSpec) -> bool:

@@ -1,7 +1,7 @@
 """What is asked of a cloud, whichever it is, and what it may answer.
 
 A provider is made for one region with one set of keys, and used for a few calls. It tells of failures in four ways: our keys are
-wrong (`BadCredentials`), they do not permit this (`NotPermitted`), it is asked too often (`Throttled`), or anything else (`Refused`,
+wrong (`BadCredentials`), they do not permit this (`NotPermitted`), it is asked too often (`CloudThrottled`), or anything else (`Refused`,
 `Unavailable`). A launch also fails with `NotLaunched`, whose outcome says whether a machine may exist all the same.
 """
 
@@ -52,7 +52,7 @@ class Unusable(Refused):
     """Whatever would speak to this provider is not there."""
 
 
-class Throttled(Unavailable):
+class CloudThrottled(Unavailable):
     """The cloud is asked too often."""
 
 
@@ -72,7 +72,7 @@ def trouble_of(problem: HeadroomError) -> Trouble:
         (BadCredentials, "Credentials"),
         (NotPermitted, "Forbidden"),
         (Unusable, "Provider"),
-        (Throttled, "Throttled"),
+        (CloudThrottled, "Throttled"),
         (Unavailable, "Unavailable"),
     )
     return next((word for kind, word in kinds if isinstance(problem, kind)), "Refused")
@@ -136,14 +136,14 @@ class LaunchRequest(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
         }
 
 
-class Notice(Struct, frozen=True):
+class ReclaimNotice(Struct, frozen=True):
     """The cloud will take a machine back."""
 
     instance: str
     at: int
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class QuoteRequest(Struct, frozen=True, kw_only=True):
     """Of which machines the price and the stock are asked for."""
 
     types: tuple[str, ...]
@@ -162,6 +162,10 @@ class Provider(Protocol):
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+    async def identity(self) -> str:
+        """The account that the keys are of, as the cloud names it; empty where it does not."""
+        ...
+
     async def machines(self, cluster: str) -> list[Instance]:
         """Every machine with the cluster's tag, read to the end of the last page. A part is no list: then it raises."""
         ...
@@ -178,11 +182,11 @@ class Provider(Protocol):
         """End machines. One that the cloud does not know any more is no failure."""
         ...
 
-    async def offers(self, question: Question) -> list[Offer]:
+    async def offers(self, question: QuoteRequest) -> list[Offer]:
         """What can be had, at which price."""
         ...
 
-    async def notices(self) -> list[Notice] | None:
+    async def notices(self) -> list[ReclaimNotice] | None:
         """Which machines it will take back, as far as that is new; None where it does not tell."""
         ...
 
@@ -193,7 +197,7 @@ class Provider(Protocol):
 def checked_region(region: str) -> str:
     """The region, which becomes a part of a host's name. Raises `Refused` for anything that could become more than that."""
     if not _REGION.fullmatch(region):
-        raise Refused("spec.region is no region: only lower-case letters, digits and '-' can stand there")
+        raise Refused("spec.region is not a region: it may have only lower-case letters, digits and '-'")
     return region
 
 

@@ -9,13 +9,14 @@ from typing import Any, Final
 from msgspec import Struct
 
 from headroom.adapters.clouds import aws, tencent
+from headroom.adapters.clouds.accounts import Accounts
 from headroom.adapters.clouds.aws import Aws
 from headroom.adapters.clouds.aws_sdk import Clients
-from headroom.adapters.clouds.credentials import Secrets, Vault, keys_for, user_data_for, value_for
-from headroom.adapters.clouds.providers import Keys, LaunchRequest, Provider, Question, checked_region
+from headroom.adapters.clouds.credentials import CloudSecrets, Vault, keys_for, user_data_for, value_for
+from headroom.adapters.clouds.providers import Keys, LaunchRequest, Provider, QuoteRequest, checked_region
 from headroom.adapters.clouds.tencent import Tencent
 from headroom.adapters.clouds.threads import Threads
-from headroom.adapters.clouds.webhook import Webhook
+from headroom.adapters.clouds.webhook import WebhookProvider
 from headroom.adapters.egress import Guard
 from headroom.adapters.usable_by import Secret
 from headroom.api.kinds import AnyResource
@@ -34,16 +35,18 @@ class Places(Struct, frozen=True, kw_only=True):
     """What an administrator says of clouds: all addresses that no resource may choose."""
 
     endpoints: Mapping[str, str] = {}
-    """Other addresses than the usual ones, of `tencent`, `aws-ec2` and `aws-sqs`."""
+    """Other addresses than the usual ones, of `tencent`, `tencent-sts`, `aws-ec2`, `aws-pricing`, `aws-sqs` and `aws-sts`."""
     queues: Mapping[str, str] = {}
     """URLs of queues with EC2's interruption warnings, by region."""
     ambient: frozenset[str] = frozenset()
     """Namespaces whose pools may use the process's own credentials."""
+    instance_metadata: bool = False
+    """The process's own credentials may come from the machine that it runs on."""
     tencent_per_dollar: float = 1.0
     """What a dollar is in the money in which Tencent Cloud bills the account."""
 
 
-class Account(Struct, frozen=True):
+class CloudAccount(Struct, frozen=True):
     """What pools must have in common to be listed together."""
 
     provider: str
@@ -64,10 +67,11 @@ def spec_of(pool: AnyResource) -> SpotpoolSpec:
 class Sessions:
     """Makes providers, each for a few calls, with keys that are read for these calls."""
 
-    def __init__(self, guard: Guard, secrets: Secrets, places: Places) -> None:
+    def __init__(self, guard: Guard, secrets: CloudSecrets, places: Places) -> None:
         self._guard, self._secrets, self._places = guard, secrets, places
-        self._clients = Clients()
+        self.clients = Clients(instance_metadata=places.instance_metadata)
         self._threads: dict[str, Threads] = {}
+        self._accounts = Accounts()
 
     def url(self, spec: SpotpoolSpec) -> str:
         """Where the pool's cloud answers."""
@@ -78,38 +82,42 @@ class Sessions:
             return self._places.endpoints.get("aws-ec2") or aws.usual_url(spec.region)
         return self._places.endpoints.get("tencent") or tencent.URL
 
-    def account(self, pool: AnyResource) -> Account:
+    def account(self, pool: AnyResource) -> CloudAccount:
         """Whom to list the pool's machines with. Raises `Refused`."""
         spec = spec_of(pool)
         secret = spec.credentials_secret_ref.name if spec.credentials_secret_ref else ""
         more = spec.webhook if spec.provider == "webhook" else None
-        return Account(spec.provider, spec.region, self.url(spec), pool.namespace, secret, more)
+        return CloudAccount(spec.provider, spec.region, self.url(spec), pool.namespace, secret, more)
 
-    def remembering(self) -> Reading:
+    def remembering(self) -> SecretReader:
         """Reads each Secret once, for as long as one look at an account takes."""
-        return Reading(self._secrets)
+        return SecretReader(self._secrets)
 
-    async def provider(self, pool: AnyResource, secrets: Secrets | None = None) -> Provider:
+    async def provider(self, pool: AnyResource, secrets: CloudSecrets | None = None) -> Provider:
         """Whoever speaks to the pool's cloud. Raises `Refused` or `Unavailable` if it may not be spoken to, or not with these keys."""
         spec, vault = spec_of(pool), Vault(secrets or self._secrets, self._places.ambient)
         url = self.url(spec)
         keys = await keys_for(vault, pool, spec, url)
         if spec.provider == "webhook":
             headers = await _headers(vault, pool, spec, keys, url)
-            return Webhook(spec.region, url, headers, self._guard, seconds=spec.webhook.timeout_seconds)
+            return WebhookProvider(spec.region, url, headers, self._guard, seconds=spec.webhook.timeout_seconds)
         if spec.provider == "aws":
             queue = self._places.queues.get(spec.region, "")
-            urls = {name: found for name in ("ec2", "sqs") if (found := self._places.endpoints.get(f"aws-{name}", ""))}
-            return Aws(spec.region, keys, self._clients, urls=urls, queue=queue)
+            names = {f"aws-{name}": name for name in ("ec2", "sqs", "sts")}
+            return Aws(spec.region, keys, self.clients, urls=self._given(names), queue=queue)
         threads = self._threads.setdefault(pool.namespace, Threads(MOST_THREADS))
-        url = self._places.endpoints.get("tencent", "")
-        return Tencent(spec.region, keys, threads, url=url, per_dollar=self._places.tencent_per_dollar)
+        urls, money = self._given({"tencent": "cvm", "tencent-sts": "sts"}), self._places.tencent_per_dollar
+        return Tencent(spec.region, keys, threads, urls=urls, per_dollar=money, accounts=self._accounts)
+
+    def _given(self, names: Mapping[str, str]) -> dict[str, str]:
+        """The addresses that an administrator gives for services, by their name."""
+        return {name: url for key, name in names.items() if (url := self._places.endpoints.get(key))}
 
     async def request(self, pool: AnyResource, action: LaunchInstance, cluster: str) -> LaunchRequest:
         """The machine that an action asks for. Raises as `provider` does."""
         spec = spec_of(pool)
         if action.instance_type not in spec.types or action.zone not in spec.all_zones:
-            raise Refused("the Spotpool asks for no such type in that zone any more")
+            raise Refused("the Spotpool no longer launches that type in that zone")
         vault = Vault(self._secrets, self._places.ambient)
         price = None if spec.max_price_per_hour is None else nano(spec.max_price_per_hour)
         return LaunchRequest(
@@ -138,14 +146,14 @@ class Sessions:
         return await value_for(Vault(self._secrets), pool, ref, url, field)
 
     async def close(self) -> None:
-        """Let go of connections."""
-        await self._clients.close()
+        """Close connections."""
+        await self.clients.close()
 
 
-class Reading:
+class SecretReader:
     """Secrets that are read once each, and forgotten with this."""
 
-    def __init__(self, secrets: Secrets) -> None:
+    def __init__(self, secrets: CloudSecrets) -> None:
         self._secrets = secrets
         self._known: dict[tuple[str, str], Secret | HeadroomError] = {}
 
@@ -163,10 +171,10 @@ class Reading:
         return found
 
 
-def question_of(spec: SpotpoolSpec, now: int) -> Question:
+def question_of(spec: SpotpoolSpec, now: int) -> QuoteRequest:
     """Of which machines a pool must know the price."""
     spot = spec.instance_charge_type == "SPOTPAID"
-    return Question(types=spec.types, zones=tuple(filter(None, spec.all_zones)), spot=spot, now=now)
+    return QuoteRequest(types=spec.types, zones=tuple(filter(None, spec.all_zones)), spot=spot, now=now)
 
 
 async def _headers(vault: Vault, pool: AnyResource, spec: SpotpoolSpec, keys: Keys, url: str) -> Keys:

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 import msgspec
 from msgspec import Struct
 
+from headroom.adapters.clouds.accounts import Accounts
 from headroom.adapters.clouds.providers import (
     CALL_SECONDS,
     ON_DEMAND,
@@ -20,9 +21,9 @@ from headroom.adapters.clouds.providers import (
     BadCredentials,
     Keys,
     LaunchRequest,
-    Notice,
     NotLaunched,
-    Question,
+    QuoteRequest,
+    ReclaimNotice,
     batches,
     checked_region,
     code_in,
@@ -32,7 +33,7 @@ from headroom.adapters.clouds.providers import (
     own_tags,
     unknown_ids,
 )
-from headroom.adapters.clouds.tencent_sdk import NO_SUCH_ID, Said, not_launched, sdk, told
+from headroom.adapters.clouds.tencent_sdk import NO_SUCH_ID, TencentError, not_launched, sdk, told
 from headroom.adapters.clouds.threads import Threads
 from headroom.adapters.egress import target_of
 from headroom.api.marks import CLUSTER_TAG
@@ -43,13 +44,14 @@ from headroom.model.errors import HeadroomError, Refused, Unavailable
 NAME: Final = "tencent"
 URL: Final = "https://cvm.tencentcloudapi.com"
 """One host for all regions; the region stands in a header."""
+STS_URL: Final = "https://sts.tencentcloudapi.com"
 PAGE: Final = 100
 MOST_IDS: Final = 100
 MOST_MACHINES: Final = 100_000
 TRIES: Final = 3
 """How often a list is begun anew if machines come and go under it."""
 SOCKET_SECONDS: Final = 20
-VERSION: Final = "2017-03-12"
+VERSIONS: Final = {"cvm": "2017-03-12", "sts": "2018-08-13"}
 
 
 class _Tag(Struct, rename="pascal"):
@@ -100,23 +102,45 @@ class Tencent:
     """A region of Tencent Cloud."""
 
     def __init__(
-        self, region: str, keys: Keys, threads: Threads, *, url: str = "", per_dollar: float = 1.0, page: int = PAGE
+        self,
+        region: str,
+        keys: Keys,
+        threads: Threads,
+        *,
+        urls: Mapping[str, str] | None = None,
+        per_dollar: float = 1.0,
+        accounts: Accounts | None = None,
     ) -> None:
-        """`url` is another address than the usual one; `per_dollar` what a dollar is in the account's money."""
+        """`urls` are other addresses than the usual ones, of cvm and sts; `per_dollar` is what a dollar is in the account's money."""
         self._region, self._keys, self._threads = checked_region(region), keys, threads
-        self._target = target_of(url or URL)
-        self._per_dollar, self._size = per_dollar, page
-        self._client: Any = None
+        given = dict(urls or {})
+        self._urls = given if "cvm" in given else {"cvm": URL, "sts": STS_URL} | given
+        self._per_dollar, self.page_size = per_dollar, PAGE
+        self._accounts = accounts or Accounts()
+        self._clients: dict[str, Any] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        client, self._client = self._client, None
-        if client is not None:
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
             client.request.conn._session.close()  # noqa: SLF001 - the SDK leaves its connections to chance
 
     # The provider
+
+    async def identity(self) -> str:
+        """As STS tells; empty where the cloud is somewhere else and its STS is not given."""
+        return await self._accounts.of(NAME, self._keys, self._caller) if "sts" in self._urls else ""
+
+    async def _caller(self) -> str:
+        try:
+            found = (await self._plain("GetCallerIdentity", {}, "sts")).get("AccountId")
+        except TencentError as problem:
+            raise Refused(str(problem)) from None
+        if not is_id(found):
+            raise Unavailable("Tencent Cloud answered without the account that the keys are of")
+        return str(found)
 
     async def machines(self, cluster: str) -> list[Instance]:
         """Every machine with the cluster's tag."""
@@ -137,7 +161,7 @@ class Tencent:
         """Launch a machine, or learn which one the token has launched."""
         try:
             answer = await self._call("RunInstances", self._wanted(request))
-        except Said as problem:
+        except TencentError as problem:
             raise not_launched(problem.code) from None
         except HeadroomError as problem:
             raise NotLaunched("Unknown", str(problem)) from None
@@ -159,12 +183,12 @@ class Tencent:
         for each in ids:
             try:
                 await self._plain("TerminateInstances", {"InstanceIds": [each]})
-            except Said as problem:
+            except TencentError as problem:
                 # One that is being ended is refused too; what became of it, the next list says.
                 if not problem.code.startswith((*NO_SUCH_ID, "OperationDenied.InstanceOperationInProgress")):
                     raise Refused(str(problem)) from None
 
-    async def offers(self, question: Question) -> list[Offer]:
+    async def offers(self, question: QuoteRequest) -> list[Offer]:
         """Prices and stock; the cloud gives those of now, and no history."""
         charge = "SPOTPAID" if question.spot else "POSTPAID_BY_HOUR"
         wanted = {"instance-type": question.types, "zone": question.zones, "instance-charge-type": (charge,)}
@@ -172,17 +196,17 @@ class Tencent:
         try:
             answer = await self._plain("DescribeZoneInstanceConfigInfos", {"Filters": filters})
             found = msgspec.convert(answer, _Stocks)
-        except Said as problem:
+        except TencentError as problem:
             raise Refused(str(problem)) from None
         except msgspec.ValidationError:
-            raise Unavailable("Tencent Cloud answered with prices that cannot be read") from None
+            raise Unavailable("Tencent Cloud answered with unreadable prices") from None
         return [
             self._offer(each, question)
             for each in found.instance_type_quota_set or ()
             if each.instance_charge_type in (charge, None) and each.instance_type in question.types
         ]
 
-    async def notices(self) -> list[Notice] | None:
+    async def notices(self) -> list[ReclaimNotice] | None:
         """It tells only inside the machine that it takes it back."""
         return None
 
@@ -196,7 +220,7 @@ class Tencent:
         found: dict[str, _Instance] = {}
         total, offset, last = -1, 0, ""
         while True:
-            page = await self._page({**filters, "Offset": offset, "Limit": self._size})
+            page = await self._page({**filters, "Offset": offset, "Limit": self.page_size})
             rows = page.instance_set or []
             if total not in (-1, page.total_count) or (last and (not rows or rows[0].instance_id != last)):
                 return None
@@ -211,10 +235,10 @@ class Tencent:
     async def _page(self, asked: Mapping[str, Any]) -> _Page:
         try:
             page = msgspec.convert(await self._plain("DescribeInstances", asked), _Page)
-        except Said as problem:
+        except TencentError as problem:
             raise Refused(str(problem)) from None
         except msgspec.ValidationError:
-            raise Unavailable("Tencent Cloud answered with a list that cannot be read") from None
+            raise Unavailable("Tencent Cloud answered with an unreadable list") from None
         if any(not is_id(each.instance_id) for each in page.instance_set or ()):
             raise Unavailable("Tencent Cloud answered with a machine that has no id")
         return page
@@ -224,7 +248,7 @@ class Tencent:
         try:
             page = await self._call("DescribeInstances", {"InstanceIds": list(ids), "Limit": MOST_IDS})
             found = msgspec.convert(page, _Page)
-        except Said as problem:
+        except TencentError as problem:
             if not problem.code.startswith(NO_SUCH_ID):
                 raise told(problem.code) from None
             if len(ids) == 1:
@@ -232,7 +256,7 @@ class Tencent:
             half = len(ids) // 2
             return await self._by_id(ids[:half]) | await self._by_id(ids[half:])
         except msgspec.ValidationError:
-            raise Unavailable("Tencent Cloud answered with machines that cannot be read") from None
+            raise Unavailable("Tencent Cloud answered with unreadable machines") from None
         rows = found.instance_set or []
         if found.total_count != len(rows):
             raise Unavailable("Tencent Cloud answered with a part of the machines")
@@ -252,7 +276,7 @@ class Tencent:
             launched_at=times.moment(found.created_time),
         )
 
-    def _offer(self, found: _Stock, question: Question) -> Offer:
+    def _offer(self, found: _Stock, question: QuoteRequest) -> Offer:
         price = found.price or _Price()
         capacity = SPOT if question.spot else ON_DEMAND
         paid = price.unit_price_discount if price.unit_price_discount is not None else price.unit_price
@@ -303,43 +327,44 @@ class Tencent:
 
     # The SDK
 
-    async def _plain(self, action: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """A call whose failures mean the same whatever was asked; `Said` for those that do not."""
+    async def _plain(self, action: str, params: Mapping[str, Any], service: str = "cvm") -> dict[str, Any]:
+        """A call whose failures mean the same whatever was asked; `TencentError` for those that do not."""
         try:
-            return await self._call(action, params)
-        except Said as problem:
+            return await self._call(action, params, service)
+        except TencentError as problem:
             meant = told(problem.code)
             raise problem if type(meant) is Refused else meant from None
 
-    async def _call(self, action: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """One call. Raises `Said` or `Unavailable`, or what `_made` raises."""
+    async def _call(self, action: str, params: Mapping[str, Any], service: str = "cvm") -> dict[str, Any]:
+        """One call. Raises `TencentError` or `Unavailable`, or what `_made` raises."""
         used = sdk()
 
         def call() -> Any:
-            self._client = self._client or self._made()  # ambient credentials are asked for over the network
-            return self._client.call_json(action, dict(params))
+            if service not in self._clients:
+                self._clients[service] = self._made(service)  # ambient credentials are asked for over the network
+            return self._clients[service].call_json(action, dict(params))
 
         try:
             answer = await self._threads.run(call, CALL_SECONDS)
         except used.Failure as problem:
             # Codes of the SDK itself, for whatever happened on the way.
             if problem.code in ("ClientNetworkError", "ServerNetworkError", "ClientError", None):
-                raise Unavailable(f"no answer of Tencent Cloud that can be read ({code_in(problem.code)})") from None
-            raise Said(problem.code) from None
+                raise Unavailable(f"no readable answer from Tencent Cloud ({code_in(problem.code)})") from None
+            raise TencentError(problem.code) from None
         except TimeoutError:
-            raise Unavailable(f"no answer of Tencent Cloud within {CALL_SECONDS:g} s") from None
+            raise Unavailable(f"no answer from Tencent Cloud within {CALL_SECONDS:g}s") from None
         except (ValueError, KeyError, TypeError, OSError):  # no JSON, or one without what each answer has
-            raise Unavailable("no answer of Tencent Cloud that can be read") from None
+            raise Unavailable("no readable answer from Tencent Cloud") from None
         response = answer.get("Response") if isinstance(answer, dict) else None
         if not isinstance(response, dict):
-            raise Unavailable("no answer of Tencent Cloud that can be read")
+            raise Unavailable("no readable answer from Tencent Cloud")
         if "Error" in response:  # the SDK overlooks it where a proxy has touched the content type
             error = response["Error"]
-            raise Said(error.get("Code") if isinstance(error, dict) else None)
+            raise TencentError(error.get("Code") if isinstance(error, dict) else None)
         return response
 
-    def _made(self) -> Any:
-        used, keys = sdk(), self._keys
+    def _made(self, service: str) -> Any:
+        used, keys, target = sdk(), self._keys, target_of(self._urls[service])
         try:
             credential = (
                 used.Ambient().get_credential()
@@ -347,15 +372,13 @@ class Tencent:
                 else used.Credential(keys["secretId"], keys["secretKey"], keys.get("token"))
             )
         except (used.Failure, OSError, ValueError):
-            raise BadCredentials("there are no keys for Tencent Cloud that could be used") from None
-        host = self._target.host if ":" not in self._target.host else f"[{self._target.host}]"
-        usual = {"https": 443, "http": 80}[self._target.scheme]
-        endpoint = host if self._target.port == usual else f"{host}:{self._target.port}"
-        http = used.HttpProfile(
-            protocol=self._target.scheme, endpoint=endpoint, reqTimeout=SOCKET_SECONDS, keepAlive=True
-        )
+            raise BadCredentials("there are no usable keys for Tencent Cloud") from None
+        host = target.host if ":" not in target.host else f"[{target.host}]"
+        usual = {"https": 443, "http": 80}[target.scheme]
+        endpoint = host if target.port == usual else f"{host}:{target.port}"
+        http = used.HttpProfile(protocol=target.scheme, endpoint=endpoint, reqTimeout=SOCKET_SECONDS, keepAlive=True)
         profile = used.ClientProfile(httpProfile=http, language="en-US")
-        client = used.Client("cvm", VERSION, credential, self._region, profile)
+        client = used.Client(service, VERSIONS[service], credential, self._region, profile)
         session = client.request.conn._session  # noqa: SLF001 - the SDK has no setting for these two
         session.trust_env, session.max_redirects = False, 0  # no .netrc, and no call to anybody else
         return client

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from headroom.adapters.clouds.providers import (
     BadCredentials,
+    CloudThrottled,
     NotLaunched,
     NotPermitted,
     Outcome,
-    Throttled,
     Unusable,
     code_in,
 )
@@ -51,7 +51,7 @@ NO_SUCH_ID: Final = (
 )
 
 
-class Said(HeadroomError):
+class TencentError(HeadroomError):
     """The cloud answered with an error of this code."""
 
     def __init__(self, code: object) -> None:
@@ -98,13 +98,13 @@ def told(code: str) -> HeadroomError:
     """A failure that does not depend on what was asked."""
     said = f"Tencent Cloud answered {code}"
     if code.startswith("RequestLimitExceeded"):
-        return Throttled(f"{said}: it is asked too often")
+        return CloudThrottled(f"{said}: too many requests")
     if code.startswith(("UnauthorizedOperation", "AuthFailure.Unauthorized")):
-        return NotPermitted(f"{said}: the keys do not permit it")
+        return NotPermitted(f"{said}: the keys lack the permission")
     if code.startswith("AuthFailure.SignatureExpire"):
         return BadCredentials(f"{said}: this machine's clock, or the cloud's, is more than 5 minutes off")
     if code.startswith("AuthFailure"):
-        return BadCredentials(f"{said}: the keys are not accepted")
+        return BadCredentials(f"{said}: the keys are not valid")
     if code.startswith(("InternalError", "InternalServerError", "FailedOperation", "MutexOperation")):
         return Unavailable(said)
     return Refused(said)

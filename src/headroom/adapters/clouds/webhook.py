@@ -17,13 +17,13 @@ from headroom.adapters.clouds.providers import (
     ON_DEMAND,
     SPOT,
     BadCredentials,
+    CloudThrottled,
     Keys,
     LaunchRequest,
-    Notice,
     NotLaunched,
     NotPermitted,
-    Question,
-    Throttled,
+    QuoteRequest,
+    ReclaimNotice,
     batches,
     checked_region,
     dollars,
@@ -32,7 +32,7 @@ from headroom.adapters.clouds.providers import (
     own_tags,
     unknown_ids,
 )
-from headroom.adapters.egress import Answer, Guard, Request, target_of
+from headroom.adapters.egress import Guard, HttpResponse, Request, target_of
 from headroom.api.marks import CLUSTER_TAG
 from headroom.model import times
 from headroom.model.cloud_facts import Instance, Offer
@@ -88,7 +88,7 @@ class _Offers(Struct):
     offers: list[_Offer]
 
 
-class Webhook:
+class WebhookProvider:
     """Whoever answers at an address."""
 
     def __init__(
@@ -110,6 +110,10 @@ class Webhook:
 
     # The provider
 
+    async def identity(self) -> str:
+        """There are none: its address says whose machines they are."""
+        return ""
+
     async def machines(self, cluster: str) -> list[Instance]:
         """Every machine with the cluster's tag."""
         found: dict[str, Instance] = {}
@@ -125,7 +129,7 @@ class Webhook:
             if not page:
                 return [each for each in found.values() if each.tags.get(CLUSTER_TAG) == cluster]
             if page in pages or len(pages) >= MOST_PAGES:
-                raise Unavailable(f"{self._host} answered with a page that came before, or with too many")
+                raise Unavailable(f"{self._host} answered with a repeated page, or with too many")
             pages.add(page)
 
     async def describe(self, ids: Sequence[str]) -> dict[str, Instance]:
@@ -154,14 +158,14 @@ class Webhook:
             surely = isinstance(problem, BadCredentials | NotPermitted)
             raise NotLaunched("Refused" if surely else "Unknown", str(problem), before_token=surely) from None
         if dict(found.tags) != request.tags:
-            raise NotLaunched("Unknown", f"{self._host} answered with a machine that lacks our tags")
+            raise NotLaunched("Unknown", f"{self._host} answered with a machine without Headroom's tags")
         return found
 
     async def terminate(self, ids: Sequence[str]) -> None:
         """End machines."""
         self._check(await self._call("/instances/terminate", {"region": self._region, "ids": list(ids)}))
 
-    async def offers(self, question: Question) -> list[Offer]:
+    async def offers(self, question: QuoteRequest) -> list[Offer]:
         """Prices and stock; a service without prices need not answer."""
         capacity = SPOT if question.spot else ON_DEMAND
         asked = [("region", self._region), ("capacityType", capacity)]
@@ -175,7 +179,7 @@ class Webhook:
         found = self._decoded(answer, _Offers).offers[:MOST_OFFERS]
         return [self._offer(each, question) for each in found if each.instance_type in question.types]
 
-    async def notices(self) -> list[Notice] | None:
+    async def notices(self) -> list[ReclaimNotice] | None:
         """They stand in the list itself, if it says that it has them."""
         return [] if self._notices else None
 
@@ -220,7 +224,7 @@ class Webhook:
             price_per_hour=millionths(found.price_per_hour),
         )
 
-    def _offer(self, found: _Offer, question: Question) -> Offer:
+    def _offer(self, found: _Offer, question: QuoteRequest) -> Offer:
         capacity, zone = SPOT if question.spot else ON_DEMAND, found.zone[:LONGEST_WORD]
         return Offer(
             name=f"{NAME}/{self._endpoint}/{self._region}/{zone}/{found.instance_type}/{capacity}",
@@ -243,7 +247,7 @@ class Webhook:
         self._check(answer)
         return self._decoded(answer, kind)
 
-    async def _call(self, path: str, body: Mapping[str, Any] | None = None, key: str = "") -> Answer:
+    async def _call(self, path: str, body: Mapping[str, Any] | None = None, key: str = "") -> HttpResponse:
         headers = {"accept": "application/json", **self._headers}
         if body is not None:
             headers["content-type"] = "application/json"
@@ -253,25 +257,25 @@ class Webhook:
         request = Request(url=self._base + path, method="GET" if body is None else "POST", headers=headers, body=sent)
         return await self._guard.call(request, self._seconds)
 
-    def _check(self, answer: Answer) -> None:
+    def _check(self, answer: HttpResponse) -> None:
         said = f"{self._host} answered {answer.status}"
         if answer.status == 401:
-            raise BadCredentials(f"{said}: the token is not accepted")
+            raise BadCredentials(f"{said}: the token is not valid")
         if answer.status == 403:
-            raise NotPermitted(f"{said}: the token does not permit it")
+            raise NotPermitted(f"{said}: the token lacks the permission")
         if answer.status == 429:
-            raise Throttled(f"{said}: it is asked too often")
+            raise CloudThrottled(f"{said}: too many requests")
         if not 200 <= answer.status < 300:
             raise (Unavailable if answer.status >= 500 else Refused)(said)
 
-    def _decoded(self, answer: Answer, kind: type[Wire]) -> Wire:
+    def _decoded(self, answer: HttpResponse, kind: type[Wire]) -> Wire:
         found = _read(answer, kind)
         if found is None:
-            raise Unavailable(f"{self._host} answered with something that is not of the protocol")
+            raise Unavailable(f"{self._host} answered with something that is not of the webhook protocol")
         return found
 
 
-def _read(answer: Answer, kind: type[Wire]) -> Wire | None:
+def _read(answer: HttpResponse, kind: type[Wire]) -> Wire | None:
     try:
         return msgspec.json.decode(answer.body, type=kind) if answer.whole else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

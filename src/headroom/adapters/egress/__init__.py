@@ -4,21 +4,21 @@
 accident, and `guard` looks a name up once, checks every number it has, and connects to exactly those.
 """
 
-from headroom.adapters.egress.entries import SETTING, Entry, entries
-from headroom.adapters.egress.guard import LARGEST_ANSWER, Answer, Guard, NoAnswer, NotSent, Request
+from headroom.adapters.egress.entries import SETTING, EgressEntry, entries
+from headroom.adapters.egress.guard import LARGEST_ANSWER, Guard, HttpResponse, NoAnswer, NotSent, Request
 from headroom.adapters.egress.networks import special
-from headroom.adapters.egress.targets import Target, datagram_to, target_of
+from headroom.adapters.egress.targets import EgressTarget, datagram_to, target_of
 
 __all__ = [
     "LARGEST_ANSWER",
     "SETTING",
-    "Answer",
-    "Entry",
+    "EgressEntry",
+    "EgressTarget",
     "Guard",
+    "HttpResponse",
     "NoAnswer",
     "NotSent",
     "Request",
-    "Target",
     "datagram_to",
     "entries",
     "special",

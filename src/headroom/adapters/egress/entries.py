@@ -22,7 +22,7 @@ _ENTRY: Final = re.compile(
 )
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class EgressEntry(Struct, frozen=True, kw_only=True):
     """One place, or some places, where calls may go."""
 
     scheme: str
@@ -54,12 +54,12 @@ class Entry(Struct, frozen=True, kw_only=True):
         return f"{self.scheme}://{shown}{size}{port}"
 
 
-def entries(text: str) -> tuple[Entry, ...]:
+def entries(text: str) -> tuple[EgressEntry, ...]:
     """The list in the setting. Raises `Misconfigured` with the entry that cannot be read, and why."""
     return tuple(_entry(each.strip()) for each in text.split(",") if each.strip())
 
 
-def _entry(text: str) -> Entry:
+def _entry(text: str) -> EgressEntry:
     found = _ENTRY.fullmatch(text)
     if found is None:
         raise _unread(
@@ -67,7 +67,7 @@ def _entry(text: str) -> Entry:
         )
     scheme, any_below, host, size, port = found[1] or "https", found[2], found[3], found[4], found[5]
     if port and (port.startswith("0") or int(port) > 65535):
-        raise _unread(text, "its port is none")
+        raise _unread(text, "its port is not a port number")
     try:
         known = host_of(host)
     except Refused as problem:
@@ -76,15 +76,15 @@ def _entry(text: str) -> Entry:
     chosen = int(port) if port else PORTS.get(scheme)
     if number is None:
         if size or scheme == WAKE_ON_LAN:
-            raise _unread(text, "only a number, such as 10.0.7.255 or 10.0.7.0/24, can stand there")
-        return Entry(scheme=scheme, name=f".{known}" if any_below else known, port=chosen)
+            raise _unread(text, "only an address such as 10.0.7.255 or 10.0.7.0/24 is allowed")
+        return EgressEntry(scheme=scheme, name=f".{known}" if any_below else known, port=chosen)
     if any_below:
-        raise _unread(text, "there is nothing below a number; write a network such as 10.0.7.0/24")
+        raise _unread(text, "an address has no subdomains; write a network such as 10.0.7.0/24")
     try:
         network = ip_network(f"{known}/{size}" if size else known)
     except ValueError:
-        raise _unread(text, "it is no network: numbers behind its size must be 0, as in 10.0.7.0/24") from None
-    return Entry(scheme=scheme, network=network, port=chosen)
+        raise _unread(text, "it is not a network: the bits after its prefix must be 0, as in 10.0.7.0/24") from None
+    return EgressEntry(scheme=scheme, network=network, port=chosen)
 
 
 def _unread(text: str, why: str) -> Misconfigured:

@@ -24,9 +24,9 @@ from msgspec import Struct
 from yarl import URL
 
 import headroom
-from headroom.adapters.egress.entries import SETTING, Entry
+from headroom.adapters.egress.entries import SETTING, EgressEntry
 from headroom.adapters.egress.networks import Network, Number, lies_within, special
-from headroom.adapters.egress.targets import Target, datagram_to, number_of, spelled, target_of
+from headroom.adapters.egress.targets import EgressTarget, datagram_to, number_of, spelled, target_of
 from headroom.model.errors import Refused, Unavailable
 
 LARGEST_ANSWER: Final = 64 * 1024
@@ -60,7 +60,7 @@ class Request(Struct, frozen=True, kw_only=True):
     """How the other side proves who it is; None: by a certificate that this machine trusts."""
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class HttpResponse(Struct, frozen=True, kw_only=True):
     """What came back. A redirect is an answer like any other."""
 
     status: int
@@ -72,7 +72,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 class Guard:
     """Whoever calls an address from a resource asks here."""
 
-    def __init__(self, allowed: Sequence[Entry], *, api_server: str = "", resolve: Resolve | None = None) -> None:
+    def __init__(self, allowed: Sequence[EgressEntry], *, api_server: str = "", resolve: Resolve | None = None) -> None:
         """`api_server` is the URL of the API server, which is not called on somebody else's word either."""
         self._allowed = tuple(allowed)
         self._api_server = urlsplit(api_server).hostname or ""
@@ -80,7 +80,7 @@ class Guard:
         self._executor = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="name lookup")
         self._resolve = resolve or self._look_up
 
-    async def call(self, request: Request, seconds: float) -> Answer:
+    async def call(self, request: Request, seconds: float) -> HttpResponse:
         """Make a call. Raises `Refused` if it is not allowed, `NotSent` or `NoAnswer`; nothing else."""
         target = target_of(request.url)
         deadline = asyncio.get_running_loop().time() + seconds
@@ -110,12 +110,12 @@ class Guard:
         self._api_known = frozenset(known for each in api_server if (known := number_of(each)) is not None)
 
     def close(self) -> None:
-        """Let go of threads."""
+        """End the threads."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     # What may be called
 
-    async def _checked(self, target: Target) -> list[Number]:
+    async def _checked(self, target: EgressTarget) -> list[Number]:
         """The numbers to connect to. Raises `Refused` if the target is not listed, or one of its numbers is special."""
         entries = self._entries(target)
         _check_listed(target, entries)
@@ -126,7 +126,7 @@ class Guard:
             _check_special(target, number, (*special(number), *ours), entries)
         return numbers
 
-    def _entries(self, target: Target) -> list[Entry]:
+    def _entries(self, target: EgressTarget) -> list[EgressEntry]:
         return [each for each in self._allowed if each.is_for(target.scheme, target.port)]
 
     # What names stand for
@@ -136,13 +136,13 @@ class Guard:
         try:
             found = await self._resolve(host, port)
         except OSError as problem:
-            raise NotSent(f"cannot find the number of {host}: {problem.strerror or problem}") from problem
+            raise NotSent(f"cannot resolve {host}: {problem.strerror or problem}") from problem
         numbers = list(dict.fromkeys(ip_address(each.partition("%")[0]) for each in found))
         if not numbers:
-            raise NotSent(f"cannot find the number of {host}")
+            raise NotSent(f"cannot resolve {host}")
         return numbers
 
-    async def _api_numbers(self, target: Target) -> frozenset[Number]:
+    async def _api_numbers(self, target: EgressTarget) -> frozenset[Number]:
         if not self._api_server:
             return self._api_known
         known = number_of(self._api_server)
@@ -161,22 +161,22 @@ class Guard:
         return [str(address[0]) for *_, address in found]
 
 
-def _check_listed(target: Target, entries: Sequence[Entry]) -> None:
+def _check_listed(target: EgressTarget, entries: Sequence[EgressEntry]) -> None:
     number = target.number
     # A name is listed by its name, a number by its number: what a name stands for today is no reason to call it tomorrow.
     if not any(each.has_number(number) if number else each.has_name(target.host) for each in entries):
-        raise Refused(f"calls to {target.entry} are not allowed; an administrator can list that in {SETTING}")
+        raise Refused(f"calls to {target.entry} are not allowed; an administrator can allow them in {SETTING}")
 
 
 def _check_special(
-    target: Target, number: Number, why: Sequence[tuple[Network, str]], entries: Sequence[Entry]
+    target: EgressTarget, number: Number, why: Sequence[tuple[Network, str]], entries: Sequence[EgressEntry]
 ) -> None:
     """An entry that means a special network by its number allows it; a wider one, such as all numbers, does not."""
     listed = [each.network for each in entries if each.network is not None and number in each.network]
     for network, what in why:
         if not any(lies_within(each, network) for each in listed):
             entry = spelled(target.scheme, str(number), target.port)
-            stands = "is" if target.number == number else f"stands for {number}, which is"
+            stands = "is" if target.number == number else f"resolves to {number}, which is"
             raise Refused(f"{target.host} {stands} {what}; only the entry {entry} in {SETTING} allows that")
 
 
@@ -186,7 +186,7 @@ def _check_special(
 class _Pinned(AbstractResolver):
     """Knows one name, and only the numbers that were checked for it."""
 
-    def __init__(self, target: Target, numbers: Sequence[Number]) -> None:
+    def __init__(self, target: EgressTarget, numbers: Sequence[Number]) -> None:
         self._target, self._numbers = target, numbers
 
     async def resolve(
@@ -240,8 +240,8 @@ class _Brief(aiohttp.ClientResponse):
 
 
 async def _exchange(
-    request: Request, target: Target, numbers: Sequence[Number], sent: asyncio.Event, deadline: float
-) -> Answer:
+    request: Request, target: EgressTarget, numbers: Sequence[Number], sent: asyncio.Event, deadline: float
+) -> HttpResponse:
     # One for each call: nothing of one, be it a cookie or a connection, is there for the next.
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
@@ -266,10 +266,10 @@ async def _exchange(
             )
         async with response:
             body, whole = await _some_of(response, deadline)
-        return Answer(status=response.status, body=body, whole=whole)
+        return HttpResponse(status=response.status, body=body, whole=whole)
 
 
-def _url(target: Target) -> URL:
+def _url(target: EgressTarget) -> URL:
     """From the parts that were checked, so that nobody reads the text a second time."""
     host = f"[{target.host}]" if ":" in target.host else target.host
     path, query = target.path, target.query
@@ -305,12 +305,12 @@ async def _some_of(response: aiohttp.ClientResponse, deadline: float) -> tuple[b
 
 
 @contextlib.contextmanager
-def _explained(target: Target, seconds: float, sent: asyncio.Event) -> Iterator[None]:
+def _explained(target: EgressTarget, seconds: float, sent: asyncio.Event) -> Iterator[None]:
     """Every way in which a call can fail, as one sentence without anything that the other side said."""
     try:
         yield
     except TimeoutError as problem:
-        why = f"{target.host} did not answer within {seconds:g} s"
+        why = f"{target.host} did not answer within {seconds:g}s"
         raise (NoAnswer if sent.is_set() else NotSent)(why) from problem
     except aiohttp.ClientConnectorCertificateError as problem:
         raise NotSent(f"the certificate of {target.host} is not trusted") from problem

@@ -13,10 +13,10 @@ from typing import Final
 Number = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-METADATA: Final = "the cloud's own service, which hands out credentials"
+METADATA: Final = "the cloud's metadata service, which hands out credentials"
 _NETWORKS: Final = {
     "this machine itself": ("127.0.0.0/8", "::1/128"),
-    "no machine at all": ("0.0.0.0/8", "::/128"),
+    "not the address of a machine": ("0.0.0.0/8", "::/128"),
     "link-local": ("169.254.0.0/16", "fe80::/10"),
     "multicast": ("224.0.0.0/4", "ff00::/8"),
     "broadcast": ("255.255.255.255/32",),
@@ -45,7 +45,7 @@ _NETWORKS: Final = {
         "fec0::/10",
     ),
     # Through these an IPv6 number may stand for any IPv4 number, of this machine too.
-    "an IPv4 number in another dress": (
+    "an IPv4 address in another form": (
         "::/96",
         "::ffff:0:0/96",
         "::ffff:0:0:0/96",

@@ -25,7 +25,7 @@ _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _NUMERIC: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class EgressTarget(Struct, frozen=True, kw_only=True):
     """Where a call goes, read strictly."""
 
     scheme: str
@@ -52,13 +52,13 @@ def spelled(scheme: str, host: str, port: int | None) -> str:
     return f"{scheme}://{shown}" + ("" if port in (None, PORTS.get(scheme)) else f":{port}")
 
 
-def target_of(url: str) -> Target:
+def target_of(url: str) -> EgressTarget:
     """The target of a URL. Raises `Refused`, with why and without the URL, for anything that could be read in two ways."""
     if len(url) > LONGEST:
         raise Refused(f"its address is longer than {LONGEST} characters")
     # Also no backslash, which some read as a slash.
     if any(not "!" <= each <= "~" or each in '\\"<>^`{|}' for each in url):
-        raise Refused("its address has characters in it that none may have")
+        raise Refused("its address has characters that are not allowed")
     if "#" in url:
         raise Refused("its address has a fragment")
     found = _URL.fullmatch(url)
@@ -68,24 +68,24 @@ def target_of(url: str) -> Target:
     if "@" in authority:
         raise Refused("its address has a user name in it; credentials belong in a Secret")
     host, port = _authority(authority, PORTS[scheme])
-    return Target(scheme=scheme, host=host, port=port, path=path, query=query[1:])
+    return EgressTarget(scheme=scheme, host=host, port=port, path=path, query=query[1:])
 
 
-def datagram_to(number: str, port: int) -> Target:
+def datagram_to(number: str, port: int) -> EgressTarget:
     """The target of a Wake-on-LAN packet. Raises `Refused` unless it is a number in its usual spelling."""
     known = number_of(number)
     if known is None:
-        raise Refused("its address is no number; write four plain ones from 0 to 255, such as 10.0.7.255")
-    return Target(scheme=WAKE_ON_LAN, host=str(known), port=port)
+        raise Refused("its address is not an IPv4 address such as 10.0.7.255")
+    return EgressTarget(scheme=WAKE_ON_LAN, host=str(known), port=port)
 
 
 def _authority(text: str, usual: int) -> tuple[str, int]:
     found = _AUTHORITY.fullmatch(text)
     if found is None:
-        raise Refused("its address has a host that is neither a plain name nor a number")
+        raise Refused("its address has a host that is neither a plain name nor an IP address")
     port = usual if found[2] is None else int(found[2])
     if not 1 <= port <= 65535 or (found[2] or "").startswith("0"):
-        raise Refused("its address has a port that is none")
+        raise Refused("its address has a port that is not a port number")
     return host_of(found[1]), port
 
 
@@ -101,7 +101,7 @@ def host_of(text: str) -> str:
     if _NUMERIC.fullmatch(labels[-1]):
         return _ipv4(host)
     if len(host) > _LONGEST_NAME or not all(_LABEL.fullmatch(each) for each in labels):
-        raise Refused("its address has a host that is no name")
+        raise Refused("its address has a host that is not a host name")
     return host
 
 
@@ -109,7 +109,7 @@ def _ipv4(text: str) -> str:
     try:
         number = IPv4Address(text)
     except AddressValueError:
-        raise Refused("its address has a number that is not written as four plain ones, such as 10.0.7.1") from None
+        raise Refused("its address has an IPv4 address that is not written like 10.0.7.1") from None
     return str(number)
 
 
@@ -117,7 +117,7 @@ def _ipv6(text: str) -> str:
     try:
         return str(IPv6Address(text))
     except AddressValueError:
-        raise Refused("its address has a number in brackets that is no IPv6 number") from None
+        raise Refused("its address has brackets without an IPv6 address") from None
 
 
 def number_of(host: str) -> Number | None:

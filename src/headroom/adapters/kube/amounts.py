@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from headroom.adapters.kube import raw
-from headroom.api.quantities import MAX_LENGTH, Invalid, nano
+from headroom.api.quantities import MAX_LENGTH, InvalidQuantity, nano
 from headroom.model import facts
 from headroom.model.facts import UNREADABLE
 
@@ -92,7 +92,7 @@ def _nano(value: object) -> int:
 @lru_cache(maxsize=4096)
 def _few_nanos(value: str | int) -> int:
     amount = nano(value)
-    return _UNREADABLE_NANO if isinstance(amount, Invalid) or amount < 0 else amount
+    return _UNREADABLE_NANO if isinstance(amount, InvalidQuantity) or amount < 0 else amount
 
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
@@ -103,6 +103,14 @@ def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
 def _amounts(nanos: Mapping[str, int]) -> facts.Amounts:
     """Whole millionths, rounded up; nothing of something is left out."""
     return tuple(sorted((name, min(-(-each // 1000), UNREADABLE)) for name, each in nanos.items() if each > 0))
+
+
+def listed(quantities: Mapping[str, Any] | None, names: tuple[str, ...]) -> facts.Amounts:
+    """Those of some names that are named there, nothing included."""
+    if not quantities or not any(name in quantities for name in names):
+        return ()
+    found = _nanos({name: quantities[name] for name in names if name in quantities})
+    return tuple(sorted((name, min(-(-each // 1000), UNREADABLE)) for name, each in found.items()))
 
 
 def offered(status: raw.NodeStatus) -> facts.Amounts:

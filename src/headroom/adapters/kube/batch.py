@@ -14,14 +14,14 @@ MOST_ACTIVE: Final = 1_000
 """Jobs of one CronJob that are kept; the newest are at the end."""
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _OURS: Final = ("", "kubernetes.io/job-controller")
-_META: Final = raw.ObjectMeta()
+_META: Final = raw.RawObjectMeta()
 
 
 class _Template(raw.Object):
     spec: raw.JobSpec | None = None
 
 
-class _CronSpec(raw.Part):
+class _CronSpec(raw.RawPart):
     schedule: str | None = None
     time_zone: str | None = None
     suspend: bool | None = None
@@ -30,12 +30,12 @@ class _CronSpec(raw.Part):
     job_template: _Template | None = None
 
 
-class _Reference(raw.Part):
+class _Reference(raw.RawPart):
     name: str | None = None
     uid: str | None = None
 
 
-class _CronStatus(raw.Part):
+class _CronStatus(raw.RawPart):
     active: list[_Reference] | None = None
     last_schedule_time: str | None = None
 
@@ -54,7 +54,7 @@ class PriorityClassWire(raw.Object):
     global_default: bool | None = None
 
 
-class _FlavorSpec(raw.Part):
+class _FlavorSpec(raw.RawPart):
     node_labels: Raw = raw.NOTHING
     tolerations: Raw = raw.NOTHING
 

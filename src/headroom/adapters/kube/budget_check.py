@@ -25,9 +25,9 @@ async def check_unchanged(kube: Kube, resource: AnyResource, doing: str) -> None
         return  # it was never read from an API server
     found = await read(kube, paths.resource(ref.kind, ref.namespace, ref.name), raw.Object)
     if found is None or meta(found).uid != resource.uid or meta(found).deletion_timestamp:
-        raise Unavailable(f"{doing}: budget {ref.namespace}/{ref.name} was deleted meanwhile")
+        raise Unavailable(f"{doing}: budget {ref.namespace}/{ref.name} has been deleted")
     if meta(found).generation != resource.generation:
-        raise Unavailable(f"{doing}: budget {ref.namespace}/{ref.name} was changed meanwhile, so it is decided anew")
+        raise Unavailable(f"{doing}: budget {ref.namespace}/{ref.name} has changed, so it is decided again")
 
 
 async def check_gone(kube: Kube, world: World, action: Action) -> None:
@@ -40,14 +40,14 @@ async def check_gone(kube: Kube, world: World, action: Action) -> None:
         if ref in world.resources:
             continue
         what = f"budget {ref.namespace}/{ref.name}" if ref.kind == _KIND else str(ref)
-        doing = f"{type(action).__name__} for {what}, which is not in view"
+        doing = f"{type(action).__name__} for {what}, which cannot be seen"
         try:
             await kube.get(paths.resource(ref.kind, ref.namespace, ref.name))
         except errors.NotFound as problem:
             if errors.says_gone(problem, ref.name):
                 continue
             raise Unavailable(f"{doing}: {problem}; that does not say that it was deleted") from problem
-        raise Unavailable(f"{doing}: it still exists, so nothing is let go")
+        raise Unavailable(f"{doing}: it still exists, so nothing is released")
 
 
 def _marks(world: World, action: Action) -> list[str]:

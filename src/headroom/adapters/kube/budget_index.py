@@ -9,7 +9,7 @@ import msgspec
 from headroom.adapters.kube import decode, errors, paths
 from headroom.adapters.kube.changing import TRIES
 from headroom.adapters.kube.client import Kube
-from headroom.adapters.kube.operator_kinds import Index
+from headroom.adapters.kube.operator_kinds import RawBudgetIndex
 from headroom.api.budget_index import INDEX_NAME, IndexEntry
 from headroom.api.resources import API_VERSION
 
@@ -35,7 +35,7 @@ async def apply(kube: Kube, wanted: tuple[IndexEntry, ...]) -> None:
             return
 
 
-async def _read(kube: Kube) -> Index | None:
+async def _read(kube: Kube) -> RawBudgetIndex | None:
     """The index as it is now, with no other right than to list."""
     body = await kube.page(paths.budget_index(), query={"fieldSelector": f"metadata.name={INDEX_NAME}"})
     return next(iter(_PAGES.page(body).items), None)

@@ -17,7 +17,7 @@ Wire = TypeVar("Wire", bound=raw.Object)
 Patch = dict[str, Any]
 
 
-class Outcome(Enum):
+class ChangeOutcome(Enum):
     """What became of a change."""
 
     GONE = "gone"
@@ -35,29 +35,31 @@ async def read(kube: Kube, path: str, kind: type[Wire]) -> Wire | None:
 
 
 async def change(
-    kube: Kube, path: str, kind: type[Wire], patch_of: Callable[[Wire], Patch | None], *, uid: str = ""
-) -> tuple[Outcome, Wire | None]:
-    """Read the object, work out a merge patch for it, and send that for this version only; None is no change.
+    kube: Kube, path: str, kind: type[Wire], patch_of: Callable[[Wire], Patch | None], *, uid: str = "", part: str = ""
+) -> tuple[ChangeOutcome, Wire | None]:
+    """Read the object, work out a merge patch for it or a part of it, and send that for this version only; None is no change.
 
     What was read is handed back too.
     """
     for left in reversed(range(TRIES)):
         found = await read(kube, path, kind)
         if found is None or (uid and meta(found).uid != uid):
-            return Outcome.GONE, None
+            return ChangeOutcome.GONE, None
         patch = patch_of(found)
         if patch is None:
-            return Outcome.SAME, found
+            return ChangeOutcome.SAME, found
         tie = {"uid": meta(found).uid, "resourceVersion": meta(found).resource_version}
         try:
-            await kube.merge_patch(path, patch | {"metadata": patch.get("metadata", {}) | tie})
+            await kube.merge_patch(
+                f"{path}/{part}" if part else path, patch | {"metadata": patch.get("metadata", {}) | tie}
+            )
         except errors.NotFound:
-            return Outcome.GONE, None
+            return ChangeOutcome.GONE, None
         except errors.Conflict:
             if not left:
                 raise
         else:
-            return Outcome.CHANGED, found
+            return ChangeOutcome.CHANGED, found
     raise AssertionError("the last try returns or raises")
 
 
@@ -72,9 +74,9 @@ async def remove_finalizers(kube: Kube, path: str, *, uid: str = "") -> None:
     await change(kube, path, raw.Object, without, uid=uid)
 
 
-def meta(found: raw.Object) -> raw.ObjectMeta:
+def meta(found: raw.Object) -> raw.RawObjectMeta:
     """Its metadata."""
-    return found.metadata or raw.ObjectMeta()
+    return found.metadata or raw.RawObjectMeta()
 
 
 def labels(found: raw.Object) -> dict[str, str]:

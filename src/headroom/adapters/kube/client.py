@@ -67,7 +67,7 @@ class Kube:
         self._rng = rng
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._transport.close()
 
     # Reading
@@ -169,9 +169,7 @@ class Kube:
         # The server ignores a uid that is sent with the status of a custom resource, but it heeds a version.
         found = _OBJECT_HEAD.decode(await self.get(path.removesuffix("/status"))).metadata
         if found.uid != uid:
-            message = (
-                f"{paths.doing('PATCH', path)}: it is another object by now, with uid {found.uid} instead of {uid}"
-            )
+            message = f"{paths.doing('PATCH', path)}: it is now another object, with uid {found.uid} instead of {uid}"
             raise errors.Conflict(409, "Conflict", message)
         return found.resource_version
 

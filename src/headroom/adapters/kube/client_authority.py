@@ -39,7 +39,7 @@ class ClientAuthority(Looking):
         if found != self._known:
             self._trust(found)
             self._known = found
-        return "" if found else f"ConfigMap {NAMESPACE}/{NAME} has no client-ca-file; people can show tokens only"
+        return "" if found else f"ConfigMap {NAMESPACE}/{NAME} has no client-ca-file; only tokens are accepted"
 
     async def _read(self) -> str:
         try:

@@ -75,6 +75,8 @@ class ClientConfig:
     """The files that this comes from."""
     context: str = ""
     """The context in them that was asked for; empty for their current one."""
+    current: str = ""
+    """The context in them that counts."""
 
 
 def load(
@@ -111,7 +113,7 @@ def reread(config: ClientConfig) -> ClientConfig:
     found = _from_files(config.kubeconfigs, config.context or None)
     if (found.server, found.server_name, found.verify) != (config.server, config.server_name, config.verify):
         raise Misconfigured(
-            f"reading {config.source} again: it names another server now, {found.server}; restart to use it"
+            f"reading {config.source} again: it now names another server, {found.server}; restart to use it"
         )
     return found
 
@@ -263,7 +265,7 @@ def _from_files(files: Sequence[Path], wanted: str | None) -> ClientConfig:
     if context.user:
         user, user_place = _entry(users, context.user, "user", place.file, f"correct context {name!r}")
     combined = _combined(_Chosen(context, cluster, cluster_place, user, user_place))
-    return replace(combined, kubeconfigs=tuple(files), context=wanted or "")
+    return replace(combined, kubeconfigs=tuple(files), context=wanted or "", current=name)
 
 
 def _parsed(file: Path) -> _File:
@@ -316,7 +318,7 @@ def _combined(chosen: _Chosen) -> ClientConfig:
         raise at.error("proxy-url", "is not supported; remove it and make the server reachable without a proxy")
     authority = at.pem("certificate-authority", cluster.certificate_authority_data, cluster.certificate_authority)
     if authority and cluster.insecure_skip_tls_verify:
-        raise at.error("insecure-skip-tls-verify", "makes no sense beside certificate-authority; remove one of the two")
+        raise at.error("insecure-skip-tls-verify", "contradicts certificate-authority; remove one of the two")
     _refuse_unsupported(user, user_at)
     certificate = user_at.pem("client-certificate", user.client_certificate_data, user.client_certificate)
     key = user_at.pem("client-key", user.client_key_data, user.client_key)

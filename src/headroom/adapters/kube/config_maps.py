@@ -8,7 +8,7 @@ from typing import Final
 from headroom.adapters import prices
 from headroom.adapters.kube.changes import Subscriptions
 from headroom.adapters.kube.listwatch import Identity
-from headroom.adapters.kube.parse import Settings
+from headroom.adapters.kube.parse import RawConfigMap
 from headroom.adapters.kube.sinks import is_older
 from headroom.model.changes import Topic
 from headroom.model.facts import Price
@@ -31,7 +31,7 @@ class ConfigMapSink:
     NAME = ""
 
     def __init__(self, changes: Subscriptions) -> None:
-        self.current: Settings | None = None
+        self.current: RawConfigMap | None = None
         self._changes = changes
 
     @property
@@ -39,7 +39,7 @@ class ConfigMapSink:
         """What stands in it; nothing if there is none."""
         return self.current.data if self.current else {}
 
-    def key(self, fact: Settings) -> str:
+    def key(self, fact: RawConfigMap) -> str:
         """The uid."""
         return fact.uid
 
@@ -52,7 +52,7 @@ class ConfigMapSink:
         known = self.current
         return Identity(known.namespace, known.name, key) if known is not None and known.uid == key else None
 
-    def put(self, fact: Settings, *, listed: bool = False) -> None:
+    def put(self, fact: RawConfigMap, *, listed: bool = False) -> None:
         """Take it in."""
         if fact.name != self.NAME or (self.current and not listed and is_older(fact, self.current)):
             return
@@ -60,7 +60,7 @@ class ConfigMapSink:
         if before is None or before.data != fact.data:
             self._read()
 
-    def remove(self, key: str, _last: Settings | None, _seen_until: int) -> None:
+    def remove(self, key: str, _last: RawConfigMap | None, _seen_until: int) -> None:
         """It is gone: everything has its default again."""
         if self.current is not None and self.current.uid == key:
             self.current = None

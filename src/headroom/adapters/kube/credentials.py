@@ -36,7 +36,7 @@ Stamp = tuple[int, int, int, int] | None
 
 
 @dataclass(frozen=True)
-class Access:
+class RequestCredentials:
     """What one request shows to the server."""
 
     token: str = field(repr=False)
@@ -52,14 +52,14 @@ class Credentials:
         self.problem = ""
         """Why what is there now cannot be used; then we go on with what we had."""
         self._config, self._clock = config, clock
-        self._access: Access | None = None
+        self._access: RequestCredentials | None = None
         self._stamps: dict[Path, Stamp] = {}
         self._looked_at = self._read_at = -REREAD_SECONDS
         self._pems: tuple[bytes, Pair, Pair] | None = None
         self._tls: ssl.SSLContext | None = None
         self._login = _Login(clock)
 
-    async def current(self) -> Access:
+    async def current(self) -> RequestCredentials:
         """What to show now."""
         if self._plugs_in:
             await self._login.due(self._config)
@@ -67,7 +67,7 @@ class Credentials:
             self._access = self._read()
         return self._access
 
-    async def renewed(self, refused: Access) -> Access | None:
+    async def renewed(self, refused: RequestCredentials) -> RequestCredentials | None:
         """What to show instead of what was refused; None if there is nothing new."""
         if not self._plugs_in and not self._paths():
             return None
@@ -103,7 +103,7 @@ class Credentials:
         changed = self._stamps != {each: _stamp(each) for each in self._paths()}
         return changed or self._login.is_news or now - self._read_at >= REREAD_SECONDS
 
-    def _read(self) -> Access:
+    def _read(self) -> RequestCredentials:
         """What is there now, or what we had if that cannot be read."""
         self._looked_at = self._read_at = self._clock.monotonic()
         # Before they are read: what changes meanwhile is read again.
@@ -119,7 +119,7 @@ class Credentials:
         self._stamps = stamps if stamps.keys() == set(self._paths()) else {}
         return found
 
-    def _found(self) -> Access:
+    def _found(self) -> RequestCredentials:
         if self._access is not None and self._config.kubeconfigs:
             self._take_over(reread(self._config))
         config, issued = self._config, self._login.take() if self._plugs_in else None
@@ -136,7 +136,7 @@ class Credentials:
         if self._tls is None or self._pems != pems:
             self._tls = tls_context(config, *printed)
             self._pems = pems
-        return Access(token, self._tls, printed if any(printed) else pair)
+        return RequestCredentials(token, self._tls, printed if any(printed) else pair)
 
     def _take_over(self, config: ClientConfig) -> None:
         if config.plugin != self._config.plugin:

@@ -19,9 +19,9 @@ from headroom.adapters.kube import (
     raw,
 )
 from headroom.adapters.kube.admission import Policy, policy_of
-from headroom.adapters.kube.listwatch import Event, Page
-from headroom.adapters.kube.operator_kinds import Index
-from headroom.adapters.kube.parse import Settings
+from headroom.adapters.kube.listwatch import Event, ListPage
+from headroom.adapters.kube.operator_kinds import RawBudgetIndex
+from headroom.adapters.kube.parse import RawConfigMap
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import API_VERSION
 from headroom.model import facts
@@ -38,24 +38,24 @@ Wire = TypeVar("Wire")
 WireStruct = TypeVar("WireStruct", bound=raw.Object)
 
 
-class Versioned(Protocol):
+class VersionedFact(Protocol):
     """A fact that knows which version of its object it was read from."""
 
     @property
     def resource_version(self) -> str: ...
 
 
-Fact = TypeVar("Fact", bound=Versioned)
+Fact = TypeVar("Fact", bound=VersionedFact)
 
 
-class WireEvent(raw.Part, Generic[Wire]):
+class WireEvent(raw.RawPart, Generic[Wire]):
     """One line of a watch."""
 
     type: str | None = None
     object: Wire | None = None
 
 
-class WirePage(raw.Part, Generic[Wire]):
+class WirePage(raw.RawPart, Generic[Wire]):
     """One page of a list."""
 
     api_version: str | None = None
@@ -99,7 +99,7 @@ class FactDecoder(Generic[Wire, Fact]):
     ) -> None:
         self._pages, self._events, self._repair, self._fact, self._named = pages, events, repair, fact, named
 
-    def page(self, body: bytes) -> Page[Fact]:
+    def page(self, body: bytes) -> ListPage[Fact]:
         """One page of a list. Raises `Unavailable` for anything else: an empty answer must not pass for an empty cluster."""
         try:
             found = self._pages.decode(body)
@@ -107,11 +107,11 @@ class FactDecoder(Generic[Wire, Fact]):
             found = self._repaired_page(body)
         meta, items = found.metadata, found.items or ()
         if meta is None or not meta.resource_version:
-            raise Unavailable("listing: the API server answered with something that is no list")
+            raise Unavailable("listing: the API server answered with something that is not a list")
         self._named.check_page(found)
         for each in items:
             self._named.check(each)
-        return Page(items=[self._fact(each) for each in items], version=meta.resource_version, cont=meta.next or "")
+        return ListPage(items=[self._fact(each) for each in items], version=meta.resource_version, cont=meta.next or "")
 
     def event(self, line: bytes) -> Event[Fact]:
         """One line of a watch. Raises `Unavailable` when it is no event: then the stream was cut."""
@@ -122,7 +122,7 @@ class FactDecoder(Generic[Wire, Fact]):
         if found.type == "ERROR":
             return _failure(line)
         if found.type != "BOOKMARK" and (found.type not in CHANGES or found.object is None):
-            raise Unavailable("watching: the API server sent something that is no event")
+            raise Unavailable("watching: the API server sent something that is not an event")
         if found.object is not None:
             self._named.check(found.object)
         if found.type == "BOOKMARK":
@@ -166,7 +166,7 @@ def _bookmark(line: bytes) -> Event[Any]:
         found = _BOOKMARKS.decode(line).object
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = raw.fitted(_mapping(raw.plain(line)).get("object"), raw.Object)
-    meta = (found and found.metadata) or raw.ObjectMeta()
+    meta = (found and found.metadata) or raw.RawObjectMeta()
     return Event(
         type="BOOKMARK",
         fact=None,
@@ -188,14 +188,14 @@ def of(
     )
 
 
-def pods() -> FactDecoder[raw.Pod, facts.Pod]:
+def pods() -> FactDecoder[raw.RawPod, facts.Pod]:
     """Reads pods."""
-    return of(raw.Pod, parse.pod_of, "v1", "Pod")
+    return of(raw.RawPod, parse.pod_of, "v1", "Pod")
 
 
-def nodes() -> FactDecoder[raw.Node, facts.Node]:
+def nodes() -> FactDecoder[raw.RawNode, facts.Node]:
     """Reads nodes."""
-    return of(raw.Node, parse.node_of, "v1", "Node")
+    return of(raw.RawNode, parse.node_of, "v1", "Node")
 
 
 def names() -> FactDecoder[raw.Object, facts.Namespace]:
@@ -203,9 +203,9 @@ def names() -> FactDecoder[raw.Object, facts.Namespace]:
     return of(raw.Object, parse.namespace_of)
 
 
-def disruption_budgets() -> FactDecoder[disruptions.Wire, disruptions.Disruption]:
+def disruption_budgets() -> FactDecoder[disruptions.RawDisruptionBudget, disruptions.Disruption]:
     """Reads PodDisruptionBudgets."""
-    return of(disruptions.Wire, disruptions.disruption_of, "policy/v1", "PodDisruptionBudget")
+    return of(disruptions.RawDisruptionBudget, disruptions.disruption_of, "policy/v1", "PodDisruptionBudget")
 
 
 def policies() -> FactDecoder[raw.Object, Policy]:
@@ -229,7 +229,7 @@ def of_documents(fact: Callable[[dict[str, Any]], Fact], kind: str) -> FactDecod
     )
 
 
-def indexes() -> FactDecoder[dict[str, Any], Index]:
+def indexes() -> FactDecoder[dict[str, Any], RawBudgetIndex]:
     """Reads BudgetIndexes."""
     return of_documents(operator_kinds.index_of, "BudgetIndex")
 
@@ -239,7 +239,7 @@ def holds() -> FactDecoder[dict[str, Any], facts.Hold]:
     return of_documents(operator_kinds.hold_of, "BudgetHold")
 
 
-def settings() -> FactDecoder[raw.ConfigMap, Settings]:
+def settings() -> FactDecoder[raw.ConfigMap, RawConfigMap]:
     """Reads ConfigMaps."""
     return of(raw.ConfigMap, parse.settings_of, "v1", "ConfigMap")
 

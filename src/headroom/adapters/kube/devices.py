@@ -17,18 +17,18 @@ KINDS: Final = {
     "ResourceSlice": "resourceslices",
 }
 """The kinds that are read, with their plurals."""
-_META: Final = raw.ObjectMeta()
+_META: Final = raw.RawObjectMeta()
 
 
-class _Cel(raw.Part):
+class _Cel(raw.RawPart):
     expression: str | None = None
 
 
-class _Selector(raw.Part):
+class _Selector(raw.RawPart):
     cel: _Cel | None = None
 
 
-class _Choice(raw.Part):
+class _Choice(raw.RawPart):
     name: str | None = None
     device_class_name: str | None = None
     allocation_mode: str | None = None
@@ -36,21 +36,21 @@ class _Choice(raw.Part):
     admin_access: bool | None = None
 
 
-class _Request(raw.Part):
+class _Request(raw.RawPart):
     name: str | None = None
     exactly: _Choice | None = None
     first_available: list[_Choice] | None = None
 
 
-class _Requests(raw.Part):
+class _Requests(raw.RawPart):
     requests: list[_Request] | None = None
 
 
-class _ClaimSpec(raw.Part):
+class _ClaimSpec(raw.RawPart):
     devices: _Requests | None = None
 
 
-class _Result(raw.Part):
+class _Result(raw.RawPart):
     request: str | None = None
     driver: str | None = None
     pool: str | None = None
@@ -59,21 +59,21 @@ class _Result(raw.Part):
     consumed_capacity: raw.Quantities | None = None
 
 
-class _Results(raw.Part):
+class _Results(raw.RawPart):
     results: list[_Result] | None = None
 
 
-class _Allocation(raw.Part):
+class _Allocation(raw.RawPart):
     devices: _Results | None = None
 
 
-class _Consumer(raw.Part):
+class _Consumer(raw.RawPart):
     api_group: str | None = None
     resource: str | None = None
     uid: str | None = None
 
 
-class _ClaimStatus(raw.Part):
+class _ClaimStatus(raw.RawPart):
     allocation: _Allocation | None = None
     reserved_for: list[_Consumer] | None = None
 
@@ -85,7 +85,7 @@ class ClaimWire(raw.Object):
     status: _ClaimStatus | None = None
 
 
-class _TemplateSpec(raw.Part):
+class _TemplateSpec(raw.RawPart):
     spec: _ClaimSpec | None = None
 
 
@@ -95,7 +95,7 @@ class TemplateWire(raw.Object):
     spec: _TemplateSpec | None = None
 
 
-class _ClassSpec(raw.Part):
+class _ClassSpec(raw.RawPart):
     selectors: list[_Selector] | None = None
     extended_resource_name: str | None = None
 
@@ -106,21 +106,21 @@ class ClassWire(raw.Object):
     spec: _ClassSpec | None = None
 
 
-class _Value(raw.Part):
+class _Value(raw.RawPart):
     value: Any = None
 
 
-class _Attribute(raw.Part):
+class _Attribute(raw.RawPart):
     string: str | None = None
 
 
-class _Counters(raw.Part):
+class _Counters(raw.RawPart):
     name: str | None = None
     counter_set: str | None = None
     counters: dict[str, _Value] | None = None
 
 
-class _Device(raw.Part):
+class _Device(raw.RawPart):
     name: str | None = None
     node_name: str | None = None
     attributes: dict[str, _Attribute] | None = None
@@ -128,12 +128,12 @@ class _Device(raw.Part):
     consumes_counters: list[_Counters] | None = None
 
 
-class _Pool(raw.Part):
+class _Pool(raw.RawPart):
     name: str | None = None
     generation: int | None = None
 
 
-class _SliceSpec(raw.Part):
+class _SliceSpec(raw.RawPart):
     driver: str | None = None
     pool: _Pool | None = None
     node_name: str | None = None

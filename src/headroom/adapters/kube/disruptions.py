@@ -14,26 +14,26 @@ from headroom.model.selectors import selects
 _OPERATORS: Final = {"In", "NotIn", "Exists", "DoesNotExist"}
 
 
-class _Requirement(raw.Part):
+class _Requirement(raw.RawPart):
     key: str | None = None
     operator: str | None = None
     values: list[str] | None = None
 
 
-class _Selector(raw.Part):
+class _Selector(raw.RawPart):
     match_labels: dict[str, str] | None = None
     match_expressions: list[_Requirement] | None = None
 
 
-class _Spec(raw.Part):
+class _Spec(raw.RawPart):
     selector: _Selector | None = None
 
 
-class _Status(raw.Part):
+class _Status(raw.RawPart):
     disruptions_allowed: int | None = None
 
 
-class Wire(raw.Object):
+class RawDisruptionBudget(raw.Object):
     """A PodDisruptionBudget as it stands on the wire."""
 
     spec: _Spec | None = None
@@ -55,9 +55,9 @@ class Disruption(Struct, frozen=True, kw_only=True):
         return self.selector is not None and selects(self.selector, pod.labels)
 
 
-def disruption_of(wire: Wire) -> Disruption:
+def disruption_of(wire: RawDisruptionBudget) -> Disruption:
     """A PodDisruptionBudget; one of which nobody has counted the pods yet allows nothing."""
-    meta, selector = wire.metadata or raw.ObjectMeta(), wire.spec.selector if wire.spec else None
+    meta, selector = wire.metadata or raw.RawObjectMeta(), wire.spec.selector if wire.spec else None
     return Disruption(
         name=meta.name or "",
         resource_version=meta.resource_version or "",

@@ -16,15 +16,17 @@ from headroom.adapters.kube import finalizers, paths
 from headroom.adapters.kube.budget_check import check_gone
 from headroom.adapters.kube.changing import remove_finalizers
 from headroom.adapters.kube.client import Kube
+from headroom.adapters.kube.effects_bandwidth import BandwidthEffects
 from headroom.adapters.kube.effects_budgets import BudgetEffects
 from headroom.adapters.kube.effects_clouds import CloudEffects, check_empty
+from headroom.adapters.kube.effects_karpenter import KarpenterEffects
 from headroom.adapters.kube.effects_nodes import NodeEffects
 from headroom.adapters.kube.effects_owners import OwnerEffects
 from headroom.adapters.kube.effects_pods import PodEffects
 from headroom.adapters.kube.effects_power import PowerEffects
 from headroom.adapters.kube.events import Events
 from headroom.adapters.kube.gangs import Gangs
-from headroom.adapters.kube.telling import CHORES, Telling, Told, View
+from headroom.adapters.kube.telling import CHORES, ClusterView, Telling, Told
 from headroom.api.kinds import KINDS, AnyResource
 from headroom.api.releases import ReleaseRequest
 from headroom.api.resources import API_VERSION
@@ -34,7 +36,7 @@ from headroom.model.actions import Action
 from headroom.model.decisions import Ref
 from headroom.model.errors import Refused
 from headroom.model.handlers import carries_out, handlers_of
-from headroom.model.ports import Clock, Clouds, Switches
+from headroom.model.ports import Beside, Clock
 from headroom.model.tables import PodTable
 from headroom.model.world import ref_of
 
@@ -44,26 +46,29 @@ Handler = Callable[[Any, AnyResource], Awaitable[None]]
 class Effects:
     """Does what a decision asks for, one action at a time."""
 
-    def __init__(  # noqa: PLR0913  what effects reach, each named where it is given
+    def __init__(
         self,
         kube: Kube,
         events: Events,
         *,
         clock: Clock,
-        view: View,
-        switches: Switches | None = None,
-        clouds: Clouds | None = None,
+        view: ClusterView,
+        beside: Beside | None = None,
         told: Told = lambda _reason, _resource: None,
     ) -> None:
         """`told` hears what was done."""
         self._kube, self._events, self._clock, self._view = kube, events, clock, view
+        beside = beside or Beside()
         telling = Telling(events, clock, view, told)
         pods = PodEffects(kube, clock, view, telling, Gangs(kube, clock, view))
         nodes, owners = NodeEffects(kube), OwnerEffects(kube, clock, view, telling)
-        power = PowerEffects(kube, events, clock, view, switches)
+        power = PowerEffects(kube, events, clock, view, beside.switches)
         budgets = BudgetEffects(kube, clock, view, told)
-        spot = CloudEffects(kube, clouds)
-        self._handlers: dict[type[Action], Handler] = handlers_of(pods, nodes, owners, power, budgets, spot, self)
+        spot = CloudEffects(kube, beside.clouds)
+        pools = KarpenterEffects(kube, clock, view)
+        self._handlers: dict[type[Action], Handler] = handlers_of(
+            pods, nodes, owners, power, budgets, spot, pools, BandwidthEffects(kube), self
+        )
 
     async def perform(self, action: Action, resource: AnyResource) -> None:
         """Carry out one action that a decision on `resource` asked for; returns only when it is done."""
@@ -80,7 +85,7 @@ class Effects:
         """Raise for a request that was deleted meanwhile: deleting it cancels what has not been done."""
         found = self._view.world(self._clock.now()).resources.get(ref_of(request))
         if found is None or found.uid != request.uid or found.deleting:
-            raise Refused(f"carrying out {ref_of(request)}: it was deleted meanwhile")
+            raise Refused(f"carrying out {ref_of(request)}: it has been deleted")
 
     @carries_out(actions.RemoveFinalizer)
     async def _remove_finalizer(self, action: actions.RemoveFinalizer, resource: AnyResource) -> None:

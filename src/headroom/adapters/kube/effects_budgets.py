@@ -9,7 +9,7 @@ from msgspec import structs
 from headroom.adapters.kube import budget_holds, budget_index, errors, paths
 from headroom.adapters.kube.changing import split
 from headroom.adapters.kube.client import Kube
-from headroom.adapters.kube.telling import Told, View
+from headroom.adapters.kube.telling import ClusterView, Told
 from headroom.api.budget_hold import hold_name
 from headroom.api.budgets import GPUWorkloadBudget
 from headroom.api.kinds import AnyResource
@@ -24,7 +24,7 @@ from headroom.model.ports import Clock
 class BudgetEffects:
     """Writes holds and the index, exactly as they were decided."""
 
-    def __init__(self, kube: Kube, clock: Clock, view: View, told: Told) -> None:
+    def __init__(self, kube: Kube, clock: Clock, view: ClusterView, told: Told) -> None:
         self._kube, self._clock, self._view, self._told = kube, clock, view, told
         self._index_failures = 0
         """In a row."""

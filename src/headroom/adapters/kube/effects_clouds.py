@@ -1,4 +1,5 @@
-"""What is done for Spotpools: machines are launched and ended, gateways are told of them, and the pool itself stays until they are gone.
+"""What is done for Spotpools: machines are launched and ended, gateways get them as targets, and the pool itself stays until they are gone.
+A LeftoverNodePool that is to take its NodePools along stays as well.
 
 Money is spent and machines end on the word of the pool as it stands at that moment in the API server, never on that of a view: the
 intent must still be there. So whoever decided earlier, or on an older view, finds that it is not.
@@ -9,11 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from headroom.adapters.kube import errors, parse, paths, raw
-from headroom.adapters.kube.changing import Outcome, Patch, change, meta
+from headroom.adapters.kube.changing import ChangeOutcome, Patch, change, meta
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.effects_power import gpus_of, keeps_on, pods_on
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
+from headroom.api.offers import LeftoverNodePool
 from headroom.api.spot_pools import Spotpool, SpotpoolSpec
 from headroom.api.spot_pools_status import SpotpoolStatus
 from headroom.model import actions
@@ -23,6 +25,8 @@ from headroom.model.ports import Clouds
 from headroom.model.world import ref_of
 
 KIND: Final = Spotpool.kind.name
+FINALIZERS: Final = {KIND: marks.POOL_FINALIZER, LeftoverNodePool.kind.name: marks.LEFTOVER_FINALIZER}
+"""By which an object stays until what it owns is gone."""
 
 
 class CloudEffects:
@@ -33,22 +37,23 @@ class CloudEffects:
 
     @carries_out(actions.AddFinalizer)
     async def add_finalizer(self, action: actions.AddFinalizer, resource: AnyResource) -> None:
-        """Keep a Spotpool until its machines have ended."""
+        """Keep a Spotpool until its machines have ended, or a LeftoverNodePool until its NodePools are gone."""
         doing = f"adding the finalizer of {action.object}"
-        if resource.kind != KIND or action.object != str(ref_of(resource)):
-            raise Refused(f"{doing}: Headroom sets none there")
+        ours = FINALIZERS.get(resource.kind)
+        if ours is None or action.object != str(ref_of(resource)):
+            raise Refused(f"{doing}: Headroom sets none on this kind")
 
         def kept(found: raw.Object) -> Patch | None:
             there = meta(found).finalizers or []
-            if marks.POOL_FINALIZER in there:
+            if ours in there:
                 return None
             if meta(found).deletion_timestamp:
                 raise Refused(f"{doing}: it is being deleted")
-            return {"metadata": {"finalizers": [*there, marks.POOL_FINALIZER]}}
+            return {"metadata": {"finalizers": [*there, ours]}}
 
         path = paths.resource(resource.kind, resource.namespace, resource.name)
         outcome, _ = await change(self._kube, path, raw.Object, kept, uid=resource.uid)
-        if outcome is Outcome.GONE:
+        if outcome is ChangeOutcome.GONE:
             raise Refused(f"{doing}: it is gone")
 
     @carries_out(actions.LaunchInstance)
@@ -61,11 +66,11 @@ class CloudEffects:
         if spec.paused:
             raise Refused(f"{doing}: the pool is paused")
         if marks.POOL_FINALIZER not in pool.finalizers:
-            raise Refused(f"{doing}: the pool has no finalizer yet, and could vanish before the machine")
+            raise Refused(f"{doing}: the pool has no finalizer yet and could be deleted before its machine")
         meant = (action.slot, action.token, action.instance_type, action.zone)
         known = ((it.slot, it.token, it.instance_type, it.zone) for it in status.slots if it.state == "Launching")
         if meant not in known:
-            raise Refused(f"{doing}: slot {action.slot} does not ask for it any more")
+            raise Refused(f"{doing}: slot {action.slot} no longer needs it")
         await self._clouds(doing).launch(pool, action)
 
     @carries_out(actions.TerminateInstance)
@@ -76,17 +81,14 @@ class CloudEffects:
         if spec.paused:
             raise Refused(f"{doing}: the pool is paused")
         ending = {it.instance_id for it in status.slots if it.state == "Ending"}
-        orphan = action.instance in {it.instance_id for it in status.orphans}
-        # The slot of one that has stopped is free already. Any other that no slot means to end is left alone.
-        slots = {it.instance_id for it in status.slots}
-        if action.instance in slots - ending:
-            raise Refused(f"{doing}: the pool does not ask for it any more")
-        stopped = action.instance not in slots and not orphan
+        claim = status.claim_on(action.instance)
+        if claim == "Slot" and action.instance not in ending:
+            raise Refused(f"{doing}: the pool no longer needs it")
         for it in status.slots:
             # One that was idle is ended only if nothing has come since; any other was drained for as long as the pool gives.
             if it.instance_id == action.instance and it.cause == "Idle" and it.node:
                 await self._check_idle(doing, it.node, pool)
-        await self._clouds(doing).terminate(pool, action.instance, orphan=orphan, stopped=stopped)
+        await self._clouds(doing).terminate(pool, action.instance, claim)
 
     async def _check_idle(self, doing: str, node: str, pool: AnyResource) -> None:
         there = [pod for pod in await pods_on(self._kube, node) if keeps_on(pod, gpus_of(pool))]
@@ -109,7 +111,7 @@ class CloudEffects:
 
     def _clouds(self, doing: str) -> Clouds:
         if self._given is None:
-            raise Refused(f"{doing}: nobody speaks to clouds here")
+            raise Refused(f"{doing}: this process does not call clouds")
         return self._given
 
     async def _pool(
@@ -117,7 +119,7 @@ class CloudEffects:
     ) -> tuple[AnyResource, SpotpoolSpec, SpotpoolStatus]:
         """The pool as it stands now. Raises `Refused` if it is another one, or cannot be read."""
         if resource.kind != KIND or named != f"{resource.namespace}/{resource.name}":
-            raise Refused(f"{doing}: {ref_of(resource)} does not speak for that pool")
+            raise Refused(f"{doing}: {ref_of(resource)} is not that pool")
         pool = await pool_of(self._kube, resource.namespace, resource.name)
         if pool is None or pool.uid != resource.uid:
             raise Refused(f"{doing}: the pool is gone")
@@ -146,4 +148,4 @@ async def check_empty(kube: Kube, namespace: str, name: str) -> None:
         raise Refused(f"{doing}: the pool cannot be read")
     stays = pool.spec.deletion_policy == "Retain"
     if any(not stays or it.state in ("Launching", "Cancelling") for it in pool.status.slots):
-        raise Refused(f"{doing}: not all of its machines are known to have ended")
+        raise Refused(f"{doing}: some of its machines may not have ended")

@@ -1,11 +1,11 @@
-"""What is done to nodes: cordoned, tainted, and let go again."""
+"""What is done to nodes: cordoned, tainted, and given back."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from headroom.adapters.kube import paths, raw
-from headroom.adapters.kube.changing import Outcome, Patch, annotated, change, notes
+from headroom.adapters.kube.changing import ChangeOutcome, Patch, annotated, change, notes
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.values import OURS
 from headroom.api import marks
@@ -19,12 +19,14 @@ UNCORDONED: Final[Patch] = annotated({marks.CORDONED_BY: None}) | {"spec": {"uns
 """For a node that carries our mark."""
 
 
-class _TaintList(raw.Part):
+class _TaintList(raw.RawPart):
     # As they are, since the list is written back as a whole and nothing of it may be lost.
     taints: list[dict[str, Any]] | None = None
 
 
-class _Tainted(raw.Object):
+class Tainted(raw.Object):
+    """A node with all that its taints say."""
+
     spec: _TaintList | None = None
 
     @property
@@ -42,34 +44,34 @@ class NodeEffects:
     async def cordon(self, action: actions.CordonNode, resource: AnyResource) -> None:
         """Let no new pod onto it."""
 
-        def cordoned(node: raw.Node) -> Patch | None:
+        def cordoned(node: raw.RawNode) -> Patch | None:
             if node.spec and node.spec.unschedulable:
                 return None  # ours already, or somebody else's, which is not ours to undo later
             return annotated({marks.CORDONED_BY: str(ref_of(resource))}) | {"spec": {"unschedulable": True}}
 
-        outcome, _ = await change(self._kube, paths.node(action.node), raw.Node, cordoned)
-        if outcome is Outcome.GONE:
+        outcome, _ = await change(self._kube, paths.node(action.node), raw.RawNode, cordoned, uid=action.uid)
+        if outcome is ChangeOutcome.GONE:
             raise Refused(f"cordoning node {action.node}: it is gone")
 
     @carries_out(actions.UncordonNode)
     async def uncordon(self, action: actions.UncordonNode, resource: AnyResource) -> None:
         """Let pods onto it again, if it was us who kept them away."""
 
-        def uncordoned(node: raw.Node) -> Patch | None:
+        def uncordoned(node: raw.RawNode) -> Patch | None:
             by, cordoned = notes(node).get(marks.CORDONED_BY), bool(node.spec and node.spec.unschedulable)
             ours = by == (action.by or str(ref_of(resource)))
             if cordoned and not ours:
-                raise Refused(f"uncordoning node {action.node}: it was {by or 'not Headroom'} that cordoned it")
+                raise Refused(f"uncordoning node {action.node}: {by or 'somebody else'} cordoned it")
             return UNCORDONED if ours else None
 
-        await change(self._kube, paths.node(action.node), raw.Node, uncordoned)
+        await change(self._kube, paths.node(action.node), raw.RawNode, uncordoned, uid=action.uid)
 
     @carries_out(actions.TaintNode)
     async def taint(self, action: actions.TaintNode, _resource: AnyResource) -> None:
         """Set a taint; one of ours with another value is replaced."""
         taint = _taint_of(action.taint)
 
-        def tainted(node: _Tainted) -> Patch | None:
+        def tainted(node: Tainted) -> Patch | None:
             if any(_same_taint(each, taint) for each in node.taints):
                 return None
             others = [
@@ -80,8 +82,8 @@ class NodeEffects:
             value = {"value": taint.value} if taint.value else {}
             return {"spec": {"taints": [*others, {"key": taint.key, "effect": taint.effect, **value}]}}
 
-        outcome, _ = await change(self._kube, paths.node(action.node), _Tainted, tainted)
-        if outcome is Outcome.GONE:
+        outcome, _ = await change(self._kube, paths.node(action.node), Tainted, tainted, uid=action.uid)
+        if outcome is ChangeOutcome.GONE:
             raise Refused(f"tainting node {action.node}: it is gone")
 
     @carries_out(actions.UntaintNode)
@@ -89,11 +91,11 @@ class NodeEffects:
         """Remove exactly this taint."""
         taint = _taint_of(action.taint)
 
-        def untainted(node: _Tainted) -> Patch | None:
+        def untainted(node: Tainted) -> Patch | None:
             kept = [each for each in node.taints if not _same_taint(each, taint)]
             return {"spec": {"taints": kept or None}} if len(kept) < len(node.taints) else None
 
-        await change(self._kube, paths.node(action.node), _Tainted, untainted)
+        await change(self._kube, paths.node(action.node), Tainted, untainted, uid=action.uid)
 
 
 def _taint_of(text: str) -> facts.Taint:

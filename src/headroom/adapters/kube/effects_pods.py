@@ -8,16 +8,16 @@ from typing import Final
 
 from headroom.adapters.kube import errors, parse, paths, raw, values
 from headroom.adapters.kube.budget_check import check_unchanged
-from headroom.adapters.kube.changing import Outcome, Patch, annotated, change, meta, notes, read, split
+from headroom.adapters.kube.changing import ChangeOutcome, Patch, annotated, change, meta, notes, read, split
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.gangs import REFUSALS, Gangs, Stops, in_our_words
-from headroom.adapters.kube.telling import CHORES, Telling, View, may_undo
+from headroom.adapters.kube.telling import CHORES, ClusterView, Telling, may_undo
 from headroom.adapters.kube.values import OURS
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.model import actions, times
 from headroom.model.errors import Refused
-from headroom.model.facts import Refusal
+from headroom.model.facts import EvictionRefusal
 from headroom.model.gangs import MIRROR, belongs_to_node
 from headroom.model.handlers import carries_out
 from headroom.model.ports import Clock
@@ -33,7 +33,7 @@ ENDED: Final = ("Succeeded", "Failed")
 class PodEffects:
     """Changes pods, and says so on them."""
 
-    def __init__(self, kube: Kube, clock: Clock, view: View, telling: Telling, gangs: Gangs) -> None:
+    def __init__(self, kube: Kube, clock: Clock, view: ClusterView, telling: Telling, gangs: Gangs) -> None:
         self._kube, self._clock, self._view, self._telling, self._gangs = kube, clock, view, telling, gangs
 
     @carries_out(actions.EvictPod)
@@ -47,7 +47,7 @@ class PodEffects:
             await self._ask(action, pod, f"evicting pod {action.pod}", resource)
         except REFUSALS as problem:
             by = await self._gangs.refusing(action, parse.pod_of(pod), problem)
-            self._view.note_refusal(action.uid, Refusal(self._clock.now(), by))
+            self._view.note_refusal(action.uid, EvictionRefusal(self._clock.now(), by))
             raise in_our_words(action.pod, problem, by) from problem
         self._gangs.begun(action, resource)
         await self._tell(pod, "Evicted", resource)
@@ -72,12 +72,14 @@ class PodEffects:
                 pass
             except errors.Forbidden as problem:
                 # A right of its own, since most budgets never need it.
-                raise Refused(f"{problem}; bind the ClusterRole {DELETER_ROLE} to the operator's account") from problem
+                raise Refused(
+                    f"{problem}; bind the ClusterRole {DELETER_ROLE} to the operator's ServiceAccount"
+                ) from problem
             self._view.note_refusal(action.uid, None)
         self._gangs.begun(action, resource)
         await self._tell(pod, "Deleted", resource)
 
-    async def _target(self, action: Stops) -> raw.Pod | None:
+    async def _target(self, action: Stops) -> raw.RawPod | None:
         """The pod, if it may be stopped; None if it is gone, or goes already."""
         pod = await self._pod(action)
         if pod is None or self._is_leaving(pod):
@@ -86,7 +88,7 @@ class PodEffects:
             raise Refused(f"evicting pod {action.pod}: {why}")
         return pod
 
-    async def _ask(self, action: Stops, pod: raw.Pod, doing: str, resource: AnyResource) -> None:
+    async def _ask(self, action: Stops, pod: raw.RawPod, doing: str, resource: AnyResource) -> None:
         await check_unchanged(self._kube, resource, doing)
         with suppress(errors.NotFound):  # it is gone, as it should be
             await self._kube.evict(
@@ -96,7 +98,7 @@ class PodEffects:
                 grace_seconds=action.grace_seconds,
             )
 
-    def _is_leaving(self, pod: raw.Pod) -> bool:
+    def _is_leaving(self, pod: raw.RawPod) -> bool:
         """Whether a pod ends as soon as an eviction would have it end. Whoever deletes one may give it years."""
         end = values.moment(meta(pod).deletion_timestamp)
         return end is not None and end <= self._clock.now() + actions.MOST_GRACE_SECONDS * times.SECOND
@@ -109,20 +111,20 @@ class PodEffects:
     async def pause(self, action: actions.PausePod, resource: AnyResource) -> None:
         """Only annotations, for a controller that cooperates."""
 
-        def paused(pod: raw.Pod) -> Patch | None:
+        def paused(pod: raw.RawPod) -> Patch | None:
             if marks.PAUSED_AT in notes(pod):
                 return None  # the first pause counts; its moment and author stay
             at = times.text(self._clock.now())
             return annotated({marks.PAUSED_AT: at, marks.PAUSED_BY: str(ref_of(resource))})
 
-        if await self._change(action, paused, "Paused", resource) is Outcome.GONE:
+        if await self._change(action, paused, "Paused", resource) is ChangeOutcome.GONE:
             raise Refused(f"pausing pod {action.pod}: it is gone")
 
     @carries_out(actions.ResumePod)
     async def resume(self, action: actions.ResumePod, resource: AnyResource) -> None:
         """Take the annotations away again."""
 
-        def resumed(pod: raw.Pod) -> Patch | None:
+        def resumed(pod: raw.RawPod) -> Patch | None:
             ours = may_undo(resource, notes(pod).get(marks.PAUSED_BY, ""))
             gone: tuple[str, ...] = (marks.PAUSED_AT, marks.PAUSED_BY) if ours else ()
             # Chores: the plan has judged that the mark of its release is of no use any more.
@@ -131,8 +133,8 @@ class PodEffects:
             return annotated(patch) if patch else None
 
         path = paths.pod(*split(action.pod))
-        outcome, before = await change(self._kube, path, raw.Pod, resumed, uid=action.uid)
-        if outcome is Outcome.CHANGED and before is not None and marks.PAUSED_BY in notes(before):
+        outcome, before = await change(self._kube, path, raw.RawPod, resumed, uid=action.uid)
+        if outcome is ChangeOutcome.CHANGED and before is not None and marks.PAUSED_BY in notes(before):
             await self._tell(before, "Resumed", resource)
 
     @carries_out(actions.ReleasePod)
@@ -146,34 +148,34 @@ class PodEffects:
         """Make kube-scheduler look at the pod again."""
         stamp = annotated({TOUCHED_AT: times.text(self._clock.now())})
         path = paths.pod(*split(action.pod))
-        outcome, _ = await change(self._kube, path, raw.Pod, lambda _pod: stamp, uid=action.uid)
-        if outcome is Outcome.GONE:
+        outcome, _ = await change(self._kube, path, raw.RawPod, lambda _pod: stamp, uid=action.uid)
+        if outcome is ChangeOutcome.GONE:
             raise Refused(f"touching pod {action.pod}: it is gone")
 
     async def _change(
         self,
         action: actions.OnPod,
-        patch_of: Callable[[raw.Pod], Patch | None],
+        patch_of: Callable[[raw.RawPod], Patch | None],
         reason: str,
         resource: AnyResource,
-    ) -> Outcome:
+    ) -> ChangeOutcome:
         """Patch exactly this pod, and say so on it if that changed anything."""
         path = paths.pod(*split(action.pod))
-        outcome, pod = await change(self._kube, path, raw.Pod, patch_of, uid=action.uid)
-        if outcome is Outcome.CHANGED and pod is not None:
+        outcome, pod = await change(self._kube, path, raw.RawPod, patch_of, uid=action.uid)
+        if outcome is ChangeOutcome.CHANGED and pod is not None:
             await self._tell(pod, reason, resource)
         return outcome
 
-    async def _tell(self, pod: raw.Pod, reason: str, resource: AnyResource) -> None:
+    async def _tell(self, pod: raw.RawPod, reason: str, resource: AnyResource) -> None:
         await self._telling.tell(pod, "v1", "Pod", reason, resource)
 
-    async def _pod(self, action: actions.OnPod) -> raw.Pod | None:
+    async def _pod(self, action: actions.OnPod) -> raw.RawPod | None:
         """The pod as it is now; None if it is gone, even if another one has its name."""
-        found = await read(self._kube, paths.pod(*split(action.pod)), raw.Pod)
+        found = await read(self._kube, paths.pod(*split(action.pod)), raw.RawPod)
         return found if found is not None and meta(found).uid == action.uid else None
 
 
-def released(pod: raw.Pod, at: str) -> Patch | None:
+def released(pod: raw.RawPod, at: str) -> Patch | None:
     """The patch that lifts our gate, and says when; None where nothing keeps it or it was released before.
 
     A pod behind gates of others only gets the mark, without which a hold lets nobody lift the last of them.
@@ -188,11 +190,11 @@ def released(pod: raw.Pod, at: str) -> Patch | None:
     return marked if len(left) == len(gates) else marked | {"spec": {"schedulingGates": left or None}}
 
 
-def untouchable(pod: raw.Pod, own_namespace: str) -> str:
+def untouchable(pod: raw.RawPod, own_namespace: str) -> str:
     """Why a pod is not evicted, whatever any budget says; empty if it may be."""
     found = meta(pod)
     if pod.status and pod.status.phase in ENDED:
-        return "it has ended already"
+        return "it has already ended"
     if found.namespace == SYSTEM:
         return "it belongs to the cluster itself"
     if found.namespace == own_namespace:
@@ -202,5 +204,5 @@ def untouchable(pod: raw.Pod, own_namespace: str) -> str:
     if notes(pod).get(marks.PROTECTED, "").lower() not in ("", "false", "no"):
         return f"it is protected by the annotation {marks.PROTECTED}"
     if belongs_to_node(parse.pod_of(pod)):
-        return "its DaemonSet would start it again at once"
+        return "its DaemonSet would recreate it at once"
     return ""

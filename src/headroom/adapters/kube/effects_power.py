@@ -15,7 +15,7 @@ from headroom.adapters.kube.changing import meta, notes, read
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.effects_pods import ENDED, untouchable
 from headroom.adapters.kube.events import Events
-from headroom.adapters.kube.telling import View
+from headroom.adapters.kube.telling import ClusterView
 from headroom.adapters.power import status_of
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
@@ -34,15 +34,15 @@ INTENT: Final = {"Wake": "Booting", "Sleep": "Sleeping"}
 """What the pool's status says of a machine before a command is sent to it."""
 
 
-class _Pods(raw.Part):
+class _Pods(raw.RawPart):
     metadata: raw.ListMeta | None = None
-    items: list[raw.Pod] | None = None
+    items: list[raw.RawPod] | None = None
 
 
 class PowerEffects:
     """Switches machines, and evicts what may be evicted from them."""
 
-    def __init__(self, kube: Kube, events: Events, clock: Clock, view: View, switches: Switches | None) -> None:
+    def __init__(self, kube: Kube, events: Events, clock: Clock, view: ClusterView, switches: Switches | None) -> None:
         self._kube, self._events, self._clock, self._view, self._switches = kube, events, clock, view, switches
 
     @carries_out(actions.WakeMachine)
@@ -57,7 +57,7 @@ class PowerEffects:
 
     async def _switch(self, command: Command, action: actions.OnMachine, resource: AnyResource) -> None:
         if self._switches is None:
-            raise Refused(f"switching machine {action.machine}: nobody switches machines here")
+            raise Refused(f"switching machine {action.machine}: this process does not switch machines")
         try:
             pool = self._pool(command, action, resource)
             if command == "Sleep":
@@ -74,7 +74,7 @@ class PowerEffects:
         doing = _doing(command, action.machine)
         pool = self._world().resources.get(ref_of(resource))
         if resource.kind != "PowerPool" or resource.name != action.pool:
-            raise Refused(f"{doing}: {ref_of(resource)} does not speak for pool {action.pool}")
+            raise Refused(f"{doing}: {ref_of(resource)} is not pool {action.pool}")
         if pool is None or pool.uid != resource.uid or pool.deleting:
             raise Refused(f"{doing}: PowerPool {action.pool} is gone")
         if not isinstance(pool.spec, PowerPoolSpec):
@@ -86,13 +86,13 @@ class PowerEffects:
         known = status_of(pool, action.machine)
         if known is None or known.state != INTENT[command]:
             state = known.state if known else "Unknown"
-            raise Refused(f"{doing}: it is {state} by now, not {INTENT[command]}")
+            raise Refused(f"{doing}: it is now {state}, not {INTENT[command]}")
         return pool
 
     async def _look(self, machine: str, pool: AnyResource) -> None:
         """Raise `Refused` unless the machine's node is cordoned for this pool and empty."""
         doing = _doing("Sleep", machine)
-        node = await read(self._kube, paths.node(machine), raw.Node)
+        node = await read(self._kube, paths.node(machine), raw.RawNode)
         if node is not None:
             _check_cordon(doing, node, pool)
         # Also where the node is not ready, or gone: its pods may run on behind a broken network.
@@ -103,10 +103,10 @@ class PowerEffects:
 
     @carries_out(actions.DrainNode)
     async def drain(self, action: actions.DrainNode, resource: AnyResource) -> None:
-        """Evict what a controller makes anew elsewhere, all of it or none; disruption budgets have the last word on each pod."""
+        """Evict what a controller recreates elsewhere, all of it or none; disruption budgets have the last word on each pod."""
         doing = f"draining node {action.node}"
-        node = await read(self._kube, paths.node(action.node), raw.Node)
-        if node is None:
+        node = await read(self._kube, paths.node(action.node), raw.RawNode)
+        if node is None or (action.uid and meta(node).uid != action.uid):
             raise Refused(f"{doing}: it is gone")
         _check_cordon(doing, node, resource)
         pods = [pod for pod in await pods_on(self._kube, action.node) if keeps_on(pod, gpus_of(resource))]
@@ -125,9 +125,9 @@ class PowerEffects:
                 blocked.append(_key(pod))
         if blocked:
             more = f" and {len(blocked) - 1} more" if len(blocked) > 1 else ""
-            raise Unavailable(f"{doing}: a disruption budget does not let pod {blocked[0]}{more} go now")
+            raise Unavailable(f"{doing}: a PodDisruptionBudget refuses the eviction of pod {blocked[0]}{more} now")
 
-    def _stays(self, pod: raw.Pod, resource: AnyResource) -> str:
+    def _stays(self, pod: raw.RawPod, resource: AnyResource) -> str:
         """Why a pod must not be evicted to let a machine sleep; empty if it may be."""
         if isinstance(resource.spec, SpotpoolSpec):
             return ""
@@ -137,9 +137,9 @@ class PowerEffects:
             return why
         if has_gpus(fact.shape.requests, gpus) or fact.has_claims:
             return "it has GPUs or other devices"
-        return "" if fact.owner else "no controller would make it anew"
+        return "" if fact.owner else "no controller would recreate it"
 
-    async def _evict(self, pod: raw.Pod, node: str, resource: AnyResource) -> None:
+    async def _evict(self, pod: raw.RawPod, node: str, resource: AnyResource) -> None:
         found = meta(pod)
         if found.deletion_timestamp:
             return
@@ -155,14 +155,14 @@ class PowerEffects:
         return self._view.world(self._clock.now())
 
 
-async def pods_on(kube: Kube, node: str) -> list[raw.Pod]:
+async def pods_on(kube: Kube, node: str) -> list[raw.RawPod]:
     """All pods bound to a node. Without a resource version the API server answers from its storage, not from a cache."""
-    found: list[raw.Pod] = []
+    found: list[raw.RawPod] = []
     async for body in kube.pages(paths.pods(), query={"fieldSelector": f"spec.nodeName={node}"}):
         page = raw.read(body, _Pods)
         if page.metadata is None or not page.metadata.resource_version or page.items is None:
             raise Unavailable(
-                f"listing the pods on node {node}: the API server answered with something that is no list"
+                f"listing the pods on node {node}: the API server answered with something that is not a list"
             )
         found += page.items
     return found
@@ -178,17 +178,17 @@ def gpus_of(pool: AnyResource) -> str:
 def _why_drained(pool: AnyResource, node: str) -> str:
     if isinstance(pool.spec, SpotpoolSpec):
         return f"Spotpool {pool.namespace}/{pool.name} ends the machine of node {node}."
-    return f"PowerPool {pool.name} lets machine {node} sleep; its controller makes the pod anew elsewhere."
+    return f"PowerPool {pool.name} puts machine {node} to sleep; its controller recreates the pod elsewhere."
 
 
-def keeps_on(pod: raw.Pod, gpus: str) -> bool:
+def keeps_on(pod: raw.RawPod, gpus: str) -> bool:
     """Whether a pod keeps its machine on, as the plan judges it."""
     if pod.status and pod.status.phase in ENDED:
         return False
     return keeps_machine_on(parse.pod_of(pod), gpus)
 
 
-def _check_cordon(doing: str, node: raw.Node, pool: AnyResource) -> None:
+def _check_cordon(doing: str, node: raw.RawNode, pool: AnyResource) -> None:
     by = notes(node).get(marks.CORDONED_BY, "")
     if not (node.spec and node.spec.unschedulable):
         raise Refused(f"{doing}: its node is not cordoned")
@@ -197,8 +197,8 @@ def _check_cordon(doing: str, node: raw.Node, pool: AnyResource) -> None:
 
 
 def _doing(command: Command, machine: str) -> str:
-    return f"waking machine {machine}" if command == "Wake" else f"letting machine {machine} sleep"
+    return f"waking machine {machine}" if command == "Wake" else f"putting machine {machine} to sleep"
 
 
-def _key(pod: raw.Pod) -> str:
+def _key(pod: raw.RawPod) -> str:
     return f"{meta(pod).namespace}/{meta(pod).name}"

@@ -88,7 +88,7 @@ class DisruptionBlocked(ApiError, Refused):
     """429 to an eviction: a PodDisruptionBudget does not allow it now."""
 
 
-class Throttled(ApiError, Unavailable):
+class TooManyRequests(ApiError, Unavailable):
     """429: the server has too much to do."""
 
 
@@ -129,7 +129,7 @@ _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
     409: Conflict,
     410: Gone,
     422: Invalid,
-    429: Throttled,
+    429: TooManyRequests,
 }
 
 
@@ -153,7 +153,7 @@ def from_reply(reply: Reply, doing: str) -> ApiError:
     found = details.causes or []
     reason = said.reason or ""
     kind = class_for(reply.status, reason)
-    if kind is Throttled and any(cause.reason == "DisruptionBudget" for cause in found):
+    if kind is TooManyRequests and any(cause.reason == "DisruptionBudget" for cause in found):
         kind = DisruptionBlocked
     if kind is Invalid and found and all(cause.field == "metadata.uid" for cause in found):
         # A write that names the uid of an object whose name somebody else has by now: some kinds answer 409, pods 422.

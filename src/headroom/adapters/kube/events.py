@@ -55,7 +55,7 @@ class Events:
 
         Each call counts as another occurrence, but calls that follow each other with the same token `once` are one.
         """
-        # Events on objects of no namespace live in this one; the API server insists.
+        # Events on cluster-scoped objects live in this one; the API server insists.
         namespace = object_reference.get("namespace") or "default"
         metadata: dict[str, Any] = {"name": _name(object_reference, reason, message), "namespace": namespace}
         if once:
@@ -84,7 +84,7 @@ class Events:
                 path, {"metadata": tied, "count": (there.count or 1) + 1, "lastTimestamp": last}
             )
         except errors.NotFound:
-            return  # expired between two requests; the next occurrence makes it anew
+            return  # expired between two requests; the next occurrence recreates it
 
     def _body(self, reference: Mapping[str, Any], type_: str, reason: str, message: str) -> dict[str, Any]:
         now = _seconds(self._clock.now())

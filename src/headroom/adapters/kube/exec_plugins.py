@@ -53,14 +53,14 @@ async def run(plugin: ExecPlugin, config: ClientConfig) -> Issued:
         async with asyncio.timeout(PLUGIN_SECONDS):
             printed, complaints = await process.communicate()
     except TimeoutError as problem:
-        raise Unavailable(f"{doing}: it did not end within {PLUGIN_SECONDS:g} s") from problem
+        raise Unavailable(f"{doing}: it did not end within {PLUGIN_SECONDS:g}s") from problem
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
         last = complaints.decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
-        raise Unavailable(f"{doing}: it ended with {process.returncode}: {last or 'it said nothing'}")
+        raise Unavailable(f"{doing}: it exited with {process.returncode}: {last or 'no output'}")
     return _issued(printed, plugin)
 
 
@@ -77,7 +77,7 @@ def _issued(printed: bytes, plugin: ExecPlugin) -> Issued:
         )
     if issued is None or not (issued.token or (issued.client_certificate_data and issued.client_key_data)):
         raise Misconfigured(
-            f"running {plugin.label}: it printed neither a token nor a certificate with its key; log in anew"
+            f"running {plugin.label}: it printed neither a token nor a certificate with its key; log in again"
         )
     return issued
 

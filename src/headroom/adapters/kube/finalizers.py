@@ -1,4 +1,4 @@
-"""Lets go of pods that were held until their end was written down: one small request for each, since they are many."""
+"""Removes the finalizers of pods whose end is recorded: one small request for each, since they are many."""
 
 from __future__ import annotations
 

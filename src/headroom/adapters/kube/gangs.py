@@ -10,7 +10,7 @@ from headroom.adapters.kube import decode, errors, paths
 from headroom.adapters.kube.changing import split
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.disruptions import Disruption
-from headroom.adapters.kube.telling import View
+from headroom.adapters.kube.telling import ClusterView
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.enforcement import Victim
 from headroom.api.kinds import AnyResource
@@ -42,7 +42,7 @@ REFUSALS: Final = (errors.DisruptionBlocked, errors.EvictionImpossible, Blocked)
 class Gangs:
     """Knows which gangs have begun to go. A budget evicts one pod after another, so its first is told from the others."""
 
-    def __init__(self, kube: Kube, clock: Clock, view: View) -> None:
+    def __init__(self, kube: Kube, clock: Clock, view: ClusterView) -> None:
         self._kube, self._clock, self._view = kube, clock, view
         self._begun: dict[Ref, Victim] = {}
         """The gang of each budget that began to go last: the view may show that only a moment later."""
@@ -60,7 +60,7 @@ class Gangs:
         why, names = _stuck([pod for pod in pods if pod.phase == "Running"], await self._disruptions(namespace))
         if why:
             by = tuple(f"{namespace}/{name}" for name in names)
-            raise Blocked(f"evicting pod {action.pod}: its gang {gang.unit} would be torn apart: {why}", by)
+            raise Blocked(f"evicting pod {action.pod}: its gang {gang.unit} could not be evicted as a whole: {why}", by)
 
     async def refusing(self, action: Stops, pod: facts.Pod, problem: Refusing) -> tuple[str, ...]:
         """The disruption budgets that refused an eviction, namespace/name: as the API server says, or all that select the pod."""
@@ -112,7 +112,9 @@ def in_our_words(pod: str, problem: Refusing, by: tuple[str, ...]) -> Refusing:
     if isinstance(problem, Blocked):
         return problem
     not_now = isinstance(problem, errors.DisruptionBlocked)
-    why = "its disruption budget allows none now" if not_now else "more than one disruption budget selects it"
+    why = (
+        "its PodDisruptionBudget allows no eviction now" if not_now else "more than one PodDisruptionBudget selects it"
+    )
     said = "; ".join(message for _, message in problem.causes if message) or ", ".join(by)
     message = f"evicting pod {pod}: {why}" + (f" ({said})" if said else "")
     return type(problem)(problem.status, problem.reason, message, problem.causes)

@@ -15,7 +15,7 @@ from yarl import URL
 import headroom
 from headroom.adapters.kube import errors, paths
 from headroom.adapters.kube.config import ClientConfig
-from headroom.adapters.kube.credentials import Access, Credentials
+from headroom.adapters.kube.credentials import Credentials, RequestCredentials
 from headroom.adapters.kube.transport import JSON, Reply, StreamRefused
 from headroom.model.errors import Misconfigured, Unavailable
 from headroom.model.ports import Clock
@@ -23,11 +23,11 @@ from headroom.model.ports import Clock
 CONNECT_SECONDS: Final = 10.0
 HEARTBEAT_SECONDS: Final = 30.0
 """A WebSocket whose other end answers no ping for so long is broken."""
-GATHER_SECONDS: Final = 0.006
+GATHER_SECONDS: Final = 0.02
 """Events of a watch are read in bunches this far apart; the loop gathers for longer than that anyway."""
-TLS_BUFFER: Final = 64 * 1024
+TLS_BUFFER: Final = 32 * 1024
 """What each connection under TLS holds from its first moment on. There are some thirty, and asyncio would take 256 KiB for each."""
-PLENTY: Final = 48 * 1024
+PLENTY: Final = 16 * 1024
 """So much at once is bunch enough: then the server is ahead of us, and waiting would only make a first list slower."""
 # Large pieces: fewer wake-ups for big lists and busy watches.
 _READ_BUFFER: Final = 2**20
@@ -56,7 +56,7 @@ class HttpTransport:
         headers = {"Content-Type": content_type} if body else {}
         limits = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
         doing = paths.doing(method, path)
-        with self._explained(doing, f"no answer within {timeout:g} s"):
+        with self._explained(doing, f"no answer within {timeout:g}s"):
             response = await self._send(
                 method, path, params=query or {}, data=body or None, headers=headers, timeout=limits
             )
@@ -71,13 +71,14 @@ class HttpTransport:
         # Compressing small events gains nothing, and would hold them back.
         headers = {"Accept-Encoding": "identity"}
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle)
-        with self._explained(f"watching {paths.spoken(path)}", f"nothing heard for {idle:g} s"):
+        with self._explained(f"watching {paths.spoken(path)}", f"nothing received for {idle:g}s"):
             response = await self._send("GET", path, params=query, headers=headers, timeout=limits)
             async with _cut_if_left(response):
                 if response.status != 200:
                     raise StreamRefused(Reply(response.status, await response.read(), _headers(response)))
                 if opened:
                     opened()
+                _pause_at_once(response)
                 begun: list[bytes] = []
                 async for chunk in response.content.iter_any():
                     begun.append(chunk)
@@ -99,9 +100,9 @@ class HttpTransport:
     ) -> aiohttp.ClientWebSocketResponse:
         """A WebSocket. Raises an `ApiError` if the server refuses it."""
         doing = f"connecting to {paths.spoken(path)}"
-        access: Access | None = await self.credentials.current()
+        access: RequestCredentials | None = await self.credentials.current()
         status = 0
-        with self._explained(doing, f"no answer within {timeout:g} s"):
+        with self._explained(doing, f"no answer within {timeout:g}s"):
             while access is not None:
                 try:
                     async with asyncio.timeout(timeout):
@@ -124,7 +125,7 @@ class HttpTransport:
             transport.resume_reading()
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -142,11 +143,11 @@ class HttpTransport:
                 response = await self._send_as(renewed, method, path, **more)
             elif self.credentials.problem:
                 doing = paths.doing(method, path)
-                raise Unavailable(f"{doing}: the server does not know us (401), and {self.credentials.problem}")
+                raise Unavailable(f"{doing}: the server rejected the credentials (401), and {self.credentials.problem}")
         return response
 
     async def _send_as(
-        self, access: Access, method: str, path: str, headers: Mapping[str, str], **more: Any
+        self, access: RequestCredentials, method: str, path: str, headers: Mapping[str, str], **more: Any
     ) -> aiohttp.ClientResponse:
         return await self._opened().request(
             method,
@@ -160,7 +161,7 @@ class HttpTransport:
         )
 
     async def _upgrade(
-        self, access: Access, path: str, query: Mapping[str, str], protocol: str
+        self, access: RequestCredentials, path: str, query: Mapping[str, str], protocol: str
     ) -> aiohttp.ClientWebSocketResponse:
         return await self._opened().ws_connect(
             URL(self._config.server + path, encoded=True),
@@ -193,7 +194,7 @@ class HttpTransport:
                 f"correct certificate-authority or server in {self._config.source}"
             ) from problem
         except TimeoutError as problem:
-            late = f"no connection to {self._config.server} within {CONNECT_SECONDS:g} s"
+            late = f"no connection to {self._config.server} within {CONNECT_SECONDS:g}s"
             why = late if isinstance(problem, aiohttp.ConnectionTimeoutError) else too_late
             raise Unavailable(f"{doing}: {why}") from problem
         except aiohttp.ClientConnectorError as problem:
@@ -225,6 +226,14 @@ def _socket(address: Any) -> socket.socket:
     return made
 
 
+def _pause_at_once(response: aiohttp.ClientResponse) -> None:
+    """Under TLS, a connection whose reading is paused goes on to take in what comes, up to a limit, and is woken for each piece of it."""
+    transport = response.connection.transport if response.connection else None
+    limit = getattr(transport, "set_read_buffer_limits", None)
+    if limit is not None:
+        limit(1)
+
+
 @contextlib.asynccontextmanager
 async def _cut_if_left(response: aiohttp.ClientResponse) -> AsyncIterator[None]:
     """Gives the connection back once all was read, and cuts it otherwise: one under TLS that is closed politely waits for the goodbye of
@@ -253,7 +262,7 @@ async def _never_write_twice(
         raise aiohttp.ClientPayloadError(str(problem)) from problem
 
 
-def _authorization(access: Access) -> dict[str, str]:
+def _authorization(access: RequestCredentials) -> dict[str, str]:
     return {"Authorization": f"Bearer {access.token}"} if access.token else {}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,7 @@ REQUEST_SECONDS: Final = 5.0
 class _Metadata(Struct, rename="camel"):
     resource_version: str = ""
     uid: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class _Spec(Struct, rename="camel"):
@@ -41,8 +43,17 @@ class _Object(Struct):
 class KubeLeases:
     """Implements `Leases` on coordination.k8s.io/v1; every write names the version that it replaces."""
 
-    def __init__(self, kube: Kube, namespace: str, name: str, *, timeout: float = REQUEST_SECONDS) -> None:
-        self._kube = kube
+    def __init__(
+        self,
+        kube: Kube,
+        namespace: str,
+        name: str,
+        *,
+        timeout: float = REQUEST_SECONDS,
+        published: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """`published` are annotations that stand on the lease while it is ours; those with no value are removed."""
+        self._kube, self._published = kube, published
         self._namespace = namespace
         self._name = name
         self._timeout = timeout
@@ -59,18 +70,21 @@ class KubeLeases:
     async def write(self, holder: str, duration_seconds: int, before: Lease | None) -> Lease:
         """Take, renew or (with an empty holder) release the lease. Raises `LeaseTaken` if it is no longer `before`."""
         spec = self._spec(holder, duration_seconds, before)
+        ours = {name: value if holder else "" for name, value in self._published().items()}
         metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
         try:
             if before is None:
+                metadata["annotations"] = _changed({}, ours)
                 collection = paths.leases(self._namespace)
                 return self._understood(await self._kube.create(collection, body, timeout=self._timeout))
             # A replacement would drop the labels that others gave it.
             version, kept = self._last
             uid, _, number = before.version.partition("/")
-            # The uid too: without it the server would make a lease anew that somebody deleted.
+            # The uid too: without it the server would recreate a deleted lease.
             own = {"uid": uid, "resourceVersion": number}
-            body["metadata"] = {**(kept if version == before.version else metadata), **own}
+            annotations = {"annotations": _changed(before.annotations, ours)}
+            body["metadata"] = {**(kept if version == before.version else metadata), **own, **annotations}
             return self._understood(await self._kube.replace(self._path, body, timeout=self._timeout))
         except errors.AlreadyExists as problem:
             raise LeaseTaken(str(problem)) from problem
@@ -97,7 +111,7 @@ class KubeLeases:
         }
 
     def _understood(self, body: bytes) -> Lease:
-        doing = f"reading {paths.spoken(self._path)}: the answer is no Lease"
+        doing = f"reading {paths.spoken(self._path)}: the answer is not a Lease"
         try:
             found = msgspec.json.decode(body, type=_Object)
             metadata = msgspec.json.decode(body)["metadata"]
@@ -120,11 +134,16 @@ class KubeLeases:
             renewals=spec.renew_time or "",
             transitions=spec.lease_transitions or 0,
             version=version,
+            annotations=found.metadata.annotations or {},
         )
 
     @property
     def _path(self) -> str:
         return paths.lease(self._namespace, self._name)
+
+
+def _changed(annotations: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in {**annotations, **ours}.items() if value or name not in ours}
 
 
 def _micro_time(ms: int) -> str:

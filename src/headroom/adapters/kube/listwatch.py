@@ -11,7 +11,7 @@ Fact = TypeVar("Fact")
 FactIn_contra = TypeVar("FactIn_contra", contravariant=True)
 
 
-class Page(Struct, Generic[Fact], frozen=True, gc=False):
+class ListPage(Struct, Generic[Fact], frozen=True, gc=False):
     """One page of a list."""
 
     items: list[Fact]
@@ -51,7 +51,7 @@ class Decoder(Protocol[Fact]):
     fact, and its page leaves it out. Only what is no event or list at all raises `msgspec.MsgspecError`.
     """
 
-    def page(self, body: bytes) -> Page[Fact]:
+    def page(self, body: bytes) -> ListPage[Fact]:
         """A page of a list."""
         ...
 
@@ -83,7 +83,7 @@ class Sink(Protocol[FactIn_contra]):
         ...
 
     def remove(self, key: str, last: FactIn_contra | None, seen_until: int, /) -> None:
-        """Let go of a fact; there may be none.
+        """Forget a fact; there may be none.
 
         `last` is its final state, None where nobody told. Up to `seen_until`, in milliseconds since 1970, it was surely there.
         """

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headroom.adapters.kube.client import Kube
-from headroom.adapters.kube.reviews import Need, lacking
+from headroom.adapters.kube.reviews import RequiredRight, lacking
 from headroom.model.errors import HeadroomError
 
 LOOK_SECONDS: Final = 60.0
@@ -53,5 +53,5 @@ class RightToDelete(Looking):
         self._note = note
 
     async def _look(self) -> str:
-        self._note(not await lacking(self._kube, [Need("delete", "pods")]))
+        self._note(not await lacking(self._kube, [RequiredRight("delete", "pods")]))
         return ""

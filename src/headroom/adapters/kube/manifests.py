@@ -9,8 +9,8 @@ import msgspec
 from headroom.adapters.kube import parse, raw
 from headroom.model import facts
 
-PODS: Final = msgspec.json.Decoder(raw.Pod)
-NODES: Final = msgspec.json.Decoder(raw.Node)
+PODS: Final = msgspec.json.Decoder(raw.RawPod)
+NODES: Final = msgspec.json.Decoder(raw.RawNode)
 _ODD: Final = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
 
 

@@ -15,7 +15,7 @@ from headroom.model import facts
 Spec = TypeVar("Spec", BudgetHoldSpec, BudgetIndexSpec)
 
 
-class Index(Struct, frozen=True, kw_only=True):
+class RawBudgetIndex(Struct, frozen=True, kw_only=True):
     """A BudgetIndex."""
 
     name: str
@@ -25,11 +25,11 @@ class Index(Struct, frozen=True, kw_only=True):
     """What it says; None if that cannot be read."""
 
 
-def index_of(document: dict[str, Any]) -> Index:
+def index_of(document: dict[str, Any]) -> RawBudgetIndex:
     """A BudgetIndex."""
     meta = _meta(document)
     name, spec = meta.name or "", _spec(document, BudgetIndexSpec)
-    return Index(
+    return RawBudgetIndex(
         name=name,
         uid=meta.uid or name,
         resource_version=meta.resource_version or "",
@@ -50,8 +50,8 @@ def hold_of(document: dict[str, Any]) -> facts.Hold:
     )
 
 
-def _meta(document: dict[str, Any]) -> raw.ObjectMeta:
-    return raw.fitted(document, raw.Object).metadata or raw.ObjectMeta()
+def _meta(document: dict[str, Any]) -> raw.RawObjectMeta:
+    return raw.fitted(document, raw.Object).metadata or raw.RawObjectMeta()
 
 
 def _spec(document: dict[str, Any], kind: type[Spec]) -> Spec | None:

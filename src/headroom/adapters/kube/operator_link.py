@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
 import aiohttp
@@ -13,7 +13,7 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from headroom.adapters.kube.config import ClientConfig
-from headroom.adapters.kube.credentials import Access, Credentials
+from headroom.adapters.kube.credentials import Credentials, RequestCredentials
 from headroom.adapters.kube.tls import tls_context
 from headroom.adapters.kube.tunnel import Tunnel
 from headroom.model.errors import Misconfigured, Unavailable
@@ -27,14 +27,23 @@ _DOING: Final = "reaching the operator"
 class OperatorLink:
     """One operator, asked with the credentials of one user. Its answers and errors never hold any of them."""
 
-    def __init__(self, config: ClientConfig, credentials: Credentials, tunnel: Tunnel | None = None) -> None:
-        """`config` is the way to the operator, not to the API server: its address, how it is verified, and the user's certificate."""
-        self._config, self._credentials, self._tunnel = config, credentials, tunnel
+    def __init__(
+        self,
+        config: ClientConfig,
+        credentials: Credentials,
+        tunnel: Tunnel | None = None,
+        moved: Callable[[], Awaitable[ClientConfig | None]] | None = None,
+    ) -> None:
+        """`config` is the way to the operator, not to the API server: its address, how it is verified, and the user's certificate.
+
+        `moved` is asked when that way leads nowhere any more: an operator that was restarted may have another port and certificate.
+        """
+        self._config, self._credentials, self._tunnel, self._moved = config, credentials, tunnel, moved
         self._session: aiohttp.ClientSession | None = None
         self._tls: tuple[tuple[bytes, bytes], ssl.SSLContext] | None = None
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -45,7 +54,12 @@ class OperatorLink:
     async def answer(self, method: str, path: str, headers: Mapping[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer to a request, its body still to be read and as it came. Raises a `HeadroomError` if there is none."""
         access = await self._credentials.current()
-        response = await self._send(access, method, path, headers)
+        try:
+            response = await self._send(access, method, path, headers)
+        except (Misconfigured, Unavailable):
+            if not await self._has_moved():
+                raise
+            response = await self._send(access, method, path, headers)
         try:
             if response.status == 401 and (renewed := await self._credentials.renewed(access)) is not None:
                 response.close()
@@ -54,7 +68,16 @@ class OperatorLink:
         finally:
             response.close()
 
-    async def _send(self, access: Access, method: str, path: str, headers: Mapping[str, str]) -> aiohttp.ClientResponse:
+    async def _has_moved(self) -> bool:
+        now = await self._moved() if self._moved is not None else None
+        if now is None or now == self._config:
+            return False
+        self._config, self._tls = now, None
+        return True
+
+    async def _send(
+        self, access: RequestCredentials, method: str, path: str, headers: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
         if self._session is None:
             self._session = self._new_session()
         authorization = {"Authorization": f"Bearer {access.token}"} if access.token else {}
@@ -76,7 +99,7 @@ class OperatorLink:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS),
         )
 
-    def _context(self, access: Access) -> ssl.SSLContext:
+    def _context(self, access: RequestCredentials) -> ssl.SSLContext:
         # One for all connections, or none would be used twice; another one when a plugin has issued another certificate.
         if self._tls is None or self._tls[0] != access.certificate:
             made = tls_context(self._config, *access.certificate)

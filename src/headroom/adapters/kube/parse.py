@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from headroom.adapters.kube import amounts, raw, values
 from headroom.api import kinds, schema
+from headroom.api.bandwidth_config import EXTENDED
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
 from headroom.api.schema import Problem
@@ -33,10 +34,10 @@ _EVICTED: Final = ("DisruptionTarget", "True", "EvictionByEvictionAPI")
 """What the API server writes when it grants an eviction."""
 _NO_PLACE: Final = ("Unschedulable", "Schedulable", "Undetermined")
 """Why a scheduler did not place a pod. The last two are Volcano's: the rest of the gang finds no place, or it did not look further."""
-_META: Final = raw.ObjectMeta()
+_META: Final = raw.RawObjectMeta()
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class RawConfigMap(Struct, frozen=True, kw_only=True):
     """A ConfigMap."""
 
     namespace: str
@@ -48,30 +49,31 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 def pod(document: object) -> facts.Pod:
     """The pod in a plain manifest. Without a namespace it is in `default`, without a uid `namespace/name` serves as one."""
-    return pod_of(raw.fitted(document, raw.Pod))
+    return pod_of(raw.fitted(document, raw.RawPod))
 
 
 def node(document: object) -> facts.Node:
     """The node in a plain manifest; without a uid its name serves as one."""
-    return node_of(raw.fitted(document, raw.Node))
+    return node_of(raw.fitted(document, raw.RawNode))
 
 
 # --- pods ---------------------------------------------------------------------------------------------------------------------
 
-_OF_THE_POD: Final = re.compile(r"\bnodes are available: (?!\d)")
-"""kube-scheduler counts the nodes that each cause rules out, as in `3 Insufficient cpu`; one without a number is of the pod itself."""
+_OF_THE_POD: Final = re.compile(r'\bnodes are available: (?!\d)|^persistentvolumeclaim "')
+"""kube-scheduler counts the nodes that each cause rules out, as in `3 Insufficient cpu`; one without a number is of the pod itself.
+Schedulers built on its plugins may pass on what these say of a claim, with nothing before it."""
 _NO_POD_SPEC: Final = raw.PodSpec()
 _NO_POD_STATUS: Final = raw.PodStatus()
 
 
-def pod_of(wire: raw.Pod) -> facts.Pod:
+def pod_of(wire: raw.RawPod) -> facts.Pod:
     """The pod as a fact."""
     meta, spec, status = wire.metadata or _META, wire.spec or _NO_POD_SPEC, wire.status or _NO_POD_STATUS
     namespace, name, phase = meta.namespace or "default", meta.name or "", values.one(status.phase or "Pending")
     ended, ended_by = _end(status, phase) if phase in _PHASES_OF_AN_END else (None, "")
     since, message = _unschedulable(status.conditions)
     started, started_after = _start(status)
-    (claims, templates), extended = _claims(spec, status), _extended(status)
+    claims, templates = _claims(spec, status)
     return facts.Pod(
         uid=meta.uid or f"{namespace}/{name}",
         namespace=namespace,
@@ -91,14 +93,13 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
         ended_by=ended_by,
         deleting=values.moment(meta.deletion_timestamp),
         evicted=_evicted(status.conditions),
-        gates=values.names(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
+        gates=values.names([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else (),
         deadline=values.length(spec.active_deadline_seconds) if spec.active_deadline_seconds else None,
         grace_seconds=values.grace(spec.termination_grace_period_seconds),
         finalizers=values.ours(meta.finalizers),
         claims=claims,
         claim_templates=templates,
-        extended_claim=extended[0],
-        extended_resources=extended[1],
+        extended=_extended(status),
         nominated_node=status.nominated_node_name or "",
         nominated_since=since if status.nominated_node_name else None,
         unschedulable_since=since,
@@ -109,15 +110,37 @@ def pod_of(wire: raw.Pod) -> facts.Pod:
 
 def shape_of(spec: raw.PodSpec) -> facts.Shape:
     """Where pods may go."""
-    return facts.Shape(
-        requests=amounts.requested(spec),
-        node_selector=values.pairs(spec.node_selector),
-        affinity=_text(bytes(spec.affinity)),
-        tolerations=_tolerations(bytes(spec.tolerations)),
-        scheduler=values.one(spec.scheduler_name or "default-scheduler"),
-        host_network=bool(spec.host_network),
-        spread=_spread(bytes(spec.topology_spread_constraints)),
+    places, texts = (
+        (bytes(spec.node_selector), bytes(spec.affinity)),
+        (bytes(spec.tolerations), bytes(spec.topology_spread_constraints)),
     )
+    # Pods of one template share one shape, and most pods are of one of a few templates.
+    is_short = sum(map(len, places + texts)) <= values.LONGEST_REMEMBERED
+    more = values.one(spec.scheduler_name or "default-scheduler"), bool(spec.host_network)
+    return (_few_shapes if is_short else _shape)(amounts.requested(spec), *places, *texts, *more)
+
+
+def _shape(  # noqa: PLR0913, PLR0917  what a shape is made of, each by its place: so a cache is quickest
+    requests: facts.Amounts,
+    selector: bytes,
+    affinity: bytes,
+    tolerations: bytes,
+    spread: bytes,
+    scheduler: str,
+    on_host: bool,
+) -> facts.Shape:
+    return facts.Shape(
+        requests=requests,
+        node_selector=values.pairs(selector),
+        affinity=_text(affinity),
+        tolerations=_tolerations(tolerations),
+        scheduler=scheduler,
+        host_network=on_host,
+        spread=_spread(spread),
+    )
+
+
+_few_shapes: Final = lru_cache(maxsize=512)(_shape)
 
 
 def _spread(json: bytes) -> str:
@@ -164,6 +187,8 @@ def _start(status: raw.PodStatus) -> tuple[int | None, int | None]:
     Not status.startTime: that is when the kubelet first saw the pod. A status shows the last two runs of a container at most, but
     before the first init container has run nothing else runs: where its first start is seen, no other matters.
     """
+    if not (status.container_statuses or status.init_container_statuses or status.phase == "Failed"):
+        return None, None
     first, hidden = None, False
     main, init = status.container_statuses or [], status.init_container_statuses or []
     for each in init[:1]:
@@ -217,7 +242,7 @@ def _statuses(status: raw.PodStatus) -> list[raw.ContainerStatus]:
     return main + init if init else main
 
 
-def _unschedulable(conditions: list[raw.Condition] | None) -> tuple[int | None, str]:
+def _unschedulable(conditions: list[raw.RawCondition] | None) -> tuple[int | None, str]:
     for each in conditions or ():
         if each.type == "PodScheduled" and each.status == "False" and each.reason in _NO_PLACE:
             said = " ".join((each.message or "")[:_LONGEST_MESSAGE].split())
@@ -225,14 +250,14 @@ def _unschedulable(conditions: list[raw.Condition] | None) -> tuple[int | None, 
     return None, ""
 
 
-def _evicted(conditions: list[raw.Condition] | None) -> int | None:
+def _evicted(conditions: list[raw.RawCondition] | None) -> int | None:
     for each in conditions or ():
         if (each.type, each.status, each.reason) == _EVICTED:
             return values.moment(each.last_transition_time)
     return None
 
 
-def _controller(references: list[raw.OwnerReference]) -> facts.Owner | None:
+def _controller(references: list[raw.RawOwnerReference]) -> facts.Owner | None:
     for each in references:
         if each.controller:
             return values.owner(each.kind or "", each.name or "", each.uid or "", each.api_version or "")
@@ -249,14 +274,13 @@ def _claims(spec: raw.PodSpec, status: raw.PodStatus) -> tuple[tuple[str, ...], 
     return values.names(names), values.names(templates)
 
 
-def _extended(status: raw.PodStatus) -> tuple[str, tuple[str, ...]]:
+def _extended(status: raw.PodStatus) -> facts.ExtendedClaim | None:
     """The claim that kube-scheduler made for extended resources, and for which of them."""
     found = status.extended_resource_claim_status
     if found is None:
-        return "", ()
-    return found.resource_claim_name or "", values.names(
-        sorted({each.resource_name or "" for each in found.request_mappings or ()})
-    )
+        return None
+    resources = sorted({each.resource_name or "" for each in found.request_mappings or ()})
+    return facts.ExtendedClaim(found.resource_claim_name or "", values.names(resources))
 
 
 # --- nodes, settings and our own kinds ------------------------------------------------------------------------------------------
@@ -267,7 +291,7 @@ ADDRESSES: Final = ("InternalIP", "ExternalIP")
 """The types of a node's addresses that are kept: by these a machine of a cloud is known."""
 
 
-def node_of(wire: raw.Node) -> facts.Node:
+def node_of(wire: raw.RawNode) -> facts.Node:
     """The node as a fact."""
     meta, spec, status = wire.metadata or _META, wire.spec or _NO_NODE_SPEC, wire.status or _NO_NODE_STATUS
     name = meta.name or ""
@@ -289,6 +313,8 @@ def node_of(wire: raw.Node) -> facts.Node:
         provider_id=spec.provider_id or "",
         addresses=tuple(each.address for each in status.addresses or () if each.address and each.type in ADDRESSES),
         allocatable=amounts.offered(status),
+        published=amounts.listed(status.allocatable, EXTENDED),
+        published_capacity=amounts.listed(status.capacity, EXTENDED),
     )
 
 
@@ -304,11 +330,11 @@ def namespace_of(wire: raw.Object) -> facts.Namespace:
     )
 
 
-def settings_of(wire: raw.ConfigMap) -> Settings:
+def settings_of(wire: raw.ConfigMap) -> RawConfigMap:
     """The ConfigMap as data."""
     meta = wire.metadata or _META
     namespace, name = meta.namespace or "default", meta.name or ""
-    return Settings(
+    return RawConfigMap(
         namespace=namespace,
         name=name,
         uid=meta.uid or f"{namespace}/{name}",

@@ -102,9 +102,14 @@ def lease(namespace: str, name: str) -> str:
     return of("coordination.k8s.io", "v1", "leases", namespace, name)
 
 
-def karpenter(plural: str) -> str:
-    """All NodePools or NodeClaims of Karpenter."""
-    return of("karpenter.sh", "v1", plural)
+def karpenter(plural: str, name: str = "") -> str:
+    """All NodePools or NodeClaims of Karpenter, or one."""
+    return of("karpenter.sh", "v1", plural, name=name)
+
+
+def node_overlay(name: str = "") -> str:
+    """All NodeOverlays of Karpenter, or one."""
+    return of("karpenter.sh", "v1alpha1", "nodeoverlays", name=name)
 
 
 def devices(plural: str) -> str:

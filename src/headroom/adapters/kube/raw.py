@@ -24,14 +24,14 @@ Wire = TypeVar("Wire", bound=Struct)
 NOTHING: Final = Raw()
 
 
-class Part(Struct, gc=False, kw_only=True, rename="camel"):
+class RawPart(Struct, gc=False, kw_only=True, rename="camel"):
     """A piece of an object. Outside the cyclic collector: none of these can form a cycle, and there are very many.
 
     What most pods share with others (labels, resources, tolerations) stays JSON text, since text is quick to recognise.
     """
 
 
-class OwnerReference(Part):
+class RawOwnerReference(RawPart):
     api_version: str | None = None
     kind: str | None = None
     name: str | None = None
@@ -39,7 +39,7 @@ class OwnerReference(Part):
     controller: bool | None = None
 
 
-class ObjectMeta(Part):
+class RawObjectMeta(RawPart):
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None
@@ -49,36 +49,36 @@ class ObjectMeta(Part):
     deletion_timestamp: str | None = None
     labels: Raw = NOTHING
     annotations: dict[str, str] | None = None
-    owner_references: list[OwnerReference] | None = None
+    owner_references: list[RawOwnerReference] | None = None
     finalizers: list[str] | None = None
 
 
-class Requirements(Part):
+class Requirements(RawPart):
     requests: Quantities | None = None
     limits: Quantities | None = None
 
 
-class Container(Part):
+class Container(RawPart):
     resources: Raw = NOTHING
     restart_policy: str | None = None
 
 
-class Named(Part):
+class RawNamed(RawPart):
     name: str | None = None
 
 
-class RequestMapping(Part):
+class RequestMapping(RawPart):
     resource_name: str | None = None
 
 
-class Claim(Part):
+class RawClaim(RawPart):
     name: str | None = None
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
     request_mappings: list[RequestMapping] | None = None
 
 
-class PodSpec(Part):
+class PodSpec(RawPart):
     node_name: str | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -91,13 +91,13 @@ class PodSpec(Part):
     scheduler_name: str | None = None
     host_network: bool | None = None
     priority: int | None = None
-    scheduling_gates: list[Named] | None = None
-    resource_claims: list[Claim] | None = None
+    scheduling_gates: list[RawNamed] | None = None
+    resource_claims: list[RawClaim] | None = None
     active_deadline_seconds: int | None = None
     termination_grace_period_seconds: int | None = None
 
 
-class Condition(Part):
+class RawCondition(RawPart):
     type: str | None = None
     status: str | None = None
     reason: str | None = None
@@ -105,71 +105,71 @@ class Condition(Part):
     last_transition_time: str | None = None
 
 
-class Run(Part):
+class RawRunState(RawPart):
     started_at: str | None = None
     finished_at: str | None = None
 
 
-class ContainerState(Part):
-    running: Run | None = None
-    terminated: Run | None = None
+class ContainerState(RawPart):
+    running: RawRunState | None = None
+    terminated: RawRunState | None = None
 
 
-class ContainerStatus(Part):
+class ContainerStatus(RawPart):
     restart_count: int | None = None
     state: ContainerState | None = None
     last_state: ContainerState | None = None
 
 
-class PodStatus(Part):
+class PodStatus(RawPart):
     phase: str | None = None
     start_time: str | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[RawCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     nominated_node_name: str | None = None
-    resource_claim_statuses: list[Claim] | None = None
-    extended_resource_claim_status: Claim | None = None
+    resource_claim_statuses: list[RawClaim] | None = None
+    extended_resource_claim_status: RawClaim | None = None
 
 
-class Object(Part):
+class Object(RawPart):
     """What every object has. In a list the server leaves out what all its objects have in common: their kind."""
 
     api_version: str | None = None
     kind: str | None = None
-    metadata: ObjectMeta | None = None
+    metadata: RawObjectMeta | None = None
 
 
-class Pod(Object):
+class RawPod(Object):
     spec: PodSpec | None = None
     status: PodStatus | None = None
 
 
-class Taint(Part):
+class RawTaint(RawPart):
     key: str | None = None
     value: str | None = None
     effect: str | None = None
 
 
-class NodeSpec(Part):
-    taints: list[Taint] | None = None
+class NodeSpec(RawPart):
+    taints: list[RawTaint] | None = None
     unschedulable: bool | None = None
     provider_id: str | None = msgspec.field(default=None, name="providerID")
 
 
-class NodeAddress(Part):
+class NodeAddress(RawPart):
     type: str | None = None
     address: str | None = None
 
 
-class NodeStatus(Part):
+class NodeStatus(RawPart):
     addresses: list[NodeAddress] | None = None
     capacity: Quantities | None = None
     allocatable: Quantities | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[RawCondition] | None = None
 
 
-class Node(Object):
+class RawNode(Object):
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
@@ -190,7 +190,7 @@ class PodTemplate(Object):
     spec: TemplateSpec | None = None
 
 
-class JobSpec(Part):
+class JobSpec(RawPart):
     suspend: bool | None = None
     parallelism: int | None = None
     completions: int | None = None
@@ -198,8 +198,8 @@ class JobSpec(Part):
     template: PodTemplate | None = None
 
 
-class Conditions(Part):
-    conditions: list[Condition] | None = None
+class Conditions(RawPart):
+    conditions: list[RawCondition] | None = None
 
 
 class JobStatus(Conditions):
@@ -211,13 +211,13 @@ class Job(Object):
     status: JobStatus | None = None
 
 
-class ReplicatedJob(Part):
+class ReplicatedJob(RawPart):
     name: str | None = None
     replicas: int | None = None
     template: Job | None = None
 
 
-class JobSetSpec(Part):
+class JobSetSpec(RawPart):
     suspend: bool | None = None
     replicated_jobs: list[ReplicatedJob] | None = None
 
@@ -227,24 +227,24 @@ class JobSet(Object):
     status: Conditions | None = None
 
 
-class PodSet(Part):
+class PodSet(RawPart):
     name: str | None = None
     count: int | None = None
     template: PodTemplate | None = None
 
 
-class WorkloadSpec(Part):
+class WorkloadSpec(RawPart):
     active: bool | None = None
     priority: int | None = None
     pod_sets: list[PodSet] | None = None
 
 
-class PodSetAssignment(Part):
+class PodSetAssignment(RawPart):
     name: str | None = None
     flavors: dict[str, str] | None = None
 
 
-class Admission(Part):
+class Admission(RawPart):
     pod_set_assignments: list[PodSetAssignment] | None = None
 
 
@@ -252,14 +252,14 @@ class WorkloadStatus(Conditions):
     admission: Admission | None = None
 
 
-class Workload(Object):
+class RawWorkload(Object):
     """Kueue's."""
 
     spec: WorkloadSpec | None = None
     status: WorkloadStatus | None = None
 
 
-class Failure(Part):
+class Failure(RawPart):
     """A Status object: why a request or a watch failed."""
 
     code: int | None = None
@@ -267,7 +267,7 @@ class Failure(Part):
     reason: str | None = None
 
 
-class ListMeta(Part):
+class ListMeta(RawPart):
     resource_version: str | None = None
     next: str | None = msgspec.field(default=None, name="continue")
 

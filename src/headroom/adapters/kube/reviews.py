@@ -39,7 +39,7 @@ _AUTHENTICATION: Final = "authentication.k8s.io"
 _AUTHORIZATION: Final = "authorization.k8s.io"
 
 
-class Need(Struct, frozen=True):
+class RequiredRight(Struct, frozen=True):
     """A right that is needed."""
 
     verb: str
@@ -116,7 +116,7 @@ class _Queue:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         if self._inside >= AT_ONCE + MOST_WAITING:
-            raise Unavailable("asking who somebody is: too many others wait for an answer; try again later")
+            raise Unavailable("authenticating a caller: too many requests are in progress; try again later")
         self._inside += 1
         try:
             async with self._turn:
@@ -128,14 +128,14 @@ class _Queue:
 class _Batch(Struct, frozen=True):
     """Rights that were asked about together. Nearly all answers are a no, so only the yeses are kept for each caller."""
 
-    needs: frozenset[Need]
-    yes: frozenset[Need]
+    needs: frozenset[RequiredRight]
+    yes: frozenset[RequiredRight]
     until: float
     """When they are asked about again."""
 
 
 @lru_cache(maxsize=64)
-def _shared(needs: frozenset[Need]) -> frozenset[Need]:
+def _shared(needs: frozenset[RequiredRight]) -> frozenset[RequiredRight]:
     """The same object for equal rights: everybody is asked about the same namespaces, and there may be thousands."""
     return needs
 
@@ -154,9 +154,11 @@ class _Caller:
         """Until then the API server is not bothered again, since it could not be asked a moment ago."""
         self.seen_at = float("-inf")
 
-    def answered(self, wanted: frozenset[Need], now: float) -> tuple[frozenset[Need], frozenset[Need]]:
+    def answered(
+        self, wanted: frozenset[RequiredRight], now: float
+    ) -> tuple[frozenset[RequiredRight], frozenset[RequiredRight]]:
         """Of these rights, those that they have, and those about which nothing is known that holds."""
-        yes: frozenset[Need] = frozenset()
+        yes: frozenset[RequiredRight] = frozenset()
         left = wanted
         for batch in self.batches:
             if now < batch.until:
@@ -164,7 +166,13 @@ class _Caller:
                 left -= batch.needs
         return yes, left
 
-    def learn(self, wanted: frozenset[Need], asked: frozenset[Need], granted: frozenset[Need], now: float) -> None:
+    def learn(
+        self,
+        wanted: frozenset[RequiredRight],
+        asked: frozenset[RequiredRight],
+        granted: frozenset[RequiredRight],
+        now: float,
+    ) -> None:
         """Take in the answers to those of the wanted rights that were asked about.
 
         They join the others, to be asked about together from now on: else every new namespace would have a time of its own.
@@ -208,7 +216,7 @@ class Reviews:
                     await self._identify(caller, key, token)
         return caller.who
 
-    async def allowed(self, who: Who, needs: Iterable[Need]) -> frozenset[Need]:
+    async def allowed(self, who: Who, needs: Iterable[RequiredRight]) -> frozenset[RequiredRight]:
         """Those of the rights that they have. Raises a `HeadroomError` if the API server cannot be asked."""
         wanted = frozenset(needs)
         caller = self._caller(who.key)
@@ -238,10 +246,12 @@ class Reviews:
             caller.batches.clear()
         self._place(key, caller)
 
-    async def _judge(self, caller: _Caller, who: Who, wanted: frozenset[Need], asked: frozenset[Need]) -> None:
+    async def _judge(
+        self, caller: _Caller, who: Who, wanted: frozenset[RequiredRight], asked: frozenset[RequiredRight]
+    ) -> None:
         user = {"user": who.name, "uid": who.uid, "groups": list(who.groups), "extra": who.extra}
 
-        async def may(need: Need) -> bool:
+        async def may(need: RequiredRight) -> bool:
             return await _allows(self._kube, "SubjectAccessReview", user | need.asked())
 
         needs = list(asked)
@@ -285,10 +295,10 @@ class Reviews:
         return now - STALE_SECONDS if now < caller.quiet_until else now
 
 
-async def lacking(kube: Kube, needs: Iterable[Need]) -> list[Need]:
+async def lacking(kube: Kube, needs: Iterable[RequiredRight]) -> list[RequiredRight]:
     """Those of the rights that we ourselves do not have."""
 
-    async def have(need: Need) -> bool:
+    async def have(need: RequiredRight) -> bool:
         return await _allows(kube, "SelfSubjectAccessReview", need.asked())
 
     wanted = list(needs)
@@ -296,11 +306,13 @@ async def lacking(kube: Kube, needs: Iterable[Need]) -> list[Need]:
     return [need for need, yes in zip(wanted, answers, strict=True) if not yes]
 
 
-async def _each(needs: list[Need], ask: Callable[[Need], Awaitable[bool]], at_once: int) -> list[bool]:
+async def _each(
+    needs: list[RequiredRight], ask: Callable[[RequiredRight], Awaitable[bool]], at_once: int
+) -> list[bool]:
     """The answers in order; once one cannot be had, none is waited for any more."""
     turn = asyncio.Semaphore(at_once)
 
-    async def answer(need: Need) -> bool:
+    async def answer(need: RequiredRight) -> bool:
         async with turn:
             return await ask(need)
 
@@ -330,4 +342,4 @@ async def _review(kube: Kube, group: str, kind: str, spec: dict[str, Any]) -> _V
     try:
         return _REVIEW.decode(reply).status
     except msgspec.DecodeError as error:
-        raise Unavailable(f"creating a {kind}: the answer is none that an API server gives") from error
+        raise Unavailable(f"creating a {kind}: the answer is not an API server's") from error

@@ -39,7 +39,7 @@ class Secrets:
             async with asyncio.timeout(READ_SECONDS):
                 found = raw.read(await self._kube.get(paths.secret(namespace, name)), _Secret)
         except TimeoutError as problem:
-            raise Unavailable(f"{doing}: no answer within {READ_SECONDS:g} s") from problem
+            raise Unavailable(f"{doing}: no answer within {READ_SECONDS:g}s") from problem
         except errors.Forbidden as problem:
             raise Refused(f"{problem}; {_remedy(namespace, name)}") from problem
         try:

@@ -18,12 +18,12 @@ from msgspec import structs
 from headroom.adapters.kube.admission import Policy
 from headroom.adapters.kube.changes import Subscriptions
 from headroom.adapters.kube.listwatch import Identity
-from headroom.adapters.kube.operator_kinds import Index
+from headroom.adapters.kube.operator_kinds import RawBudgetIndex
 from headroom.api.budget_index import INDEX_NAME
 from headroom.api.kinds import AnyResource
 from headroom.model.changes import Topic
 from headroom.model.decisions import Ref
-from headroom.model.facts import Node, Pod, Refusal
+from headroom.model.facts import EvictionRefusal, Node, Pod
 from headroom.model.ports import PodObserver
 from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable, PodTable, may_need_machine
@@ -84,8 +84,9 @@ class PodSink:
         unbound = fact.uid in self._table.unbound
         if self._table.put(fact):
             unbound = unbound or fact.uid in self._table.unbound
-            asking = may_need_machine(fact) or (before is not None and may_need_machine(before))
-            nodes = {each.node for each in (before, fact) if each is not None and each.node}
+            asking = unbound and (may_need_machine(fact) or (before is not None and may_need_machine(before)))
+            known = [each for each in (before, fact) if each is not None and each.node]
+            nodes = {node for each in known for node in (each.node, self._table.others_are_on(each)) if node}
             if fact.finalizers:
                 self._held[fact.key] = fact.uid
             elif before is not None and before.finalizers:
@@ -107,7 +108,7 @@ class PodSink:
             if self._observer is not None:
                 self._observer.pod(pod)
 
-    def note_refusal(self, uid: str, refusal: Refusal | None) -> None:
+    def note_refusal(self, uid: str, refusal: EvictionRefusal | None) -> None:
         """An eviction was refused; None: the pod was deleted in its place."""
         self._table.note_refusal(uid, refusal, self._now() if self._now else 0)
         self._changes.fact(Topic.REFUSALS, uid)
@@ -127,7 +128,7 @@ class PodSink:
                 self._table.note_departure(last or before, self._now(), is_final=last is not None)
             if before.finalizers:
                 self._let_go(before)
-            nodes = (before.node,) if before.node else ()
+            nodes = [node for node in (before.node, self._table.others_are_on(before)) if node]
             self._changes.pod(key, unbound=unbound, nodes=nodes, asking=asking)
         known = last or before
         if known is not None and self._observer is not None:
@@ -274,7 +275,7 @@ class FactSink(Generic[Named]):
         return None if fact is None else Identity(getattr(fact, "namespace", ""), fact.name, fact.uid)
 
     def put(self, fact: Named, *, listed: bool = False) -> None:
-        """Take in a fact; it is told of if more than its version is new."""
+        """Take in a fact; it is reported if more than its version is new."""
         key = self._name(fact)
         before = self._facts.get(key)
         if before is not None and not listed and is_older(fact, before):
@@ -298,10 +299,10 @@ class FactSink(Generic[Named]):
             self._changed(key, before, None)
 
     def listed(self) -> None:
-        """All of them are known; each that is new was told of."""
+        """All of them are known; each that is new was reported."""
 
 
-def indexes(changes: Subscriptions) -> FactSink[Index]:
+def indexes(changes: Subscriptions) -> FactSink[RawBudgetIndex]:
     """Keeps the one BudgetIndex that counts."""
     return FactSink(
         lambda fact: fact.name, partial(tell_of, changes, Topic.INDEX), lambda fact: fact.name == INDEX_NAME

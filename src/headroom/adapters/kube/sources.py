@@ -6,11 +6,13 @@ Pods and nodes, whose tables have indexes, our own kinds, ConfigMaps and policie
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
 
 from headroom.adapters.kube import (
+    bandwidth_configs,
     batch,
     decode,
     devices,
@@ -23,11 +25,12 @@ from headroom.adapters.kube import (
     workloads,
 )
 from headroom.api import marks
+from headroom.api.bandwidth_config import BandwidthConfig
 from headroom.api.budget_hold import BudgetHold
 from headroom.api.resources import GROUP, VERSION
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class FactSource(Struct, frozen=True, kw_only=True):
     """Where facts come from."""
 
     field: str
@@ -79,9 +82,9 @@ class Source(Struct, frozen=True, kw_only=True):
         return found if self.keeps(found) else None
 
 
-def _owner(kind: str, wire: type[Any], fact: Callable[[Any], Any], labels: str, *, optional: bool = True) -> Source:
+def _owner(kind: str, wire: type[Any], fact: Callable[[Any], Any], labels: str, *, optional: bool = True) -> FactSource:
     group, version, plural = paths.OWNERS[kind]
-    return Source(
+    return FactSource(
         field="workloads",
         group=group,
         version=version,
@@ -95,8 +98,10 @@ def _owner(kind: str, wire: type[Any], fact: Callable[[Any], Any], labels: str, 
     )
 
 
-def _device(field: str, kind: str, wire: type[Any], fact: Callable[[Any], Any], *, namespaced: bool = False) -> Source:
-    return Source(
+def _device(
+    field: str, kind: str, wire: type[Any], fact: Callable[[Any], Any], *, namespaced: bool = False
+) -> FactSource:
+    return FactSource(
         field=field,
         group=devices.GROUP,
         plural=devices.KINDS[kind],
@@ -108,7 +113,7 @@ def _device(field: str, kind: str, wire: type[Any], fact: Callable[[Any], Any], 
 
 
 SOURCES: Final = (
-    Source(
+    FactSource(
         field="namespaces",
         group="",
         plural="namespaces",
@@ -121,7 +126,7 @@ SOURCES: Final = (
     _device("claim_templates", "ResourceClaimTemplate", devices.TemplateWire, devices.template_of, namespaced=True),
     _device("device_classes", "DeviceClass", devices.ClassWire, devices.class_of),
     _device("device_slices", "ResourceSlice", devices.SliceWire, devices.slice_of),
-    Source(
+    FactSource(
         field="holds",
         group=GROUP,
         version=VERSION,
@@ -129,12 +134,20 @@ SOURCES: Final = (
         kind=BudgetHold.kind.name,
         fact=operator_kinds.hold_of,
     ),
+    FactSource(
+        field="bandwidth_configs",
+        group=GROUP,
+        version=VERSION,
+        plural=BandwidthConfig.kind.plural,
+        kind=BandwidthConfig.kind.name,
+        fact=bandwidth_configs.config_of,
+    ),
     # Those that we have suspended, and every Workload of Kueue: it alone knows which of them wait. Jobs are in every cluster, so
     # their absence proves nothing.
     _owner("Job", raw.Job, workloads.job_of, marks.SUSPENDED, optional=False),
     _owner("JobSet", raw.JobSet, workloads.job_set_of, marks.SUSPENDED),
-    _owner("Workload", raw.Workload, workloads.workload_of, ""),
-    Source(
+    _owner("Workload", raw.RawWorkload, workloads.workload_of, ""),
+    FactSource(
         field="cron_jobs",
         group="batch",
         plural="cronjobs",
@@ -144,7 +157,7 @@ SOURCES: Final = (
         keeps=batch.has_gpus,
         namespaced=True,
     ),
-    Source(
+    FactSource(
         field="priority_classes",
         group="scheduling.k8s.io",
         plural="priorityclasses",
@@ -152,7 +165,7 @@ SOURCES: Final = (
         wire=batch.PriorityClassWire,
         fact=batch.priority_class_of,
     ),
-    Source(
+    FactSource(
         field="flavors",
         group=paths.OWNERS["Workload"][0],
         version=paths.OWNERS["Workload"][1],
@@ -161,7 +174,7 @@ SOURCES: Final = (
         wire=batch.FlavorWire,
         fact=batch.flavor_of,
     ),
-    Source(
+    FactSource(
         field="node_pools",
         group=karpenter.GROUP,
         plural="nodepools",
@@ -170,7 +183,7 @@ SOURCES: Final = (
         fact=karpenter.node_pool_of,
         played=True,
     ),
-    Source(
+    FactSource(
         field="node_claims",
         group=karpenter.GROUP,
         plural="nodeclaims",
@@ -179,16 +192,39 @@ SOURCES: Final = (
         fact=karpenter.node_claim_of,
         played=True,
     ),
+    FactSource(
+        field="node_overlays",
+        group=karpenter.GROUP,
+        version="v1alpha1",
+        plural="nodeoverlays",
+        kind="NodeOverlay",
+        wire=karpenter.NodeOverlayWire,
+        fact=karpenter.node_overlay_of,
+        played=True,
+    ),
+    *(
+        FactSource(
+            field="node_classes",
+            group=group,
+            version=version,
+            plural=plural,
+            kind=kind,
+            wire=karpenter.NodeClassWire,
+            fact=partial(karpenter.node_class_of, kind),
+            played=True,
+        )
+        for kind, (group, version, plural) in karpenter.NODE_CLASSES.items()
+    ),
 )
 BY_KIND: Final = {(each.api_version, each.kind): each for each in SOURCES}
 """Every source by what its objects say they are."""
 
 
-def of(kind: str) -> Source:
+def of(kind: str) -> FactSource:
     """The source of a kind."""
     return next(each for each in SOURCES if each.kind == kind)
 
 
-def of_field(field: str) -> list[Source]:
+def of_field(field: str) -> list[FactSource]:
     """The sources of a field of the World."""
     return [each for each in SOURCES if each.field == field]

@@ -33,12 +33,12 @@ class KubePort(Viewing):
         recording: Recording | None = None,
         **more: Unpack[Options],
     ) -> None:
-        """Without `switches` no machine is woken, without `clouds` none is bought."""
-        switches, clouds = more.get("switches"), more.get("clouds")
+        """Without the switches in `beside` no machine is woken, without the clouds none is bought."""
+        beside = more.get("beside")
         super().__init__(kube, clock=clock, rng=rng, recording=recording, **more)
         self.enforced: Callable[[str, AnyResource], None] = lambda _reason, _resource: None
         """Told of what was really done for a resource, as one word."""
-        self._effects = Effects(kube, events, clock=clock, view=self, switches=switches, clouds=clouds, told=self._told)
+        self._effects = Effects(kube, events, clock=clock, view=self, beside=beside, told=self._told)
 
     def _told(self, reason: str, resource: AnyResource) -> None:
         self.enforced(reason, resource)

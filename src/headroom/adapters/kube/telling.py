@@ -12,6 +12,7 @@ from headroom.adapters.kube.events import Events
 from headroom.api.kinds import AnyResource
 from headroom.api.releases import ReleaseRequest
 from headroom.model import conditions, facts
+from headroom.model.cloud_facts import PoolWrite
 from headroom.model.errors import HeadroomError
 from headroom.model.ports import Clock
 from headroom.model.world import World, ref_of
@@ -23,19 +24,27 @@ CHORES: Final = "Chores"
 _UNDONE: Final = ("Resumed", "Released")
 
 
-class View(Protocol):
+class ClusterView(Protocol):
     """Whoever knows the cluster."""
 
     def world(self, now: int) -> World:
         """The view at this instant."""
         ...
 
-    def note_refusal(self, uid: str, refusal: facts.Refusal | None) -> None:
+    def note_refusal(self, uid: str, refusal: facts.EvictionRefusal | None) -> None:
         """An eviction was refused; None: the pod was deleted in its place."""
         ...
 
     def note_index(self, problem: str) -> None:
         """Why the index of budgets cannot be written, as a sentence; empty once it is."""
+        ...
+
+    def note_write(self, object_: str, action: str, problem: str) -> None:
+        """Why an action on one of Karpenter's objects, Kind/name, failed, as a sentence; empty once it is done."""
+        ...
+
+    def note_pool(self, written: PoolWrite) -> None:
+        """A NodePool was written."""
         ...
 
     def pod_with_finalizer(self, key: str) -> facts.Pod | None:
@@ -51,7 +60,7 @@ def may_undo(resource: AnyResource, author: str) -> bool:
 class Telling:
     """Records events on what was changed."""
 
-    def __init__(self, events: Events, clock: Clock, view: View, told: Told) -> None:
+    def __init__(self, events: Events, clock: Clock, view: ClusterView, told: Told) -> None:
         self._events, self._clock, self._view, self._told = events, clock, view, told
 
     async def tell(self, target: raw.Object, api_version: str, kind: str, reason: str, resource: AnyResource) -> None:
@@ -71,11 +80,11 @@ class Telling:
 
     def _message(self, resource: AnyResource) -> str:
         if resource.kind == CHORES:
-            return "No budget holds it back any more."
+            return "No budget queues it any more."
         if resource.kind == ReleaseRequest.kind.name:
             asked = resource.spec
             because = f" ({asked.reason})" if asked.reason else ""
-            return f"Before its turn: {asked.requested_by} asked for it{because}."
+            return f"Released by request of {asked.requested_by}{because}."
         # As it stands now: the resource that was decided on does not have the newest numbers yet.
         current = self._view.world(self._clock.now()).resources.get(ref_of(resource), resource)
         exceeded = conditions.find(current.status.conditions, "QuotaExceeded")

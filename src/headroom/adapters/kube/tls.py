@@ -44,5 +44,5 @@ def _present(tls: ssl.SSLContext, certificate: bytes, key: bytes, label: str) ->
             tls.load_cert_chain(file.name, password=b"")
         except (ssl.SSLError, OSError) as problem:
             raise Misconfigured(
-                f"reading {label}: they are no PEM certificate with its own key ({problem})"
+                f"reading {label}: they are not a PEM certificate with its key ({problem})"
             ) from problem

@@ -54,7 +54,7 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         ...
 
 

@@ -84,8 +84,9 @@ class _Pods(msgspec.Struct):
 class Tunnel:
     """Connections to the operator's pod in a namespace, with the rights of the kubeconfig's user."""
 
-    def __init__(self, transport: HttpTransport, kube: Kube, namespace: str) -> None:
-        self._transport, self._kube, self._namespace = transport, kube, namespace
+    def __init__(self, transport: HttpTransport, kube: Kube, namespace: str, leader: str = "") -> None:
+        """`leader` is whoever holds the operator's lease, where that is known: it may run outside the cluster."""
+        self._transport, self._kube, self._namespace, self._leader = transport, kube, namespace, leader
         self._pod: _Pod | None = None
         self._carrying: set[asyncio.Task[None]] = set()
         self.problem = ""
@@ -130,9 +131,14 @@ class Tunnel:
                 "headroom-dashboard, or give --address if there is another way to the operator"
             ) from refusal
         found = msgspec.json.decode(body, type=_Pods).items
+        if not found and self._leader:
+            raise Unavailable(
+                f"{doing}: no pod has the label {LABEL}, but {self._leader} holds the lease; if it runs outside the cluster, "
+                "run this command on its host, or give --address"
+            )
         if not found:
             raise Unavailable(
-                f"{doing}: no pod has the label {LABEL}; give the operator's namespace with --namespace, or install it"
+                f"{doing}: no pod has the label {LABEL}; give the operator's namespace with --operator-namespace, or install it"
             )
         running = sorted((pod for pod in found if pod.runs), key=lambda pod: (not pod.ready, pod.metadata.name))
         if not running:

@@ -10,19 +10,16 @@ import msgspec
 
 from headroom.adapters.kube import raw
 from headroom.model import facts, gangs, times
+from headroom.model.bandwidth import BandwidthRules
 
 OURS: Final = "headroom.dev/"
 """How all of our own annotations, labels, gates and finalizers begin."""
-KEPT_ANNOTATIONS: Final = frozenset(
-    {
-        "kubernetes.io/egress-bandwidth",
-        "kubernetes.io/ingress-bandwidth",
-        "ovn.kubernetes.io/egress_rate",
-        "ovn.kubernetes.io/ingress_rate",
-        gangs.MIRROR,
-        *gangs.READ_ANNOTATIONS,
-    }
-)
+KEPT_ANNOTATIONS: Final = {
+    *(key.name for key in BandwidthRules().keys),
+    gangs.MIRROR,
+    *gangs.READ_ANNOTATIONS,
+}
+"""Of others; an administrator's settings may add some before anything is read."""
 LONGEST_REMEMBERED: Final = 2048
 """Bytes of a text that is remembered; longer ones are seldom equal."""
 NULL: Final = (b"", b"null", b"{}", b"[]")
@@ -46,7 +43,7 @@ def owner(kind: str, name: str, uid: str, api_version: str = "") -> facts.Owner:
     return facts.Owner(one(kind), name, uid, one(group) if version else "")
 
 
-def pairs(mapping: msgspec.Raw) -> facts.Pairs:
+def pairs(mapping: msgspec.Raw | bytes) -> facts.Pairs:
     """A mapping from text to text."""
     json = bytes(mapping)
     if json in NULL:
@@ -54,11 +51,16 @@ def pairs(mapping: msgspec.Raw) -> facts.Pairs:
     return _few_pairs(json) if len(json) <= LONGEST_REMEMBERED else _sorted_pairs(json)
 
 
+def keep(annotations: Iterable[str]) -> None:
+    """Read these annotations too, from now on; a process does so once, by its settings."""
+    KEPT_ANNOTATIONS.update(annotations)
+
+
 def _sorted_pairs(json: bytes) -> facts.Pairs:
     return tuple(sorted([_pair(key, value) for key, value in raw.strings(json).items()]))
 
 
-_few_pairs: Final = lru_cache(maxsize=4096)(_sorted_pairs)
+_few_pairs: Final = lru_cache(maxsize=1024)(_sorted_pairs)
 
 
 def kept_annotations(given: Mapping[str, str] | None) -> facts.Pairs:
@@ -76,7 +78,12 @@ def ours(finalizers: list[str] | None) -> tuple[str, ...]:
 
 def names(given: Iterable[str | None]) -> tuple[str, ...]:
     """Those that are not empty."""
-    return tuple(one(each) for each in given if each)
+    return _few_names(tuple([each for each in given if each]))
+
+
+@lru_cache(maxsize=1024)
+def _few_names(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple([one(each) for each in texts])
 
 
 def moment(text: str | None) -> int | None:

@@ -48,7 +48,7 @@ _PACE: Final = Pace()
 class Reflector(Generic[Fact]):
     """Runs for ever, and heals by itself from whatever the server or the network does."""
 
-    def __init__(  # noqa: PLR0913  four things to connect, time and chance, four settings, and who waits for news
+    def __init__(  # noqa: PLR0913  four things to connect, time and chance, four settings, and a waiter for news
         self,
         kube: Kube,
         path: str,
@@ -115,7 +115,9 @@ class Reflector(Generic[Fact]):
         if self.absent or self.seen:
             return ""
         # Always the same words, since they stand in statuses: a number that grows would be written again and again.
-        silence = f"nothing was heard for more than {self._pace.oldest_seconds:g} s" if self.synced else "no answer yet"
+        silence = (
+            f"nothing was received for more than {self._pace.oldest_seconds:g}s" if self.synced else "no answer yet"
+        )
         return self.problem or f"{self._doing}: {silence}"
 
     @property
@@ -158,7 +160,7 @@ class Reflector(Generic[Fact]):
             if not cont:
                 break
             if cont in passed:
-                raise Unavailable(f"{self._doing}: the list goes in circles: a page leads to one that was read before")
+                raise Unavailable(f"{self._doing}: the list repeats: a page leads to one that was already read")
             passed.add(cont)
             self._check_time()
         else:
@@ -170,7 +172,7 @@ class Reflector(Generic[Fact]):
 
     def _check_time(self) -> None:
         if self._clock.monotonic() - self._began > LIST_SECONDS:
-            raise Unavailable(f"{self._doing}: the list has no end after {LIST_SECONDS:g} s")
+            raise Unavailable(f"{self._doing}: the list has no end after {LIST_SECONDS:g}s")
 
     async def _confirm(self, seen: set[str]) -> None:
         """Look by name for what a list lacks before it is removed: a list may be cut short, or not be the server's at all."""
@@ -180,7 +182,7 @@ class Reflector(Generic[Fact]):
             known = self._sink.identity(key)
             if known is not None and not await absence.is_gone(self._kube, self._path, self._query, known):
                 name = f"{known.namespace}/{known.name}" if known.namespace else known.name
-                raise Unavailable(f"{self._doing}: the list lacks {name}, which is there")
+                raise Unavailable(f"{self._doing}: the list lacks {name}, which exists")
             self._check_time()
 
     async def _follow(self, seen: set[str] | None) -> None:
@@ -211,7 +213,7 @@ class Reflector(Generic[Fact]):
                     async for line in lines:
                         seen = await self._heard_line(line, seen, asked)
         except TimeoutError:
-            raise Unavailable(f"{self._doing}: no answer within {OPEN_SECONDS:g} s") from None
+            raise Unavailable(f"{self._doing}: no answer within {OPEN_SECONDS:g}s") from None
         finally:
             self._stream_closed()
         if seen is not None:
@@ -389,4 +391,4 @@ class Reflector(Generic[Fact]):
 
 
 # A list in pages would be answered just the same.
-_SAME_FOR_A_LIST: Final = (errors.Unauthorized, errors.Forbidden, errors.NotFound, errors.Throttled)
+_SAME_FOR_A_LIST: Final = (errors.Unauthorized, errors.Forbidden, errors.NotFound, errors.TooManyRequests)

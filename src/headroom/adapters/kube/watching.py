@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, TypedDict, TypeVar, Unpack
 
@@ -15,6 +15,7 @@ from headroom.adapters.kube import admission, decode, device_sinks, paths, raw, 
 from headroom.adapters.kube.changes import Subscriptions
 from headroom.adapters.kube.client import Kube
 from headroom.adapters.kube.config_maps import PriceSink, SettingsSink
+from headroom.adapters.kube.karpenter_sinks import NodeClaimSink
 from headroom.adapters.kube.listwatch import Decoder, Sink
 from headroom.adapters.kube.sinks import FactSink, NodeSink, PodSink, ResourceSink
 from headroom.adapters.kube.sources import SOURCES
@@ -24,7 +25,7 @@ from headroom.model.changes import Changes, Topic
 from headroom.model.devices import DeviceTable
 from headroom.model.errors import HeadroomError
 from headroom.model.pace import Pace
-from headroom.model.ports import SETTLE_MS, Clock, Clouds, Recording, Switches
+from headroom.model.ports import SETTLE_MS, Beside, Clock, Recording
 from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import Caps
@@ -32,7 +33,7 @@ from headroom.model.world import Caps
 Fact = TypeVar("Fact")
 
 
-class Part(NamedTuple):
+class WatchSelection(NamedTuple):
     """What of a cluster is watched."""
 
     kinds: frozenset[str] | None = None
@@ -50,8 +51,8 @@ class Part(NamedTuple):
         return self.kinds is None or paths.spoken(path) in self.kinds
 
 
-ALL: Final = Part()
-NODES_AND_BOUND_PODS: Final = Part(frozenset({"pods", "nodes"}), pods="spec.nodeName!=")
+ALL: Final = WatchSelection()
+NODES_AND_BOUND_PODS: Final = WatchSelection(frozenset({"pods", "nodes"}), pods="spec.nodeName!=")
 """What it takes to know where there is room, and no more."""
 
 
@@ -64,14 +65,12 @@ class Options(TypedDict, total=False):
     """The cluster's id; it is read from the cluster if it is not given."""
     on_failure: Callable[[BaseException], None] | None
     """Told of a watch that ended by a mistake of ours: the view will never be complete again."""
-    part: Part
+    part: WatchSelection
     pace: Pace
     caps: Caps
     """Of a view: how far enforcement goes."""
-    switches: Switches | None
-    """Of a view: who knows the power of machines, and wakes them."""
-    clouds: Clouds | None
-    """Of a view: who knows the machines of clouds, and buys them."""
+    beside: Beside
+    """Of a view: what is called beside the API server."""
     pool_namespaces: Mapping[str, tuple[str, ...]]
     """Of a view: whose pods Spotpools may serve beside those of their own namespace."""
     end_orphans: bool
@@ -106,6 +105,7 @@ class Watching:
         self._indexes = sinks.indexes(self._changes)
         self._facts: dict[str, dict[str, Any]] = {}
         """The facts of each field of the World that has a source."""
+        self._node_claims = NodeClaimSink(self._changes, self._facts, clock.now)
         self._policies = {plural: sinks.policies(self._changes) for plural in admission.KINDS}
         self._reflectors: dict[str, Reflector[Any]] = {}
         self._watch_all()
@@ -135,6 +135,7 @@ class Watching:
             "ResourceClaimTemplate": device_sinks.claim_templates(changes, table),
             "DeviceClass": device_sinks.device_classes(changes, table),
             "ResourceSlice": device_sinks.device_slices(changes, table),
+            "NodeClaim": self._node_claims,
         }
 
     def _reflect(
@@ -241,7 +242,7 @@ class Watching:
         found = [self._cluster_problem, *(each.cause for each in waited_for)]
         for path, task in self._tasks.items():
             if task.done() and not task.cancelled() and (error := task.exception()):
-                found.append(f"watching {paths.spoken(path)}: it ended by a mistake in Headroom: {error!r}")
+                found.append(f"watching {paths.spoken(path)}: it ended because of a bug in Headroom: {error!r}")
         return [each for each in found if each]
 
     def heard_until(self, now: int) -> int:
@@ -276,9 +277,9 @@ class Watching:
         """What is new since this plan last asked."""
         return self._changes.take(plan)
 
-    async def changed(self) -> None:
-        """Returns once something is new that some plan has not been told of."""
-        await self._changes.changed()
+    async def changed(self, besides: Collection[str] = ()) -> None:
+        """Returns once something is new that some plan has not been told of; see `Port`."""
+        await self._changes.changed(besides)
 
     def tell(self, topic: Topic, name: str = "") -> None:
         """Whoever keeps other facts, such as machines and usage, says here that some are new."""

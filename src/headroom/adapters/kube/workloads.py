@@ -40,7 +40,7 @@ def job_set_of(wire: raw.JobSet) -> facts.Workload:
     )
 
 
-def workload_of(wire: raw.Workload) -> facts.Workload:
+def workload_of(wire: raw.RawWorkload) -> facts.Workload:
     """A Workload of Kueue; its parts are its pod sets."""
     spec = wire.spec or raw.WorkloadSpec()
     return structs.replace(
@@ -51,18 +51,18 @@ def workload_of(wire: raw.Workload) -> facts.Workload:
         admitted=_holds_any(wire.status, _STARTED),
         reserved_at=_reserved_at(wire.status),
         owner=_queued_for(wire),
-        owner_uids=values.names(each.uid for each in (wire.metadata or raw.ObjectMeta()).owner_references or ()),
+        owner_uids=values.names(each.uid for each in (wire.metadata or raw.RawObjectMeta()).owner_references or ()),
     )
 
 
 def _queued_for(wire: raw.Object) -> str:
-    meta = wire.metadata or raw.ObjectMeta()
+    meta = wire.metadata or raw.RawObjectMeta()
     owner = next((each for each in meta.owner_references or () if each.controller), None)
     return f"{owner.kind}/{meta.namespace or 'default'}/{owner.name}" if owner is not None else ""
 
 
 def _owner(kind: str, wire: raw.Object) -> facts.Workload:
-    meta = wire.metadata or raw.ObjectMeta()
+    meta = wire.metadata or raw.RawObjectMeta()
     namespace, name = meta.namespace or "default", meta.name or ""
     return facts.Workload(
         kind=kind,
@@ -78,14 +78,14 @@ def _owner(kind: str, wire: raw.Object) -> facts.Workload:
     )
 
 
-def _released_at(meta: raw.ObjectMeta) -> int | None:
+def _released_at(meta: raw.RawObjectMeta) -> int | None:
     if (marks.SUSPENDED, marks.LET_GO) not in values.pairs(meta.labels):
         return None
     # A mark that does not say when is as old as can be, so that it does not stay.
     return values.moment((meta.annotations or {}).get(marks.RELEASED_AT)) or 0
 
 
-def part_of_job(spec: raw.JobSpec, succeeded: int | None = None, replicas: int = 1) -> facts.Part:
+def part_of_job(spec: raw.JobSpec, succeeded: int | None = None, replicas: int = 1) -> facts.WorkloadPart:
     """What a Job makes; no more pods than are still to complete."""
     count = _count(spec.parallelism)
     left = None if spec.completions is None else max(0, _count(spec.completions) - (succeeded or 0))
@@ -95,12 +95,12 @@ def part_of_job(spec: raw.JobSpec, succeeded: int | None = None, replicas: int =
     return part if left is None or left >= count else structs.replace(part, left=left)
 
 
-def _of_replicas(wire: raw.ReplicatedJob) -> facts.Part:
+def _of_replicas(wire: raw.ReplicatedJob) -> facts.WorkloadPart:
     spec = wire.template.spec if wire.template else None
     return part_of_job(spec or _NO_JOB, replicas=_count(wire.replicas))
 
 
-def _of_pod_set(wire: raw.PodSet, status: raw.WorkloadStatus | None) -> facts.Part:
+def _of_pod_set(wire: raw.PodSet, status: raw.WorkloadStatus | None) -> facts.WorkloadPart:
     part = _part(wire.template, _count(wire.count))
     given = status.admission.pod_set_assignments if status and status.admission else None
     flavors = next((each.flavors for each in given or () if each.name == wire.name), None)
@@ -118,15 +118,15 @@ def _reserved_at(status: raw.WorkloadStatus | None) -> int | None:
     return max((each for each in moments if each is not None), default=None)
 
 
-def _part(template: raw.PodTemplate | None, count: int) -> facts.Part:
-    meta = (template.metadata if template else None) or raw.ObjectMeta()
+def _part(template: raw.PodTemplate | None, count: int) -> facts.WorkloadPart:
+    meta = (template.metadata if template else None) or raw.RawObjectMeta()
     spec = (template.spec if template else None) or raw.TemplateSpec()
     limit = values.length(spec.active_deadline_seconds)
     # A declared length becomes the limit of each pod when it is made.
     declared = durations.milliseconds((meta.annotations or {}).get(marks.EXPECTED_DURATION, ""))
     ends = [each for each in (limit, declared) if each is not None]
     overtime = times.overtime(values.grace(spec.termination_grace_period_seconds))
-    part = facts.Part(
+    part = facts.WorkloadPart(
         labels=values.pairs(meta.labels),
         requests=amounts.requested(spec),
         claims=values.names(dict.fromkeys(each.resource_claim_name for each in spec.resource_claims or ())),
@@ -145,7 +145,7 @@ def _part(template: raw.PodTemplate | None, count: int) -> facts.Part:
     )
 
 
-def may_have_gpus(part: facts.Part) -> bool:
+def may_have_gpus(part: facts.WorkloadPart) -> bool:
     """Whether pods ask for devices of any kind: which of them are GPUs, pools say."""
     return bool(part.claims or part.claim_templates) or any("/" in name for name, amount in part.requests if amount)
 

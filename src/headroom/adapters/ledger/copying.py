@@ -17,16 +17,16 @@ from headroom.adapters.ledger.sqlite import SqliteLedger
 from headroom.model.errors import Refused
 from headroom.model.history import Entry
 from headroom.model.retention import Retention, united
-from headroom.model.usage import Heartbeat, Row
+from headroom.model.usage import Heartbeat, UsageRow
 
 ALL_HISTORY: Final = 2**62
 AT_ONCE: Final = 10_000
 
 
-class Source(Protocol):
+class CopySource(Protocol):
     """What can be copied."""
 
-    def read(self, since: int) -> AsyncIterator[list[Row]]:
+    def read(self, since: int) -> AsyncIterator[list[UsageRow]]:
         """All rows that may reach beyond `since`."""
         ...
 
@@ -43,10 +43,10 @@ class Source(Protocol):
         ...
 
 
-class Target(Protocol):
+class CopyTarget(Protocol):
     """What can be copied into."""
 
-    async def merge(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> int:
+    async def merge(self, rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> int:
         """Merge rows; how many were new or said something new."""
         ...
 
@@ -75,7 +75,7 @@ class Copied(Struct, frozen=True):
     """Rows that the target did not have, or of which it knew less."""
 
 
-async def copy(source: Source, target: Target, progress: Callable[[int], None] = lambda _: None) -> Copied:
+async def copy(source: CopySource, target: CopyTarget, progress: Callable[[int], None] = lambda _: None) -> Copied:
     """Everything that is in the source, merged into the target; `progress` hears how many rows are done."""
     # Asked for first and written last: a heartbeat says that all rows before it are there.
     heartbeats, kept = await source.heartbeats(), await source.retentions()
@@ -104,7 +104,7 @@ async def copy(source: Source, target: Target, progress: Callable[[int], None] =
     return Copied(done, new)
 
 
-async def backup(source: Source, file: Path, progress: Callable[[int], None] = lambda _: None) -> None:
+async def backup(source: CopySource, file: Path, progress: Callable[[int], None] = lambda _: None) -> None:
     """The whole ledger as one SQLite file, which is there only when it is whole."""
     with _unfinished(file) as unfinished:
         if isinstance(source, SqliteLedger):

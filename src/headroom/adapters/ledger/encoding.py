@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headroom.model.errors import Refused
 from headroom.model.facts import Amounts, Pairs
-from headroom.model.usage import DAY, Row, merged
+from headroom.model.usage import DAY, UsageRow, merged
 
 Values = tuple[Any, ...]
 
@@ -36,7 +36,10 @@ COLUMNS: Final = (
     "labels",
     "amounts",
     "price",
+    "ending",
+    "details",
 )
+TEXTS: Final = ("namespace", "pod", "labels", "amounts", "details")
 READ: Final = tuple(name for name in COLUMNS if name != "day")
 """What is asked for: the day is known from `created`."""
 LARGEST_AMOUNT: Final = 10**25 - 1
@@ -111,9 +114,9 @@ def amounts_of(text: str) -> Amounts:
     return tuple([(name, int(amount)) for name, amount in labels_of(text)])
 
 
-def encoded(rows: Iterable[Row]) -> list[Values]:
+def encoded(rows: Iterable[UsageRow]) -> list[Values]:
     """The columns of the rows, one per key and sorted by it."""
-    found: dict[Values, Row] = {}
+    found: dict[Values, UsageRow] = {}
     try:
         for row in rows:
             key = (cluster_identifier(row.cluster), row.day, identifier(row.uid), row.start)
@@ -121,10 +124,10 @@ def encoded(rows: Iterable[Row]) -> list[Values]:
             found[key] = row if before is None else merged(before, row)
         return [(*key, *_rest(found[key])) for key in sorted(found)]
     except UnicodeError as error:
-        raise Refused(f"writing to the ledger: it cannot hold this: {error}") from error
+        raise Refused(f"writing to the ledger: it cannot store this: {error}") from error
 
 
-def _rest(row: Row) -> Values:
+def _rest(row: UsageRow) -> Values:
     """The columns after the key."""
     return (
         escaped(row.namespace),
@@ -140,6 +143,8 @@ def _rest(row: Row) -> Values:
         labels_text(row.labels),
         amounts_text(row.amounts),
         row.price,
+        int(row.ending),
+        labels_text(row.details),
     )
 
 
@@ -148,10 +153,10 @@ def key_of(stored: Sequence[Any]) -> Values:
     return stored[0], stored[READ.index("created")] // DAY, stored[1], stored[2]
 
 
-def decoded(stored: Iterable[Sequence[Any]]) -> list[Row]:
+def decoded(stored: Iterable[Sequence[Any]]) -> list[UsageRow]:
     """Rows from what was read."""
     return [
-        Row(
+        UsageRow(
             cluster=_cluster_identified(cluster),
             uid=identified(uid),
             start=start,
@@ -168,8 +173,11 @@ def decoded(stored: Iterable[Sequence[Any]]) -> list[Row]:
             labels=labels_of(labels),
             amounts=amounts_of(amounts),
             price=price,
+            ending=ending,
+            details=labels_of(details),
         )
         for (
-            cluster, uid, start, namespace, pod, created, observed, version, earliest, seen, ended, evidence, gone, labels, amounts, price
+            cluster, uid, start, namespace, pod, created, observed, version, earliest, seen, ended, evidence, gone, labels, amounts, price,
+            ending, details
         ) in stored
-    ]  # fmt: skip  # sixteen names on sixteen lines would hide what is done with them
+    ]  # fmt: skip  # eighteen names on eighteen lines would hide what is done with them

@@ -20,6 +20,7 @@ from headroom.adapters.ledger import encoding, schema
 from headroom.adapters.ledger.encoding import BEFORE_FIRST_KEY, COLUMNS, identified, identifier
 from headroom.adapters.ledger.history import entry_of, history_values
 from headroom.adapters.ledger.info import Info
+from headroom.adapters.ledger.machines import PostgresMachines
 from headroom.adapters.ledger.retaining import retention_values, retentions_of
 from headroom.adapters.ledger.schema import POSTGRES
 from headroom.adapters.ledger.verdicts import QUICK_SECONDS, PostgresVerdicts
@@ -27,7 +28,7 @@ from headroom.model.errors import HeadroomError, Refused, Unavailable
 from headroom.model.history import Entry
 from headroom.model.ports import Origin
 from headroom.model.retention import Retention
-from headroom.model.usage import DAY, Heartbeat, Row
+from headroom.model.usage import DAY, Heartbeat, UsageRow
 
 PAGE: Final = 10_000
 CALL_SECONDS: Final = 30.0
@@ -46,7 +47,7 @@ ALTER TABLE given DROP COLUMN changed"""
 """Many rows are copied in here, which costs a quarter of what parameters cost, and merged from here by one statement."""
 _FEW: Final = 100
 """So many rows or fewer are parameters: for them, emptying that table costs more than it saves."""
-_TYPES: Final = {"cluster": "bytea", "uid": "bytea"} | dict.fromkeys(("namespace", "pod", "labels", "amounts"), "text")
+_TYPES: Final = {"cluster": "bytea", "uid": "bytea"} | dict.fromkeys(encoding.TEXTS, "text")
 _ARRAYS: Final = ", ".join(f"${number}::{_TYPES.get(name, 'bigint')}[]" for number, name in enumerate(COLUMNS, start=1))
 
 
@@ -60,7 +61,7 @@ _UPSERT_MANY: Final = _upsert("given")
 _UPSERT_FEW: Final = _upsert(f"unnest({_ARRAYS}) AS few ({schema.ALL})")
 _PUT_HISTORY: Final = f"""INSERT INTO history ({schema.HISTORY}) SELECT * FROM unnest(
 $1::bigint[], $2::bytea[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::text[]) ON CONFLICT DO NOTHING"""
-_PAGE: Final = f"""SELECT {schema.READ} FROM usage
+_PAGE: Final = f"""SELECT {{columns}} FROM usage
 WHERE (cluster, day, uid, start) > ($1, $2, $3, $4) AND ({schema.SURELY_OVER} IS NULL OR {schema.SURELY_OVER} > $5)
 ORDER BY cluster, day, uid, start LIMIT {PAGE}"""
 _BOUND: Final = "SELECT changed FROM usage WHERE changed > $1 ORDER BY changed LIMIT 1 OFFSET $2"
@@ -76,7 +77,7 @@ _SIZE: Final = """SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
 WHERE relname IN ('usage', 'clusters', 'history') AND relkind = 'r' AND pg_table_is_visible(oid)"""
 
 
-class PostgresLedger(PostgresVerdicts):
+class PostgresLedger(PostgresVerdicts, PostgresMachines):
     """A `Ledger` in a database of its own. It connects at its first use, and again whenever it must."""
 
     def __init__(self, url: str, *, read_only: bool = False, timeout: float = CALL_SECONDS) -> None:
@@ -84,7 +85,7 @@ class PostgresLedger(PostgresVerdicts):
         self._read_only = read_only
         self._timeout = timeout
         self._connection: Any = None
-        self._connections = 0
+        self._connections, self._version = 0, schema.LATEST
         self._server = ""
         self._one_at_a_time = asyncio.Lock()
         self._is_closed = False
@@ -97,11 +98,11 @@ class PostgresLedger(PostgresVerdicts):
         host = (parts.netloc.rpartition("@")[2]) or named.get("host", [""])[0]
         return f"postgresql://{host}/{parts.path.lstrip('/')}"
 
-    async def write(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> None:
+    async def write(self, rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> None:
         """Merge rows with those there are, all or none; durable once this returns."""
         await self.merge(rows, heartbeat)
 
-    async def merge(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> int:
+    async def merge(self, rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> int:
         """The same; how many rows were new or said something new."""
         values = await asyncio.to_thread(encoding.encoded, rows) if len(rows) > 500 else encoding.encoded(rows)
 
@@ -116,14 +117,14 @@ class PostgresLedger(PostgresVerdicts):
 
         return await self.run("writing to", work)
 
-    async def read(self, since: int) -> AsyncIterator[list[Row]]:
+    async def read(self, since: int) -> AsyncIterator[list[UsageRow]]:
         """All rows that may reach beyond `since`, page by page in the order of their keys."""
         after = BEFORE_FIRST_KEY
         while True:
             key = after
 
-            async def work(connection: Any, key: encoding.Values = key) -> tuple[list[Any], list[Row]]:
-                stored = await connection.fetch(_PAGE, *key, since)
+            async def work(connection: Any, key: encoding.Values = key) -> tuple[list[Any], list[UsageRow]]:
+                stored = await connection.fetch(_PAGE.format(columns=schema.read(self._version)), *key, since)
                 # In a thread, so that a page of thousands does not hold up the event loop.
                 return stored, await asyncio.to_thread(encoding.decoded, stored)
 
@@ -134,7 +135,7 @@ class PostgresLedger(PostgresVerdicts):
                 return
             after = encoding.key_of(stored[-1])
 
-    async def changes(self, after: int) -> tuple[list[Row], int]:
+    async def changes(self, after: int) -> tuple[list[UsageRow], int]:
         """Some rows written after the cursor."""
 
         async def work(connection: Any) -> tuple[list[Any], int]:
@@ -143,7 +144,9 @@ class PostgresLedger(PostgresVerdicts):
             # Rows of one write have one number, and are never torn apart.
             full = await connection.fetchval(_BOUND, after, CHANGES)
             until = last if full is None else full
-            query = f"SELECT {schema.READ} FROM usage WHERE changed > $1 AND changed <= $2 ORDER BY changed"
+            query = (
+                f"SELECT {schema.read(self._version)} FROM usage WHERE changed > $1 AND changed <= $2 ORDER BY changed"
+            )
             return await connection.fetch(query, after, until), until
 
         stored, until = await self.run("reading", work)
@@ -261,7 +264,7 @@ ORDER BY at DESC, id DESC LIMIT $2"""
         await self.run("migrating", lambda connection: _migrate(connection, wanted), LONG_CALL_SECONDS)
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._is_closed = True
         async with self._one_at_a_time:
             self._drop()
@@ -277,7 +280,7 @@ ORDER BY at DESC, id DESC LIMIT $2"""
         except HeadroomError:
             raise
         except TimeoutError:
-            why = f"it did not answer within {limit:g} s; look at the server and the network"
+            why = f"it did not answer within {limit:g}s; check the server and the network"
             raise Unavailable(f"{doing} the ledger {self.place}: {why}") from None
         except Exception as error:  # noqa: BLE001  whatever a driver, a socket or TLS throws, the ledger is not there
             raise self._failure(doing, error) from None
@@ -305,7 +308,7 @@ ORDER BY at DESC, id DESC LIMIT $2"""
         limit = str(int(LONG_CALL_SECONDS * 1000))
         settings = {
             "application_name": "headroom",
-            # A client that dies in its turn must not keep it.
+            # A client that dies later must not keep it.
             "idle_in_transaction_session_timeout": str(int(self._timeout * 1000)),
             "statement_timeout": limit,
             # Pages are read along the key. Before a new table's statistics are there, the planner would sort all of it for each.
@@ -317,8 +320,9 @@ ORDER BY at DESC, id DESC LIMIT $2"""
     async def _check(self, connection: Any) -> None:
         version = await _version(connection)
         schema.check_version(version, self.place)
+        self._version = version if self._read_only else schema.LATEST
         if self._read_only and not version:
-            raise Refused(f"opening the ledger {self.place}: this database holds no ledger; look at its name")
+            raise Refused(f"opening the ledger {self.place}: this database has no ledger; check its name")
         if not self._read_only:
             if version < schema.LATEST:
                 await _migrate(connection, schema.LATEST)
@@ -337,8 +341,8 @@ ORDER BY at DESC, id DESC LIMIT $2"""
         if isinstance(error, asyncpg.DataError | OverflowError | UnicodeError) or str(
             getattr(error, "sqlstate", "")
         ).startswith("22"):
-            return Refused(f"{doing} the ledger {self.place}: it cannot hold this: {said}")
-        return Unavailable(f"{doing} the ledger {self.place}: {said}; look at the server and the ledger's URL")
+            return Refused(f"{doing} the ledger {self.place}: it cannot store this: {said}")
+        return Unavailable(f"{doing} the ledger {self.place}: {said}; check the server and the ledger's URL")
 
 
 def _secrets(url: str) -> list[str]:
@@ -361,13 +365,12 @@ def _affected(status: str) -> int:
 
 
 async def _version(connection: Any) -> int:
-    """The schema version; 0 where there is no ledger yet."""
+    """The schema version; 0 without a ledger."""
     # Not to_regclass: it may answer from what the connection knew before it waited for its turn.
     query = "SELECT count(*) FROM pg_class WHERE relname = 'schema_version' AND pg_table_is_visible(oid)"
     if not await connection.fetchval(query):
         return 0
-    version: int = await connection.fetchval("SELECT version FROM schema_version")
-    return version
+    return int(await connection.fetchval("SELECT version FROM schema_version"))
 
 
 async def _migrate(connection: Any, wanted: int) -> None:

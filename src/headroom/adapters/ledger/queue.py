@@ -21,11 +21,13 @@ from headroom.adapters.ledger import encoding, schema
 from headroom.adapters.ledger.encoding import BEFORE_ALL, identifier
 from headroom.adapters.ledger.sqlite import SqliteLedger, put, put_history
 from headroom.adapters.ledger.sqlite_file import transaction
+from headroom.model.cloud_facts import Experience
 from headroom.model.errors import HeadroomError, Unavailable
 from headroom.model.history import Entry
+from headroom.model.machine_records import MachineRecord
 from headroom.model.ports import Ledger, Origin
 from headroom.model.retention import Retention
-from headroom.model.usage import Heartbeat, Row
+from headroom.model.usage import Heartbeat, UsageRow
 from headroom.model.verdicts import HomeVerdict
 
 LARGEST: Final = 1_000_000
@@ -37,7 +39,7 @@ FAREWELL_SECONDS: Final = 2.0
 """For sending the rest at the end; what does not go stays in the file for the next start."""
 
 
-class Waiting(NamedTuple):
+class QueueDepth(NamedTuple):
     """How much is in the queue."""
 
     rows: int
@@ -45,7 +47,7 @@ class Waiting(NamedTuple):
     heartbeats: int
 
 
-NOTHING: Final = Waiting(0, 0)
+NOTHING: Final = QueueDepth(0, 0)
 
 
 class QueuedLedger:
@@ -90,7 +92,7 @@ class QueuedLedger:
         """How many rows and entries wait."""
         return self._waiting.rows
 
-    async def write(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> None:
+    async def write(self, rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> None:
         """Put rows into the queue, durable once this returns; they go on to the ledger by themselves."""
         try:
             await self._enqueue(lambda connection: put(connection, rows, heartbeat))
@@ -104,7 +106,7 @@ class QueuedLedger:
         await self._enqueue(lambda connection: put_history(connection, entries))
         self._wake()
 
-    async def read(self, since: int) -> AsyncIterator[list[Row]]:
+    async def read(self, since: int) -> AsyncIterator[list[UsageRow]]:
         """What waits, then what the ledger has. A row in both comes twice, and merges."""
         self._wake()
         async for rows in self._queue.read(since):
@@ -112,7 +114,7 @@ class QueuedLedger:
         async for rows in self._ledger.read(since):
             yield rows
 
-    async def changes(self, after: int) -> tuple[list[Row], int]:
+    async def changes(self, after: int) -> tuple[list[UsageRow], int]:
         """Rows that anybody wrote to the ledger after the cursor."""
         return await self._ledger.changes(after)
 
@@ -163,12 +165,20 @@ class QueuedLedger:
         """What the ledger itself has."""
         return await self._ledger.verdicts()
 
+    async def record_machines(self, records: Sequence[MachineRecord]) -> None:
+        """In the ledger itself: whoever records them tries again."""
+        await self._ledger.record_machines(records)
+
+    async def experience(self, since: int, until: int) -> list[Experience]:
+        """What the ledger itself has."""
+        return await self._ledger.experience(since, until)
+
     async def origin(self) -> Origin:
         """Which server the ledger is on."""
         return await self._ledger.origin()
 
     async def close(self) -> None:
-        """Send what goes quickly, and let go of both; what still waits stays in its file for the next start."""
+        """Send what goes quickly, and close both; what still waits stays in its file for the next start."""
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.gather(self._sender, return_exceptions=True)
@@ -182,14 +192,14 @@ class QueuedLedger:
     async def _enqueue(self, add: Callable[[sqlite3.Connection], object]) -> None:
         """Into the file, unless that makes it too large: then nothing of this, and all that was there stays."""
 
-        def work(connection: sqlite3.Connection) -> Waiting:
+        def work(connection: sqlite3.Connection) -> QueueDepth:
             with transaction(connection):
                 add(connection)
                 waiting = _waiting(connection)
                 if waiting.rows > self._largest:
                     raise Unavailable(
                         f"{self._why or 'writing to the ledger'}; its queue {self._queue.path} is full with "
-                        f"{self._largest} rows, so nothing more is kept until the ledger is back"
+                        f"{self._largest} rows, so no more usage is recorded until the ledger is back"
                     )
             return waiting
 
@@ -197,7 +207,7 @@ class QueuedLedger:
         if self._behind_since is None:
             self._behind_since = self._monotonic()
 
-    async def _goes_past(self, rows: Sequence[Row], heartbeat: Heartbeat | None) -> bool:
+    async def _goes_past(self, rows: Sequence[UsageRow], heartbeat: Heartbeat | None) -> bool:
         """Past a queue that takes nothing, whose disk is full for example, into a ledger that does."""
         if self._why or self.lag_seconds > LAG_SECONDS:
             return False
@@ -254,16 +264,16 @@ class QueuedLedger:
 
 
 def _oldest(connection: sqlite3.Connection) -> list[Any]:
-    query = f"SELECT {schema.READ}, changed FROM usage ORDER BY changed LIMIT ?"
+    query = f"SELECT {schema.read(schema.LATEST)}, changed FROM usage ORDER BY changed LIMIT ?"
     return connection.execute(query, (AT_ONCE,)).fetchall()
 
 
-def _waiting(connection: sqlite3.Connection) -> Waiting:
+def _waiting(connection: sqlite3.Connection) -> QueueDepth:
     query = "SELECT (SELECT count(*) FROM usage) + (SELECT count(*) FROM history), (SELECT count(*) FROM clusters)"
-    return Waiting(*connection.execute(query).fetchone())
+    return QueueDepth(*connection.execute(query).fetchone())
 
 
-def _forget(stored: Sequence[Sequence[Any]], connection: sqlite3.Connection) -> Waiting:
+def _forget(stored: Sequence[Sequence[Any]], connection: sqlite3.Connection) -> QueueDepth:
     """What was sent, unless it says more by now."""
     keys = [(*encoding.key_of(each), each[-1]) for each in stored]
     statement = "DELETE FROM usage WHERE cluster = ? AND day = ? AND uid = ? AND start = ? AND changed = ?"
@@ -272,14 +282,14 @@ def _forget(stored: Sequence[Sequence[Any]], connection: sqlite3.Connection) -> 
         return _waiting(connection)
 
 
-def _forget_history(entries: Sequence[Entry], connection: sqlite3.Connection) -> Waiting:
+def _forget_history(entries: Sequence[Entry], connection: sqlite3.Connection) -> QueueDepth:
     with transaction(connection):
         keys = [(entry.at, entry.key) for entry in entries]
         connection.executemany("DELETE FROM history WHERE at = ? AND id = ?", keys)
         return _waiting(connection)
 
 
-def _forget_heartbeat(cluster: str, until: int, connection: sqlite3.Connection) -> Waiting:
+def _forget_heartbeat(cluster: str, until: int, connection: sqlite3.Connection) -> QueueDepth:
     with transaction(connection):
         known = (identifier(cluster), until)
         connection.execute("DELETE FROM clusters WHERE cluster = ? AND complete_until = ?", known)

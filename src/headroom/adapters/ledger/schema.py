@@ -17,7 +17,7 @@ from headroom.model.errors import Refused
 from headroom.model.usage import UNSEEN
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class SchemaMigration(Struct, frozen=True, kw_only=True):
     """From one version to the next, and back."""
 
     up: tuple[str, ...]
@@ -45,7 +45,7 @@ RETENTION_NUMBERS: Final = (
 )  # fmt: skip  # three rows that belong together
 
 
-def steps(dialect: Dialect) -> tuple[Step, ...]:
+def steps(dialect: Dialect) -> tuple[SchemaMigration, ...]:
     """All steps; the first makes version 1 out of nothing."""
     number, binary, text, clustered = dialect.number, dialect.binary, dialect.text, dialect.clustered
     usage = f"""CREATE TABLE usage (
@@ -58,7 +58,7 @@ def steps(dialect: Dialect) -> tuple[Step, ...]:
     history = f"""CREATE TABLE history (
         at {number} NOT NULL, id {binary} NOT NULL, cluster {binary} NOT NULL, resource {text} NOT NULL,
         reason {text} NOT NULL, message {text} NOT NULL, actions {text} NOT NULL, PRIMARY KEY (at, id)){clustered}"""
-    first = Step(
+    first = SchemaMigration(
         up=(
             usage,
             "CREATE INDEX usage_changed ON usage (changed)",
@@ -69,9 +69,9 @@ def steps(dialect: Dialect) -> tuple[Step, ...]:
         ),
         down=("DROP TABLE usage", "DROP TABLE clusters", "DROP TABLE counter"),
     )
-    second = Step(up=(history,), down=("DROP TABLE history",))
+    second = SchemaMigration(up=(history,), down=("DROP TABLE history",))
     numbers = ", ".join(f"{name} {number} NOT NULL" for name in RETENTION_NUMBERS)
-    third = Step(
+    third = SchemaMigration(
         up=(
             f"CREATE TABLE retention (cluster {binary} NOT NULL PRIMARY KEY, {numbers}){clustered}",
             # Who was recorded before is known from its first row on, and nothing of it is forgotten before its leader looked.
@@ -84,17 +84,44 @@ def steps(dialect: Dialect) -> tuple[Step, ...]:
         ),
         down=("DROP TABLE retention", "DROP TABLE claims"),
     )
-    fourth = Step(
+    fourth = SchemaMigration(
         up=(
             f"""CREATE TABLE verdicts (cluster {binary} NOT NULL, budget {text} NOT NULL, holds {number} NOT NULL,
             since {number} NOT NULL, at {number} NOT NULL, PRIMARY KEY (cluster, budget)){clustered}""",
         ),
         down=("DROP TABLE verdicts",),
     )
-    return first, second, third, fourth
+    return first, second, third, fourth, _machines(dialect), _details(dialect)
+
+
+def _machines(dialect: Dialect) -> SchemaMigration:
+    number, text = dialect.number, dialect.text
+    return SchemaMigration(
+        up=(
+            f"""CREATE TABLE machines (cluster {dialect.binary} NOT NULL, machine {text} NOT NULL,
+            instance_type {text} NOT NULL, zone {text} NOT NULL, capacity_type {text} NOT NULL, began {number} NOT NULL,
+            seen_until {number} NOT NULL, outcome {number} NOT NULL,
+            PRIMARY KEY (cluster, machine, instance_type, zone, capacity_type)){dialect.clustered}""",
+            "CREATE INDEX machines_seen ON machines (seen_until)",
+        ),
+        down=("DROP TABLE machines",),
+    )
+
+
+def _details(dialect: Dialect) -> SchemaMigration:
+    """Rows from before have no details: nothing is known of them, as where they say nothing."""
+    return SchemaMigration(
+        up=(
+            f"ALTER TABLE usage ADD COLUMN ending {dialect.number} NOT NULL DEFAULT 0",
+            f"ALTER TABLE usage ADD COLUMN details {dialect.text} NOT NULL DEFAULT ''",
+        ),
+        down=("ALTER TABLE usage DROP COLUMN details", "ALTER TABLE usage DROP COLUMN ending"),
+    )
 
 
 LATEST: Final = len(steps(SQLITE))
+WITH_DETAILS: Final = 6
+"""The first version that has them."""
 VERSION_TABLE: Final = "CREATE TABLE schema_version (version INTEGER NOT NULL)"
 FIRST_VERSION: Final = "INSERT INTO schema_version VALUES (0)"
 
@@ -107,6 +134,11 @@ def way(dialect: Dialect, version: int, wanted: int) -> list[str]:
     else:
         statements = [statement for step in reversed(all_steps[wanted:version]) for statement in step.down]
     return [*statements, f"UPDATE schema_version SET version = {wanted:d}"]
+
+
+def read(version: int) -> str:
+    """The columns to read of a version of the tables: an older one may be open for reading only."""
+    return _READ if version >= WITH_DETAILS else _READ_WITHOUT
 
 
 def check_version(version: int, place: str) -> None:
@@ -139,7 +171,7 @@ def _precedence(table: str) -> str:
 
 
 _WINS: Final = f"{_precedence('excluded')} < {_precedence('usage')}"
-_LARGER: Final = ("earliest", "seen_until", "evidence")
+_LARGER: Final = ("earliest", "seen_until", "evidence", "ending", "details")
 
 MERGE: Final = f"""ON CONFLICT (cluster, day, uid, start) DO UPDATE SET
     {", ".join(f"{name} = CASE WHEN {_WINS} THEN excluded.{name} ELSE usage.{name} END" for name in _SOURCED)},
@@ -157,7 +189,7 @@ MERGE: Final = f"""ON CONFLICT (cluster, day, uid, start) DO UPDATE SET
     gone_by = CASE WHEN excluded.gone_by < usage.gone_by THEN excluded.gone_by
         ELSE coalesce(usage.gone_by, excluded.gone_by) END,
     changed = excluded.changed
-WHERE excluded.earliest > usage.earliest OR excluded.seen_until > usage.seen_until OR excluded.evidence > usage.evidence
+WHERE {" OR ".join(f"excluded.{name} > usage.{name}" for name in _LARGER)}
     OR (excluded.ended IS NOT NULL AND (usage.ended IS NULL
         OR (excluded.evidence = usage.evidence AND excluded.ended < usage.ended)))
     OR excluded.gone_by < usage.gone_by OR (usage.gone_by IS NULL AND excluded.gone_by IS NOT NULL)
@@ -172,12 +204,13 @@ RETAIN: Final = "ON CONFLICT (cluster) DO UPDATE SET " + ", ".join(
 RETENTION: Final = f"cluster, {', '.join(RETENTION_NUMBERS)}"
 CLAIM: Final = "ON CONFLICT (cluster, holder) DO UPDATE SET renewals = claims.renewals + 1, at = excluded.at"
 CLAIM_KEPT_MS: Final = 86_400_000
-"""A claim that was not renewed for so long is forgotten; who is still there makes it anew."""
+"""A claim that was not renewed for so long is forgotten; who is still there recreates it."""
 PRUNED_AT_ONCE: Final = 2_000
 """Rows that one transaction forgets: short enough that no writer waits for long."""
 
 ALL: Final = ", ".join(COLUMNS)
-READ: Final = ", ".join(encoding.READ)
+_READ: Final = ", ".join(encoding.READ)
+_READ_WITHOUT: Final = _READ.replace("ending, details", "0 AS ending, '' AS details")
 SURELY_OVER: Final = "coalesce(ended, gone_by)"
 """When a row is over for sure; what was found gone cannot reach beyond that, whenever it ended."""
 INFO: Final = f"SELECT count(*), min(earliest), max(coalesce({SURELY_OVER}, seen_until)) FROM usage"

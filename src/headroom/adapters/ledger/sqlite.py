@@ -21,6 +21,7 @@ from headroom.adapters.ledger import encoding, schema, sqlite_file
 from headroom.adapters.ledger.encoding import BEFORE_FIRST_KEY, COLUMNS, Values, identified, identifier
 from headroom.adapters.ledger.history import entry_of, history_values
 from headroom.adapters.ledger.info import Info
+from headroom.adapters.ledger.machines import SqliteMachines
 from headroom.adapters.ledger.retaining import retention_values, retentions_of
 from headroom.adapters.ledger.sqlite_file import transaction
 from headroom.adapters.ledger.verdicts import SqliteVerdicts
@@ -28,7 +29,7 @@ from headroom.model.errors import HeadroomError, Refused
 from headroom.model.history import Entry
 from headroom.model.ports import Origin
 from headroom.model.retention import Retention
-from headroom.model.usage import DAY, Heartbeat, Row
+from headroom.model.usage import DAY, Heartbeat, UsageRow
 
 PAGE: Final = 10_000
 """Rows that are read at once; between two pages others get their turn."""
@@ -36,7 +37,7 @@ PAGE: Final = 10_000
 Result = TypeVar("Result")
 
 _UPSERT: Final = f"INSERT INTO usage ({schema.ALL}, changed) VALUES ({', '.join('?' * len(COLUMNS))}, ?) {schema.MERGE}"
-_PAGE: Final = f"""SELECT {schema.READ} FROM usage
+_PAGE: Final = f"""SELECT {{columns}} FROM usage
 WHERE (cluster, day, uid, start) > (?, ?, ?, ?) AND ({schema.SURELY_OVER} IS NULL OR {schema.SURELY_OVER} > ?)
 ORDER BY cluster, day, uid, start LIMIT {PAGE}"""
 _KEYS: Final = "cluster, day, uid, start"
@@ -47,7 +48,7 @@ _PRUNE_HISTORY: Final = """DELETE FROM history WHERE (at, id) IN (
 SELECT at, id FROM history WHERE cluster = ? AND at < ? ORDER BY at LIMIT ?)"""
 
 
-class SqliteLedger(SqliteVerdicts):
+class SqliteLedger(SqliteVerdicts, SqliteMachines):
     """A `Ledger` in one file. It is opened at its first use, and made if there is none."""
 
     def __init__(self, path: Path | str, *, read_only: bool = False) -> None:
@@ -67,11 +68,11 @@ class SqliteLedger(SqliteVerdicts):
         """Where it is, for people."""
         return str(self.path)
 
-    async def write(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> None:
+    async def write(self, rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> None:
         """Merge rows with those there are, all or none; durable once this returns."""
         await self.merge(rows, heartbeat)
 
-    async def merge(self, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> int:
+    async def merge(self, rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> int:
         """The same; how many rows were new or said something new."""
 
         def work(connection: sqlite3.Connection) -> int:
@@ -80,7 +81,7 @@ class SqliteLedger(SqliteVerdicts):
 
         return await self.run("writing to", work)
 
-    async def read(self, since: int) -> AsyncIterator[list[Row]]:
+    async def read(self, since: int) -> AsyncIterator[list[UsageRow]]:
         """All rows that may reach beyond `since`, page by page in the order of their keys."""
         after = BEFORE_FIRST_KEY
         while True:
@@ -91,7 +92,7 @@ class SqliteLedger(SqliteVerdicts):
                 return
             after = encoding.key_of(stored[-1])
 
-    async def changes(self, after: int) -> tuple[list[Row], int]:
+    async def changes(self, after: int) -> tuple[list[UsageRow], int]:
         """Some rows written after the cursor. Writes are numbered in the order in which they are committed."""
         return await self.run("reading", partial(_changes, after))
 
@@ -229,7 +230,7 @@ ORDER BY at DESC, id DESC LIMIT ?2"""
         await self.run("backing up", work)
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -279,7 +280,7 @@ ORDER BY at DESC, id DESC LIMIT ?2"""
         sqlite_file.must_be_whole(self.path)
         if not self.path.exists():
             if self._read_only:
-                raise Refused(f"opening the ledger {self.path}: there is no such file; look at the path")
+                raise Refused(f"opening the ledger {self.path}: there is no such file; check the path")
             sqlite_file.create(self.path)
         connection = sqlite_file.opened(self.path, read_only=self._read_only)
         try:
@@ -303,7 +304,7 @@ ORDER BY at DESC, id DESC LIMIT ?2"""
 
     def _disconnect(self) -> None:
         if self._connection is not None:
-            with suppress(sqlite3.Error):  # what is being let go of need not be whole
+            with suppress(sqlite3.Error):  # a file that is being closed need not be whole
                 self._connection.close()
             self._connection = None
 
@@ -314,7 +315,7 @@ ORDER BY at DESC, id DESC LIMIT ?2"""
             self._lock = None
 
 
-def put(connection: sqlite3.Connection, rows: Sequence[Row], heartbeat: Heartbeat | None = None) -> int:
+def put(connection: sqlite3.Connection, rows: Sequence[UsageRow], heartbeat: Heartbeat | None = None) -> int:
     """Merge rows inside a transaction; how many were new or said something new."""
     values = encoding.encoded(rows)
     number = last_number(connection) + 1
@@ -335,17 +336,21 @@ def put_history(connection: sqlite3.Connection, entries: Sequence[Entry]) -> Non
     connection.executemany(statement, [history_values(entry) for entry in entries])
 
 
-def _page(after: Values, since: int, connection: sqlite3.Connection) -> tuple[list[Any], list[Row]]:
-    stored = connection.execute(_PAGE, (*after, since)).fetchall()
+def _columns(connection: sqlite3.Connection) -> str:
+    return schema.read(sqlite_file.version_of(connection, Path()))
+
+
+def _page(after: Values, since: int, connection: sqlite3.Connection) -> tuple[list[Any], list[UsageRow]]:
+    stored = connection.execute(_PAGE.format(columns=_columns(connection)), (*after, since)).fetchall()
     return stored, encoding.decoded(stored)
 
 
-def _changes(after: int, connection: sqlite3.Connection) -> tuple[list[Row], int]:
+def _changes(after: int, connection: sqlite3.Connection) -> tuple[list[UsageRow], int]:
     # Rows of one write have one number, and are never torn apart.
     bound = "SELECT changed FROM usage WHERE changed > ? ORDER BY changed LIMIT 1 OFFSET ?"
     full = connection.execute(bound, (after, PAGE)).fetchone()
     until = full[0] if full else last_number(connection)
-    query = f"SELECT {schema.READ} FROM usage WHERE changed > ? AND changed <= ? ORDER BY changed"
+    query = f"SELECT {_columns(connection)} FROM usage WHERE changed > ? AND changed <= ? ORDER BY changed"
     return encoding.decoded(connection.execute(query, (after, until))), until
 
 

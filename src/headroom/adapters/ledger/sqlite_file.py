@@ -26,19 +26,19 @@ _PRIMARY_CODE: Final = 0xFF
 def failure(doing: str, path: Path, error: Exception) -> HeadroomError:
     """What went wrong, as one of our errors."""
     if isinstance(error, OverflowError | UnicodeError | sqlite3.IntegrityError | sqlite3.InterfaceError):
-        return Refused(f"{doing} the ledger {path}: it cannot hold this: {error}")
+        return Refused(f"{doing} the ledger {path}: it cannot store this: {error}")
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
     if code in DAMAGE or type(error) is sqlite3.DatabaseError:
         return damaged(doing, path, str(error))
     if code == sqlite3.SQLITE_FULL:
         return Unavailable(f"{doing} the ledger {path}: the disk is full; free some space or enlarge the volume")
-    return Unavailable(f"{doing} the ledger {path}: {error}; look at the disk and the permissions of this file")
+    return Unavailable(f"{doing} the ledger {path}: {error}; check the disk and the permissions of this file")
 
 
 def damaged(doing: str, path: Path, why: str) -> Refused:
     """The file is not what was written; only a person can decide what to do about it."""
     return Refused(
-        f"{doing} the ledger {path}: this is no ledger, or it is damaged ({why}); look at the path, and if it is "
+        f"{doing} the ledger {path}: this is not a ledger, or it is damaged ({why}); check the path, and if it is "
         "the ledger, move it away and restore a backup with `headroom ledger restore`"
     )
 
@@ -142,7 +142,7 @@ def version_of(connection: sqlite3.Connection, path: Path) -> int:
     """The schema version of an open file."""
     tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'schema_version'").fetchone()[0]
     if not tables:
-        raise Refused(f"opening the ledger {path}: this SQLite file is no ledger of Headroom; name another file")
+        raise Refused(f"opening the ledger {path}: this SQLite file is not a ledger of Headroom; name another file")
     version: int = connection.execute("SELECT version FROM schema_version").fetchone()[0]
     return version
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from headroom.adapters.egress import Guard
 from headroom.adapters.usable_by import Secret, Use, check_usable
 from headroom.api.kinds import AnyResource
-from headroom.api.power import Machine, PowerPoolSpec
+from headroom.api.power import MachineSpec, PowerPoolSpec
 from headroom.api.power_status import MachineStatus, PowerPoolStatus
 from headroom.model.errors import Refused
 
@@ -20,7 +20,7 @@ State = Literal["On", "Off", "PoweringOff", "Unknown"]
 VERBS: Final = {"Wake": "wake", "Sleep": "sleep"}
 
 
-class Secrets(Protocol):
+class PowerSecrets(Protocol):
     """Whoever reads Secrets of the operator's own namespace."""
 
     async def read(self, name: str) -> Secret:
@@ -32,20 +32,20 @@ class Means(Struct, frozen=True):
     """With what machines are asked."""
 
     guard: Guard
-    secrets: Secrets
+    secrets: PowerSecrets
     allow_insecure: bool = False
     """A pool may choose whom to believe even beside a Secret."""
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class SwitchTarget(Struct, frozen=True, kw_only=True):
     """A machine, as its pool has it."""
 
     pool: AnyResource
     spec: PowerPoolSpec
-    machine: Machine
+    machine: MachineSpec
 
 
-def order_of(pool: AnyResource, name: str) -> Order:
+def order_of(pool: AnyResource, name: str) -> SwitchTarget:
     """A machine of a pool. Raises `Refused` if the pool does not have it."""
     spec = pool.spec
     if not isinstance(spec, PowerPoolSpec):
@@ -53,10 +53,10 @@ def order_of(pool: AnyResource, name: str) -> Order:
     machine = next((each for each in spec.machines if each.name == name), None)
     if machine is None:
         raise Refused(f"PowerPool {pool.name} has no such machine")
-    return Order(pool=pool, spec=spec, machine=machine)
+    return SwitchTarget(pool=pool, spec=spec, machine=machine)
 
 
-async def secret_for(means: Means, order: Order, name: str, *, url: str, field: str) -> Secret:
+async def secret_for(means: Means, order: SwitchTarget, name: str, *, url: str, field: str) -> Secret:
     """A Secret that this pool may send to that address. Raises `Refused` if the Secret does not say so."""
     found = await means.secrets.read(name)
     check_usable(found, name, Use(kind=order.pool.kind, name=order.pool.name, url=url, field=field))

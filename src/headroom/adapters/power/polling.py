@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from headroom.adapters.power.orders import Order, State
+from headroom.adapters.power.orders import State, SwitchTarget
 from headroom.api.power import PowerPool, PowerPoolSpec
 from headroom.api.power_status import PowerPoolStatus
 from headroom.model.errors import HeadroomError
@@ -40,18 +40,18 @@ class _Asked(Struct):
     failures: int = 0
 
 
-class Polling:
+class PowerPolling:
     """Keeps what is known of the power of machines."""
 
     def __init__(
         self,
-        ask: Callable[[Order], Awaitable[State]],
+        ask: Callable[[SwitchTarget], Awaitable[State]],
         clock: Clock,
         rng: random.Random,
         changed: Callable[[str], None],
         unread: Callable[[str, str], None],
     ) -> None:
-        """`changed` is told of which machine something is new, `unread` when a machine's power cannot be read any more, and why."""
+        """`changed` hears of which machine something is new, `unread` when a machine's power cannot be read any more, and why."""
         self._ask, self._clock, self._rng, self._changed, self._unread = ask, clock, rng, changed, unread
         self.known: dict[str, Machine] = {}
         self._asked: dict[str, _Asked] = {}
@@ -80,7 +80,7 @@ class Polling:
         asked = self._asked[name]
         return asked.at + (SOON_SECONDS if soon else EVERY_SECONDS * asked.stretch)
 
-    async def _look(self, order: Order, asked: _Asked) -> None:
+    async def _look(self, order: SwitchTarget, asked: _Asked) -> None:
         name = order.machine.name
         try:
             async with self._free:
@@ -116,9 +116,9 @@ class Polling:
             self._forget(name)
 
 
-def askable(world: World) -> dict[str, tuple[Order, bool]]:
+def askable(world: World) -> dict[str, tuple[SwitchTarget, bool]]:
     """Every machine that says whether it is on, and whether it should be changing. One that two pools have belongs to the first."""
-    found: dict[str, tuple[Order, bool]] = {}
+    found: dict[str, tuple[SwitchTarget, bool]] = {}
     pools = [
         (pool, pool.spec) for _, pool in world.of_kind(PowerPool.kind.name) if isinstance(pool.spec, PowerPoolSpec)
     ]
@@ -127,6 +127,6 @@ def askable(world: World) -> dict[str, tuple[Order, bool]]:
         changing = {each.name for each in known if each.state in ("Booting", "Sleeping")}
         for machine in spec.machines:
             if machine.status_endpoint or machine.redfish:
-                order = Order(pool=pool, spec=spec, machine=machine)
+                order = SwitchTarget(pool=pool, spec=spec, machine=machine)
                 found.setdefault(machine.name, (order, machine.name in changing))
     return found

@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from headroom.adapters.egress import Answer, NoAnswer, NotSent, Request, target_of
-from headroom.adapters.power.orders import Command, Means, Order, State, answered, secret_for
+from headroom.adapters.egress import HttpResponse, NoAnswer, NotSent, Request, target_of
+from headroom.adapters.power.orders import Command, Means, State, SwitchTarget, answered, secret_for
 from headroom.adapters.usable_by import AUTHORITY
 from headroom.api.switches import LONGEST_CALL_SECONDS, Redfish
 from headroom.model.errors import Refused
@@ -56,7 +56,7 @@ class _System(Struct, rename="pascal"):
     actions: _Actions | None = None
 
 
-async def switch(means: Means, order: Order, how: Redfish, command: Command) -> None:
+async def switch(means: Means, order: SwitchTarget, how: Redfish, command: Command) -> None:
     """Tell the BMC; returns once it has accepted, which is before anything has happened."""
     bmc = await _bmc(means, order, how)
     system = await bmc.system()
@@ -69,7 +69,7 @@ async def switch(means: Means, order: Order, how: Redfish, command: Command) -> 
     await bmc.post(_followed(reset.target), {"ResetType": kind})
 
 
-async def power(means: Means, order: Order, how: Redfish) -> State:
+async def power(means: Means, order: SwitchTarget, how: Redfish) -> State:
     """What the BMC says."""
     system = await (await _bmc(means, order, how)).system()
     return _STATES.get(system.power_state or "", "Unknown")
@@ -123,7 +123,7 @@ class _Bmc:
         """Have an action done."""
         await self._ask(path, "POST", msgspec.json.encode(body))
 
-    async def _ask(self, path: str, method: str, body: bytes = b"") -> Answer:
+    async def _ask(self, path: str, method: str, body: bytes = b"") -> HttpResponse:
         more = {"content-type": "application/json"} if body else {}
         request = Request(
             url=self._base + path,
@@ -139,7 +139,7 @@ class _Bmc:
         return answer
 
 
-async def _bmc(means: Means, order: Order, how: Redfish) -> _Bmc:
+async def _bmc(means: Means, order: SwitchTarget, how: Redfish) -> _Bmc:
     if how.credentials_secret_ref is None:
         return _Bmc(means, how, {}, _trust(how.certificate_authority, how.insecure))
     name, number = how.credentials_secret_ref.name, order.spec.machines.index(order.machine)
@@ -163,17 +163,17 @@ def _check_trust(how: Redfish, field: str, name: str, authority: str) -> None:
 
     Whoever writes the pool could else stand in for the BMC and be shown the password.
     """
-    remedy = f"put the certificate of who signs for the BMC into Secret {name} as {AUTHORITY}, or have {SETTING} set"
+    remedy = f"put the certificate of the BMC's authority into Secret {name} as {AUTHORITY}, or have {SETTING} set"
     if how.insecure:
-        raise Refused(f"{field}.insecure: must not be true beside credentialsSecretRef; {remedy}")
+        raise Refused(f"{field}.insecure: must not be true together with credentialsSecretRef; {remedy}")
     if how.certificate_authority.strip() not in ("", authority.strip()):
-        raise Refused(f"{field}.certificateAuthority: beside credentialsSecretRef the Secret names it; {remedy}")
+        raise Refused(f"{field}.certificateAuthority: with credentialsSecretRef, the Secret must contain it; {remedy}")
 
 
 def _followed(link: str) -> str:
     """A path on the same BMC. Raises `Refused` for any other link: a BMC does not say whom else to call."""
     if not _LINK.fullmatch(link):
-        raise Refused("the BMC points to something that is not on it")
+        raise Refused("the BMC points to another address")
     return link
 
 

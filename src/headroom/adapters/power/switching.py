@@ -10,21 +10,21 @@ from typing import Final, Literal, Protocol
 
 from headroom.adapters.egress import Guard, NoAnswer
 from headroom.adapters.power import redfish, wake_on_lan, webhook
-from headroom.adapters.power.orders import Command, Means, Order, Secrets, State, order_of, status_of
-from headroom.adapters.power.polling import STEP_SECONDS, Polling
+from headroom.adapters.power.orders import Command, Means, PowerSecrets, State, SwitchTarget, order_of, status_of
+from headroom.adapters.power.polling import STEP_SECONDS, PowerPolling
 from headroom.api.kinds import AnyResource
 from headroom.model import times
 from headroom.model.changes import Topic
 from headroom.model.errors import HeadroomError, Refused, Unavailable
-from headroom.model.facts import Call, Machine
+from headroom.model.facts import Machine, SwitchCall
 from headroom.model.ports import Clock
 from headroom.model.world import World
 
-_DOING: Final = {"Wake": "waking machine {}", "Sleep": "letting machine {} sleep"}
+_DOING: Final = {"Wake": "waking machine {}", "Sleep": "putting machine {} to sleep"}
 Outcome = Literal["Accepted", "Failed", "Unknown"]
 
 
-class Surroundings(Protocol):
+class SwitchRuntime(Protocol):
     """The port, as far as it is needed here."""
 
     def world(self, now: int) -> World:
@@ -42,7 +42,7 @@ class Power:
     def __init__(
         self,
         guard: Guard,
-        secrets: Secrets,
+        secrets: PowerSecrets,
         clock: Clock,
         rng: random.Random,
         unread: Callable[[str, str], None] = lambda _machine, _why: None,
@@ -51,14 +51,14 @@ class Power:
     ) -> None:
         """`unread` is told when the power of a machine cannot be read any more, and why."""
         self._means, self._clock = Means(guard, secrets, allow_insecure), clock
-        self._port: Surroundings | None = None
+        self._port: SwitchRuntime | None = None
         self._may_act: Callable[[], bool] = lambda: True
-        self._calls: dict[str, Call] = {}
-        self._polling = Polling(self._ask, clock, rng, self._changed, unread)
+        self._calls: dict[str, SwitchCall] = {}
+        self._polling = PowerPolling(self._ask, clock, rng, self._changed, unread)
         self.machines: Mapping[str, Machine] = MappingProxyType(self._polling.known)
-        self.calls: Mapping[str, Call] = MappingProxyType(self._calls)
+        self.calls: Mapping[str, SwitchCall] = MappingProxyType(self._calls)
 
-    def connect(self, port: Surroundings, may_act: Callable[[], bool]) -> None:
+    def connect(self, port: SwitchRuntime, may_act: Callable[[], bool]) -> None:
         """Learn whose machines there are, whom to tell of news, and whether we lead; before `run`."""
         self._port, self._may_act = port, may_act
 
@@ -96,11 +96,11 @@ class Power:
             kind = Unavailable if isinstance(problem, Unavailable) else Refused
             raise kind(f"{_DOING[command].format(machine)}: {problem}") from problem
         except asyncio.CancelledError:
-            self._note(machine, command, began, "Unknown", "nobody waited for the answer")
+            self._note(machine, command, began, "Unknown", "the call was abandoned")
             raise
         self._note(machine, command, began, "Accepted")
 
-    async def _tell(self, command: Command, order: Order, began: int) -> None:
+    async def _tell(self, command: Command, order: SwitchTarget, began: int) -> None:
         machine = order.machine
         if machine.redfish:
             await redfish.switch(self._means, order, machine.redfish, command)
@@ -111,16 +111,16 @@ class Power:
             at = (known.woken_at if command == "Wake" else known.slept_at) if known else ""
             await webhook.switch(self._means, order, command, at or times.text(began))
 
-    async def _ask(self, order: Order) -> State:
+    async def _ask(self, order: SwitchTarget) -> State:
         """The status endpoint knows best: whoever gives one beside a BMC has a reason."""
         if order.machine.status_endpoint:
             return await webhook.power(self._means, order)
         if order.machine.redfish:
             return await redfish.power(self._means, order, order.machine.redfish)
-        raise Refused("there is nobody to ask")
+        raise Refused("there is no switch to ask")
 
     def _note(self, machine: str, command: Command, at: int, outcome: Outcome, message: str = "") -> None:
-        self._calls[machine] = Call(machine=machine, command=command, at=at, outcome=outcome, message=message)
+        self._calls[machine] = SwitchCall(machine=machine, command=command, at=at, outcome=outcome, message=message)
         self._changed(machine)
 
     def _changed(self, machine: str) -> None:

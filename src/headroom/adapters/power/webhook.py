@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from headroom.adapters.egress import Request, target_of
-from headroom.adapters.power.orders import VERBS, Command, Means, Order, State, answered, secret_for, value_in
+from headroom.adapters.power.orders import VERBS, Command, Means, State, SwitchTarget, answered, secret_for, value_in
 from headroom.adapters.power.words import power_in
 from headroom.api.switches import SecretKey
 from headroom.model.errors import Refused
@@ -15,7 +15,7 @@ from headroom.model.errors import Refused
 _PLACE: Final = re.compile(r"\$\{(machine|pool|action)\}")
 
 
-async def switch(means: Means, order: Order, command: Command, at: str) -> None:
+async def switch(means: Means, order: SwitchTarget, command: Command, at: str) -> None:
     """Call the endpoint for a command; returns once it was accepted. `at` is when that was decided: the same call has the same key."""
     machine, webhook = order.machine, order.spec.webhook
     url = machine.scale_up_endpoint if command == "Wake" else machine.scale_down_endpoint
@@ -33,7 +33,7 @@ async def switch(means: Means, order: Order, command: Command, at: str) -> None:
         raise answered(target_of(url).host, answer.status)
 
 
-async def power(means: Means, order: Order) -> State:
+async def power(means: Means, order: SwitchTarget) -> State:
     """What the status endpoint says."""
     webhook, url = order.spec.webhook, order.machine.status_endpoint or ""
     request = Request(url=url, headers=await _headers(means, order, url))
@@ -52,7 +52,7 @@ def _is_accepted(status: int, expected: tuple[int, ...] = ()) -> bool:
     return status in expected if expected else 200 <= status < 300
 
 
-async def _headers(means: Means, order: Order, url: str) -> dict[str, str]:
+async def _headers(means: Means, order: SwitchTarget, url: str) -> dict[str, str]:
     """The headers of a call to that address; a Secret is in them only if it names this pool and that host."""
     webhook = order.spec.webhook
     fields = {

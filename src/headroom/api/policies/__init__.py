@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Final
 
+from headroom.api.policies.bandwidth import BANDWIDTH, CONFIG_OR_NOTHING, RATES, rates_kept, reserved
 from headroom.api.policies.enforcing import ENFORCE, ENFORCER_ROLE, who_may_enforce
 from headroom.api.policies.guarding import GUARD, RELEASER_ROLE, guard
 from headroom.api.policies.holding import EVERY_HOLD, HELD, HOLD, LENGTH, held, hold, length
@@ -28,6 +29,7 @@ from headroom.api.schema import Json
 
 __all__ = [
     "ACCOUNT",
+    "BANDWIDTH",
     "ENFORCE",
     "ENFORCER_ROLE",
     "GUARD",
@@ -35,9 +37,11 @@ __all__ = [
     "HOLD",
     "LENGTH",
     "MARKS",
+    "OF_BANDWIDTH",
     "OPERATOR",
     "OWNED",
     "OWNERSHIP",
+    "RATES",
     "RELEASER_ROLE",
     "REQUESTER",
     "REQUESTS",
@@ -51,6 +55,8 @@ __all__ = [
     "policy_names",
 ]
 
+OF_BANDWIDTH: Final = frozenset({BANDWIDTH, RATES})
+"""The policies that bandwidth needs, and nothing else does."""
 POLICY_HASH: Final = f"{GROUP}/policy-hash"
 """The annotation that tells of which version a policy or binding is."""
 
@@ -76,6 +82,8 @@ def policies(account: str = ACCOUNT) -> list[dict[str, Json]]:
         *_bound(_MUTATING, REQUESTER, requester(), {}),
         *_bound(_VALIDATING, REQUESTS, requests(), _DENY),
         *_bound(_VALIDATING, REQUIRE, require_budget(), {"paramRef": INDEX_OR_NOTHING, **_DENY}),
+        *_bound(_MUTATING, BANDWIDTH, reserved(), {"paramRef": CONFIG_OR_NOTHING}),
+        *_bound(_VALIDATING, RATES, rates_kept(), {"paramRef": CONFIG_OR_NOTHING, **_DENY}),
         *_bound(_VALIDATING, OPERATOR, operator(), _DENY),
     ]
     fence = next(each for each in made if each["metadata"]["name"] == OPERATOR)

@@ -40,7 +40,7 @@ def who_may_enforce() -> dict[str, Json]:
                     ".name(request.name).check('enforce').allowed()"
                 ),
                 "messageExpression": (
-                    "'a budget with the action ' + variables.enforcing.join(' and ') + ' is written only by who may '"
+                    "'a budget with the action ' + variables.enforcing.join(' and ') + ' is written only by users who may '"
                     f" + 'enforce {_BUDGETS}.{GROUP} in namespace ' + request.namespace + ', and '"
                     " + request.userInfo.username + ' may not: '"
                     f" + 'use {HARMLESS}, or have an administrator bind the ClusterRole {ENFORCER_ROLE}'"

@@ -19,23 +19,23 @@ LONGEST_SHOWN: Final = 40
 
 # --- what is said --------------------------------------------------------------------------------------------------------------
 
-_ONLY: Final = f"only by who may release budgetholds.{GROUP}, and {{user}} may not"
-GUARDED: Final = f"Headroom's marks on pods are changed only by who may release budgetholds.{GROUP}"
+_ONLY: Final = f"only by users who may release budgetholds.{GROUP}, and {{user}} may not"
+GUARDED: Final = f"only users who may release budgetholds.{GROUP} change Headroom's marks on pods"
 GATE_LIFTED: Final = (
-    f"pod {{pod}} waits for its budget: Headroom lifts the scheduling gate {GATE} once the quota has room, and before that it is "
-    f"lifted {_ONLY}; headroom explain pod/{{pod}} says when it will start, and an administrator with the ClusterRole "
+    f"pod {{pod}} is queued by its budget: Headroom removes the scheduling gate {GATE} once the quota has room; before that it is "
+    f"removed {_ONLY}; headroom explain pod/{{pod}} shows the estimated start, and an administrator with the ClusterRole "
     f"{RELEASER_ROLE} may run headroom release pod/{{pod}}"
 )
 MARKED: Final = (
-    f"the annotation {{key}} of pod {{pod}} is set, changed and removed {_ONLY}: leave it out of the pod and of its template, or "
+    f"the annotation {{key}} of pod {{pod}} is set, changed or removed {_ONLY}: leave it out of the pod and of its template, or "
     "have a cluster administrator annotate the pod"
 )
 LENGTH_CHANGED: Final = (
-    f"the annotation {EXPECTED_DURATION} of pod {{pod}} stays as it was when the pod was created, since the pod is judged by it: "
-    "create the pod anew with another one"
+    f"the annotation {EXPECTED_DURATION} of pod {{pod}} cannot change, since the pod is queued by it: "
+    "recreate the pod with another one"
 )
 LENGTH_UNREADABLE: Final = (
-    f"the annotation {EXPECTED_DURATION} of pod {{pod}} must be {HINT}, and more than no time, not {{value}}"
+    f"the annotation {EXPECTED_DURATION} of pod {{pod}} must be {HINT} and longer than 0s, not {{value}}"
 )
 LABELS_BY_PART: Final = (
     f"the labels of pod {{pod}} are changed through its {{part}} {_ONLY}: change those of the pod itself"

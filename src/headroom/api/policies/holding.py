@@ -24,24 +24,24 @@ BECAUSE: Final = "(has(params.spec.because) ? params.spec.because : '')"
 
 # --- what is said --------------------------------------------------------------------------------------------------------------
 
-_EXEMPT: Final = f"somebody who may release budgetholds.{GROUP}"
-WAITS: Final = f"a budget lets no new pods start now; {_EXEMPT} is exempt"
-_STANDS: Final = "budget {budget} lets no new pods start now ({because})"
+_EXEMPT: Final = f"a user who may release budgetholds.{GROUP}"
+WAITS: Final = f"a budget queues new pods now; {_EXEMPT} is exempt"
+_STANDS: Final = "budget {budget} queues new pods now ({because})"
 NAMES_ITS_NODE: Final = (
-    f"pod {{pod}} names its node, so it would start at once, but {_STANDS}: leave spec.nodeName out and it waits its turn, "
+    f"pod {{pod}} names its node, so it would start at once, but {_STANDS}: leave out spec.nodeName to queue it, "
     f"or have it created by {_EXEMPT}"
 )
 NOT_GATED: Final = (
-    f"pod {{pod}} must wait, since {_STANDS}, and it has no scheduling gate {GATE} to wait behind: another admission policy or "
-    f"webhook changed it after Headroom's policy; mend that, or have it created by {_EXEMPT}"
+    f"pod {{pod}} must be queued, since {_STANDS}, but it has no scheduling gate {GATE}: another admission policy or "
+    f"webhook changed it after Headroom's policy; fix that, or have it created by {_EXEMPT}"
 )
 RELABELLED: Final = (
-    f"pod {{pod}} keeps its label {{keys}} as it is, since {_STANDS} and selects pods by it: wait until it has room, "
+    f"the label {{keys}} of pod {{pod}} cannot change, since {_STANDS} and selects pods by it: wait until it has room, "
     f"or ask {_EXEMPT}"
 )
 LAST_GATE: Final = (
-    f"pod {{pod}} keeps its last scheduling gate, {{gates}}, since {_STANDS}: it is queued, and whoever set that gate may lift it "
-    f"once Headroom has released the pod; headroom explain pod/{{pod}} says when that will be, or ask {_EXEMPT}"
+    f"pod {{pod}} keeps its last scheduling gate, {{gates}}, since {_STANDS}: it is queued, and its gate can be removed "
+    f"once Headroom has released the pod; headroom explain pod/{{pod}} shows the estimated start, or ask {_EXEMPT}"
 )
 
 

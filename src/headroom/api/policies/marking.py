@@ -15,10 +15,10 @@ OWNERS: Final = (("batch", "jobs"), ("jobset.x-k8s.io", "jobsets"), ("kueue.x-k8
 ANNOTATIONS: Final = (RELEASED_AT, RELEASED_GENERATION, SUSPENDED_BY, SUSPENDED_AT)
 
 MARKED: Final = (
-    f"{{object}} has marks that only who may release budgetholds.{GROUP} sets, and {{user}} may not: {{keys}}; leave them out, or have "
-    f"an administrator with the ClusterRole {RELEASER_ROLE} run headroom release"
+    f"{{object}} has marks that only users who may release budgetholds.{GROUP} set, and {{user}} may not: {{keys}}; leave them out, or "
+    f"have an administrator with the ClusterRole {RELEASER_ROLE} run headroom release"
 )
-PLAIN: Final = f"Headroom's marks on owners of pods are set only by who may release budgetholds.{GROUP}"
+PLAIN: Final = f"only users who may release budgetholds.{GROUP} set Headroom's marks on owners of pods"
 
 
 def _old(part: str) -> str:

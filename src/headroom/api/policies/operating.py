@@ -3,18 +3,20 @@
 RBAC can grant `patch pods` or not; it cannot grant a part of a pod. This is that part, so that whoever gets hold of the account's
 token gains no image, no label and no taint of anybody. It is about one account and looks at nobody else's writes.
 
-Every object is compared as a whole, key by key, with what it was: what is not named here may not change, whatever it is.
+Every object is compared as a whole, key by key, with what it was: what is not named here may not change, whatever it is. The extender's account, which may do less, is under the same rules.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from headroom.api.bandwidth_config import EXTENDED
 from headroom.api.marks import (
     CHECKPOINTED_AT,
     CORDONED_BY,
     EXPECTED_DURATION,
     GATE,
+    LEFTOVER_FINALIZER,
     POOL_FINALIZER,
     PROTECTED,
     SUSPENDED,
@@ -27,6 +29,8 @@ from headroom.api.schema import Json
 OPERATOR: Final = "headroom-operator"
 ACCOUNT: Final = "system:serviceaccount:headroom-system:headroom"
 """The account of deploy/rbac.yaml."""
+EXTENDER: Final = "-extender"
+"""What the account of deploy/extender.yaml has at its end besides."""
 COMPONENT: Final = "headroom"
 """Who reports our events."""
 THEIRS: Final = (PROTECTED, EXPECTED_DURATION, CHECKPOINTED_AT)
@@ -34,6 +38,8 @@ THEIRS: Final = (PROTECTED, EXPECTED_DURATION, CHECKPOINTED_AT)
 
 _OURS: Final = f"k.startsWith('{GROUP}/') && !(k in {[*THEIRS]})"
 _OWNERS: Final = ("jobs", "jobsets", "workloads")
+_FINALIZERS: Final = {"spotpools": POOL_FINALIZER, "leftovernodepools": LEFTOVER_FINALIZER}
+"""What keeps an object of ours until what it owns is gone."""
 _MAY_CHANGE: Final = {
     "pods": ("schedulingGates",),
     "nodes": ("unschedulable", "taints"),
@@ -58,37 +64,48 @@ def operator(account: str = ACCOUNT) -> dict[str, Json]:
                 cel.rule(["CREATE", "UPDATE"], ["jobs", "jobs/*"], "batch"),
                 cel.rule(["CREATE", "UPDATE"], ["jobsets", "jobsets/*"], "jobset.x-k8s.io"),
                 cel.rule(["CREATE", "UPDATE"], ["workloads", "workloads/*"], "kueue.x-k8s.io"),
-                cel.rule(["CREATE", "UPDATE"], ["spotpools"], GROUP),
+                cel.rule(["CREATE", "UPDATE"], [*_FINALIZERS], GROUP),
             ]
         },
-        "matchConditions": [{"name": "the-operator", "expression": f"request.userInfo.username == '{account}'"}],
+        "matchConditions": [
+            {"name": "the-operator", "expression": cel.either(*map(_is, (account, account + EXTENDER)))}
+        ],
         "variables": _variables(),
         "validations": [
-            _always(_KIND_OF_REQUEST, "makes and changes no such object, or part of one"),
+            _always(_KIND_OF_REQUEST, "does not create or change such an object"),
             _always(
-                f"variables.part != 'eviction' || !(request.namespace in {_spared(account)})", "evicts nothing there"
+                f"variables.part != 'eviction' || !(request.namespace in {_spared(account)})",
+                "does not evict pods of this namespace",
             ),
-            _only(_whole(), "changes no part of it but its metadata and its spec"),
-            _only(_spec(), "changes nothing of its spec but what it switches there"),
-            _only(_metadata(), "changes none of its owners and nothing else of its metadata"),
+            _only(_whole(), "changes only its metadata and its spec"),
+            _only(_spec(), "changes only its own switches in the spec"),
+            _only(_metadata(), "does not change its owners or other metadata"),
             _only(
-                _same("labels", f"variables.what in {[*_OWNERS]} && k == '{SUSPENDED}'"), "changes no label of others"
+                _same("labels", f"variables.what in {[*_OWNERS]} && k == '{SUSPENDED}'"),
+                "does not change labels of others",
             ),
-            _only(_same("annotations", _OURS), "changes no annotation of others"),
-            _only(_finalizers(), "takes away no finalizer of others, and sets none but that of Spotpools"),
-            _only(_of("pods", _gates()), f"takes away no scheduling gate but {GATE}"),
-            _only(_of("nodes", _taints()), f"changes no taint whose key does not begin with {GROUP}/"),
+            _only(_same("annotations", _OURS), "does not change annotations of others"),
+            _only(
+                _finalizers(), "removes no finalizer of others, and sets only those of Spotpools and LeftoverNodePools"
+            ),
+            _only(_of("pods", _gates()), f"removes no scheduling gate but {GATE}"),
+            _only(_of("nodes", _taints()), f"changes only taints whose key begins with {GROUP}/"),
             _only(
                 _of("nodes", _switched(_CORDONED, CORDONED_BY)),
-                "cordons in its own name, and ends only its own cordons",
+                "cordons in its own name, and removes only its own cordons",
             ),
             _only(
                 f"!(variables.what in {[*_OWNERS]}) || ({_switched(_STOPPED, SUSPENDED_BY)})",
-                "suspends in its own name, and resumes only what it has suspended",
+                "suspends in its own name, and resumes only what it suspended",
             ),
-            _only(_of("events", _own_event()), "changes no event of others"),
+            _only(_of("events", _own_event()), "does not change events of others"),
+            _always(f"!({_SIZES}) || ({_sized()})", "changes only the bandwidth of the node"),
         ],
     }
+
+
+def _is(account: str) -> str:
+    return f"request.userInfo.username == '{account}'"
 
 
 def _variables() -> list[Json]:
@@ -111,8 +128,11 @@ def _variables() -> list[Json]:
     return [{"name": name, "expression": expression} for name, expression in found.items()]
 
 
+_SIZES: Final = "variables.what == 'nodes' && variables.part == 'status' && request.operation == 'UPDATE'"
+"""An update of what a node has, which kube-scheduler counts."""
 _KIND_OF_REQUEST: Final = cel.either(
     "variables.changes",
+    _SIZES,
     "variables.what == 'pods' && variables.part == 'eviction' && request.operation == 'CREATE'",
     "variables.what == 'events' && variables.part == '' && request.operation == 'CREATE' && "
     f"has(object.reportingComponent) && object.reportingComponent == '{COMPONENT}'",
@@ -181,7 +201,7 @@ def _same(part: str, unless: str) -> str:
 
 def _finalizers() -> str:
     new, old = "variables.newFinalizers", "variables.oldFinalizers"
-    sets = f"variables.what == 'spotpools' && f == '{POOL_FINALIZER}'"
+    sets = " || ".join(f"variables.what == '{kind}' && f == '{ours}'" for kind, ours in _FINALIZERS.items())
     takes = f"variables.what == 'pods' && f.startsWith('{GROUP}/')"
     return f"{new}.all(f, f in {old} || ({sets})) && {old}.all(f, f in {new} || ({takes}) || ({sets}))"
 
@@ -214,6 +234,16 @@ def _switched(is_off: str, by: str) -> str:
     new, old = (is_off.format(of=of) for of in ("object", "oldObject"))
     is_marked, was_marked = cel.annotated(by), cel.annotated(by, "oldObject")
     return f"{new} == {old} ? !{is_marked} || {was_marked} : {new} ? {is_marked} : {was_marked}"
+
+
+def _sized() -> str:
+    """Nothing of a node's status changes but its extended resources of bandwidth."""
+    parts = [_unchanged("object.metadata", "oldObject.metadata", f"k in {[*_WRITTEN_BY_THE_SERVER]}")]
+    parts += [_unchanged("object.status", "oldObject.status", "k in ['capacity', 'allocatable']")]
+    for part in ("capacity", "allocatable"):
+        new, old = (f"(has({of}.status.{part}) ? {of}.status.{part} : {{}})" for of in ("object", "oldObject"))
+        parts.append(_unchanged(new, old, f"k in {[*EXTENDED]}"))
+    return cel.both("object.spec == oldObject.spec", *parts)
 
 
 def _own_event() -> str:

@@ -19,10 +19,12 @@ SINGLE_GROUP: Final = "apps"
 """The pods of its kinds do without one another, so each is released by its own name."""
 
 FORGED: Final = (
-    f"the annotation {CONTROLLER_UID} of pod {{pod}} says which controller made it, so it is written by the API server only, and not by "
+    f"the annotation {CONTROLLER_UID} of pod {{pod}} names the controller that created it, so only the API server sets it, not "
     f"{{user}}: leave it out of the pod and of its template"
 )
-PLAIN: Final = f"which controller made a pod is said by the API server, or by who may release budgetholds.{GROUP}"
+PLAIN: Final = (
+    f"only the API server, or a user who may release budgetholds.{GROUP}, names the controller that created a pod"
+)
 
 _CONTROLLERS: Final = (
     "(has(object.metadata.ownerReferences) ? "
@@ -33,7 +35,7 @@ _MADE_IT: Final = (
     f"(o.apiVersion.contains('/') && {_GROUP_OF} != '{SINGLE_GROUP}' && "
     f"authorizer.group({_GROUP_OF}).resource(o.kind.lowerAscii() + 's').subresource('status').check('update').allowed())"
 )
-"""Whoever may write the status of such owners in the whole cluster is their controller; in the own namespace an administrator may too."""
+"""Whoever may write the status of such owners in the whole cluster is their controller; in their own namespace an administrator may too."""
 _SAID: Final = f"{cel.annotations_of()}['{CONTROLLER_UID}']"
 
 

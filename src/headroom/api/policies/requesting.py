@@ -21,13 +21,13 @@ MAY_ASK: Final = cel.either(
     f"{_ONLY} != '' && authorizer.group('{GROUP}').resource('budgetholds').name({_ONLY}).check('release').allowed()",
 )
 NOT_RELEASER: Final = (
-    f"{_PLURAL}.{GROUP} are made and changed only by who may release budgetholds.{GROUP}{{only}}, and {{user}} may not: "
+    f"{_PLURAL}.{GROUP} are created and changed only by users who may release budgetholds.{GROUP}{{only}}, and {{user}} may not: "
     f"have an administrator bind the ClusterRole {RELEASER_ROLE}"
 )
 FORGED: Final = (
-    "spec.requestedBy is who makes the request, {user}, and not {named}: leave it out, and the API server writes it"
+    "spec.requestedBy must be {user}, who creates the request, not {named}: leave it out, and the API server sets it"
 )
-PLAIN: Final = f"a release is asked for by who may release budgetholds.{GROUP}, in their own name"
+PLAIN: Final = f"only users who may release budgetholds.{GROUP} request releases, in their own name"
 
 
 def requester() -> dict[str, Json]:

@@ -16,12 +16,12 @@ GPU_RESOURCES: Final = ("nvidia.com/gpu", "nvidia.com/mig-*", "amd.com/gpu", "gp
 LONGEST_LIST: Final = 1000
 
 NO_BUDGET: Final = (
-    f"pod {{pod}} asks for GPUs and no budget counts it, which namespace {{namespace}} demands by its label {REQUIRE_BUDGET}: "
+    f"pod {{pod}} requests GPUs and no budget counts it, which namespace {{namespace}} requires by its label {REQUIRE_BUDGET}: "
     "{advice}"
 )
-UNCOUNTED: Final = f"a GPU pod in a namespace with the label {REQUIRE_BUDGET} needs a budget that counts it"
-ADVICE_LABELS: Final = "give it the labels, and the GPUs, that one of the budgets here counts: "
-ADVICE_BUDGET: Final = "no budget covers this namespace, so have one created"
+UNCOUNTED: Final = f"in a namespace with the label {REQUIRE_BUDGET}, a budget must count every GPU pod"
+ADVICE_LABELS: Final = "give it the labels and the GPUs that one of these budgets counts: "
+ADVICE_BUDGET: Final = "no budget covers this namespace; have an administrator create one"
 
 _BUDGETS: Final = "(has(params.spec.budgets) ? params.spec.budgets : [])"
 

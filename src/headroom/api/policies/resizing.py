@@ -15,8 +15,8 @@ from headroom.api.schema import Json
 
 RESIZE: Final = "headroom-resize"
 GROWN: Final = (
-    "pod {pod} does not grow ({names}), since budget {budget} lets nothing more start now ({because}): wait until it has room, "
-    f"or ask somebody who may release budgetholds.{GROUP}"
+    "pod {pod} cannot grow ({names}), since budget {budget} queues new pods now ({because}): wait until it has room, "
+    f"or ask a user who may release budgetholds.{GROUP}"
 )
 
 PLAIN: Final = "^[0-9]{1,15}([.][0-9]{1,9})?([numkMGTP]|[KMGTP]i)?$"

@@ -82,6 +82,6 @@ def usage_finalizer_stays() -> dict[str, Json]:
 
 
 KEPT: Final = (
-    f"the finalizer {USAGE_FINALIZER} of pod {{pod}} stays until what the pod used is recorded; Headroom then removes it, and "
-    f"before that only who may update {_INDEXES}.{GROUP}; if Headroom is gone for good, an administrator runs headroom uninstall"
+    f"the finalizer {USAGE_FINALIZER} of pod {{pod}} stays until the pod's usage is recorded; Headroom then removes it, and "
+    f"before that only users who may update {_INDEXES}.{GROUP}; if Headroom is gone for good, an administrator runs headroom uninstall"
 )

@@ -11,11 +11,11 @@ from headroom.api import durations, marks
 from headroom.api.budgets import GPUWorkloadBudgetSpec, GPUWorkloadBudgetStatus
 from headroom.api.enforcement import HARMLESS, percent
 from headroom.api.kinds import AnyResource
-from headroom.api.quantities import Invalid, nano
+from headroom.api.quantities import InvalidQuantity, nano
 from headroom.core import usage
 from headroom.core.budgets.following import Followed, followed, is_elsewhere
 from headroom.core.budgets.units import Queued, note
-from headroom.core.usage import Ledgered, Quota, Reckoning, Running, Scope
+from headroom.core.usage import BudgetScope, BudgetUsage, Outlook, QuotaLimits, Reckoning, Running, turns_of
 from headroom.model import times
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pairs, Pod
@@ -37,7 +37,7 @@ class Used(NamedTuple):
     quota: int
 
 
-class Account:
+class BudgetAccount:
     """One budget, added up."""
 
     def __init__(self, world: World, budget: AnyResource) -> None:
@@ -46,19 +46,32 @@ class Account:
         self.key = f"{budget.namespace}/{budget.name}"
         self.spec: GPUWorkloadBudgetSpec = budget.spec
         self.status: GPUWorkloadBudgetStatus = budget.status
-        self.scope: Scope = usage.scope_of(world, budget)
+        self.scope: BudgetScope = usage.scope_of(world, budget)
         self.window = self.spec.quota.window_hours * times.HOUR
-        self.quota: Quota = usage.quota_of(self.spec)
+        self.quota: QuotaLimits = usage.quota_of(self.spec)
 
     @cached_property
-    def rows(self) -> Ledgered:
+    def rows(self) -> BudgetUsage:
         """The rows of usage that it counts."""
-        return Ledgered(self.world, self.scope, self.window)
+        return BudgetUsage(self.world, self.scope, self.window)
 
     @cached_property
     def found(self) -> Reckoning:
         """What they come to."""
-        return self.rows.reckoned(self.quota)
+        return self.rows.summarize(self.quota)
+
+    @cached_property
+    def outlook(self) -> Outlook:
+        """What comes, with pods that run ending when they declare: the one forecast that status, pages, events and metrics tell.
+
+        Holds need no part in it: a queued pod is released only if usage stays below the quota for as long as it runs.
+        """
+        ends = self.ends()
+        if not ends:
+            return self.found.if_nothing_ends
+        pairs = zip(self.rows.forecasts(ends), (self.quota.gpu_ms, self.quota.usd_ms), strict=True)
+        courses = [(course, limit) for course, limit in pairs if limit is not None]
+        return turns_of(courses, exceeded=bool(self.found.exceeded))
 
     @property
     def used(self) -> list[Used]:
@@ -81,7 +94,7 @@ class Account:
 
     @property
     def limit_share(self) -> int:
-        """How many per cent of the quota what is let start may lead to: never so much that it would be stopped again."""
+        """How many per cent of the quota what is released may lead to: never so much that it would be stopped again."""
         stopping = [percent(step.at) for step in self.spec.enforcement.ladder if step.action in STOPPING]
         return min([100, *stopping])
 
@@ -105,7 +118,7 @@ class Account:
         found = Counter[str]()
         for each in self.status.released:
             gpus = nano(each.gpus)
-            found[each.uid] += 0 if isinstance(gpus, Invalid) else gpus // 1000
+            found[each.uid] += 0 if isinstance(gpus, InvalidQuantity) else gpus // 1000
         return found
 
     @cached_property
@@ -125,13 +138,20 @@ class Account:
 
     def ends(self, going: Collection[str] = frozenset()) -> dict[int, int]:
         """When rows that are held on now will be over, by their place, where that is known; those of `going` are over now."""
-        pods, as_of, found = self.world.pods, self.found.as_of, {}
-        for uid, place in self.rows.places(sorted(pods.limited | pods.annotated)):
-            pod = pods.get(uid)
+        return self._ends | {place: self.found.as_of for _, place in self.rows.places(sorted(going))}
+
+    @cached_property
+    def _ends(self) -> dict[int, int]:
+        pods, as_of = self.world.pods, self.found.as_of
+        found: dict[int, int] = {}
+        if not pods.limited and not pods.annotated:
+            return found
+        for uid, place in self.rows.open_pods():
+            pod = pods.get(uid) if uid in pods.limited or uid in pods.annotated else None
             end = end_of(self.world, pod, self.rows.begun_at(place), as_of) if pod is not None else None
             if end is not None:
                 found[place] = end
-        return found | {place: as_of for _, place in self.rows.places(sorted(going))}
+        return found
 
     def covers(self, namespace: str, labels: Pairs) -> bool:
         """Whether pods with these labels are among those it is for."""

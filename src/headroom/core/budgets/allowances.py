@@ -1,6 +1,6 @@
 """Allowances: what was judged when something was released. So much of it starts without waiting again, and no more.
 
-It is one rule whether it was its turn or somebody asked for it. An owner that was released makes its pods only then, and makes a failed one anew; they find the gate of a hold that still stands.
+It is one rule whether it was its turn or somebody asked for it. An owner that was released makes its pods only then, and recreates a failed one; they find the gate of a hold that still stands.
 What was judged is a rate for a time: pods of that owner go free while all of them together stay within the rate and, where lengths are
 declared, end within the time. A pod that has ended gives its part back; one that is on its way out does not, since it may run on for as
 long as it likes. All else is new demand and waits.
@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 from headroom.api import marks
 from headroom.api.enforcement import Released
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account, declared_length
+from headroom.core.budgets.accounts import BudgetAccount, declared_length
 from headroom.core.budgets.numbers import decimal
 from headroom.core.budgets.records import (
     MICRO_DOLLAR,
@@ -28,7 +28,7 @@ from headroom.core.budgets.records import (
     records_of,
 )
 from headroom.core.budgets.units import ENDED, Queued, goes_on, is_protected, note, of_namespaces, owner_of
-from headroom.core.budgets.waiting import RETURN_MS, SKEW_MS, Matcher, Waiting, demands_of, is_fresh
+from headroom.core.budgets.waiting import RETURN_MS, SKEW_MS, Matcher, WaitingUnit, demands_of, is_fresh
 from headroom.core.budgets.wording import nano_of
 from headroom.model import times
 from headroom.model.facts import Pod
@@ -60,7 +60,7 @@ class _Grant(NamedTuple):
 
 
 class _Use(Struct):
-    """What the pods of an owner have that were let start and have not ended."""
+    """What the pods of an owner have that were released and have not ended."""
 
     rates: dict[str, int] = field(default_factory=dict)
     claims: set[str] = field(default_factory=set)
@@ -92,7 +92,7 @@ class Allowances:
         )
         """The pods that go free now."""
 
-    def _grant(self, account: Account, each: Released) -> None:
+    def _grant(self, account: BudgetAccount, each: Released) -> None:
         at, until = times.moment(each.at), times.moment(each.until)
         if at is None or until is None:
             return
@@ -103,8 +103,8 @@ class Allowances:
         self._grants.setdefault(each.uid, {}).setdefault(account.key, []).append(grant)
         self._owners[each.uid] = each.owner
 
-    def _resumed(self, account: Account, requested: frozenset[str]) -> Iterator[Released]:
-        """Owners that somebody with the right to release has just let go by hand, as they were then."""
+    def _resumed(self, account: BudgetAccount, requested: frozenset[str]) -> Iterator[Released]:
+        """Owners that somebody with the right to release has just released by hand, as they were then."""
         known = {each.uid for each in account.status.released} | requested
         for each in self._world.workloads.values():
             if is_fresh(self._world, each, RETURN_MS) and each.is_as_released and each.uid not in known:
@@ -188,15 +188,15 @@ class Allowances:
             for account, _ in self._matcher.of_pod(pod)
         )
 
-    def _for(self, grants: dict[str, list[_Grant]], account: Account, pod: Pod) -> list[_Grant]:
+    def _for(self, grants: dict[str, list[_Grant]], account: BudgetAccount, pod: Pod) -> list[_Grant]:
         return [each for each in grants.get(account.key, ()) if each.is_for(self._world, pod)]
 
-    def _fits(self, account: Account, rate: int, grants: Sequence[_Grant]) -> bool:
+    def _fits(self, account: BudgetAccount, rate: int, grants: Sequence[_Grant]) -> bool:
         return rate <= sum(each.rate for each in grants) and account.price(rate) <= sum(each.price for each in grants)
 
     # --- what is left of it -----------------------------------------------------------------------------------------------
 
-    def coming(self, account: Account) -> Iterator[tuple[int, int | None]]:
+    def coming(self, account: BudgetAccount) -> Iterator[tuple[int, int | None]]:
         """What was released a moment ago and is not there yet: the rate, and when it will be over, None if it may run on."""
         for uid, grants in self._grants.items():
             mine = grants.get(account.key, [])
@@ -214,7 +214,7 @@ class Allowances:
         is_pod = grant.record.owner.startswith("Pod/")
         return not is_pod and not is_counted and self._world.now - grant.at < RETURN_MS
 
-    def overgrown(self, account: Account) -> list[Pod]:
+    def overgrown(self, account: BudgetAccount) -> list[Pod]:
         """Released pods that go back, since their owner asks for more by now than was judged: what grew first, then the newest.
 
         Claims can be swapped for larger ones until a pod is placed, and kube-scheduler is quick: one that runs goes back too if its
@@ -239,7 +239,7 @@ class Allowances:
         return found
 
     def _released(self, uid: str) -> Iterator[Pod]:
-        """The pods of an owner that Headroom let start and that have not ended; what started before any hold is not among them."""
+        """The pods of an owner that Headroom released and that have not ended; what started before any hold is not among them."""
         for pod in self._members(uid):
             if pod.phase not in ENDED and pod.uid not in self._waiting and note(pod, marks.RELEASED_AT):
                 yield pod
@@ -262,7 +262,7 @@ class Allowances:
 
     # --- what is remembered -----------------------------------------------------------------------------------------------
 
-    def remembered(self, account: Account, released: Iterable[Waiting]) -> tuple[Released, ...]:
+    def remembered(self, account: BudgetAccount, released: Iterable[WaitingUnit]) -> tuple[Released, ...]:
         """What stands in the status from now on, with what is released now."""
         released = tuple(released)
         new = [each for waiting in released for key, each in self._judged(waiting) if key == account.key]
@@ -280,7 +280,7 @@ class Allowances:
         kept = [*growing, *[each for each in every if each not in growing][:MOST]]
         return tuple(sorted(kept, key=_order, reverse=True))
 
-    def _judged(self, waiting: Waiting) -> tuple[tuple[str, Released], ...]:
+    def _judged(self, waiting: WaitingUnit) -> tuple[tuple[str, Released], ...]:
         if waiting.unit not in self._new:
             self._new[waiting.unit] = tuple(judged(self._matcher, waiting))
         return self._new[waiting.unit]

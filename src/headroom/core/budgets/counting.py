@@ -11,22 +11,22 @@ from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus, TopPod
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.core.budgets import index, unseen
-from headroom.core.budgets.accounts import Account
-from headroom.core.budgets.numbers import decimal, short
+from headroom.core.budgets.accounts import BudgetAccount
+from headroom.core.budgets.numbers import decimal, dollars, short
 from headroom.core.budgets.wording import spoken
-from headroom.core.usage import DOLLAR, GPU_HOUR, Ledgered, Reckoning
+from headroom.core.usage import DOLLAR, GPU_HOUR, BudgetUsage, Reckoning
 from headroom.model import conditions, times
 
 TOP: Final = 5
 DELETE_FORBIDDEN: Final = (
-    "A step says `afterDeadline: Delete`, and the operator may not delete pods: those whose eviction is refused stay. "
-    "Bind the ClusterRole headroom-pod-deleter to its account."
+    "A step has `afterDeadline: Delete`, but the operator may not delete pods, so pods whose eviction is refused keep running. "
+    "Bind the ClusterRole headroom-pod-deleter to its ServiceAccount."
 )
 FRESH_MS: Final = 10_000
 """Who used most is worked out anew once the written answer is this old."""
 
 
-class Verdict(NamedTuple):
+class BudgetCondition(NamedTuple):
     """Type, whether it holds, why for machines, why for people."""
 
     type: str
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
     message: str
 
 
-def status(account: Account) -> GPUWorkloadBudgetStatus:
+def status(account: BudgetAccount) -> GPUWorkloadBudgetStatus:
     """The numbers of a budget."""
     budget, found, quota, rows = account.budget, account.found, account.quota, account.rows
     before = account.status
@@ -52,7 +52,7 @@ def status(account: Account) -> GPUWorkloadBudgetStatus:
         upper_usd=decimal(found.upper_usd_ms, DOLLAR) if has_money and not found.unpriced_gpu_ms else "",
         remaining_usd=_remaining(quota.usd_ms, found.usd_ms, DOLLAR),
         unpriced_gpu_hours=decimal(found.unpriced_gpu_ms, GPU_HOUR) if has_money else "",
-        forecast=_forecast(found),
+        forecast=_forecast(account),
         top_pods=_top_pods(budget, found, rows),
         tracked_pods=found.tracked,
     )
@@ -62,10 +62,15 @@ def _remaining(quota: int | None, used: int, whole: int) -> str:
     return "" if quota is None else decimal(max(quota - used, 0), whole)
 
 
-def _forecast(found: Reckoning) -> Forecast | None:
-    exhausted = _moment(found.exhausted_at)
-    recovers = _moment(found.recovers_at) if found.exceeded else ""
-    return Forecast(exhausted_at=exhausted, recovers_at=recovers) if exhausted or recovers else None
+def _forecast(account: BudgetAccount) -> Forecast | None:
+    outlook, other = account.outlook, account.found.if_nothing_ends
+    found = Forecast(
+        exhausted_at=_moment(outlook.exhausted_at),
+        recovers_at=_moment(outlook.recovers_at),
+        exhausted_at_if_nothing_ends=_moment(other.exhausted_at) if other != outlook else "",
+        recovers_at_if_nothing_ends=_moment(other.recovers_at) if other != outlook else "",
+    )
+    return None if found == Forecast() else found
 
 
 def _moment(at: int | None) -> str:
@@ -73,7 +78,7 @@ def _moment(at: int | None) -> str:
     return "" if at is None or at > times.LAST else times.text(at)
 
 
-def _top_pods(budget: AnyResource, found: Reckoning, rows: Ledgered) -> tuple[TopPod, ...]:
+def _top_pods(budget: AnyResource, found: Reckoning, rows: BudgetUsage) -> tuple[TopPod, ...]:
     before: GPUWorkloadBudgetStatus = budget.status
     written = times.moment(before.as_of)
     turned = bool(found.exceeded) != was_exceeded(budget)
@@ -93,27 +98,27 @@ def _top_pods(budget: AnyResource, found: Reckoning, rows: Ledgered) -> tuple[To
 # --- judging --------------------------------------------------------------------------------------------------------------------
 
 
-def exceeded(account: Account, told: GPUWorkloadBudgetStatus) -> Verdict:
-    """Whether the quota is reached."""
+def exceeded(account: BudgetAccount, told: GPUWorkloadBudgetStatus) -> BudgetCondition:
+    """Whether the budget is over quota."""
     found, quota, parts = account.found, account.quota, []
     if quota.gpu_ms is not None:
         parts.append(f"{short(found.gpu_ms, GPU_HOUR)} of {decimal(quota.gpu_ms, GPU_HOUR)} GPU-hours")
     if quota.usd_ms is not None:
-        parts.append(f"{short(found.usd_ms, DOLLAR)} of {decimal(quota.usd_ms, DOLLAR)} dollars")
-    used = f"{' and '.join(parts)} used in the last {account.spec.quota.window_hours} h"
+        parts.append(f"{dollars(found.usd_ms, DOLLAR)} of {decimal(quota.usd_ms, DOLLAR)} dollars")
+    used = f"{' and '.join(parts)} in the last {account.spec.quota.window_hours}h"
     if quota.usd_ms is not None and found.unpriced_gpu_ms:
-        used += f", and {short(found.unpriced_gpu_ms, GPU_HOUR)} GPU-hours whose price is not known"
+        used += f", and {short(found.unpriced_gpu_ms, GPU_HOUR)} GPU-hours have no price"
     forecast = told.forecast or Forecast()
     if found.exceeded:
-        later = (
-            f"below the quota again at {forecast.recovers_at} if" if forecast.recovers_at else "it does not fall while"
-        )
-        return Verdict("QuotaExceeded", True, "QuotaReached", f"{used}; {later} what runs goes on.")
-    later = f"; reached at {forecast.exhausted_at} if what runs goes on" if forecast.exhausted_at else ""
-    return Verdict("QuotaExceeded", False, "WithinBudget", f"{used}{later}.")
+        later = "Usage stays over quota while the current pods run."
+        if forecast.recovers_at:
+            later = f"Back under quota at {forecast.recovers_at}."
+        return BudgetCondition("QuotaExceeded", True, "QuotaReached", f"Over quota: {used}. {later}")
+    later = f" Over quota at {forecast.exhausted_at}." if forecast.exhausted_at else ""
+    return BudgetCondition("QuotaExceeded", False, "WithinBudget", f"Within quota: {used}.{later}")
 
 
-def health(account: Account) -> Verdict:
+def health(account: BudgetAccount) -> BudgetCondition:
     """Whether everything that happened is counted, and everything can be done that is asked for."""
     world, budget, spec, found = account.world, account.budget, account.spec, account.found
     if world.ledger.problem:
@@ -122,98 +127,100 @@ def health(account: Account) -> Verdict:
         )
     if world.ledger.rival:
         says = (
-            f"Another operator ({world.ledger.rival}) writes to the ledger as cluster {world.cluster}, as in a cloned cluster. "
-            "Neither prunes nor enforces until one of the two is stopped or has a --cluster-id of its own."
+            f"Another operator ({world.ledger.rival}) writes to the ledger as cluster {world.cluster}; this happens after a cluster is cloned. "
+            "Neither operator prunes or enforces until one of them stops or gets its own --cluster-id."
         )
         return degraded("ClusterIdShared", says)
     if spec.namespace_selector is not None and budget.namespace != world.own_namespace:
-        says = f"namespaceSelector counts only for budgets in {world.own_namespace}; this one covers its own namespace."
+        says = f"namespaceSelector has an effect only in namespace {world.own_namespace}; this budget covers its own namespace."
         return degraded("NamespaceSelectorIgnored", says)
     if found.unreadable:
-        says = f"A pod asks for an amount of {found.unreadable} that cannot be read; what it uses is not counted."
+        says = f"A pod requests an unreadable amount of {found.unreadable}; its usage is not counted."
         return degraded("UnreadableRequest", says)
     if spec.quota.usd is not None and not account.is_priced:
         hours = short(found.unpriced_gpu_ms, GPU_HOUR)
-        says = f"{hours} GPU-hours have no price, so dollars are not all counted; name what their nodes cost in a price book."
+        says = f"{hours} GPU-hours have no price, so usage in dollars is incomplete; add the prices of their nodes to a price book."
         return degraded("PriceUnknown", says)
     if found.stale and spec.home_cluster == world.cluster:
-        says = f"Clusters not heard of lately: {', '.join(found.stale)}; the upper bound includes what they may use."
+        says = f"No recent usage from clusters: {', '.join(found.stale)}; the upper bound includes what they may have used."
         return degraded("ClusterStale", says)
     if hindered := _hindered(account):
         return degraded(*hindered)
     if _is_incomplete(account):
-        return Verdict("Degraded", False, "HistoryIncomplete", _incomplete(account))
-    return Verdict("Degraded", False, "ReconcileSucceeded", "Everything that happened is counted.")
+        return BudgetCondition("Degraded", False, "HistoryIncomplete", _incomplete(account))
+    return BudgetCondition("Degraded", False, "ReconcileSucceeded", "All usage is counted.")
 
 
-def _hindered(account: Account) -> tuple[str, str] | None:
+def _hindered(account: BudgetAccount) -> tuple[str, str] | None:
     """What the budget asks for and cannot be done here."""
     world = account.world
     if world.hold_problem and account.has_step("Hold"):
-        return "HoldUnavailable", f"New pods cannot be held. {world.hold_problem}"
+        return "HoldUnavailable", f"New pods cannot be queued. {world.hold_problem}"
     if not world.caps.deletes and any(step.after_deadline == "Delete" for step in account.spec.enforcement.ladder):
         return "DeleteForbidden", DELETE_FORBIDDEN
     limits = unseen.limits(world)
     return ("KindNotSeen", limits) if limits else None
 
 
-def doubts(account: Account) -> Iterator[Verdict]:
+def doubts(account: BudgetAccount) -> Iterator[BudgetCondition]:
     """Conditions that are there only while something is in doubt."""
     world, ledger = account.world, account.world.ledger
     if world.index_problem and not index.is_known(world, account.budget):
-        says = "The BudgetIndex cannot be written, so the API server's policies do not know this budget as it is."
-        yield Verdict("Indexed", False, "IndexNotWritten", f"{says} {world.index_problem}")
+        says = "The BudgetIndex cannot be written, so the API server's policies use an outdated copy of this budget."
+        yield BudgetCondition("Indexed", False, "IndexNotWritten", f"{says} {world.index_problem}")
     if _is_incomplete(account):
-        yield Verdict("HistoryIncomplete", True, "LedgerIsYounger", _incomplete(account))
+        yield BudgetCondition("HistoryIncomplete", True, "LedgerIsYounger", _incomplete(account))
     if ledger.clock_offset_ms:
         where = "ahead of" if ledger.clock_offset_ms > 0 else "behind"
         says = f"The operator's clock is {spoken(abs(ledger.clock_offset_ms))} {where} the API server's."
         later = "Usage is still counted; nothing is enforced, released or pruned until they agree."
-        yield Verdict("ClockSuspect", True, "ClockOffset", f"{says} {later}")
+        yield BudgetCondition("ClockSuspect", True, "ClockOffset", f"{says} {later}")
     elif ledger.clock_step_ms:
         where = "forward" if ledger.clock_step_ms > 0 else "back"
-        says = f"The operator's clock was set {where} by {spoken(abs(ledger.clock_step_ms))}."
-        yield Verdict(
+        says = f"The operator's clock jumped {where} by {spoken(abs(ledger.clock_step_ms))}."
+        yield BudgetCondition(
             "ClockSuspect", True, "ClockStepped", f"{says} Usage is still counted; nothing is pruned for now."
         )
 
 
-def _is_incomplete(account: Account) -> bool:
+def _is_incomplete(account: BudgetAccount) -> bool:
     """Whether the ledger began, or began anew, inside the window."""
     since: int = account.world.as_of - account.window
     return account.world.ledger.known_since > since
 
 
-def _incomplete(account: Account) -> str:
+def _incomplete(account: BudgetAccount) -> str:
     since = account.world.ledger.known_since
     return (
-        f"Everything since {times.text(since)} is counted; what was deleted before is not known. "
-        f"History is complete for this window from {times.text(since + account.window)} on."
+        f"Usage is counted since {times.text(since)}; pods deleted earlier are unknown. "
+        f"The history covers the whole window from {times.text(since + account.window)}."
     )
 
 
-def requesting(account: Account) -> Verdict:
+def requesting(account: BudgetAccount) -> BudgetCondition:
     """A budget that counts a resource which none of its pods asks for is most likely misspelt."""
     scope, found = account.scope, account.found
     names = ", ".join(name for name, _ in scope.weights)
     type_ = "NoPodsRequestResource"
     if found.tracked or found.gpu_ms:
-        return Verdict(type_, False, "ResourceRequested", f"Pods of this budget request {names}.")
+        return BudgetCondition(type_, False, "ResourceRequested", f"Pods of this budget request {names}.")
     matching = usage.pods_matching(account.world, scope)
     if matching.requesting or not matching.pods:
-        which = "request it" if matching.requesting else "are there to request it"
+        which = "request it" if matching.requesting else "match the selector yet"
         reason = "ResourceRequested" if matching.requesting else "NoPods"
-        return Verdict(type_, False, reason, f"{matching.requesting or 'No'} pods of this budget {which}: {names}.")
-    says = f"{matching.pods} pods match the selector, and none of them requests {names}; is the name right?"
-    return Verdict(type_, True, "ResourceNotRequested", says)
+        return BudgetCondition(
+            type_, False, reason, f"{matching.requesting or 'No'} pods of this budget {which}: {names}."
+        )
+    says = f"{matching.pods} pods match the selector, and none of them requests {names}; check the resource name."
+    return BudgetCondition(type_, True, "ResourceNotRequested", says)
 
 
-def degraded(reason: str, message: str) -> Verdict:
+def degraded(reason: str, message: str) -> BudgetCondition:
     """Something is not as it should be."""
-    return Verdict("Degraded", True, reason, message)
+    return BudgetCondition("Degraded", True, reason, message)
 
 
 def was_exceeded(budget: AnyResource) -> bool:
-    """Whether the quota was reached when the status was written."""
+    """Whether the budget was over quota when the status was written."""
     before = conditions.find(budget.status.conditions, "QuotaExceeded")
     return before is not None and before.status == "True"

@@ -13,16 +13,16 @@ from msgspec import Struct, field
 from headroom.api import marks
 from headroom.api.budget_hold import hold_name
 from headroom.api.budgets import GPUWorkloadBudgetStatus
-from headroom.api.enforcement import EnteredStep, Held, QueuedUnit, RefusedEviction, Released, Victim
+from headroom.api.enforcement import EnteredStep, QueuedUnit, QueueStatus, RefusedEviction, Released, Victim
 from headroom.core import usage
 from headroom.core.budgets import holding, ladder, pausing, refusals, releasing, stopping, victims
-from headroom.core.budgets.accounts import STOPPING, Account
+from headroom.core.budgets.accounts import STOPPING, BudgetAccount
 from headroom.core.budgets.allowances import Allowances
 from headroom.core.budgets.following import STALE_MS
-from headroom.core.budgets.ladder import Standing
+from headroom.core.budgets.ladder import ActiveStep
 from headroom.core.budgets.numbers import decimal
 from headroom.core.budgets.records import asked_for, records_of
-from headroom.core.budgets.releasing import Outcome
+from headroom.core.budgets.releasing import ReleaseOutcome
 from headroom.core.budgets.stopping import Past
 from headroom.core.budgets.units import evicts, note, units
 from headroom.core.budgets.waiting import Matcher, held_back, waiting
@@ -38,9 +38,9 @@ SHOWN: Final = 10
 class Enforced(Struct, kw_only=True):
     """What enforcement comes to for one budget."""
 
-    steps: tuple[Standing, ...] = ()
+    steps: tuple[ActiveStep, ...] = ()
     entered: tuple[EnteredStep, ...] = ()
-    held: Held | None = None
+    held: QueueStatus | None = None
     released: tuple[Released, ...] = ()
     """What was released lately, and how much of it may still start."""
     victim: Victim | None = None
@@ -55,7 +55,7 @@ class Enforced(Struct, kw_only=True):
     bare: tuple[str, ...] = ()
     """Pods that were made before the hold and that nobody could hold."""
     looping: tuple[str, ...] = ()
-    """Units that are not evicted any more, since their owners make them anew."""
+    """Units that are not evicted any more, since their owners recreate them."""
     helpless: bool = False
     """A step that stops what runs stands, and nothing is left to stop."""
     last_at: int | None = None
@@ -64,10 +64,10 @@ class Enforced(Struct, kw_only=True):
     """Moments at which it must be looked at again."""
 
 
-class Round:
+class EnforcementRound:
     """All budgets that act, decided together."""
 
-    def __init__(self, world: World, accounts: Sequence[Account]) -> None:
+    def __init__(self, world: World, accounts: Sequence[BudgetAccount]) -> None:
         self._world, self._accounts = world, sorted(accounts, key=lambda each: each.key)
         self._matcher = Matcher(world, self._accounts)
         self._taken: list[Victim] = []
@@ -87,7 +87,7 @@ class Round:
         if self._can_act:
             self._decide()
 
-    def _acts(self, account: Account, action: str) -> Standing | None:
+    def _acts(self, account: BudgetAccount, action: str) -> ActiveStep | None:
         return ladder.acts(account, self._steps[account.key], action)
 
     def _decide(self) -> None:
@@ -116,7 +116,7 @@ class Round:
 
     # Waiting
 
-    def _judged(self) -> list[Outcome]:
+    def _judged(self) -> list[ReleaseOutcome]:
         suspending = frozenset(
             str(each.ref) for each in self._accounts if any(step.action == "Suspend" for step in self._steps[each.key])
         )
@@ -126,7 +126,7 @@ class Round:
         mine = [each for each in queue if each.demands]
         return releasing.judged(self._world, self._allowances, self._matcher, mine)
 
-    def _pause(self, account: Account, result: Enforced) -> None:
+    def _pause(self, account: BudgetAccount, result: Enforced) -> None:
         marked = self._paused.get(str(account.ref), [])
         stands = any(each.action == "Pause" for each in result.steps)
         if not stands:
@@ -135,7 +135,7 @@ class Round:
             result.actions += pausing.pauses(account, stands=True, marked=self._paused)
         result.last_at = max([_paused_at(pod) for pod in marked], default=None)
 
-    def _hold(self, account: Account, result: Enforced, mine: Sequence[Outcome]) -> None:
+    def _hold(self, account: BudgetAccount, result: Enforced, mine: Sequence[ReleaseOutcome]) -> None:
         if not account.has_step("Hold"):
             result.actions += holding.holds(account, wanted=False)
             return
@@ -164,7 +164,7 @@ class Round:
 
     # Stopping
 
-    def _stop(self, account: Account, result: Enforced, going: frozenset[str]) -> frozenset[str]:
+    def _stop(self, account: BudgetAccount, result: Enforced, going: frozenset[str]) -> frozenset[str]:
         now = self._world.now
         result.refused = refusals.kept(account, result.steps, result.victim)
         overdue = refusals.overdue(result.refused, now)
@@ -195,14 +195,14 @@ class Round:
         result.turns.append(self._world.now + stopping.GIVE_UP_MS)
         return going | frozenset(chosen.uids)
 
-    def _is_over(self, account: Account, steps: Sequence[Standing], going: frozenset[str]) -> bool:
+    def _is_over(self, account: BudgetAccount, steps: Sequence[ActiveStep], going: frozenset[str]) -> bool:
         """Whether a step is reached, something still runs, and there is nothing that could be stopped."""
         running = [each for each in account.running if each.uid not in going]
         return bool(running) and any(
             account.may_stop(step.share) and not stopping.recovers(account, step, going) for step in steps
         )
 
-    def _looping(self, account: Account, result: Enforced, going: frozenset[str]) -> tuple[str, ...]:
+    def _looping(self, account: BudgetAccount, result: Enforced, going: frozenset[str]) -> tuple[str, ...]:
         if not result.past.evictions or self._acts(account, "Evict") is None:
             return ()
         found = units(self._world, (each.uid for each in account.running if each.uid not in going))
@@ -213,7 +213,7 @@ class Round:
         )
         return tuple(sorted(set(looping)))
 
-    def _follow(self, account: Account, result: Enforced, going: frozenset[str]) -> frozenset[str]:
+    def _follow(self, account: BudgetAccount, result: Enforced, going: frozenset[str]) -> frozenset[str]:
         """See what became of the one that was being stopped."""
         victim, now = result.victim, self._world.now
         if victim is None:
@@ -238,7 +238,7 @@ class Round:
             result.turns.append(since + stopping.GIVE_UP_MS)
         return going
 
-    def _note_end(self, account: Account, result: Enforced, victim: Victim) -> None:
+    def _note_end(self, account: BudgetAccount, result: Enforced, victim: Victim) -> None:
         """The one that was being stopped has gone: one that ended by itself was not stopped."""
         now, since = self._world.now, times.moment(victim.at) or 0
         if victims.was_stopped(account, victim):
@@ -253,7 +253,7 @@ class Round:
             return
         result.victim = None
 
-    def _is_within_caps(self, account: Account, result: Enforced, namespace: str = "") -> bool:
+    def _is_within_caps(self, account: BudgetAccount, result: Enforced, namespace: str = "") -> bool:
         """Whether one more may be stopped now; if not, it is looked at again when the oldest of the last minute is past."""
         now, caps = self._world.now, self._world.caps
         every = set(_lately(self._world)) | {(each.unit, now) for each in self._taken}
@@ -277,7 +277,7 @@ class Round:
             return False
         return True
 
-    def _tell(self, account: Account, result: Enforced) -> None:
+    def _tell(self, account: BudgetAccount, result: Enforced) -> None:
         """A budget that is over too and counts what another one stops waits for it as if it were its own."""
         if result.victim is not None or not any(self._acts(account, action) for action in STOPPING):
             return
@@ -324,7 +324,7 @@ def _paused_at(pod: Pod) -> int:
     return times.moment(note(pod, marks.PAUSED_AT)) or 0
 
 
-def _held(account: Account, mine: Sequence[Outcome]) -> Held | None:
+def _held(account: BudgetAccount, mine: Sequence[ReleaseOutcome]) -> QueueStatus | None:
     if not mine:
         return None
     queue = []
@@ -341,4 +341,4 @@ def _held(account: Account, mine: Sequence[Outcome]) -> Held | None:
                 state=each.state,
             )
         )
-    return Held(units=len(mine), pods=sum(len(each.waiting.pods) for each in mine), queue=tuple(queue))
+    return QueueStatus(units=len(mine), pods=sum(len(each.waiting.pods) for each in mine), queue=tuple(queue))

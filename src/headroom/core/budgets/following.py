@@ -49,10 +49,10 @@ class Followed(NamedTuple):
     def words(self) -> str:
         """Whose verdict it is, as a sentence."""
         if self.at is None:
-            return f"Cluster {self.cluster} decides, and has said nothing yet: new pods wait by what is counted here, and nothing is released."
+            return f"Cluster {self.cluster} decides and has not reported yet: new pods are queued by the usage counted here, and none is released."
         if not self.is_fresh:
-            return f"Cluster {self.cluster} decides, and has said nothing since {times.text(self.at)}: what is queued stays queued."
-        return f"Cluster {self.cluster} decides: it {'holds' if self.holds else 'does not hold'}."
+            return f"Cluster {self.cluster} decides and has not reported since {times.text(self.at)}: queued pods stay queued."
+        return f"Cluster {self.cluster} decides."
 
 
 def is_elsewhere(world: World, spec: object) -> bool:

@@ -11,7 +11,7 @@ from headroom.api import marks
 from headroom.api.budget_hold import BudgetHoldSpec, hold_name
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account, is_acting
+from headroom.core.budgets.accounts import BudgetAccount, is_acting
 from headroom.core.budgets.units import (
     SINGLE,
     evicts,
@@ -51,7 +51,7 @@ def hold_of(world: World, budget: AnyResource) -> BudgetHoldSpec:
     )
 
 
-def with_reason(account: Account, due: Iterable[Action], used: str) -> Iterator[Action]:
+def with_reason(account: BudgetAccount, due: Iterable[Action], used: str) -> Iterator[Action]:
     """The actions, of which a hold says why new pods wait, as it is written onto them.
 
     What a budget over several tenants has used is not for each of them to read.
@@ -61,12 +61,12 @@ def with_reason(account: Account, due: Iterable[Action], used: str) -> Iterator[
     return (structs.replace(each, because=because) if isinstance(each, ApplyBudgetHold) else each for each in due)
 
 
-def stands(account: Account) -> bool:
+def stands(account: BudgetAccount) -> bool:
     """Whether a hold of the budget is there, whatever it says."""
     return hold_name(account.key) in account.world.holds
 
 
-def holds(account: Account, *, wanted: bool) -> Iterator[Action]:
+def holds(account: BudgetAccount, *, wanted: bool) -> Iterator[Action]:
     """Begin or end the hold of a budget; one that says everything but the newest hours stays."""
     if wanted and not account.world.hold_problem:
         spec, known = hold_of(account.world, account.budget), account.world.holds.get(hold_name(account.key))
@@ -77,7 +77,7 @@ def holds(account: Account, *, wanted: bool) -> Iterator[Action]:
 
 
 def left_over(world: World) -> Iterator[Action]:
-    """Holds of budgets that are gone or do nothing: nobody would let go what they hold."""
+    """Holds of budgets that are gone or do nothing: nobody would release what they hold."""
     for name, hold in sorted(world.holds.items()):
         key = hold.spec.budget if hold.spec is not None else name.replace(".", "/", 1)
         namespace, _, rest = key.partition("/")
@@ -90,7 +90,7 @@ def left_over(world: World) -> Iterator[Action]:
 
 
 def let_go(world: World, matcher: Matcher) -> Iterator[Action]:
-    """Owners that were let go and need no mark of it any more: none of them would be stopped again, or taken for one that waits."""
+    """Released owners that need no mark of it any more: none of them would be stopped again, or taken for one that waits."""
     for key, each in sorted(world.workloads.items()):
         if not knows(world, each.kind):
             continue
@@ -116,7 +116,7 @@ class Sweep(NamedTuple):
     """Pods that cannot be held without harm, so they are left alone: namespace/name."""
 
 
-def sweep(account: Account, matcher: Matcher, *, is_there: bool, waits: Sequence[Pod] = ()) -> Sweep:
+def sweep(account: BudgetAccount, matcher: Matcher, *, is_there: bool, waits: Sequence[Pod] = ()) -> Sweep:
     """Owners none of whose pods started are suspended; other pods are evicted and come back gated. Nothing that ran is lost.
 
     Evictions wait until the hold is there: before that, what is evicted would come back without a gate. What has begun is left
@@ -149,7 +149,7 @@ def sweep(account: Account, matcher: Matcher, *, is_there: bool, waits: Sequence
     return Sweep(tuple(actions.values()), tuple(bare))
 
 
-def _is_early(account: Account, pod: Pod) -> bool:
+def _is_early(account: BudgetAccount, pod: Pod) -> bool:
     """Whether it was made before the hold, without a gate.
 
     Whoever set a gate, the API server lets nobody lift the last one while the hold stands: it waits there.
@@ -161,7 +161,7 @@ def _is_left_alone(world: World, pod: Pod) -> bool:
     return is_protected(world, pod) or bool(note(pod, marks.RELEASED_AT)) or not is_alive(pod)
 
 
-def _queued(account: Account, matcher: Matcher, waits: Sequence[Pod]) -> Iterator[Action]:
+def _queued(account: BudgetAccount, matcher: Matcher, waits: Sequence[Pod]) -> Iterator[Action]:
     """Kueue's Workloads that have to wait, admitted or not: they do so as a whole, and take none of Kueue's quota meanwhile."""
     if not knows(account.world, "Workload"):
         return
@@ -176,7 +176,7 @@ def _queued(account: Account, matcher: Matcher, waits: Sequence[Pod]) -> Iterato
             yield SuspendOwner(kind=each.kind, object=key.partition("/")[2], uid=each.uid)
 
 
-def _idle(account: Account, waits: Sequence[Pod]) -> set[str]:
+def _idle(account: BudgetAccount, waits: Sequence[Pod]) -> set[str]:
     """Workloads that Kueue has admitted and none of whose pods may start.
 
     Kueue deletes the pods of a Workload that is set inactive. So only those are meant whose owner Kueue suspends with it: others would

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from headroom.api.enforcement import EnteredStep, Step, percent
-from headroom.core.budgets.accounts import Account
+from headroom.api.enforcement import EnforcementStep, EnteredStep, percent
+from headroom.core.budgets.accounts import BudgetAccount
 from headroom.model import conditions, times
 
 POINTS_BELOW: Final = 5
 DWELL_MS: Final = 60_000
-"""A step stands for so long at least, however quickly usage falls."""
+"""A step is active for so long at least, however quickly usage falls."""
 EXCEEDED: Final = "QuotaExceeded"
 
 
-class Standing(NamedTuple):
+class ActiveStep(NamedTuple):
     """A step that stands."""
 
     share: int
@@ -31,19 +31,19 @@ def exit_share(share: int) -> int:
     return max(share - POINTS_BELOW, share // 2)
 
 
-def standing(account: Account) -> tuple[Standing, ...]:
-    """The steps that stand now, the lowest first."""
+def standing(account: BudgetAccount) -> tuple[ActiveStep, ...]:
+    """The active steps, the lowest first."""
     found = []
     for step in account.spec.enforcement.ladder:
         since = _since(account, step)
         if since is not None:
             share = percent(step.at)
             grace = account.spec.enforcement.grace_period_seconds * times.SECOND
-            found.append(Standing(share, step.action, since, _grace_from(account, share, since) + grace))
+            found.append(ActiveStep(share, step.action, since, _grace_from(account, share, since) + grace))
     return tuple(found)
 
 
-def _since(account: Account, step: Step) -> int | None:
+def _since(account: BudgetAccount, step: EnforcementStep) -> int | None:
     now, share = account.world.now, percent(step.at)
     before = _recorded(account, step)
     if account.has_reached(share):
@@ -54,7 +54,7 @@ def _since(account: Account, step: Step) -> int | None:
     return None if is_left else before
 
 
-def _recorded(account: Account, step: Step) -> int | None:
+def _recorded(account: BudgetAccount, step: EnforcementStep) -> int | None:
     """When the step began, by the status; by the condition where an older status has no steps."""
     for each in account.status.steps:
         if (each.at, each.action) == (step.at, step.action):
@@ -65,7 +65,7 @@ def _recorded(account: Account, step: Step) -> int | None:
     return None
 
 
-def _grace_from(account: Account, share: int, since: int) -> int:
+def _grace_from(account: BudgetAccount, share: int, since: int) -> int:
     """Grace is about how long the quota has been exceeded; below it, about how long the step has stood."""
     exceeded = conditions.find(account.status.conditions, EXCEEDED)
     if share >= 100 and exceeded is not None and exceeded.status == "True":
@@ -73,19 +73,19 @@ def _grace_from(account: Account, share: int, since: int) -> int:
     return since
 
 
-def entered(steps: tuple[Standing, ...]) -> tuple[EnteredStep, ...]:
+def entered(steps: tuple[ActiveStep, ...]) -> tuple[EnteredStep, ...]:
     """The steps as the status keeps them."""
     return tuple(EnteredStep(at=f"{each.share}%", action=each.action, since=times.text(each.since)) for each in steps)
 
 
-def acts(account: Account, steps: tuple[Standing, ...], action: str) -> Standing | None:
+def acts(account: BudgetAccount, steps: tuple[ActiveStep, ...], action: str) -> ActiveStep | None:
     """The lowest step of an action that stands and whose grace is over."""
     now = account.world.now
     return next((each for each in steps if each.action == action and now >= each.acts_from), None)
 
 
-def turns(account: Account, steps: tuple[Standing, ...]) -> Iterator[int]:
-    """When, by the clock alone, a step will begin, act or end, if what runs goes on."""
+def turns(account: BudgetAccount, steps: tuple[ActiveStep, ...]) -> Iterator[int]:
+    """When, by the clock alone, a step will begin, act or end, if the current pods keep running."""
     now, lag = account.world.now, account.world.now - account.found.as_of
     stand = {(each.share, each.action): each for each in steps}
     for step in account.spec.enforcement.ladder:

@@ -15,5 +15,11 @@ def decimal(amount: int, whole: int) -> str:
 
 
 def short(amount: int, whole: int) -> str:
-    """An amount with three decimals, for sentences."""
-    return f"{(2000 * amount + whole) // (2 * whole) / 1000:.3f}"
+    """GPU-hours for sentences: with one decimal, or two below 10."""
+    hundredths = (200 * amount + whole) // (2 * whole)
+    return f"{hundredths / 100:.2f}" if hundredths < 1000 else f"{(20 * amount + whole) // (2 * whole) / 10:.1f}"
+
+
+def dollars(amount: int, whole: int) -> str:
+    """Dollars for sentences, with cents."""
+    return f"{(200 * amount + whole) // (2 * whole) / 100:.2f}"

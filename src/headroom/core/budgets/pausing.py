@@ -1,4 +1,4 @@
-"""Pause: annotations on every pod that runs on a budget that is used up, for controllers that heed them."""
+"""Pause: annotations on every pod that runs on a budget over quota, for controllers that heed them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headroom.api import marks
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account, has_ladder, is_frozen
+from headroom.core.budgets.accounts import BudgetAccount, has_ladder, is_frozen
 from headroom.core.budgets.units import is_alive, is_protected, note
 from headroom.core.budgets.waiting import Matcher
 from headroom.model import times
@@ -26,8 +26,8 @@ def paused(world: World) -> dict[str, list[Pod]]:
     return {by: sorted(pods, key=lambda pod: pod.key) for by, pods in found.items()}
 
 
-def pauses(account: Account, *, stands: bool, marked: dict[str, list[Pod]]) -> Iterator[Action]:
-    """What is due for a budget whose Pause step stands or not."""
+def pauses(account: BudgetAccount, *, stands: bool, marked: dict[str, list[Pod]]) -> Iterator[Action]:
+    """What is due for a budget whose Pause step is active or not."""
     if not stands:
         yield from (ResumePod(pod=pod.key, uid=pod.uid) for pod in marked.get(str(account.ref), ()))
         return
@@ -56,7 +56,7 @@ def _is_decided(world: World, by: str) -> bool:
 
 
 def unmarked(world: World, matcher: Matcher) -> Iterator[Action]:
-    """Pods that were let start so long ago that the mark of it is of no use any more."""
+    """Pods that were released so long ago that the mark of it is of no use any more."""
     for uid in sorted(world.pods.annotated):
         pod = world.pods.get(uid)
         released = times.moment(note(pod, marks.RELEASED_AT)) if pod is not None else None

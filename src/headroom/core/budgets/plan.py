@@ -13,11 +13,11 @@ from msgspec import structs
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Condition
-from headroom.core import demand, usage
+from headroom.core import usage
 from headroom.core.budgets import counting, holding, index, ladder, pausing, telling
-from headroom.core.budgets.accounts import Account, is_acting
-from headroom.core.budgets.counting import Verdict, degraded
-from headroom.core.budgets.enforcing import Enforced, Round
+from headroom.core.budgets.accounts import BudgetAccount, is_acting
+from headroom.core.budgets.counting import BudgetCondition, degraded
+from headroom.core.budgets.enforcing import Enforced, EnforcementRound
 from headroom.core.budgets.records import REQUEST, asked_for, records_of
 from headroom.core.budgets.releasing import releases
 from headroom.core.budgets.stopping import Past
@@ -28,6 +28,7 @@ from headroom.model.actions import Action
 from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan, affected, judgement
+from headroom.model.starts import starts_of
 from headroom.model.world import World, ref_of
 
 LOOK_AGAIN_MS: Final = 30_000
@@ -49,8 +50,8 @@ def decide(world: World, changes: Changes) -> Iterator[Decision]:
     letting_go = usage.removals(world)
     counts = world.complete and world.ledger.loaded
     counted = (ref for ref, each in sorted(chosen.items()) if counts and each.spec is not None)
-    accounts = {ref: Account(world, chosen[ref]) for ref in counted if usage.is_read(world, chosen[ref])}
-    round_ = Round(world, [each for each in accounts.values() if is_acting(world, each.budget)])
+    accounts = {ref: BudgetAccount(world, chosen[ref]) for ref in counted if usage.is_read(world, chosen[ref])}
+    round_ = EnforcementRound(world, [each for each in accounts.values() if is_acting(world, each.budget)])
     for ref in sorted(chosen):
         if ref in accounts:
             account = accounts[ref]
@@ -84,9 +85,9 @@ def chores(world: World) -> Iterator[Action]:
     yield from holding.left_over(world)
     yield from pausing.left_over(world)
     acting = [each for each in usage.budgets_of(world) if is_acting(world, each)]
-    matcher = Matcher(world, [Account(world, each) for each in acting])
+    matcher = Matcher(world, [BudgetAccount(world, each) for each in acting])
     if world.pods.queued or world.holds or world.workloads:
-        # What a budget suspended for the sake of its pods stays so while the step stands, whatever its template says.
+        # What a budget suspended for the sake of its pods stays so while the step is active, whatever its template says.
         standing = frozenset(str(ref_of(each)) for each in acting if _keeps_suspended(each))
         for each in waiting(world, matcher, standing):
             if not each.demands and each.is_ready:
@@ -117,7 +118,7 @@ def _invalid(world: World, ref: Ref, budget: AnyResource) -> Decision:
 
 def _blind(world: World, ref: Ref, budget: AnyResource) -> Decision:
     reason, why = sight.incomplete(world)
-    says = f"{why}, so nothing is counted; the last numbers stand."
+    says = f"{why}, so usage is not counted; the status keeps its last numbers."
     decision = judgement(world, ref, budget, (False, reason, says))
     return _with(world, budget, decision, [degraded(reason, says)])
 
@@ -127,21 +128,23 @@ def _without_history(world: World, ref: Ref, budget: AnyResource) -> Decision:
         # It is just being read, which takes a moment at every start: no news.
         return Decision(resource=ref, status=budget.status, reason="Starting", message="The ledger is being read.")
     if world.ledger.lost:
-        says = f"The ledger lost its history, so nothing is counted; the last numbers stand. {world.ledger.problem}"
+        says = f"The ledger lost its history, so usage is not counted; the status keeps its last numbers. {world.ledger.problem}"
         decision = judgement(world, ref, budget, (False, "HistoryLost", says))
         return _with(world, budget, decision, [degraded("HistoryLost", says)])
-    says = f"The ledger cannot be read, so nothing is counted; the last numbers stand. {world.ledger.problem}"
+    says = (
+        f"The ledger cannot be read, so usage is not counted; the status keeps its last numbers. {world.ledger.problem}"
+    )
     decision = judgement(world, ref, budget, (False, "LedgerUnavailable", says))
     return _with(world, budget, decision, [degraded("LedgerUnavailable", says)])
 
 
-def _with(world: World, budget: AnyResource, decision: Decision, verdicts: list[Verdict]) -> Decision:
+def _with(world: World, budget: AnyResource, decision: Decision, verdicts: list[BudgetCondition]) -> Decision:
     status = structs.replace(decision.status, conditions=_judged(world, budget, decision.status.conditions, verdicts))
     return structs.replace(decision, status=status)
 
 
 def _judged(
-    world: World, budget: AnyResource, known: tuple[Condition, ...], verdicts: list[Verdict]
+    world: World, budget: AnyResource, known: tuple[Condition, ...], verdicts: list[BudgetCondition]
 ) -> tuple[Condition, ...]:
     """The conditions with these verdicts in place of older ones of the same type."""
     new = [conditions.judged(budget, each.type, each.holds, each.reason, each.message, world.now) for each in verdicts]
@@ -152,7 +155,7 @@ def _judged(
 # --- counting -------------------------------------------------------------------------------------------------------------------
 
 
-def _only_counted(account: Account) -> Enforced:
+def _only_counted(account: BudgetAccount) -> Enforced:
     """A budget that only alerts, or that does nothing now: it keeps what it remembers."""
     before = account.status
     past = Past(before.stopped, before.evictions)
@@ -167,7 +170,7 @@ def _only_counted(account: Account) -> Enforced:
     return Enforced(steps=steps, entered=entered, past=past, turns=list(ladder.turns(account, steps)))
 
 
-def _counted(account: Account, result: Enforced, letting_go: Sequence[Action]) -> Decision:
+def _counted(account: BudgetAccount, result: Enforced, letting_go: Sequence[Action]) -> Decision:
     world, ref, budget, spec = account.world, account.ref, account.budget, account.spec
     status = counting.status(account)
     exceeded = counting.exceeded(account, status)
@@ -215,25 +218,25 @@ def _last(before: GPUWorkloadBudgetStatus, result: Enforced) -> str:
     return times.text(result.last_at)
 
 
-def _ready(account: Account, exceeded: Verdict) -> tuple[str, str]:
+def _ready(account: BudgetAccount, exceeded: BudgetCondition) -> tuple[str, str]:
     world, spec = account.world, account.spec
     if account.followed is not None:
-        return "DecidedElsewhere", f"Counted here, decided in cluster {spec.home_cluster}."
+        return "DecidedElsewhere", f"Usage is counted here; cluster {spec.home_cluster} decides."
     if world.stopped:
         return "Stopped", f"{exceeded.message} All effects are stopped cluster-wide."
     if spec.paused:
-        return "Paused", f"{exceeded.message} It is paused."
+        return "Paused", f"{exceeded.message} This budget is paused."
     steps = ", ".join(f"{each.action} at {each.at}" for each in spec.enforcement.ladder)
-    return "Reconciled", f"Counted; {steps} of the quota."
+    return "Reconciled", f"Usage is counted; steps: {steps}."
 
 
 def _turns(found: Reckoning, result: Enforced, now: int) -> Iterator[int]:
-    """When a quota is reached or holds again, or what just began or ended counts: nothing else may happen until then."""
-    turns = [each - found.as_of for each in (found.exhausted_at, found.recovers_at) if each is not None]
+    """When a budget goes over quota or back under it, or what just began or ended counts: nothing else may happen until then."""
+    turns = [each - found.as_of for each in found.if_nothing_ends if each is not None]
     turns += [each - now for each in result.turns]
-    if found.turns_at is not None:
+    if found.recheck_at is not None:
         # Not at every tick, should the view be held up and never reach it.
-        turns.append(max(TURN_MS, found.turns_at - found.as_of))
+        turns.append(max(TURN_MS, found.recheck_at - found.as_of))
     return (each for each in turns if each > 0)
 
 
@@ -246,5 +249,5 @@ PLAN = Plan(
     prepare=usage.arrange,
     decide=decide,
     chores=chores,
-    announces=demand.starts_of,
+    announces=starts_of,
 )

@@ -1,4 +1,4 @@
-"""What comes of a budget if what runs goes on until the end that it declared, and what would if so much more began now."""
+"""What comes of a budget if the current pods run until the end that they declared, and what would if so much more began now."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account
-from headroom.core.usage import Forecast, Reckoning, Run
+from headroom.core.budgets.accounts import BudgetAccount
+from headroom.core.usage import Drawing, Outlook, Reckoning, UsageForecast, UsageRun, turns_of
 from headroom.model.world import World
 
 MOST_ROUNDS: Final = 100
@@ -23,7 +23,7 @@ class More(NamedTuple):
 class Course(NamedTuple):
     """The sum over a budget's window from now on, and what it may be; no quota is no limit."""
 
-    sums: Forecast
+    sums: UsageForecast
     quota: int | None
 
 
@@ -37,7 +37,7 @@ class Prospect(NamedTuple):
     exhausted_at: int | None
     """When a quota will be reached; None if none is, or if one is already."""
     recovers_at: int | None
-    """When every quota holds again, where one does not now; None if never."""
+    """When the budget is back under quota, where it is over it now; None if never."""
     fits: bool = False
     """Whether more could begin now: every quota holds while it runs, and nothing would be stopped for it."""
     starts_at: int | None = None
@@ -47,41 +47,41 @@ class Prospect(NamedTuple):
 def prospect(world: World, budget: AnyResource, more: More | None = None) -> Prospect:
     """What comes of a valid budget, with something more or without."""
     usage.arrange(world)
-    account = Account(world, budget)
+    account = BudgetAccount(world, budget)
     sums = account.rows.forecasts(account.ends())
     quotas = (account.quota.gpu_ms, account.quota.usd_ms)
-    found = _prospect(account, tuple(map(Course, sums, quotas)))
+    found = _prospect(account, tuple(map(Course, sums, quotas)), account.outlook)
     if more is None:
         return found
     begin = found.now.as_of
     rates = (more.rate, account.price(more.rate))
-    # As with pods that wait: nothing is let start that would be stopped again.
+    # As with queued pods: nothing is released that would be stopped again.
     limits = [None if quota is None else quota * account.limit_share // 100 for quota in quotas]
     asked = [(each, rate, limit) for each, rate, limit in zip(sums, rates, limits, strict=True) if limit is not None]
     starts_at = _earliest(asked, begin, more.length)
     added = [
-        each.plus(Run(begin, begin + more.length, rate)) if rate else each
+        each.plus(UsageRun(begin, begin + more.length, rate)) if rate else each
         for each, rate in zip(sums, rates, strict=True)
     ]
-    with_more = _prospect(account, tuple(map(Course, added, quotas)))
+    limited = [(each, quota) for each, quota in zip(added, quotas, strict=True) if quota is not None]
+    turns = turns_of(limited, exceeded=bool(found.now.exceeded))
+    with_more = _prospect(account, tuple(map(Course, added, quotas)), turns)
     return with_more._replace(fits=starts_at == begin, starts_at=starts_at)
 
 
-def _prospect(account: Account, courses: tuple[Course, ...]) -> Prospect:
-    now = account.found
-    limited = [(each.sums, each.quota) for each in courses if each.quota is not None]
-    reached = [] if now.exceeded else [sums.reaches(quota) for sums, quota in limited]
-    holds = [sums.falls_below(quota) for sums, quota in limited] if now.exceeded else []
-    return Prospect(
-        now=now,
-        gpus=courses[0],
-        usd=courses[1],
-        exhausted_at=min((each for each in reached if each is not None), default=None),
-        recovers_at=None if None in holds else max((each for each in holds if each is not None), default=None),
-    )
+def drawing(world: World, budget: AnyResource) -> Drawing:
+    """The window of a valid budget as a line: what it held, and what it comes to by the same forecast."""
+    usage.arrange(world)
+    account = BudgetAccount(world, budget)
+    ahead = usage.Ahead(account.found.as_of, account.ends(), account.outlook)
+    return usage.drawing(world, account.rows, account.spec, ahead)
 
 
-def _earliest(asked: list[tuple[Forecast, int, int]], begin: int, length: int) -> int | None:
+def _prospect(account: BudgetAccount, courses: tuple[Course, ...], turns: Outlook) -> Prospect:
+    return Prospect(account.found, courses[0], courses[1], turns.exhausted_at, turns.recovers_at)
+
+
+def _earliest(asked: list[tuple[UsageForecast, int, int]], begin: int, length: int) -> int | None:
     """The first moment that suits every quota: each names its own, until none names a later one."""
     moment = begin
     for _ in range(MOST_ROUNDS):

@@ -12,10 +12,10 @@ from typing import Final
 from headroom.api.enforcement import Released
 from headroom.api.releases import ReleaseRequest
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account
+from headroom.core.budgets.accounts import BudgetAccount
 from headroom.core.budgets.numbers import decimal
 from headroom.core.budgets.units import SINGLE
-from headroom.core.budgets.waiting import RETURN_MS, Demand, Matcher, Waiting, demands_of
+from headroom.core.budgets.waiting import RETURN_MS, Demand, Matcher, WaitingUnit, demands_of
 from headroom.model import times
 from headroom.model.facts import Owner, Pod
 from headroom.model.world import World
@@ -24,7 +24,7 @@ REQUEST: Final = ReleaseRequest.kind.name
 MICRO_DOLLAR: Final = 1_000_000
 
 
-def judged(matcher: Matcher, each: Waiting) -> Iterator[tuple[str, Released]]:
+def judged(matcher: Matcher, each: WaitingUnit) -> Iterator[tuple[str, Released]]:
     """What is judged of something that is released now: a record for each budget that counts it, and each owner of its pods."""
     accounts = {account.key: account for account in matcher.accounts}
     if each.owners:
@@ -37,7 +37,7 @@ def judged(matcher: Matcher, each: Waiting) -> Iterator[tuple[str, Released]]:
             yield demand.account, record(accounts[demand.account], who, demand, matcher.world.now)
 
 
-def record(account: Account, whose: tuple[str, str], demand: Demand, at: int) -> Released:
+def record(account: BudgetAccount, whose: tuple[str, str], demand: Demand, at: int) -> Released:
     """What one budget judged of one owner, by its name and uid."""
     name, uid = whose
     return Released(
@@ -53,7 +53,7 @@ def record(account: Account, whose: tuple[str, str], demand: Demand, at: int) ->
 
 
 def controller_of(pod: Pod) -> Owner | None:
-    """The controller that makes a pod anew together with the others of its gang."""
+    """The controller that recreates a pod together with the others of its gang."""
     return pod.owner if pod.owner is not None and pod.owner.kind not in SINGLE else None
 
 
@@ -90,7 +90,7 @@ def being_released(world: World) -> frozenset[str]:
     return frozenset(each.release.uid for each in every)
 
 
-def records_of(account: Account, asked: Mapping[str, Sequence[Released]]) -> Iterator[Released]:
+def records_of(account: BudgetAccount, asked: Mapping[str, Sequence[Released]]) -> Iterator[Released]:
     """All that was released from a budget: what its status says, and what it has yet to take over from requests."""
     known = set(map(key_of, account.status.released))
     yield from account.status.released

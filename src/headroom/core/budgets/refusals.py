@@ -13,8 +13,8 @@ from msgspec import structs
 
 from headroom.api import durations
 from headroom.api.enforcement import PDB_GRACE, RefusedEviction, Stopped, Victim, percent
-from headroom.core.budgets.accounts import Account
-from headroom.core.budgets.ladder import Standing
+from headroom.core.budgets.accounts import BudgetAccount
+from headroom.core.budgets.ladder import ActiveStep
 from headroom.core.budgets.units import goes_on
 from headroom.model import times
 from headroom.model.facts import Pod
@@ -26,7 +26,7 @@ SHOWN_NAMES: Final = 8
 """Of a thousand disruption budgets over one pod so many are named: a status that is too large could not be written at all."""
 
 
-def deletes_after(account: Account, steps: Iterable[Standing]) -> int | None:
+def deletes_after(account: BudgetAccount, steps: Iterable[ActiveStep]) -> int | None:
     """How long evictions must have been refused before their pods are deleted, by the steps that act; None if they never are."""
     acting = {(each.share, each.action) for each in steps if account.world.now >= each.acts_from}
     found = (
@@ -37,7 +37,7 @@ def deletes_after(account: Account, steps: Iterable[Standing]) -> int | None:
     return min((each for each in found if each is not None), default=None)
 
 
-def kept(account: Account, steps: Iterable[Standing], victim: Victim | None) -> tuple[RefusedEviction, ...]:
+def kept(account: BudgetAccount, steps: Iterable[ActiveStep], victim: Victim | None) -> tuple[RefusedEviction, ...]:
     """What the status remembers: pods that go on, while a step that evicts stands, and those of the victim that were refused."""
     world, standing = account.world, list(steps)
     if not any(each.action == "Evict" for each in standing):
@@ -65,7 +65,7 @@ def kept(account: Account, steps: Iterable[Standing], victim: Victim | None) -> 
     return tuple(sorted(told, key=lambda each: (since(each), each.unit))[:MOST_KEPT])
 
 
-def _left(account: Account, each: RefusedEviction) -> RefusedEviction | None:
+def _left(account: BudgetAccount, each: RefusedEviction) -> RefusedEviction | None:
     """What is left of it: pods that go on. Who refuses them may be another one by now."""
     world = account.world
     pods = [pod for uid in each.uids if (pod := world.pods.get(uid)) is not None and goes_on(pod, world.now)]

@@ -1,7 +1,7 @@
 """Release: who of those that wait may start now, and when the others may.
 
 Oldest first. A unit starts only if every budget that counts it stays below its quota for as long as the unit is taken to run,
-beside all that runs and all that was let go before. The oldest that cannot start has its start reserved: others pass it only if
+beside all that runs and all that was released before. The oldest that cannot start has its start reserved: others pass it only if
 they do not delay it. One that exceeds a quota alone is told so, and holds up nobody.
 """
 
@@ -13,13 +13,13 @@ from typing import Final, Literal, NamedTuple
 
 from headroom.api import marks
 from headroom.api.budgets import LONGEST_WINDOW_HOURS
-from headroom.core.budgets.accounts import Account, end_of
+from headroom.core.budgets.accounts import BudgetAccount, end_of
 from headroom.core.budgets.allowances import Allowances
 from headroom.core.budgets.units import note, pending
-from headroom.core.budgets.waiting import Demand, Matcher, Waiting
-from headroom.core.usage import Forecast, Run
+from headroom.core.budgets.waiting import Demand, Matcher, WaitingUnit
+from headroom.core.usage import UsageForecast, UsageRun
 from headroom.model.actions import Action, ReleasePod, ResumeOwner
-from headroom.model.facts import Part, Pod, Workload
+from headroom.model.facts import Pod, Workload, WorkloadPart
 from headroom.model.times import HOUR
 from headroom.model.usage_table import OPEN
 from headroom.model.world import World
@@ -32,22 +32,22 @@ MOST_ESTIMATED: Final = 10
 """For how many units it is worked out when they may start."""
 
 
-class Outcome(NamedTuple):
+class ReleaseOutcome(NamedTuple):
     """What becomes of a unit that waits."""
 
-    waiting: Waiting
+    waiting: WaitingUnit
     state: State
     starts_at: int | None = None
-    """When it may start, if what runs goes on; None if that is not known."""
+    """When it starts, if the current pods keep running; None if that is not known."""
 
 
 class _Limit(NamedTuple):
     """One quota of one budget, and what is expected of it."""
 
     most: int
-    forecast: Forecast
+    forecast: UsageForecast
 
-    def plus(self, run: Run) -> _Limit:
+    def plus(self, run: UsageRun) -> _Limit:
         return _Limit(self.most, self.forecast.plus(run)) if run.rate else self
 
 
@@ -55,7 +55,7 @@ _Pair = tuple[_Limit | None, _Limit | None]
 """The quotas of a budget: GPUs and dollars."""
 
 
-class Room:
+class RemainingQuota:
     """What budgets have room for, as far as it is given away already."""
 
     def __init__(self, limits: Mapping[str, _Pair], *, ends: bool) -> None:
@@ -90,7 +90,7 @@ class Room:
             if moment == begun:
                 return moment
 
-    def plus(self, demands: Sequence[Demand], start: int | None = None) -> Room:
+    def plus(self, demands: Sequence[Demand], start: int | None = None) -> RemainingQuota:
         """What is left once it runs."""
         limits = dict(self._limits)
         for each in demands:
@@ -99,11 +99,11 @@ class Room:
                 for limit, rate in zip(limits[each.account], (each.rate, each.price), strict=True)
             )
             limits[each.account] = (gpus, dollars)
-        return Room(limits, ends=self._ends)
+        return RemainingQuota(limits, ends=self._ends)
 
-    def _run(self, limit: _Limit, each: Demand, rate: int, start: int | None) -> Run:
+    def _run(self, limit: _Limit, each: Demand, rate: int, start: int | None) -> UsageRun:
         begin = limit.forecast.as_of if start is None else start
-        return Run(begin, begin + each.length if self._ends or each.is_declared else OPEN, rate)
+        return UsageRun(begin, begin + each.length if self._ends or each.is_declared else OPEN, rate)
 
 
 class Rooms:
@@ -112,12 +112,12 @@ class Rooms:
     Near looks only as far as the longest that waits would run, which is what makes it quick.
     """
 
-    def __init__(self, world: World, allowances: Allowances, matcher: Matcher, queue: Sequence[Waiting]) -> None:
+    def __init__(self, world: World, allowances: Allowances, matcher: Matcher, queue: Sequence[WaitingUnit]) -> None:
         self._accounts, self._allowances = matcher.accounts, allowances
         self._starting = _starting(world, matcher)
         self._longest = max((demand.length for each in queue for demand in each.demands), default=0)
         self._given: list[tuple[Demand, ...]] = []
-        self._far: dict[bool, Room] = {}
+        self._far: dict[bool, RemainingQuota] = {}
         self.near = self._room(ends=False, far=False)
 
     def give(self, demands: tuple[Demand, ...]) -> None:
@@ -126,7 +126,7 @@ class Rooms:
         self._given.append(demands)
         self._far = {ends: room.plus(demands) for ends, room in self._far.items()}
 
-    def far(self, *, ends: bool) -> Room:
+    def far(self, *, ends: bool) -> RemainingQuota:
         """What there will be room for later."""
         if ends not in self._far:
             room = self._room(ends=ends, far=True)
@@ -135,10 +135,10 @@ class Rooms:
             self._far[ends] = room
         return self._far[ends]
 
-    def _room(self, *, ends: bool, far: bool) -> Room:
-        return Room({each.key: self._limits(each, ends=ends, far=far) for each in self._accounts}, ends=ends)
+    def _room(self, *, ends: bool, far: bool) -> RemainingQuota:
+        return RemainingQuota({each.key: self._limits(each, ends=ends, far=far) for each in self._accounts}, ends=ends)
 
-    def _limits(self, account: Account, *, ends: bool, far: bool) -> _Pair:
+    def _limits(self, account: BudgetAccount, *, ends: bool, far: bool) -> _Pair:
         as_of = account.found.as_of
         others, until = as_of + account.horizon if ends else OPEN, OPEN if far else as_of + self._longest
         forecasts = account.rows.forecasts(account.ends(), others, until)
@@ -150,12 +150,12 @@ class Rooms:
         for end, rate in self._beginning(account, others).items():
             held = (rate, account.price(rate))
             limits = [
-                None if limit is None else limit.plus(Run(as_of, end, each))
+                None if limit is None else limit.plus(UsageRun(as_of, end, each))
                 for limit, each in zip(limits, held, strict=True)
             ]
         return limits[0], limits[1]
 
-    def _beginning(self, account: Account, others: int) -> dict[int, int]:
+    def _beginning(self, account: BudgetAccount, others: int) -> dict[int, int]:
         """What is about to start, by when it will be over: millionths of a GPU."""
         found: dict[int, int] = {}
         as_of = account.found.as_of
@@ -172,9 +172,9 @@ class Rooms:
         return found
 
 
-def _starting(world: World, matcher: Matcher) -> dict[str, list[tuple[Pod | Part, int]]]:
+def _starting(world: World, matcher: Matcher) -> dict[str, list[tuple[Pod | WorkloadPart, int]]]:
     """By budget: the pods that are about to start, and what Kueue was allowed to start and has not yet, each with its rate."""
-    found: dict[str, list[tuple[Pod | Part, int]]] = {}
+    found: dict[str, list[tuple[Pod | WorkloadPart, int]]] = {}
     shared = set[str]()
     for pod in pending(world):
         if is_starting(pod):
@@ -189,7 +189,7 @@ def _starting(world: World, matcher: Matcher) -> dict[str, list[tuple[Pod | Part
 
 
 def is_starting(pod: Pod) -> bool:
-    """Whether it may start at any moment: nothing keeps it back, or we do so no more."""
+    """Whether it could start any moment: nothing keeps it back, or we do so no more."""
     return marks.GATE not in pod.gates and (not pod.gates or bool(note(pod, marks.RELEASED_AT)))
 
 
@@ -205,7 +205,7 @@ def _together(given: Sequence[tuple[Demand, ...]]) -> Iterator[tuple[Demand, ...
 
 
 class _Reservation(NamedTuple):
-    waiting: Waiting
+    waiting: WaitingUnit
     start: int
     ends: bool
     """Whether it holds only if what declared no length ends within the horizon."""
@@ -222,35 +222,35 @@ class _Queue:
         self._tried = 0
         """How many could not pass those whose start is reserved."""
 
-    def judge(self, each: Waiting) -> Outcome:
+    def judge(self, each: WaitingUnit) -> ReleaseOutcome:
         demands = each.demands
         if each.is_free and each.is_ready:
-            return Outcome(each, "Releasing")
+            return ReleaseOutcome(each, "Releasing")
         if self._rooms.near.never_fits(demands):
-            return Outcome(each, "NeverFits")
+            return ReleaseOutcome(each, "NeverFits")
         if not each.is_ready:
-            return Outcome(each, "Waiting")
+            return ReleaseOutcome(each, "Waiting")
         # Who passes nobody has a chance however many wait, most likely for other budgets.
         is_behind = any(demand.account in self._reserved for demand in demands)
         # What is given away only grows, so what found no room finds none later either.
         has_chance = demands not in self._unfit and (self._tried < MOST_TRIED or not is_behind)
         if has_chance and self._rooms.near.fits(demands) and not self._delays(demands):
             self._rooms.give(demands)
-            return Outcome(each, "Releasing")
+            return ReleaseOutcome(each, "Releasing")
         self._unfit.add(demands)
         if is_behind:
             self._tried += 1
-            return Outcome(each, "Waiting")
+            return ReleaseOutcome(each, "Waiting")
         return self._reserve(each)
 
-    def _reserve(self, each: Waiting) -> Outcome:
+    def _reserve(self, each: WaitingUnit) -> ReleaseOutcome:
         for ends in (False, True):
             start = self._rooms.far(ends=ends).earliest(each.demands)
             if start is not None:
                 for demand in each.demands:
                     self._reserved[demand.account] = _Reservation(each, start, ends)
-                return Outcome(each, "Reserved", start)
-        return Outcome(each, "Waiting")
+                return ReleaseOutcome(each, "Reserved", start)
+        return ReleaseOutcome(each, "Waiting")
 
     def _delays(self, demands: tuple[Demand, ...]) -> bool:
         """Whether a start now would put off a reserved one."""
@@ -265,7 +265,7 @@ class _Queue:
                 return True
         return False
 
-    def estimated(self, outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
+    def estimated(self, outcomes: Sequence[ReleaseOutcome]) -> Iterator[ReleaseOutcome]:
         """The same with the moments at which the first of those that wait may start, one after the other.
 
         Nothing is said where it would rest on something ending that never said it would.
@@ -283,7 +283,7 @@ class _Queue:
                 room = room if start is None else room.plus(demands, start)
                 yield each._replace(starts_at=start)
 
-    def _behind(self, room: Room, each: Outcome) -> int | None:
+    def _behind(self, room: RemainingQuota, each: ReleaseOutcome) -> int | None:
         """When a unit may start that must not start before the ones whose start is reserved."""
         demands = each.waiting.demands
         kept = [self._reserved[demand.account] for demand in demands if demand.account in self._reserved]
@@ -292,7 +292,9 @@ class _Queue:
         return room.earliest(demands, max((reserved.start for reserved in kept), default=0))
 
 
-def judged(world: World, allowances: Allowances, matcher: Matcher, queue: Sequence[Waiting]) -> list[Outcome]:
+def judged(
+    world: World, allowances: Allowances, matcher: Matcher, queue: Sequence[WaitingUnit]
+) -> list[ReleaseOutcome]:
     """What becomes of each unit that waits, in the order in which they wait."""
     if not queue:
         return []
@@ -305,7 +307,7 @@ def judged(world: World, allowances: Allowances, matcher: Matcher, queue: Sequen
     return list(walk.estimated([walk.judge(each) for each in queue]))
 
 
-def releases(each: Waiting) -> Iterator[Action]:
+def releases(each: WaitingUnit) -> Iterator[Action]:
     """Let a unit go."""
     for owner in each.owners:
         yield ResumeOwner(kind=owner.kind, object=f"{owner.namespace}/{owner.name}", uid=owner.uid)

@@ -15,12 +15,12 @@ from headroom.api.budget_hold import hold_name
 from headroom.api.kinds import AnyResource
 from headroom.api.releases import BudgetRelease
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account, is_acting
+from headroom.core.budgets.accounts import BudgetAccount, is_acting
 from headroom.core.budgets.allowances import Allowances
 from headroom.core.budgets.records import judged
 from headroom.core.budgets.units import owner_of
 from headroom.core.budgets.unseen import is_unclear, knows
-from headroom.core.budgets.waiting import Matcher, Waiting, held_back, waiting
+from headroom.core.budgets.waiting import Matcher, WaitingUnit, held_back, waiting
 from headroom.model.facts import Pod, Workload
 from headroom.model.gangs import gang_of
 from headroom.model.world import World
@@ -30,10 +30,10 @@ FORMING_MS: Final = 30_000
 _KEEPING: Final = ("Hold", "Suspend")
 
 
-class Named(NamedTuple):
+class RequestedPods(NamedTuple):
     """What a request names, of which it releases what was there."""
 
-    units: tuple[Waiting, ...]
+    units: tuple[WaitingUnit, ...]
     strangers: int = 0
     """Pods that name the owner as theirs, and that its controller did not make."""
     late: int = 0
@@ -46,21 +46,21 @@ class Named(NamedTuple):
     @property
     def left_out(self) -> str:
         """What is not released, in words."""
-        strangers = f"Queued pods that name it as their owner and that its controller did not make: {self.strangers}."
-        late = f"Made after the request: {self.late}."
-        changed = "It was changed since it was asked for: look at it, and ask again."
+        strangers = f"Queued pods that name it as their owner but were not created by its controller: {self.strangers}."
+        late = f"Created after the request: {self.late}."
+        changed = "It has changed since the request: check it and create a new request."
         said = ((self.strangers, strangers), (self.late, late), (self.changed, changed))
         return "".join(f" {words}" for count, words in said if count)
 
 
-class Queue:
+class ReleaseQueue:
     """All that is queued, by every name that a request may give it; looked at once for all requests."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._matcher: Matcher | None = None
         self._allowances: Allowances | None = None
-        self._named: dict[str, list[Waiting]] = {}
+        self._named: dict[str, list[WaitingUnit]] = {}
 
     @property
     def matcher(self) -> Matcher:
@@ -68,14 +68,14 @@ class Queue:
         if self._matcher is None:
             world = self._world
             budgets = [each for each in usage.budgets_of(world) if is_acting(world, each) or _keeps(world, each)]
-            self._matcher = Matcher(world, [Account(world, each) for each in budgets])
+            self._matcher = Matcher(world, [BudgetAccount(world, each) for each in budgets])
             for each in waiting(world, self._matcher, frozenset()):
                 owners = (name for owner in each.owners for name in _names_of(owner))
                 for name in {each.unit, *owners, *(name for pod in each.pods for name in _names(pod))}:
                     self._named.setdefault(name, []).append(each)
         return self._matcher
 
-    def of(self, request: AnyResource) -> Named:
+    def of(self, request: AnyResource) -> RequestedPods:
         """What a request is for, each without what is not named."""
         assert self.matcher is not None
         wanted = request.spec.target
@@ -85,7 +85,7 @@ class Queue:
         there = [_before(each, request.created) if request.created else each for each in proven]
         as_asked = [_of_generation(each, target, wanted.generation) for each in there]
         uids = {pod.owner.uid for each in there for pod in each.pods if pod.owner is not None and _owner(pod) == target}
-        return Named(
+        return RequestedPods(
             tuple(each for each in as_asked if each.pods or each.owners),
             strangers=_count(every, proven),
             late=_count(proven, there),
@@ -93,14 +93,14 @@ class Queue:
             uids=frozenset(uids | {owner.uid for each in there for owner in each.owners}),
         )
 
-    def budgets(self, each: Waiting) -> set[str]:
+    def budgets(self, each: WaitingUnit) -> set[str]:
         """The budgets that queue it now."""
         matched = [self.matcher.of_pod(pod) for pod in each.pods]
         matched += [self.matcher.of_part(owner.namespace, part) for owner in each.owners for part in owner.parts]
         found = {account.key for every in matched for account, _ in every if _keeps(self._world, account.budget)}
         return found | {owner.suspended_by.partition("/")[2] for owner in each.owners}
 
-    def judged(self, found: Iterable[Waiting], request: AnyResource) -> tuple[BudgetRelease, ...]:
+    def judged(self, found: Iterable[WaitingUnit], request: AnyResource) -> tuple[BudgetRelease, ...]:
         """What is judged of all that a request releases; only for the budget that it names, where it names one."""
         name, only = f"{request.namespace}/{request.name}", request.spec.budget
         return tuple(
@@ -123,13 +123,13 @@ class Queue:
                 found.append(structs.replace(each, release=release))
         return tuple(found)
 
-    def is_known(self, each: Waiting) -> bool:
+    def is_known(self, each: WaitingUnit) -> bool:
         """Whether everything is there that says what it asks for."""
         return all(self.matcher.is_known(pod) for pod in each.pods) and all(
             self.matcher.is_known_part(owner.namespace, part) for owner in each.owners for part in owner.parts
         )
 
-    def is_clear(self, each: Waiting) -> bool:
+    def is_clear(self, each: WaitingUnit) -> bool:
         """Whether every kind is seen that says what must be done with it."""
         seen = all(knows(self._world, owner.kind) for owner in each.owners)
         return seen and not any(is_unclear(self._world, pod) for pod in each.pods)
@@ -157,7 +157,7 @@ def _owner(pod: Pod) -> str:
     return "" if pod.owner is None else f"{pod.owner.kind}/{pod.namespace}/{pod.owner.name}"
 
 
-def _part(each: Waiting, target: str, uid: str) -> Waiting:
+def _part(each: WaitingUnit, target: str, uid: str) -> WaitingUnit:
     """The part of a unit that a request names: all of it by the unit's own name, else the pods that are or belong to the target."""
     pods, owners = each.pods, each.owners
     if each.unit != target:
@@ -184,7 +184,7 @@ def _is_of(pod: Pod, target: str) -> bool:
     return is_made or target in (f"Pod/{pod.key}", gang_of(pod))
 
 
-def _before(each: Waiting, made: int) -> Waiting:
+def _before(each: WaitingUnit, made: int) -> WaitingUnit:
     """What was there when the request was made. A gang that was just coming may have its last pods a little later."""
     oldest = min((pod.created for pod in each.pods), default=made)
     until = max(made, oldest + FORMING_MS) if oldest <= made and not each.unit.startswith("Pod/") else made
@@ -194,7 +194,7 @@ def _before(each: Waiting, made: int) -> Waiting:
     )
 
 
-def _of_generation(each: Waiting, target: str, generation: int | None) -> Waiting:
+def _of_generation(each: WaitingUnit, target: str, generation: int | None) -> WaitingUnit:
     """Without a target that was changed since: a larger Job is not the one that was asked for.
 
     For a Job that was changed, Kueue makes a Workload anew, which is later than the request.
@@ -203,7 +203,7 @@ def _of_generation(each: Waiting, target: str, generation: int | None) -> Waitin
     return each._replace(owners=owners)
 
 
-def _count(more: Iterable[Waiting], less: Iterable[Waiting]) -> int:
+def _count(more: Iterable[WaitingUnit], less: Iterable[WaitingUnit]) -> int:
     return sum(len(each.pods) + len(each.owners) for each in more) - sum(
         len(each.pods) + len(each.owners) for each in less
     )

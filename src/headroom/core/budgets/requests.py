@@ -25,8 +25,8 @@ from headroom.api.releases import (
 from headroom.core import usage
 from headroom.core.budgets.records import REQUEST, key_of
 from headroom.core.budgets.releasing import releases
-from headroom.core.budgets.requested import FORMING_MS, Named, Queue
-from headroom.core.budgets.waiting import Waiting
+from headroom.core.budgets.requested import FORMING_MS, ReleaseQueue, RequestedPods
+from headroom.core.budgets.waiting import WaitingUnit
 from headroom.model import conditions, sight, times
 from headroom.model.actions import Action, DeleteReleaseRequest
 from headroom.model.changes import Changes, Topic
@@ -52,7 +52,7 @@ MOST_OPEN: Final = 100
 def decide(world: World, _changes: Changes) -> Iterator[Decision]:
     """One decision for each request: there are few, and each depends on all that is queued."""
     requests = world.of_kind(KIND)
-    queue = Queue(world)
+    queue = ReleaseQueue(world)
     too_many, surplus = _beyond(requests)
     for ref, request in requests:
         if request.spec is None:
@@ -124,7 +124,7 @@ class _Told(NamedTuple):
 class _Open:
     """A request that is not finished."""
 
-    def __init__(self, world: World, ref: Ref, request: AnyResource, queue: Queue) -> None:
+    def __init__(self, world: World, ref: Ref, request: AnyResource, queue: ReleaseQueue) -> None:
         self._world, self._ref, self._request, self._queue = world, ref, request, queue
         self._spec: ReleaseRequestSpec = request.spec
         self._what = f"{self._spec.target.kind} {ref.namespace}/{self._spec.target.name}"
@@ -133,14 +133,14 @@ class _Open:
     def decided(self, *, too_many: bool) -> Decision:
         status, told = self._request.status, self._obstacle()
         if told is None and (self._request.deleting or self._spec.paused):
-            why = "It is being deleted" if self._request.deleting else "It is paused"
+            why = "The request is being deleted" if self._request.deleting else "The request is paused"
             told = _Told(status.phase, "Paused", f"{why}: nothing is released.")
         if self._age > EXPIRES_MS and not self._request.deleting:
             told = _Told("Refused", "Expired", self._expired(told))
         if told is not None:
             return self._said(told)
         if too_many and status.phase == "Pending":
-            most = f"{MOST_OPEN} requests of namespace {self._ref.namespace} are not finished: make it anew later."
+            most = f"{MOST_OPEN} requests of namespace {self._ref.namespace} are not finished; create the request again later."
             return self._said(_Told("Refused", "TooManyRequests", most))
         return self._carried_out() if status.phase == "Releasing" else self._judged()
 
@@ -150,19 +150,23 @@ class _Open:
         if world.stopped:
             return _Told(phase, "Stopped", "All effects are stopped cluster-wide: nothing is released.")
         if not world.complete or not sight.sees(world, *sight.BESIDE):
-            why = sight.incomplete(world)[1] if not world.complete else f"Not seen: {sight.listed(sight.BESIDE)}"
+            why = sight.incomplete(world)[1] if not world.complete else f"Cannot be read: {sight.listed(sight.BESIDE)}"
             return _Told(phase, "ViewIncomplete", f"{why}: nothing is released.")
         if not world.ledger.trusted:
-            why = world.ledger.problem or "The ledger cannot be trusted now."
-            return _Told(phase, "LedgerUntrusted", f"Nothing is released until it can be trusted. {why}")
+            why = world.ledger.problem or "The ledger cannot be trusted."
+            return _Told(phase, "LedgerUntrusted", f"{why} Nothing is released until the ledger can be trusted.")
         return None
 
     def _expired(self, told: _Told | None) -> str:
         left = len(self._left()) if told is None and self._request.status.phase == "Releasing" else 0
         why = (
-            f" {told.message}" if told else f" {left} of {len(self._request.status.targets)} are left." if left else ""
+            f" {told.message}"
+            if told
+            else f" {left} of {len(self._request.status.targets)} are still queued."
+            if left
+            else ""
         )
-        return f"It could not be carried out within ten minutes.{why}"
+        return f"The request did not finish within 10 minutes.{why}"
 
     # Judging
 
@@ -182,7 +186,7 @@ class _Open:
             return self._said(told)
         released = self._queue.judged(found, self._request)
         if len(released) > MOST_RECORDS and any(pod.has_claims for each in found for pod in each.pods):
-            says = f"{self._what} has pods of too many owners whose claims may still change: ask for its parts."
+            says = f"{self._what} has pods of too many owners whose claims may still change; request its parts."
             return self._said(_Told("Refused", "TooManyPods", says))
         actions = tuple(action for each in found for action in releases(each))
         judged_at, targets = (
@@ -202,49 +206,51 @@ class _Open:
         """Why it is not known who asked. One that was made without the policies is not carried out once they are there either."""
         world = self._world
         if not sight.sees(world, *sight.POLICIES):
-            return _Told("Pending", "ViewIncomplete", f"Not seen: {sight.listed(world.unseen)}: nothing is released.")
+            return _Told(
+                "Pending", "ViewIncomplete", f"Cannot be read: {sight.listed(world.unseen)}. Nothing is released."
+            )
         if world.hold_problem:
-            why = f"Nobody vouches for who asked: make the request anew once that is mended. {world.hold_problem}"
+            why = f"The requester cannot be verified: {world.hold_problem} Create the request again once that is fixed."
             return _Told("Refused", "PoliciesMissing", why)
         if not self._spec.requested_by:
-            why = "Nobody vouches for who asked: spec.requestedBy is written by the API server when a request is made."
+            why = "The requester cannot be verified: the API server sets spec.requestedBy when a request is created."
             return _Told("Refused", "RequesterUnknown", why)
         return None
 
     def _releasing(self, judged_at: str) -> _Told:
-        says = f"Releasing what was queued of {self._what} at {judged_at}, {self._asked_for}."
+        says = f"Releasing the pods of {self._what} that were queued at {judged_at}; {self._asked_for}."
         return _Told("Releasing", "Releasing", says, 1_000)
 
     @property
     def _asked_for(self) -> str:
         because = f" ({self._spec.reason})" if self._spec.reason else ""
-        return f"asked for by {self._spec.requested_by}{because}"
+        return f"requested by {self._spec.requested_by}{because}"
 
-    def _nothing(self, named: Named) -> str:
+    def _nothing(self, named: RequestedPods) -> str:
         exactly = f" with uid {self._spec.target.uid}" if self._spec.target.uid else ""
         return f"No budget queues {self._what}{exactly}: there is nothing to release.{named.left_out}"
 
-    def _ambiguous(self, named: Named) -> _Told | None:
+    def _ambiguous(self, named: RequestedPods) -> _Told | None:
         if len(named.uids) < 2:
             return None
-        says = f"{len(named.uids)} owners are called {self._what}: ask with the uid of the one that is meant."
+        says = f"{len(named.uids)} owners are called {self._what}: set spec.target.uid to choose one."
         return _Told("Refused", "SeveralOwners", says)
 
-    def _unready(self, found: Sequence[Waiting]) -> _Told | None:
+    def _unready(self, found: Sequence[WaitingUnit]) -> _Told | None:
         """Why it cannot be settled yet."""
         grown_at = max(each.grown_at for each in found)
         if self._spec.target.kind != "Pod" and grown_at > self._world.now and self._age < FORMING_MS:
-            says = f"{self._what} has new pods: it is released once no more come."
+            says = f"{self._what} is still creating pods; it is released once it has them all."
             return _Told("Pending", "GangForming", says, grown_at - self._world.now)
         if not all(self._queue.is_clear(each) for each in found):
-            why = f"Not seen: {sight.listed(self._world.unseen)}."
+            why = f"Cannot be read: {sight.listed(self._world.unseen)}."
             return _Told("Pending", "ViewIncomplete", f"{why} {self._what} may depend on it.")
         if not all(self._queue.is_known(each) for each in found):
-            says = f"What {self._what} asks for is not known: its claims, their templates or their device classes are not seen."
+            says = f"The request of {self._what} is unknown: its claims, their templates or their device classes cannot be read."
             return _Told("Pending", "DemandUnknown", says)
         return None
 
-    def _not_allowed(self, found: Sequence[Waiting]) -> _Told | None:
+    def _not_allowed(self, found: Sequence[WaitingUnit]) -> _Told | None:
         """Why it is not released at all."""
         count = sum(len(each.pods) + len(each.owners) for each in found)
         if count > MOST_TARGETS:
@@ -259,15 +265,13 @@ class _Open:
             says = f"Budget {only} does not queue {self._what}" + (f"; {others} does." if others else ".")
             return _Told("Refused", "NotQueuedByBudget", says)
         if others:
-            says = (
-                f"{self._what} is queued by {others} too: ask without a budget, which takes the right to release all."
-            )
+            says = f"{self._what} is also queued by {others}: leave out the budget, which needs the right to release from all of them."
             return _Told("Refused", "QueuedByOthers", says)
         return None
 
     # Carrying out
 
-    def _left(self) -> list[Waiting]:
+    def _left(self) -> list[WaitingUnit]:
         """What of the settled is still queued."""
         chosen = frozenset(self._request.status.targets)
         found = (_chosen(each, chosen) for each in self._queue.of(self._request).units)
@@ -284,7 +288,7 @@ class _Open:
         done = f"Released {count} of {len(pods)} queued pods of {self._what}" if pods else f"Resumed {self._what}"
         if len(pods) not in (0, len(targets)):
             done += " and resumed it"
-        told = _Told("Done", "Released", f"{done}, {self._asked_for}.")
+        told = _Told("Done", "Released", f"{done}; {self._asked_for}.")
         return self._said(told, pods_released=count, released=self._queue.settled(self._request))
 
     def _said(self, told: _Told, actions: Sequence[Action] = (), **more: object) -> Decision:
@@ -315,12 +319,12 @@ class _Open:
         )
 
 
-def _targets(each: Waiting) -> Iterator[str]:
+def _targets(each: WaitingUnit) -> Iterator[str]:
     yield from (f"{owner.kind}/{owner.uid}" for owner in each.owners)
     yield from (f"Pod/{pod.uid}" for pod in each.pods)
 
 
-def _chosen(each: Waiting, targets: frozenset[str]) -> Waiting:
+def _chosen(each: WaitingUnit, targets: frozenset[str]) -> WaitingUnit:
     return each._replace(
         pods=tuple(pod for pod in each.pods if f"Pod/{pod.uid}" in targets),
         owners=tuple(owner for owner in each.owners if f"{owner.kind}/{owner.uid}" in targets),

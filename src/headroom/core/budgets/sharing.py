@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account
+from headroom.core.budgets.accounts import BudgetAccount
 
 if TYPE_CHECKING:
-    from headroom.core.budgets.stopping import Candidate
+    from headroom.core.budgets.stopping import StopCandidate
 
 
-def joined(account: Account, candidates: Sequence[Candidate], going: frozenset[str]) -> list[tuple[Candidate, ...]]:
+def joined(
+    account: BudgetAccount, candidates: Sequence[StopCandidate], going: frozenset[str]
+) -> list[tuple[StopCandidate, ...]]:
     """The candidates in groups that are stopped together, without those whose going gives nothing back."""
     shared = _shared(account, going)
     if not shared:
@@ -29,7 +31,7 @@ def joined(account: Account, candidates: Sequence[Candidate], going: frozenset[s
     return list(found.values())
 
 
-def _shared(account: Account, going: frozenset[str]) -> Mapping[str, set[str]]:
+def _shared(account: BudgetAccount, going: frozenset[str]) -> Mapping[str, set[str]]:
     """The claims that several pods of a budget hold, each with the uids of these pods."""
     found: dict[str, set[str]] = {}
     for run in account.running:
@@ -44,7 +46,7 @@ def _shared(account: Account, going: frozenset[str]) -> Mapping[str, set[str]]:
     return {key: holders for key, holders in found.items() if len(holders) > 1}
 
 
-def _gives_back(account: Account, each: Candidate, kept: set[str]) -> bool:
+def _gives_back(account: BudgetAccount, each: StopCandidate, kept: set[str]) -> bool:
     """Whether something is free once a candidate is gone, though others keep these claims."""
     for run in each.runs:
         pod = account.world.pods.get(run.uid)

@@ -1,4 +1,4 @@
-"""Suspend and Evict: which units go so that usage falls below a step in time, and no more than these.
+"""Suspend and Evict: which units are stopped so that usage falls below a step in time, and no more than these.
 
 What was used stays used, so stopping only bends the curve: a unit that stops takes its rate x the time from now on out of the
 forecast. Units are taken in order until the forecast is below the step within the time that the budget gives, then those that are
@@ -15,10 +15,10 @@ import numpy as np
 
 from headroom.api import marks
 from headroom.api.enforcement import EvictedOwner, Stopped
-from headroom.core.budgets.accounts import Account, end_of
-from headroom.core.budgets.ladder import Standing
+from headroom.core.budgets.accounts import BudgetAccount, end_of
+from headroom.core.budgets.ladder import ActiveStep
 from headroom.core.budgets.sharing import joined
-from headroom.core.budgets.units import Unit, goes_on, is_protected, note, owner_of, suspends, units
+from headroom.core.budgets.units import BudgetUnit, goes_on, is_protected, note, owner_of, suspends, units
 from headroom.core.budgets.unseen import is_unclear
 from headroom.core.budgets.waiting import SKEW_MS, was_let_go
 from headroom.core.usage import Running
@@ -40,10 +40,10 @@ MOST_KEPT: Final = 50
 MOST_OWNERS: Final = 200
 
 
-class Candidate(NamedTuple):
+class StopCandidate(NamedTuple):
     """A unit that could be stopped."""
 
-    unit: Unit
+    unit: BudgetUnit
     runs: tuple[Running, ...]
     """Its pods that this budget counts."""
 
@@ -109,7 +109,7 @@ def _at(text: str) -> int:
     return times.moment(text) or 0
 
 
-class Need:
+class QuotaExcess:
     """One quota that must get below a step, seen at the moments that matter.
 
     What runs on takes its rate x time out of the forecast when it stops, so all of it is one number to compare with; only what
@@ -127,18 +127,18 @@ class Need:
         """Whether it is below the step at some moment."""
         return self._enough is not None and self._rate >= self._enough
 
-    def is_helped_by(self, account: Account, each: Candidate) -> bool:
+    def is_helped_by(self, account: BudgetAccount, each: StopCandidate) -> bool:
         """Whether it is not met yet and a unit takes something out of it: what costs nothing or ends just now does not."""
         as_of = account.found.as_of
         return not self.is_met and any(rate and end != as_of for rate, end in self._taken(account, each))
 
-    def _taken(self, account: Account, each: Candidate) -> Iterator[tuple[int, int | None]]:
+    def _taken(self, account: BudgetAccount, each: StopCandidate) -> Iterator[tuple[int, int | None]]:
         for run in each.runs:
             pod = account.world.pods.get(run.uid)
             end = end_of(account.world, pod, run.begun, account.found.as_of) if pod is not None else None
             yield run.price if self._is_dollars else run.rate, end
 
-    def change(self, account: Account, each: Candidate, sign: int) -> None:
+    def change(self, account: BudgetAccount, each: StopCandidate, sign: int) -> None:
         """A unit stops (1), or goes on after all (-1)."""
         as_of = account.found.as_of
         for rate, end in self._taken(account, each):
@@ -157,19 +157,19 @@ class Need:
 
 
 def needed(
-    account: Account, step: Standing, going: frozenset[str], past: Past, overdue: frozenset[str] = frozenset()
-) -> list[Candidate]:
+    account: BudgetAccount, step: ActiveStep, going: frozenset[str], past: Past, overdue: frozenset[str] = frozenset()
+) -> list[StopCandidate]:
     """The units that must go for a step, in the order in which they go. `going` are pods that count as gone already.
 
     Those with pods that are `overdue` go first, and those that would not go before last: else a few of these would keep all others.
     """
     if not account.may_stop(step.share):
         return []
-    needs, chosen = _needs(account, step, going), list[tuple[Candidate, ...]]()
+    needs, chosen = _needs(account, step, going), list[tuple[StopCandidate, ...]]()
     groups = joined(account, list(_candidates(account, step, going, past, overdue)), going)
     blocked = {each.unit for each in past.stopped if each.outcome == "Blocked"}
 
-    def place(each: Candidate) -> tuple[Any, ...]:
+    def place(each: StopCandidate) -> tuple[Any, ...]:
         is_overdue = any(run.uid in overdue for run in each.runs)
         return (not is_overdue, not is_overdue and each.unit.name in blocked, *_order(account, each))
 
@@ -188,22 +188,22 @@ def needed(
     return [each for group in chosen for each in group]
 
 
-def _change(needs: Sequence[Need], account: Account, group: Sequence[Candidate], sign: int) -> None:
+def _change(needs: Sequence[QuotaExcess], account: BudgetAccount, group: Sequence[StopCandidate], sign: int) -> None:
     for need in needs:
         for each in group:
             need.change(account, each, sign)
 
 
-def _are_met(needs: Sequence[Need]) -> bool:
+def _are_met(needs: Sequence[QuotaExcess]) -> bool:
     return all(each.is_met for each in needs)
 
 
-def recovers(account: Account, step: Standing, going: frozenset[str]) -> bool:
+def recovers(account: BudgetAccount, step: ActiveStep, going: frozenset[str]) -> bool:
     """Whether usage falls below a step in time with nothing more stopped."""
     return _are_met(_needs(account, step, going))
 
 
-def _needs(account: Account, step: Standing, going: frozenset[str]) -> list[Need]:
+def _needs(account: BudgetAccount, step: ActiveStep, going: frozenset[str]) -> list[QuotaExcess]:
     as_of = account.found.as_of
     until = as_of + account.recover_within
     found = []
@@ -216,13 +216,13 @@ def _needs(account: Account, step: Standing, going: frozenset[str]) -> list[Need
         if quota is not None and (account.is_priced or not is_dollars):
             moments, sums = forecast.points(until)
             threshold = -(-quota * step.share // 100)
-            found.append(Need(sums - (threshold - 1), moments.astype(sums.dtype) - as_of, is_dollars=is_dollars))
+            found.append(QuotaExcess(sums - (threshold - 1), moments.astype(sums.dtype) - as_of, is_dollars=is_dollars))
     return found
 
 
 def _candidates(
-    account: Account, step: Standing, going: frozenset[str], past: Past, overdue: frozenset[str]
-) -> Iterator[Candidate]:
+    account: BudgetAccount, step: ActiveStep, going: frozenset[str], past: Past, overdue: frozenset[str]
+) -> Iterator[StopCandidate]:
     now, runs = account.world.now, dict[str, list[Running]]()
     for each in account.running:
         pod = account.world.pods.get(each.uid)
@@ -235,10 +235,12 @@ def _candidates(
         pods = () if is_spared else _able(account, step.action, unit, counted, past)
         able = {pod.uid for pod in pods}
         if left := tuple(run for run in counted if run.uid in able):
-            yield Candidate(Unit(unit.name, pods), left)
+            yield StopCandidate(BudgetUnit(unit.name, pods), left)
 
 
-def _able(account: Account, action: str, unit: Unit, runs: Sequence[Running], past: Past) -> tuple[Pod, ...]:
+def _able(
+    account: BudgetAccount, action: str, unit: BudgetUnit, runs: Sequence[Running], past: Past
+) -> tuple[Pod, ...]:
     """Those of a unit that may be stopped, each judged for itself: one that may not shields nobody but itself."""
     world, fresh = account.world, _just_released(account, unit, runs)
     kept = _shielded(account, unit) if action == "Suspend" else set[Action]()
@@ -257,7 +259,7 @@ def _able(account: Account, action: str, unit: Unit, runs: Sequence[Running], pa
     )
 
 
-def _shielded(account: Account, unit: Unit) -> set[Action]:
+def _shielded(account: BudgetAccount, unit: BudgetUnit) -> set[Action]:
     """Owners that cannot be suspended without ending a pod that must not end."""
     world = account.world
     owners = {pod.owner.uid for pod in unit.pods if pod.owner is not None}
@@ -271,8 +273,8 @@ def _shielded(account: Account, unit: Unit) -> set[Action]:
     return {each for each in found if each is not None}
 
 
-def _just_released(account: Account, unit: Unit, runs: Sequence[Running]) -> set[str]:
-    """The pods of a unit that were let start within the horizon, which are not stopped again at once.
+def _just_released(account: BudgetAccount, unit: BudgetUnit, runs: Sequence[Running]) -> set[str]:
+    """The pods of a unit that were released within the horizon, which are not stopped again at once.
 
     Those of one owner are left alone together, or not: most of them decide. What shares no more than a label is not left alone with them,
     nor is an owner left alone that has more by now than was judged when it was released.
@@ -294,7 +296,7 @@ def _just_released(account: Account, unit: Unit, runs: Sequence[Running]) -> set
     return found
 
 
-def _grown(account: Account, pods: Iterable[Pod], rates: Counter[str]) -> set[str]:
+def _grown(account: BudgetAccount, pods: Iterable[Pod], rates: Counter[str]) -> set[str]:
     """Uids of owners that have more by now than was judged."""
     used = Counter[str]()
     for pod in pods:
@@ -302,15 +304,15 @@ def _grown(account: Account, pods: Iterable[Pod], rates: Counter[str]) -> set[st
     return {uid for uid, rate in account.judged.items() if used[uid] > rate}
 
 
-def _whose(account: Account, pod: Pod) -> set[str]:
+def _whose(account: BudgetAccount, pod: Pod) -> set[str]:
     """By whose release a pod may have started: its own, its owner's, that of its owner's JobSet or of Kueue's Workload."""
     whole = account.world.workloads.get(owner_of(pod))
     found = {pod.uid} if pod.owner is None else {pod.uid, pod.owner.uid}
     return found | {each.uid for each in (whole, account.queued.of(pod)) if each is not None}
 
 
-def _released_since(account: Account, pod: Pod, since: int) -> bool:
-    """Whether a pod, or its owner before it made the pod, was let go after a moment; a mark counts only where it is guarded."""
+def _released_since(account: BudgetAccount, pod: Pod, since: int) -> bool:
+    """Whether a pod, or its owner before it made the pod, was released after a moment; a mark counts only where it is guarded."""
     world, owner = account.world, account.world.workloads.get(owner_of(pod))
     released = None if world.hold_problem else times.moment(note(pod, marks.RELEASED_AT))
     if released is not None and since < released <= world.now + SKEW_MS:
@@ -324,7 +326,7 @@ def _released_since(account: Account, pod: Pod, since: int) -> bool:
     return is_its_own and pod.created + SKEW_MS >= owner.released_at
 
 
-def turns(account: Account, past: Past) -> Iterator[int]:
+def turns(account: BudgetAccount, past: Past) -> Iterator[int]:
     """When something may be stopped that must not be now."""
     yield from (_at(each.at) + SPARED_MS + GIVE_UP_MS for each in past.stopped if each.outcome == "Blocked")
     yield from past.looping_until(account.window)
@@ -338,15 +340,15 @@ def turns(account: Account, past: Past) -> Iterator[int]:
             yield released + account.horizon
 
 
-def is_looping(account: Account, pod: Pod, past: Past) -> bool:
-    """Whether evicting a pod is of no use, since its owner makes it anew at once and nothing holds that."""
+def is_looping(account: BudgetAccount, pod: Pod, past: Past) -> bool:
+    """Whether evicting a pod is of no use, since its owner recreates it at once and nothing holds that."""
     owner = owner_of(pod)
     if not owner or past.times(owner) < MOST_OF_OWNER:
         return False
     return not account.has_step("Hold") or bool(account.world.hold_problem)
 
 
-def _order(account: Account, each: Candidate) -> tuple[Any, ...]:
+def _order(account: BudgetAccount, each: StopCandidate) -> tuple[Any, ...]:
     if account.spec.enforcement.order == "WorstOffender":
         used = account.rows.used_by([run.place for run in each.runs])
         return (-sum(used.values()), each.unit.name)
@@ -355,7 +357,7 @@ def _order(account: Account, each: Candidate) -> tuple[Any, ...]:
     return (priority, max(_lost(account, pod) for pod in pods), -sum(run.rate for run in each.runs), each.unit.name)
 
 
-def _lost(account: Account, pod: Pod) -> int:
+def _lost(account: BudgetAccount, pod: Pod) -> int:
     """For how long a pod would have worked for nothing."""
     now = account.world.now
     saved = times.moment(note(pod, marks.CHECKPOINTED_AT))

@@ -1,4 +1,4 @@
-"""Units: what starts and stops as one. A gang is worth nothing without one of its ranks, so it is never taken apart.
+"""Units: what starts and stops together. A gang is worth nothing without one of its ranks, so it is never taken apart.
 
 Anybody writes labels and owners into their own pods. So a gang has only pods of one namespace that the same budgets cover, and those
 of an owner only if they name its uid: nobody can draw the pods of another team into their gang, or hide behind them.
@@ -45,7 +45,7 @@ def unit_of(pod: Pod) -> str:
 
 
 def owner_of(pod: Pod) -> str:
-    """Who would make a pod anew, as Kind/namespace/name; empty for nobody."""
+    """Who would recreate a pod, as Kind/namespace/name; empty for nobody."""
     if pod.owner is None:
         return ""
     name = dict(pod.labels).get(JOBSET)
@@ -170,7 +170,7 @@ def of_namespaces(world: World, names: set[str]) -> Iterator[Pod]:
     return (world.pods.at(row) for row in rows)
 
 
-class Unit(NamedTuple):
+class BudgetUnit(NamedTuple):
     """A unit and all its pods in view that have not ended."""
 
     name: str
@@ -208,7 +208,7 @@ class _Teams:
         return self._scopes[namespace]
 
 
-def units(world: World, uids: Iterable[str]) -> dict[str, Unit]:
+def units(world: World, uids: Iterable[str]) -> dict[str, BudgetUnit]:
     """The units of some pods by their uids, each with all of its pods, also those that nobody asked about.
 
     What pods of several teams call the same gang is one for each team, and has the names of their budgets in its own.
@@ -222,14 +222,14 @@ def units(world: World, uids: Iterable[str]) -> dict[str, Unit]:
         name = unit_of(pod) if pod.phase not in ENDED else ""
         if name in gangs:
             named[name][pod.uid] = pod
-    teams, found = _Teams(world), dict[str, Unit]()
+    teams, found = _Teams(world), dict[str, BudgetUnit]()
     for name, members in named.items():
         for unit in _parted(name, members.values(), teams):
             found |= {pod.uid: unit for pod in unit.pods if pod.uid in chosen}
     return found
 
 
-def _parted(name: str, pods: Iterable[Pod], teams: _Teams) -> Iterator[Unit]:
+def _parted(name: str, pods: Iterable[Pod], teams: _Teams) -> Iterator[BudgetUnit]:
     """A gang, or what is one for each team, and for each owner of that name."""
     members = sorted(pods, key=lambda pod: pod.key)
     parts: dict[tuple[str, str], list[Pod]] = {}
@@ -237,4 +237,4 @@ def _parted(name: str, pods: Iterable[Pod], teams: _Teams) -> Iterator[Unit]:
         owner = pod.owner.uid if pod.owner is not None and not gang_of(pod) else ""
         parts.setdefault((teams.of(pod) if len(members) > 1 else "", owner), []).append(pod)
     for (team, owner), part in sorted(parts.items()):
-        yield Unit(f"{name}#{team}{owner and '#'}{owner}" if len(parts) > 1 else name, tuple(part))
+        yield BudgetUnit(f"{name}#{team}{owner and '#'}{owner}" if len(parts) > 1 else name, tuple(part))

@@ -45,4 +45,4 @@ def limits(world: World) -> str:
     if not found:
         return ""
     kinds, waits = sight.listed(found), sight.listed(set(found.values()))
-    return f"Not seen: {kinds}. Meanwhile {waits} are neither released nor stopped; everything else goes on."
+    return f"Cannot be read: {kinds}. Meanwhile {waits} are neither released nor stopped; all other effects continue."

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from headroom.api.enforcement import Stopped, Victim
-from headroom.core.budgets.accounts import Account
-from headroom.core.budgets.ladder import Standing
-from headroom.core.budgets.stopping import Candidate
+from headroom.core.budgets.accounts import BudgetAccount
+from headroom.core.budgets.ladder import ActiveStep
+from headroom.core.budgets.stopping import StopCandidate
 from headroom.core.budgets.units import (
     deletes,
     evicts,
@@ -30,7 +30,7 @@ OWN_WORD_MS: Final = 10_000
 """So long the mark of an owner that we suspended may be seen later than its pods going."""
 
 
-def victim_of(candidate: Candidate, step: Standing, now: int) -> Victim:
+def victim_of(candidate: StopCandidate, step: ActiveStep, now: int) -> Victim:
     """A unit as the one that is being stopped."""
     pods = candidate.unit.pods
     return Victim(
@@ -43,7 +43,7 @@ def victim_of(candidate: Candidate, step: Standing, now: int) -> Victim:
     )
 
 
-def alive(account: Account, victim: Victim) -> list[Pod]:
+def alive(account: BudgetAccount, victim: Victim) -> list[Pod]:
     """Those of its pods that are not seen to go yet, and that may still be stopped: as they are now, not as when they were chosen."""
     found = [pod for uid in victim.uids if (pod := account.world.pods.get(uid)) is not None]
     if len(victim.uids) == MOST_UIDS:
@@ -56,7 +56,7 @@ def alive(account: Account, victim: Victim) -> list[Pod]:
     return [pod for pod in found if goes_on(pod, world.now) and not is_protected(world, pod)]
 
 
-def was_stopped(account: Account, victim: Victim) -> bool:
+def was_stopped(account: BudgetAccount, victim: Victim) -> bool:
     """Whether a unit that has gone did so because it was stopped, not by itself or by somebody else's doing.
 
     The API server writes into a pod that it granted an eviction; an owner that was suspended has our mark, which it guards.
@@ -71,14 +71,14 @@ def was_stopped(account: Account, victim: Victim) -> bool:
     return any(at is not None and at >= since for at in granted)
 
 
-def vanished(account: Account, victim: Victim) -> bool:
+def vanished(account: BudgetAccount, victim: Victim) -> bool:
     """Whether a unit has gone and nobody saw why, as after a restart: it may have been stopped."""
     pods = account.world.pods
     unseen = (uid for uid in victim.uids if uid not in pods and uid not in pods.seen_going)
     return victim.action == "Evict" and any(unseen)
 
 
-def _is_suspended(account: Account, victim: Victim) -> bool:
+def _is_suspended(account: BudgetAccount, victim: Victim) -> bool:
     by = f"{account.ref.kind}/{victim.by}" if victim.by else str(account.ref)
     names = {victim.owner, victim.unit} - {""}
     return any(
@@ -88,14 +88,14 @@ def _is_suspended(account: Account, victim: Victim) -> bool:
     )
 
 
-def still_goes(account: Account, victim: Victim) -> bool:
+def still_goes(account: BudgetAccount, victim: Victim) -> bool:
     """Whether the one that is being stopped may still be: as it is now, not as it was when it was chosen."""
     left = alive(account, victim)
     # By the rows that make up the sums: what they do not count is no victim.
     return any(account.rows.counts(pod.uid) for pod in left)
 
 
-def stops(account: Account, victim: Victim, overdue: Collection[str] = ()) -> Iterator[Action]:
+def stops(account: BudgetAccount, victim: Victim, overdue: Collection[str] = ()) -> Iterator[Action]:
     """What is due for the one that is being stopped; `overdue` are pods that disruption budgets kept for too long."""
     if victim.by:
         return

@@ -10,18 +10,18 @@ from headroom.api import marks
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.enforcement import Stopped, Victim
 from headroom.core import usage
-from headroom.core.budgets.accounts import Account, budget_named, declared_length, is_frozen
+from headroom.core.budgets.accounts import BudgetAccount, budget_named, declared_length, is_frozen
 from headroom.core.budgets.units import Queued, is_alive, is_exempt, names_of, note, pending, unit_of
 from headroom.core.budgets.unseen import is_unclear, knows
-from headroom.core.usage import Asked
+from headroom.core.usage import PodDevices
 from headroom.model import times
-from headroom.model.facts import Amounts, Pairs, Part, Pod, Workload
+from headroom.model.facts import Amounts, Pairs, Pod, Workload, WorkloadPart
 from headroom.model.world import World
 
 FORMING_MS: Final = 5_000
 """A gang whose newest pod is younger than this may still be growing."""
 RETURN_MS: Final = 120_000
-"""For so long an owner that was let go may take to make its pods."""
+"""For so long a released owner may take to make its pods."""
 SKEW_MS: Final = 5_000
 """Clocks of other machines may be ahead by so much."""
 
@@ -39,23 +39,23 @@ class Demand(NamedTuple):
     is_declared: bool
 
 
-class Waiting(NamedTuple):
+class WaitingUnit(NamedTuple):
     """A unit that waits."""
 
     unit: str
     pods: tuple[Pod, ...]
-    """Those behind our gate, or behind one of somebody else's that a hold keeps."""
+    """Those behind our gate, or behind another gate that a hold keeps."""
     owners: tuple[Workload, ...]
     """Those that Headroom suspended."""
     since: int
     demands: tuple[Demand, ...]
     """For every budget that acts and counts it, by name; none if there is no such budget any more."""
     is_ready: bool
-    """Whether it can be let go at all now."""
+    """Whether it can be released at all now."""
     is_clear: bool = True
     """Nothing about it is unclear, though it may still be growing."""
     is_free: bool = False
-    """It was judged before, when its owner was let go, so it need not wait again."""
+    """It was judged before, when its owner was released, so it need not wait again."""
     grown_at: int = 0
     """When a gang is taken to have all its pods."""
 
@@ -63,13 +63,13 @@ class Waiting(NamedTuple):
 class Matcher:
     """Which budgets count a pod, each with the rate; like pods are judged once."""
 
-    def __init__(self, world: World, accounts: Sequence[Account]) -> None:
+    def __init__(self, world: World, accounts: Sequence[BudgetAccount]) -> None:
         self.world, self.accounts = world, accounts
         self._view = usage.view_of(world)
-        self._plain: dict[tuple[Amounts, str], Asked] = {}
-        self._known: dict[tuple[str, Pairs, Asked], tuple[tuple[Account, int], ...]] = {}
+        self._plain: dict[tuple[Amounts, str], PodDevices] = {}
+        self._known: dict[tuple[str, Pairs, PodDevices], tuple[tuple[BudgetAccount, int], ...]] = {}
         self._pending: dict[str, list[Pod]] | None = None
-        self._first: dict[tuple[str, str, tuple[tuple[Account, int], ...]], int] = {}
+        self._first: dict[tuple[str, str, tuple[tuple[BudgetAccount, int], ...]], int] = {}
 
     @cached_property
     def barred(self) -> frozenset[str]:
@@ -83,7 +83,7 @@ class Matcher:
         """The longest of all budgets; 0 where there is none."""
         return max((each.horizon for each in self.accounts), default=0)
 
-    def _matched(self, namespace: str, labels: Pairs, asked: Asked) -> tuple[tuple[Account, int], ...]:
+    def _matched(self, namespace: str, labels: Pairs, asked: PodDevices) -> tuple[tuple[BudgetAccount, int], ...]:
         key = (namespace, labels, asked)
         if key not in self._known:
             held = () if is_exempt(self.world, namespace) else self.accounts
@@ -92,11 +92,11 @@ class Matcher:
             self._known[key] = tuple((each, rate) for each, rate in rates if rate)
         return self._known[key]
 
-    def of_pod(self, pod: Pod, without: Collection[str] = ()) -> tuple[tuple[Account, int], ...]:
+    def of_pod(self, pod: Pod, without: Collection[str] = ()) -> tuple[tuple[BudgetAccount, int], ...]:
         """Every budget that counts a pod, each with the rate; claims in `without` are somebody else's."""
         return self._matched(pod.namespace, pod.labels, self._asked(pod, without))
 
-    def _asked(self, pod: Pod, without: Collection[str] = ()) -> Asked:
+    def _asked(self, pod: Pod, without: Collection[str] = ()) -> PodDevices:
         if pod.has_claims:
             return usage.asked_by(pod, self._view, without)
         key = (pod.shape.requests, pod.node)
@@ -104,16 +104,16 @@ class Matcher:
             self._plain[key] = usage.asked_by(pod, self._view)
         return self._plain[key]
 
-    def of_part(self, namespace: str, part: Part) -> tuple[tuple[Account, int], ...]:
+    def of_part(self, namespace: str, part: WorkloadPart) -> tuple[tuple[BudgetAccount, int], ...]:
         """Every budget that counts the pods of an owner, each with the rate of all of them together."""
         own, shared = usage.asked_by_part(namespace, part, self._view)
-        rates: dict[str, tuple[Account, int]] = {}
+        rates: dict[str, tuple[BudgetAccount, int]] = {}
         for asked, count in ((own, part.count), (shared, min(part.count, 1))):
             for account, rate in self._matched(namespace, part.labels, asked):
                 rates[account.key] = account, rates.get(account.key, (account, 0))[1] + rate * count
         return tuple(rates[key] for key in sorted(rates))
 
-    def pending_of(self, account: Account) -> Sequence[Pod]:
+    def pending_of(self, account: BudgetAccount) -> Sequence[Pod]:
         """The pods that a budget counts and that have not started. All are matched once, however many budgets ask."""
         if self._pending is None:
             self._pending = {}
@@ -137,15 +137,15 @@ class Matcher:
         """Whether everything is there that says what a pod asks for."""
         return self._asked(pod).is_known
 
-    def is_known_part(self, namespace: str, part: Part) -> bool:
+    def is_known_part(self, namespace: str, part: WorkloadPart) -> bool:
         """The same of the pods of an owner."""
         return all(asked.is_known for asked in usage.asked_by_part(namespace, part, self._view))
 
 
 def held_back(world: World, matcher: Matcher) -> list[Pod]:
-    """The pods that wait, each for itself or with its gang. What Kueue has not started waits as its Workload."""
+    """The queued pods, each for itself or with its gang. What Kueue has not started waits as its Workload."""
     queued, found = Queued(world), []
-    # Only a hold keeps pods behind the gate of somebody else.
+    # Only a hold keeps pods behind another gate.
     for uid in world.pods.unbound if world.holds else world.pods.queued:
         pod = world.pods.get(uid)
         if pod is not None and is_alive(pod) and not queued.is_first(pod) and is_held(matcher, pod):
@@ -164,7 +164,7 @@ def waiting(
     suspending: frozenset[str],
     held: Iterable[Pod] | None = None,
     free: frozenset[str] = frozenset(),
-) -> list[Waiting]:
+) -> list[WaitingUnit]:
     """All that waits, the oldest first, with the pods that are `held` back.
 
     `suspending` are the budgets, by reference, that let nothing of theirs resume now; `free` the uids of pods that need not be judged.
@@ -184,7 +184,7 @@ def waiting(
 
 
 def is_kept(matcher: Matcher, pod: Pod) -> bool:
-    """Whether a hold keeps a pod behind the gate of somebody else, where it was before the hold.
+    """Whether a hold keeps a pod behind another gate, where it was before the hold.
 
     Nobody can set a gate later, and the API server refuses to lift its last one until it is released.
     """
@@ -195,13 +195,13 @@ def is_kept(matcher: Matcher, pod: Pod) -> bool:
 
 
 def was_let_go(world: World, unit: str, within: int) -> bool:
-    """Whether the owner of a unit was let go lately."""
+    """Whether the owner of a unit was released lately."""
     owner = world.workloads.get(unit)
     return owner is not None and is_fresh(world, owner, within)
 
 
 def is_fresh(world: World, owner: Workload, within: int) -> bool:
-    """Whether an owner was let go lately; its mark counts only where the API server guards it."""
+    """Whether an owner was released lately; its mark counts only where the API server guards it."""
     if owner.released_at is None or world.hold_problem:
         return False
     return 0 <= world.now - owner.released_at + SKEW_MS < within + SKEW_MS
@@ -213,7 +213,7 @@ def _unit(
     gated: tuple[str, tuple[Pod, ...]],
     owner: Workload | None,
     suspending: frozenset[str],
-) -> Waiting:
+) -> WaitingUnit:
     unit, pods = gated
     gang = not unit.startswith("Pod/")
     owners = () if owner is None else (owner,)
@@ -232,7 +232,7 @@ def _unit(
     # Nothing starts here on a budget that another cluster decides on, before that one says so.
     kept = kept or any(each.account in matcher.barred for each in demands)
     since = _since(matcher, pods, owner, gang=gang)
-    return Waiting(
+    return WaitingUnit(
         unit,
         pods,
         owners,
@@ -255,7 +255,7 @@ def _held_by(world: World, pod: Pod) -> Iterator[str]:
 def _since(matcher: Matcher, pods: tuple[Pod, ...], owner: Workload | None, *, gang: bool) -> int:
     """Since when a unit waits: since the last of its pods does, so that no label lets a new pod into an old place.
 
-    A rank that failed and was made anew waits since its owner's first one that is in view, and an owner's pods since it does itself.
+    A rank that failed and was recreated waits since its owner's first one that is in view, and an owner's pods since it does itself.
     """
     moments = [] if owner is None else [_queued_since(matcher.world, owner)]
     for pod in pods:
@@ -288,7 +288,7 @@ def demands_of(matcher: Matcher, pods: tuple[Pod, ...], owners: tuple[Workload, 
     """What pods, and the pods that owners would make, come to for every budget that counts them."""
     rates: dict[str, int] = {}
     lengths: dict[str, list[int | None]] = {}
-    accounts: dict[str, Account] = {}
+    accounts: dict[str, BudgetAccount] = {}
     asked, shared = [], set[str]()
     for pod in pods:
         length = declared_length(matcher.world, pod)

@@ -6,43 +6,44 @@ refused, `refusing` tells which rooms are kept for that. `plan` asks all supplie
 """
 
 from headroom.core.capacity.opening import may_hold
-from headroom.core.capacity.plan import Source, plan_of, round_of
+from headroom.core.capacity.plan import SupplySource, decide, round_of
 from headroom.core.capacity.refusing import refused_beside, trials_if_closed
-from headroom.core.capacity.rounds import Round, declined, guarded, reason, without
+from headroom.core.capacity.rounds import CapacityRound, guarded, without
+from headroom.core.capacity.serving import declined, reason
 from headroom.core.capacity.supplies import (
-    Opened,
-    Outcome,
+    OpenedRoom,
     PodAnswer,
     Ration,
-    Stage,
+    RoomStage,
     Supply,
     SupplyFailed,
-    Terms,
+    SupplyOutcome,
+    SupplyTerms,
     Trial,
     Why,
 )
-from headroom.core.capacity.trials import Standing, newest_trials, next_trial_at
+from headroom.core.capacity.trials import TrialRecord, newest_trials, next_trial_at
 
 __all__ = [
-    "Opened",
-    "Outcome",
+    "CapacityRound",
+    "OpenedRoom",
     "PodAnswer",
     "Ration",
-    "Round",
-    "Source",
-    "Stage",
-    "Standing",
+    "RoomStage",
     "Supply",
     "SupplyFailed",
-    "Terms",
+    "SupplyOutcome",
+    "SupplySource",
+    "SupplyTerms",
     "Trial",
+    "TrialRecord",
     "Why",
+    "decide",
     "declined",
     "guarded",
     "may_hold",
     "newest_trials",
     "next_trial_at",
-    "plan_of",
     "reason",
     "refused_beside",
     "round_of",

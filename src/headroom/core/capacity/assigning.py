@@ -11,14 +11,15 @@ from collections.abc import Sequence
 
 from headroom.core import demand
 from headroom.core.capacity import trials
-from headroom.core.capacity.rounds import WHOLE, Round, declined, free_rooms, is_judged, parted, without
-from headroom.core.demand import Part, Room, Unit
+from headroom.core.capacity.rounds import WHOLE, CapacityRound, free_rooms, without
+from headroom.core.capacity.serving import declined, is_judged
+from headroom.core.demand import PendingPods, Room, Unit
 
 Reserved = dict[str, Counter[str]]
 """By room and digest: how many pods have their place there."""
 
 
-def take_up(round_: Round) -> None:
+def take_up(round_: CapacityRound) -> None:
     """Let those have their place for whom a room is coming."""
     on_trial = trials.running(round_.tried)
     reserved: Reserved = {
@@ -36,10 +37,10 @@ def take_up(round_: Round) -> None:
         rooms = [name for name in names if not declined(round_, round_.owners[name], unit)]
         rest = unit if not rooms or is_judged(round_, unit) else _settle(round_, unit, rooms, reserved)
         left += [rest] if rest is not None else []
-    round_.left = left
+    round_.pending.put(left)
 
 
-def _settle(round_: Round, unit: Unit, rooms: Sequence[str], reserved: Reserved) -> Unit | None:
+def _settle(round_: CapacityRound, unit: Unit, rooms: Sequence[str], reserved: Reserved) -> Unit | None:
     """Give the pods of a unit the places that come for them; what is left of it."""
     into, known = dict(round_.into), {name: Counter(reserved[name]) for name in rooms}
     waiting = {uid for part in unit.parts for uid in _fill(round_, part, rooms, reserved)}
@@ -58,7 +59,7 @@ def _settle(round_: Round, unit: Unit, rooms: Sequence[str], reserved: Reserved)
     return None
 
 
-def _fill(round_: Round, part: Part, rooms: Sequence[str], reserved: Reserved) -> tuple[str, ...]:
+def _fill(round_: CapacityRound, part: PendingPods, rooms: Sequence[str], reserved: Reserved) -> tuple[str, ...]:
     """Pods of a part into the rooms that come for such; who finds no place."""
     left = part.pods
     for name in rooms:
@@ -71,7 +72,7 @@ def _fill(round_: Round, part: Part, rooms: Sequence[str], reserved: Reserved) -
     return left
 
 
-def _holds(room: Room, part: Part) -> int:
+def _holds(room: Room, part: PendingPods) -> int:
     """How many such pods a room holds."""
     if demand.why_not(part.shape, room):
         return 0
@@ -80,7 +81,7 @@ def _holds(room: Room, part: Part) -> int:
     return min((free[name] // amount for name, amount in asks if name in free), default=part.count)
 
 
-def share(round_: Round, *, failed: bool) -> None:
+def share(round_: CapacityRound, *, failed: bool) -> None:
     """Let others use what is free on its way, of each supply those for whom it would open something."""
     on_trial = trials.running(round_.tried)
     by_supply: dict[object, list[str]] = {}
@@ -89,8 +90,8 @@ def share(round_: Round, *, failed: bool) -> None:
             by_supply.setdefault(round_.owners[name].ref, []).append(name)
     for supply in round_.supplies:
         rooms = [without(round_, round_.coming[name].room) for name in by_supply.get(supply.ref, ())]
-        mine, others = parted(round_, supply) if rooms else ([], [])
+        mine = round_.pending.of(supply) if rooms else []
         if mine:
             placed = demand.place(round_.world, mine, rooms)
             round_.hold(placed.into)
-            round_.left = sorted((*placed.rest, *others), key=lambda unit: unit.turn)
+            round_.pending.serve(supply, placed.rest)

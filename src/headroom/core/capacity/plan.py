@@ -11,21 +11,25 @@ from typing import Final
 from msgspec import Struct
 
 from headroom.api.kinds import AnyResource
-from headroom.core import demand, usage
+from headroom.core import demand
 from headroom.core.capacity import opening, rounds
-from headroom.core.capacity.rounds import Round, guarded
+from headroom.core.capacity.rounds import CapacityRound, guarded
 from headroom.core.capacity.supplies import Supply, SupplyFailed
-from headroom.model.actions import Action
+from headroom.core.demand import RoomResources
 from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Decision, Ref
-from headroom.model.plans import Plan, raised
+from headroom.model.plans import raised
 from headroom.model.world import World
 
 OF_PENDING: Final = frozenset({Topic.CLAIMS, Topic.NAMESPACES, Topic.KARPENTER})
 """What makes no difference while no pod is pending."""
 
 
-class Source(Struct, frozen=True, kw_only=True):
+ResourcesOf = Callable[[World], RoomResources | None]
+"""What else pods may ask for and rooms have, in a world."""
+
+
+class SupplySource(Struct, frozen=True, kw_only=True):
     """A kind whose resources bring machines."""
 
     kind: str
@@ -42,69 +46,45 @@ class Source(Struct, frozen=True, kw_only=True):
     """What is said of a resource that is no supply: it cannot be read, or the view is not complete."""
 
 
-def plan_of(sources: Sequence[Source], chores: Callable[[World], Iterable[Action]] = lambda _world: ()) -> Plan:
-    """The plan that asks all of them; the chores are those that come of their machines."""
-
-    def decide(world: World, changes: Changes) -> Iterator[Decision]:
-        """One decision for each resource while pods are pending, since what one supply does, the others must know; else for few."""
-        return _decided(world, sources, _concerned(world, sources, changes))
-
-    return Plan(
-        name="capacity",
-        kinds=tuple(each.kind for each in sources),
-        reads=(usage.KIND,),
-        wakes_on=frozenset(
-            {
-                Topic.UNBOUND,
-                Topic.NODES,
-                Topic.MACHINES,
-                Topic.INSTANCES,
-                Topic.OFFERS,
-                Topic.KARPENTER,
-                Topic.NAMESPACES,
-                Topic.WORKLOADS,
-                Topic.BATCH,
-                Topic.CLAIMS,
-                Topic.DEVICES,
-                Topic.SIGHT,
-            }
-        ),
-        at_most_every_ms=1000,
-        decides_together=True,
-        decide=decide,
-        chores=chores,
-    )
+def decide(
+    world: World, changes: Changes, sources: Sequence[SupplySource], resources: ResourcesOf = lambda _world: None
+) -> Iterator[Decision]:
+    """One decision for each resource while pods are pending, since what one supply does, the others must know; else for few."""
+    return _decided(world, sources, _concerned(world, sources, changes), resources)
 
 
 def round_of(
     world: World,
-    sources: Sequence[Source],
+    sources: Sequence[SupplySource],
     failed: dict[Ref, Exception] | None = None,
     without: Collection[Ref] = (),
-) -> Round:
+    resources: ResourcesOf = lambda _world: None,
+) -> CapacityRound:
     """Who is pending, where they go, and what each supply does, but for some. Those that raised are noted in `failed`."""
     failed = {} if failed is None else failed
     while True:
         try:
-            return _round(world, sources, {*failed, *without})
+            return _round(world, sources, {*failed, *without}, resources)
         except SupplyFailed as found:
             if found.ref in failed:
                 raise
             failed[found.ref] = found.error
 
 
-def _round(world: World, sources: Sequence[Source], failed: Collection[Ref]) -> Round:
+def _round(
+    world: World, sources: Sequence[SupplySource], failed: Collection[Ref], resources: ResourcesOf
+) -> CapacityRound:
     supplies = [supply for each in sources for supply in each.supplies(world, failed)]
     supplies = [supply for supply in supplies if supply.ref not in failed]
     terms = {each.ref: guarded(each.ref, getattr, each, "terms") for each in supplies}
     supplies.sort(key=lambda each: (terms[each.ref].order, each.ref))
-    found = rounds.begin(world, supplies)
+    found = rounds.begin(world, supplies, resources(world))
     for supply, outcome in zip(supplies, opening.serve(found), strict=True):
         found.decisions[supply.ref] = guarded(supply.ref, supply.settle, outcome)
     return found
 
 
-def _concerned(world: World, sources: Sequence[Source], changes: Changes) -> frozenset[Ref] | None:
+def _concerned(world: World, sources: Sequence[SupplySource], changes: Changes) -> frozenset[Ref] | None:
     """Which resources are to be decided anew; None for all."""
     # While pods are pending, or were until now, all supplies are asked.
     if changes.everything or changes.asking or not world.complete or demand.may_be_wanted(world, _lead(world, sources)):
@@ -124,21 +104,23 @@ def _concerned(world: World, sources: Sequence[Source], changes: Changes) -> fro
     return frozenset(found)
 
 
-def _lead(world: World, sources: Sequence[Source]) -> int | None:
+def _lead(world: World, sources: Sequence[SupplySource]) -> int | None:
     """How long before they start announced pods matter; None if nobody knows."""
     leads = [each.lead_ms(world) if each.lead_ms is not None else None for each in sources]
     known = [each for each in leads if each is not None]
     return max(known, default=0) if len(known) == len(leads) else None
 
 
-def _decided(world: World, sources: Sequence[Source], concerned: Collection[Ref] | None) -> Iterator[Decision]:
+def _decided(
+    world: World, sources: Sequence[SupplySource], concerned: Collection[Ref] | None, resources: ResourcesOf
+) -> Iterator[Decision]:
     """One decision for each resource, or for each that is concerned, while no pod is pending."""
     if concerned is not None and not concerned:
         return
     failed: dict[Ref, Exception] = {}
     every = [ref for each in sources for ref, _ in world.of_kind(each.kind)] if concerned is not None else []
     others = frozenset(every) - frozenset(concerned or ())
-    decisions = round_of(world, sources, failed, others).decisions if world.complete else {}
+    decisions = round_of(world, sources, failed, others, resources).decisions if world.complete else {}
     for source in sources:
         for ref, resource in world.of_kind(source.kind):
             if ref in others:

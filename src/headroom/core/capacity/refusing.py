@@ -9,16 +9,16 @@ from msgspec import structs
 
 from headroom.core import demand
 from headroom.core.capacity import trials
-from headroom.core.capacity.rounds import Round, without
+from headroom.core.capacity.rounds import CapacityRound, without
 from headroom.core.capacity.supplies import Trial
 from headroom.core.demand import Unit
 from headroom.model.world import World
 
 ENOUGH_TRIED: Final = 3
-"""By the time so many were tried in vain, such pods have had an hour, however often they were made anew."""
+"""By the time so many were tried without success, such pods have had an hour, however often they were recreated."""
 
 
-class Refused(NamedTuple):
+class RefusedPods(NamedTuple):
     """Pods that a room would hold, and that are refused."""
 
     room: str
@@ -27,7 +27,7 @@ class Refused(NamedTuple):
     """Since when the first of them is."""
 
 
-def refused_beside(round_: Round, may_help: Callable[[str, int], bool]) -> Iterator[Refused]:
+def refused_beside(round_: CapacityRound, may_help: Callable[[str, int], bool]) -> Iterator[RefusedPods]:
     """For whom rooms may be kept: kube-scheduler may be right only for now.
 
     `may_help` says whether a room could be of use to pods that were refused since a moment: one that has come since is no answer.
@@ -41,7 +41,7 @@ def refused_beside(round_: Round, may_help: Callable[[str, int], bool]) -> Itera
         # As if it had just come: nobody was refused there.
         fresh = [structs.replace(without(round_, room), source="Machine", ready_since=None) for room in rooms]
         for name, uids in demand.place(round_.world, [unit], fresh).into.items() if fresh else ():
-            yield Refused(name, round_.namespaces_of(uids), since)
+            yield RefusedPods(name, round_.namespaces_of(uids), since)
 
 
 def _refused_since(world: World, unit: Unit) -> int:
@@ -50,7 +50,7 @@ def _refused_since(world: World, unit: Unit) -> int:
     return min((pod.unschedulable_since for pod in pods if pod and pod.unschedulable_since is not None), default=0)
 
 
-def trials_if_closed(round_: Round, room: str) -> Iterator[Trial]:
+def trials_if_closed(round_: CapacityRound, room: str) -> Iterator[Trial]:
     """What is to be remembered if a room closes: that it was no help to those who are refused beside it."""
     for verdict in round_.verdicts.values():
         known = round_.tried.get(verdict.digest)

@@ -13,9 +13,10 @@ from msgspec import Struct, field, structs
 
 from headroom.core import demand
 from headroom.core.capacity import trials
-from headroom.core.capacity.supplies import Opened, Stage, Supply, SupplyFailed
+from headroom.core.capacity.serving import Pending, declined, is_judged, namespace_of
+from headroom.core.capacity.supplies import OpenedRoom, RoomStage, Supply, SupplyFailed
 from headroom.core.capacity.trials import Tried
-from headroom.core.demand import Candidate, Part, Placed, Room, Unit, Verdict, Wanted
+from headroom.core.demand import Candidate, PendingPods, Placed, Room, RoomResources, SchedulerVerdict, Unit, Wanted
 from headroom.model.decisions import Decision, Ref
 from headroom.model.world import World
 
@@ -25,13 +26,15 @@ WHOLE: Final = 1_000_000
 """Amounts are told in millionths."""
 
 
-class Round(Struct, kw_only=True, eq=False):
+class CapacityRound(Struct, kw_only=True, eq=False):
     """Who is pending, and where each of them goes."""
 
     world: World
     supplies: list[Supply]
     """In the order in which they are asked."""
     wanted: Wanted
+    resources: RoomResources | None = None
+    """What rooms have beside what nodes say; None where no pod that is pending asks for it."""
     owners: dict[str, Supply] = field(default_factory=dict)
     """Of rooms that supplies have, as far as anybody asked."""
     ready: dict[str, Room] = field(default_factory=dict)
@@ -46,13 +49,13 @@ class Round(Struct, kw_only=True, eq=False):
     """What could be opened, by supply, as far as anybody asked."""
     into: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Room to the uids of pending pods that it will hold."""
-    opened: dict[str, Opened] = field(default_factory=dict)
-    kept: dict[str, Opened] = field(default_factory=dict)
-    left: list[Unit] = field(default_factory=list)
-    """Those for whom nothing is opened so far, in the order of their turns."""
+    opened: dict[str, OpenedRoom] = field(default_factory=dict)
+    opens: dict[Ref, list[str]] = field(default_factory=dict)
+    """These by supply."""
+    kept: dict[str, OpenedRoom] = field(default_factory=dict)
     waiting: dict[Ref, list[Unit]] = field(default_factory=dict)
     """Those whose room waits for its turn to be opened, by supply."""
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    verdicts: dict[str, SchedulerVerdict] = field(default_factory=dict)
     """Shapes, by digest, that kube-scheduler judges differently."""
     tried: Tried = field(default_factory=dict)
     """Shapes for which a room was opened on trial,"""
@@ -68,13 +71,29 @@ class Round(Struct, kw_only=True, eq=False):
     """Once all supplies have settled."""
     soon: list[Unit] = field(default_factory=list)
     """Those that are only announced, and for whom some supply would open a room."""
-    _parts: dict[str, Part] = field(default_factory=dict)
+    _parts: dict[str, PendingPods] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _announced: dict[str, str] = field(default_factory=dict)
     """These by uid."""
     _karpenter: dict[str, str] = field(default_factory=dict)
     """Shapes, by digest, that Karpenter could serve, each with its NodePool; empty text where it could not."""
     _amounts: dict[str, dict[str, int]] = field(default_factory=dict)
+    _pending: list[Pending] = field(default_factory=list)
+    _limits: frozenset[frozenset[str]] | None = None
+    _labels: frozenset[str] | None = None
+    _gpus: frozenset[str] | None = None
+
+    @property
+    def pending(self) -> Pending:
+        """Those without a room so far."""
+        if not self._pending:
+            self._pending.append(Pending(self))
+        return self._pending[0]
+
+    @property
+    def left(self) -> list[Unit]:
+        """They in the order of their turns."""
+        return self.pending.all()
 
     def asks(self, resource: str) -> Mapping[str, int]:
         """How much of a resource each pending pod asks for, by uid."""
@@ -85,7 +104,7 @@ class Round(Struct, kw_only=True, eq=False):
                 found.update(dict.fromkeys(part.pods, amount))
         return self._amounts[resource]
 
-    def part_of(self, uid: str) -> Part:
+    def part_of(self, uid: str) -> PendingPods:
         """The kind of pods that one of those is that want a place."""
         if not self._parts:
             self._parts = {each: part for part in self.wanted.parts for each in part.pods}
@@ -94,6 +113,28 @@ class Round(Struct, kw_only=True, eq=False):
     def counts(self, room: str) -> dict[str, int]:
         """How many pods of each shape are placed in a room, by digest."""
         return dict(Counter(self.part_of(uid).digest for uid in self.into.get(room, ())))
+
+    @property
+    def limits(self) -> frozenset[frozenset[str]]:
+        """The namespaces that supplies serve, of those that do not serve all."""
+        if self._limits is None:
+            every = (each.terms.namespaces for each in self.supplies)
+            self._limits = frozenset(each for each in every if each is not None)
+        return self._limits
+
+    @property
+    def gpus(self) -> frozenset[str]:
+        """Resources by which supplies have GPUs."""
+        if self._gpus is None:
+            self._gpus = frozenset(each.terms.gpu_resource for each in self.supplies)
+        return self._gpus
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Labels of nodes that pending pods look at."""
+        if self._labels is None:
+            self._labels = frozenset().union(*(demand.constraints_of(part.shape).keys for part in self.wanted.parts))
+        return self._labels
 
     @property
     def announced(self) -> Mapping[str, str]:
@@ -122,25 +163,33 @@ class Round(Struct, kw_only=True, eq=False):
             each = self.leaving.pop(name)
             self.rooms[name] = each.room
             if name not in self.ready:
-                self.kept[name] = Opened(each, self.into[name], self.counts(name))
+                self.kept[name] = OpenedRoom(each, self.into[name], self.counts(name))
 
-    def of(self, supply: Supply, rooms: Mapping[str, Opened]) -> tuple[Opened, ...]:
-        """Those of some rooms that a supply has."""
-        return tuple(each for name, each in rooms.items() if self.owners[name] is supply)
+    def kept_of(self, supply: Supply) -> tuple[OpenedRoom, ...]:
+        """What a supply keeps from closing."""
+        return tuple(each for name, each in self.kept.items() if self.owners[name] is supply)
+
+    def opened_of(self, supply: Supply) -> tuple[OpenedRoom, ...]:
+        """What a supply opens."""
+        return tuple(self.opened[name] for name in self.opens.get(supply.ref, ()))
+
+    def furnished(self, room: Room, *, emptied: bool = False) -> Room:
+        """A room with all that it has, as far as somebody asks for it."""
+        return room if self.resources is None else self.resources.furnish(room, emptied=emptied)
 
     def node_pool_for(self, unit: Unit) -> str:
         """A NodePool of Karpenter's that could serve all pods of a unit; empty if there is none."""
         if not self.world.node_pools:
             return ""
-        gpus = {each.terms.gpu_resource for each in self.supplies}
         for part in unit.parts:
             if part.digest not in self._karpenter:
-                self._karpenter[part.digest] = demand.served_by_karpenter(self.world, part.shape, gpus)
+                needed = () if self.resources is None else self.resources.told_by_overlay(part.shape)
+                self._karpenter[part.digest] = demand.served_by_karpenter(self.world, part.shape, self.gpus, needed)
         names = [self._karpenter[part.digest] for part in unit.parts]
         return names[0] if all(names) else ""
 
 
-def begin(world: World, supplies: Sequence[Supply]) -> Round:
+def begin(world: World, supplies: Sequence[Supply], resources: RoomResources | None = None) -> CapacityRound:
     """Place what is pending in rooms that are ready, or can be kept from closing."""
     every = [each.terms for each in supplies]
     wanted = demand.wanted(
@@ -149,32 +198,35 @@ def begin(world: World, supplies: Sequence[Supply]) -> Round:
         {name for each in every for name in each.schedulers},
         max((each.lead_ms for each in every), default=None),
         {name: each.gpu_resource for each in reversed(every) for name in each.device_classes},
+        resources,
     )
-    found = Round(
+    found = CapacityRound(
         world=world,
         supplies=list(supplies),
         wanted=wanted,
+        resources=_asked_for(resources, wanted),
         over_quota=frozenset(uid for unit in wanted.exhausted for part in unit.parts for uid in part.pods),
-        recheck_at=wanted.turns_at,
+        recheck_at=wanted.recheck_at,
     )
     remembered = ((each.ref, trial) for each in supplies for trial in each.terms.trials)
     found.tried = trials.standing(world, remembered, wanted)
-    pending = sorted((*wanted.units, *wanted.exhausted, *wanted.announced), key=lambda unit: unit.turn)
+    pending = sorted((*wanted.units, *wanted.exhausted, *wanted.announced), key=lambda unit: unit.queue_position)
     found.beyond = {each.ref: _beyond(each, pending) for each in supplies if each.terms.rations}
     units = [
         part for unit in pending for half in trials.apart(world, unit, found.tried) for part in _apart(found, half)
     ]
     units = [unit for unit in units if not unit.due_at or any(not declined(found, each, unit) for each in supplies)]
+    units.sort(key=lambda unit: unit.queue_position)  # what was one unit may be several now
     found.soon = [unit for unit in units if unit.due_at]
     leads = [unit.due_at - each.lead_ms for unit in found.soon for each in every]
-    found.recheck_at = min((each for each in (wanted.turns_at, *leads) if each and each > world.now), default=None)
+    found.recheck_at = min((each for each in (wanted.recheck_at, *leads) if each and each > world.now), default=None)
     if not units:
         return found
     found.ready = {room.name: room for room in _ready(found)}
-    leaving = ask(found, Stage.LEAVING)
+    leaving = ask(found, RoomStage.LEAVING)
     # Those that were kept a moment ago are ready again already; they hold whom they held then.
     found.leaving = dict(leaving)
-    found.coming = {name: each for name, each in ask(found, Stage.COMING).items() if name not in leaving}
+    found.coming = {name: each for name, each in ask(found, RoomStage.COMING).items() if name not in leaving}
     found.rooms = found.ready | {name: each.room for name, each in found.coming.items()}
     old = [room for name, room in found.ready.items() if name not in found.coming and name not in leaving]
     placed = demand.place(world, units, old)
@@ -182,19 +234,31 @@ def begin(world: World, supplies: Sequence[Supply]) -> Round:
     found.verdicts = placed.verdicts
     trials.conclude(world.now, found.tried, found.verdicts)
     pauses = [each.until_for(refused=which) for each in found.tried.values() for which in (True, False)]
-    turns = (found.recheck_at, placed.turns_at, *(each for each in pauses if each > world.now))
+    turns = (found.recheck_at, placed.recheck_at, *(each for each in pauses if each > world.now))
     found.recheck_at = min((each for each in turns if each is not None), default=None)
-    found.left = _regain(found, placed)
+    found.pending.put(_regain(found, placed))
     return found
 
 
-def ask(round_: Round, stage: Stage, supply: Supply | None = None) -> dict[str, Candidate]:
+def _asked_for(resources: RoomResources | None, wanted: Wanted) -> RoomResources | None:
+    if resources is None or not any(
+        name in resources.names for part in wanted.parts for name, _ in part.shape.requests
+    ):
+        return None
+    return resources
+
+
+def ask(round_: CapacityRound, stage: RoomStage, supply: Supply | None = None) -> dict[str, Candidate]:
     """What supplies have at a stage, by name: one of them, or all."""
     found: dict[str, Candidate] = {}
     for each in round_.supplies if supply is None else (supply,):
         mine = guarded(each.ref, _listed, each, stage, round_.ready)
-        if stage is Stage.CLOSED:
-            mine = demand.expand(mine, sum(unit.count for unit in round_.left))
+        if round_.resources is not None:
+            mine = [structs.replace(one, room=round_.furnished(one.room)) for one in mine]
+        if stage is RoomStage.CLOSED:
+            most, limit = round_.pending.pods, each.terms.at_most
+            alike = demand.cheapest_alike(mine, round_.labels, most if limit is None else min(most, limit))
+            mine = demand.expand(alike, most)
         for candidate in mine:
             name = candidate.room.name
             if round_.owners.setdefault(name, each) is each:
@@ -202,7 +266,7 @@ def ask(round_: Round, stage: Stage, supply: Supply | None = None) -> dict[str, 
     return found
 
 
-def _listed(supply: Supply, stage: Stage, ready: Mapping[str, Room]) -> list[Candidate]:
+def _listed(supply: Supply, stage: RoomStage, ready: Mapping[str, Room]) -> list[Candidate]:
     return list(supply.rooms(stage, ready))
 
 
@@ -214,14 +278,17 @@ def guarded(ref: Ref, asked: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
         raise SupplyFailed(ref, error) from error
 
 
-def _apart(round_: Round, unit: Unit) -> Iterator[Unit]:
+def _apart(round_: CapacityRound, unit: Unit) -> Iterator[Unit]:
     """The pods of a unit that a supply serves only in some namespaces apart from the others."""
-    limits = [each.terms.namespaces for each in round_.supplies if each.terms.namespaces is not None]
+    limits = round_.limits
     beyond = list(round_.beyond.values())
     if not (limits or any(beyond)) or unit.gang:
         yield unit
         return
     [part] = unit.parts
+    if not any(beyond) and len({*map(namespace_of, part.names)}) == 1:
+        yield unit
+        return
     sorts: dict[tuple[bool, ...], set[str]] = {}
     for uid, name in zip(part.pods, part.names, strict=True):
         sort = (*(namespace_of(name) in each for each in limits), *(uid in each for each in beyond))
@@ -250,12 +317,7 @@ def _beyond(supply: Supply, pending: Iterable[Unit]) -> frozenset[str]:
     return frozenset(found)
 
 
-def namespace_of(name: str) -> str:
-    """The namespace in a pod's name."""
-    return name.partition("/")[0]
-
-
-def _ready(round_: Round) -> Iterable[Room]:
+def _ready(round_: CapacityRound) -> Iterable[Room]:
     owned: dict[str, int | None] = {}
     for each in round_.supplies:
         mine = guarded(each.ref, each.nodes)
@@ -264,16 +326,18 @@ def _ready(round_: Round) -> Iterable[Room]:
     claimed = {each.terms.gpu_resource for each in round_.supplies if each.terms.device_classes}
     for bare in demand.rooms(round_.world, lambda node: owned.get(node.name, 0) is not None):
         room = demand.with_devices(round_.world, bare, claimed) if claimed else bare
+        if round_.resources is not None and any(amount and name in round_.gpus for name, amount in room.free):
+            room = round_.furnished(room)  # of full ones nobody needs to know
         since = owned.get(room.name) or 0
         if room.ready_since is not None and room.ready_since < since:
             # It has been ready for longer, but its GPUs, the end of our cordon or of its last pod came only then.
             yield structs.replace(room, ready_since=since)
         else:
             yield room
-    yield from (each.room for each in ask(round_, Stage.READY).values())
+    yield from (each.room for each in ask(round_, RoomStage.READY).values())
 
 
-def _regain(round_: Round, placed: Placed) -> list[Unit]:
+def _regain(round_: CapacityRound, placed: Placed) -> list[Unit]:
     """Keep rooms that were about to close and can hold what is pending; those that were kept a moment ago hold it as they did then."""
     # A room that kube-scheduler passes over is no help, however often it is kept.
     plain: list[Unit] = []
@@ -298,61 +362,13 @@ def _regain(round_: Round, placed: Placed) -> list[Unit]:
         round_.hold(kept.into)
         round_.keep(kept.into)
         soon = [*others, *kept.rest]
-    return sorted((*regained.rest, *soon, *judged), key=lambda unit: unit.turn)
-
-
-# --- who serves whom ------------------------------------------------------------------------------------------------------------
-
-
-def is_judged(round_: Round, unit: Unit) -> bool:
-    """Whether kube-scheduler does not place such pods where we would, or did not when it was last tried."""
-    if not round_.verdicts and not round_.tried:
-        return False
-    return any(trials.judges(round_.world, part, round_.tried, round_.verdicts) for part in unit.parts)
-
-
-def declined(round_: Round, supply: Supply, unit: Unit) -> str:
-    """Why a supply does not serve a unit whatever it has, as one word; empty if it may."""
-    terms = supply.terms
-    if not all(any(name == terms.gpu_resource for name, _ in part.shape.requests) for part in unit.parts):
-        return "OtherGpus"
-    if terms.namespaces is not None and not all(
-        namespace_of(name) in terms.namespaces for part in unit.parts for name in part.names
-    ):
-        return "OtherNamespace"
-    beyond = round_.beyond.get(supply.ref)
-    if beyond and any(uid in beyond for part in unit.parts for uid in part.pods):
-        return "FruitlessWakes"
-    if unit.parts[0].pods[0] in round_.over_quota and not terms.over_quota:
-        return "BudgetExhausted"
-    if unit.due_at - terms.lead_ms > round_.world.now:
-        return "NotDueYet"
-    if unit.priority < terms.priority_floor:
-        return "BelowPriorityFloor"
-    if not terms.beside_karpenter and round_.node_pool_for(unit):
-        return "SharedWithKarpenter"
-    return ""
-
-
-def reason(round_: Round, supply: Supply, unit: Unit) -> str:
-    """Why a supply opens nothing for a unit, as one word; empty if only for want of room."""
-    return declined(round_, supply, unit) or supply.terms.halted or ("Unmodelled" if is_judged(round_, unit) else "")
-
-
-def parted(round_: Round, supply: Supply) -> tuple[list[Unit], list[Unit]]:
-    """Of those who are left: for whom a supply would open something, and the others."""
-    mine: list[Unit] = []
-    others: list[Unit] = []
-    for unit in round_.left:
-        is_mine = not is_judged(round_, unit) and not declined(round_, supply, unit)
-        (mine if is_mine else others).append(unit)
-    return mine, others
+    return sorted((*regained.rest, *soon, *judged), key=lambda unit: unit.queue_position)
 
 
 # --- what is left of rooms ------------------------------------------------------------------------------------------------------
 
 
-def without(round_: Round, room: Room) -> Room:
+def without(round_: CapacityRound, room: Room) -> Room:
     """What is left of a room once those are there that are placed in it."""
     uids = round_.into.get(room.name, ())
     if not uids:
@@ -366,7 +382,7 @@ def without(round_: Round, room: Room) -> Room:
     return structs.replace(room, free=tuple(sorted(free.items())), apart=tuple(sorted(apart.items())))
 
 
-def free_rooms(round_: Round, hidden: Iterable[str]) -> list[Room]:
+def free_rooms(round_: CapacityRound, hidden: Iterable[str]) -> list[Room]:
     """What is left of rooms that are ready, coming, or could be kept, but for some."""
     rooms = round_.rooms | {name: each.room for name, each in round_.leaving.items()}
     return [without(round_, rooms[name]) for name in rooms if name not in hidden]

@@ -12,10 +12,10 @@ from headroom.core.demand import Candidate, Room, Unit
 from headroom.model.decisions import Decision, Ref
 
 if TYPE_CHECKING:
-    from headroom.core.capacity.rounds import Round
+    from headroom.core.capacity.rounds import CapacityRound
 
 
-class Stage(Enum):
+class RoomStage(Enum):
     """How far a room is."""
 
     READY = "Ready"
@@ -62,7 +62,7 @@ class Ration(NamedTuple):
     """When there may be more, if now there are none."""
 
 
-class Terms(Struct, frozen=True, kw_only=True):
+class SupplyTerms(Struct, frozen=True, kw_only=True):
     """On what terms a supply opens rooms."""
 
     order: int = 0
@@ -84,6 +84,8 @@ class Terms(Struct, frozen=True, kw_only=True):
     """Pods that Karpenter could serve are served."""
     namespaces: frozenset[str] | None = None
     """Whose pods are served; None for all."""
+    unheeded: frozenset[str] = frozenset()
+    """Namespaces whose announced pods did not come, several times: nothing is opened or kept for what they announce, only for pods that are there."""
     rations: Mapping[str, Ration] = {}
     """Of some namespaces only so many pods are served, those whose turn comes first."""
     floor_gap: int = 0
@@ -96,7 +98,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     """What it remembers of rooms on trial."""
 
 
-class Opened(NamedTuple):
+class OpenedRoom(NamedTuple):
     """A room that is opened, or kept from closing."""
 
     candidate: Candidate
@@ -113,11 +115,11 @@ class Opened(NamedTuple):
         return self.candidate.room.name
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class SupplyOutcome(Struct, frozen=True, kw_only=True):
     """What a round means for one supply."""
 
-    opened: tuple[Opened, ...]
-    kept: tuple[Opened, ...]
+    opened: tuple[OpenedRoom, ...]
+    kept: tuple[OpenedRoom, ...]
     """Rooms that were leaving and must stay."""
     into: Mapping[str, tuple[str, ...]]
     """Every room, of whomever, to the uids of the pods it will hold."""
@@ -128,7 +130,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
     reserved: Collection[str]
     """those that are on trial or where somebody is nominated, and those that hold pods which are pending."""
     unserved: tuple[tuple[Unit, str], ...]
-    """Pods for which nobody opens a room, each with the reason why this supply does not, as one word; empty for want of room."""
+    """Pods for which nobody opens a room, each with the reason why this supply does not, as one word; empty for want of room.
+
+    Those that could never be its own, for their GPUs or their namespace, are left out.
+    """
     waiting: tuple[Unit, ...]
     """Pods whose room waits, since no more may be opened at once."""
     passed: tuple[tuple[Unit, str], ...]
@@ -137,12 +142,12 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """To be remembered."""
     recheck_at: int | None
     """When the clock alone may change who is served."""
-    round: Round
+    round: CapacityRound
     """Everything else that was found."""
 
 
 class PodAnswer(NamedTuple):
-    """What is done for a pod that waits for a place."""
+    """What is done for a pending pod."""
 
     state: str
     """In one word: Waking, Booting, Placed, a reason why nothing comes, or why it needs nothing."""
@@ -168,7 +173,7 @@ class Supply(Protocol):
         ...
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> SupplyTerms:
         """On what terms."""
         ...
 
@@ -176,11 +181,11 @@ class Supply(Protocol):
         """Nodes that are its own: since when pods could use each as it is, None if they cannot. All other nodes are anybody's."""
         ...
 
-    def rooms(self, stage: Stage, ready: Mapping[str, Room]) -> Iterable[Candidate]:
+    def rooms(self, stage: RoomStage, ready: Mapping[str, Room]) -> Iterable[Candidate]:
         """What it has at a stage; asked only while pods are pending. `ready` are the rooms of nodes that pods can use."""
         ...
 
-    def settle(self, outcome: Outcome) -> Decision:
+    def settle(self, outcome: SupplyOutcome) -> Decision:
         """Open, keep and close what follows from a round."""
         ...
 

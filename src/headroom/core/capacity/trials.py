@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from headroom.core import demand
 from headroom.core.capacity.supplies import Trial
-from headroom.core.demand import Part, Unit, Verdict, Wanted
+from headroom.core.demand import PendingPods, SchedulerVerdict, Unit, Wanted
 from headroom.model import times
 from headroom.model.decisions import Ref
 from headroom.model.facts import Pod
@@ -29,7 +29,7 @@ MOST: Final = 256
 _MOST_DOUBLINGS: Final = 20
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class TrialRecord(Struct, frozen=True, kw_only=True):
     """A trial that is not over, or that did not help."""
 
     ref: Ref
@@ -49,7 +49,7 @@ class Standing(Struct, frozen=True, kw_only=True):
         return trial.until if refused else trial.until - max(0, _pause(trial.in_vain) - NEWCOMERS_PAUSE_MS)
 
 
-Tried = dict[str, Standing]
+Tried = dict[str, TrialRecord]
 """By the digest of the shape."""
 
 
@@ -82,7 +82,7 @@ def _waiting(world: World, wanted: Wanted) -> dict[str, int]:
     return found
 
 
-def _known(world: World, ref: Ref, trial: Trial, refused_since: int | None) -> Standing | None:
+def _known(world: World, ref: Ref, trial: Trial, refused_since: int | None) -> TrialRecord | None:
     now = world.now
     # A clock that was turned back must not make anybody wait longer than the longest pause.
     trial = structs.replace(trial, until=min(trial.until, now + LONGEST_PAUSE_MS))
@@ -94,10 +94,10 @@ def _known(world: World, ref: Ref, trial: Trial, refused_since: int | None) -> S
         return None
     if trial.in_vain and not trial.placed and _was_placed(bound, min(trial.refused_at, now)):
         trial = structs.replace(trial, placed=True)
-    return Standing(ref=ref, trial=trial, is_awaited=bool(trial.rooms) and refused_since is not None)
+    return TrialRecord(ref=ref, trial=trial, is_awaited=bool(trial.rooms) and refused_since is not None)
 
 
-def conclude(now: int, tried: Tried, verdicts: Mapping[str, Verdict]) -> None:
+def conclude(now: int, tried: Tried, verdicts: Mapping[str, SchedulerVerdict]) -> None:
     """End the trials whose outcome shows: pods are still refused beside the room, or others have filled it."""
     for shape, known in list(tried.items()):
         trial = known.trial
@@ -141,7 +141,7 @@ def apart(world: World, unit: Unit, tried: Tried) -> Iterator[Unit]:
             yield half
 
 
-def judges(world: World, part: Part, tried: Tried, verdicts: Mapping[str, Verdict]) -> bool:
+def judges(world: World, part: PendingPods, tried: Tried, verdicts: Mapping[str, SchedulerVerdict]) -> bool:
     """Whether these pods are among those that are refused, or that nobody can tell from them."""
     known = tried.get(part.digest)
     if known is not None and known.trial.placed and not _was_refused(world, part.pods[0], known):
@@ -149,13 +149,13 @@ def judges(world: World, part: Part, tried: Tried, verdicts: Mapping[str, Verdic
     return known is not None or part.digest in verdicts
 
 
-def may_be_tried(world: World, part: Part, tried: Tried) -> bool:
+def may_be_tried(world: World, part: PendingPods, tried: Tried) -> bool:
     """Whether the last try for such pods is over, and long enough ago."""
     known = tried.get(part.digest)
     return known is None or (not known.runs and next_trial_at(world, part, known) <= world.now)
 
 
-def next_trial_at(world: World, part: Part, known: Standing) -> int:
+def next_trial_at(world: World, part: PendingPods, known: TrialRecord) -> int:
     """Before when no other room is tried for these pods."""
     return known.until_for(refused=_was_refused(world, part.pods[0], known))
 
@@ -165,13 +165,13 @@ def running(tried: Tried) -> set[str]:
     return {name for known in tried.values() if known.is_awaited for name in known.trial.rooms}
 
 
-def times_in_vain(tried: Tried, part: Part) -> int:
+def times_in_vain(tried: Tried, part: PendingPods) -> int:
     """How often a room was no help to such pods."""
     known = tried.get(part.digest)
     return known.trial.in_vain if known else 0
 
 
-def _was_refused(world: World, uid: str, known: Standing) -> bool:
+def _was_refused(world: World, uid: str, known: TrialRecord) -> bool:
     """Whether a pod had waited beside a room for long enough when that was seen."""
     pod = world.pods.get(uid)
     refused_at = min(known.trial.refused_at, world.now)
@@ -189,7 +189,7 @@ def begin(ref: Ref, shape: str, rooms: tuple[str, ...], now: int, tried: Tried) 
     _keep(ref, new, tried)
 
 
-def if_closed(trial: Trial | None, verdict: Verdict, room: str, now: int) -> Trial:
+def if_closed(trial: Trial | None, verdict: SchedulerVerdict, room: str, now: int) -> Trial:
     """What is to be remembered of a room that closes beside which pods were refused: for them none is opened for a while."""
     if trial is None:
         return _in_vain(Trial(shape=verdict.digest, room=room, at=now), now)
@@ -209,7 +209,7 @@ def newest_trials(trials: Iterable[Trial]) -> list[Trial]:
 
 def _keep(ref: Ref, trial: Trial, tried: Tried) -> None:
     tried.pop(trial.shape, None)
-    tried[trial.shape] = Standing(ref=ref, trial=trial, is_awaited=bool(trial.rooms))
+    tried[trial.shape] = TrialRecord(ref=ref, trial=trial, is_awaited=bool(trial.rooms))
 
 
 # --- what kube-scheduler did since ----------------------------------------------------------------------------------------------

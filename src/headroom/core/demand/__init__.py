@@ -1,20 +1,21 @@
 """Demand: which waiting pods really need a machine. One model for every capability that makes capacity.
 
-`wanted` says who waits, `rooms` what there is, `place` who fits where and who is left, `choose` what to open for them.
+`wanted` says which pods are pending, `rooms` what there is, `place` who fits where and who is left, `choose` what to open for them.
 """
 
 from __future__ import annotations
 
-from headroom.core.demand.announced import starts_of
 from headroom.core.demand.announcing import LATE_MS, Presence
-from headroom.core.demand.choosing import by_urgency, choose, expand, impossible
+from headroom.core.demand.choosing import by_urgency, cheapest_alike, choose, expand, impossible
 from headroom.core.demand.claims import devices_on, with_devices
+from headroom.core.demand.constraints import constraints_of, unmatched, untolerated
 from headroom.core.demand.cron import first_run, problem_of
 from headroom.core.demand.digests import digest_of
 from headroom.core.demand.existing import reopened, returning, rooms, started
 from headroom.core.demand.fitting import why_not
 from headroom.core.demand.karpenter import served_by_karpenter
 from headroom.core.demand.placing import place
+from headroom.core.demand.resources import RoomResources
 from headroom.core.demand.units import (
     OF_GANGS,
     VERDICT_MS,
@@ -22,15 +23,14 @@ from headroom.core.demand.units import (
     Candidate,
     Chosen,
     LeftOut,
-    Part,
+    PendingPods,
     Placed,
     Room,
+    SchedulerVerdict,
     Unit,
-    Verdict,
     Wanted,
 )
 from headroom.core.demand.waiting import may_be_wanted, wanted
-from headroom.core.demand.wishes import unmatched, untolerated, wishes_of
 
 __all__ = [
     "LATE_MS",
@@ -40,15 +40,18 @@ __all__ = [
     "Candidate",
     "Chosen",
     "LeftOut",
-    "Part",
+    "PendingPods",
     "Placed",
     "Presence",
     "Room",
+    "RoomResources",
+    "SchedulerVerdict",
     "Unit",
-    "Verdict",
     "Wanted",
     "by_urgency",
+    "cheapest_alike",
     "choose",
+    "constraints_of",
     "devices_on",
     "digest_of",
     "expand",
@@ -62,11 +65,9 @@ __all__ = [
     "rooms",
     "served_by_karpenter",
     "started",
-    "starts_of",
     "unmatched",
     "untolerated",
     "wanted",
     "why_not",
-    "wishes_of",
     "with_devices",
 ]

@@ -3,54 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from headroom.api import marks
-from headroom.api.budgets import GPUWorkloadBudgetStatus
-from headroom.api.enforcement import QueuedUnit
-from headroom.api.resources import Status
 from headroom.core import usage
 from headroom.model import times
 from headroom.model.facts import Pod
 from headroom.model.gangs import gang_of
+from headroom.model.starts import start_of
 from headroom.model.world import World
 
-_moment: Final = lru_cache(maxsize=65536)(times.moment)
 
-
-class Queue(NamedTuple):
+class EstimatedStarts(NamedTuple):
     """What budgets say of pods that are released as one."""
 
     starts_at: int
     pods: int
 
 
-def starts_of(status: Status) -> dict[str, int]:
-    """When those start that a budget queues, as its status says, by Kind/namespace/name; far in the future where it does not know."""
-    held = status.held if isinstance(status, GPUWorkloadBudgetStatus) else None
-    return {each.unit: _start(each) for each in held.queue} if held is not None else {}
-
-
-def _start(queued: QueuedUnit) -> int:
-    if queued.state == "Releasing":
-        return 0
-    start = _moment(queued.starts_at) if queued.starts_at and queued.state != "NeverFits" else None
-    return times.LAST if start is None else start
-
-
 class Announced:
     """When queued pods start, by what their budgets have decided."""
 
     def __init__(self, world: World) -> None:
-        self._queued: dict[str, Queue] = {}
+        self._queued: dict[str, EstimatedStarts] = {}
         """By Kind/namespace/name of what is released as one."""
         for budget in usage.budgets_of(world):
             held = budget.status.held
             for each in held.queue if held is not None and not budget.deleting else ():
                 # It starts once the last of its budgets lets it; one that does not know when is such a one.
-                before = self._queued.get(each.unit, Queue(0, 0))
-                self._queued[each.unit] = Queue(max(_start(each), before.starts_at), max(each.pods, before.pods))
+                before = self._queued.get(each.unit, EstimatedStarts(0, 0))
+                self._queued[each.unit] = EstimatedStarts(
+                    max(start_of(each), before.starts_at), max(each.pods, before.pods)
+                )
 
     def __bool__(self) -> bool:
         return bool(self._queued)

@@ -1,4 +1,4 @@
-"""Pods that somebody will make in a moment: CronJobs that are due, suspended Jobs that budgets resume, and what Kueue lets start.
+"""Pods that somebody will make in a moment: CronJobs that are due, suspended Jobs that budgets resume, and what Kueue admits.
 
 The pods are not there yet, so stand-ins are made of their templates. Whoever announces may only say so: nothing counts for longer than
 its pods may take to come, and no namespace counts for more than so many pods.
@@ -19,7 +19,7 @@ from headroom.core.demand.flavors import flavored
 from headroom.core.demand.units import Announcer
 from headroom.model import sight
 from headroom.model.batch_facts import CronJob
-from headroom.model.facts import Part, Pod, Shape, Workload
+from headroom.model.facts import Pod, Shape, Workload, WorkloadPart
 from headroom.model.gangs import JOBSET, SUSPENDABLE
 from headroom.model.numbering import ABSENT
 from headroom.model.times import HOUR, MINUTE, SECOND
@@ -35,13 +35,13 @@ MOST: Final = 10_000
 _CRITICAL: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-class Notice(NamedTuple):
+class Announcement(NamedTuple):
     """What somebody announces."""
 
     by: Announcer
     until: int
     """When it counts no more, if its pods have not come."""
-    parts: tuple[tuple[Part, int], ...]
+    parts: tuple[tuple[WorkloadPart, int], ...]
     """Kinds of pods, each with how many are to come."""
     is_judged: bool
     """Budgets have let it start, or said when they will."""
@@ -95,7 +95,7 @@ class Notices:
         """Whether anything is announced now: far cheaper than to find out what."""
         return any(each.until > self._world.now for each in self._every())
 
-    def due(self) -> Iterator[tuple[Notice, list[Pod]]]:
+    def due(self) -> Iterator[tuple[Announcement, list[Pod]]]:
         """What is to start soon, each with its pods; the first to start first."""
         now, shapes, left, of_space = self._world.now, dict[Shape, Shape](), MOST, dict[str, int]()
         found = [each for each in self._every() if each.until > now]
@@ -107,7 +107,7 @@ class Notices:
             of_space[space] = of_space.get(space, 0) + len(pods)
             yield each, pods
 
-    def _every(self) -> Iterator[Notice]:
+    def _every(self) -> Iterator[Announcement]:
         world = self._world
         for each in _counted(world.cron_jobs) if sight.sees(world, sight.CRON_JOBS) else ():
             yield from self._of_cron_job(each)
@@ -119,7 +119,7 @@ class Notices:
 
     # --- CronJobs ---------------------------------------------------------------------------------------------------------
 
-    def _of_cron_job(self, each: CronJob) -> Iterator[Notice]:
+    def _of_cron_job(self, each: CronJob) -> Iterator[Announcement]:
         world, now, many = self._world, self._world.now, _many(each.part)
         if each.suspended or not many or (each.queue and world.kueue):
             return  # what Kueue queues is announced once it has quota
@@ -135,7 +135,7 @@ class Notices:
             if many > running:
                 yield from self._next_run(each, many - running)
 
-    def _next_run(self, each: CronJob, many: int) -> Iterator[Notice]:
+    def _next_run(self, each: CronJob, many: int) -> Iterator[Announcement]:
         now, ahead = self._world.now, self._ahead
         late = min(LATE_MS, LATE_MS if each.deadline is None else each.deadline)
         begun = each.created if each.ran_at is None else each.ran_at
@@ -149,7 +149,7 @@ class Notices:
 
     # --- Jobs and Workloads -----------------------------------------------------------------------------------------------
 
-    def _of_job(self, each: Workload) -> Iterator[Notice]:
+    def _of_job(self, each: Workload) -> Iterator[Announcement]:
         now = self._world.now
         if each.admitted:
             return  # it is over
@@ -160,12 +160,12 @@ class Notices:
             elif start is not None:
                 # So long as it is late, its estimate was no good; as for queued pods.
                 parts = tuple((part, _many(part)) for part in each.parts)
-                yield Notice(Announcer(each.key, each.uid, start, False), start + self._ahead, parts, True)
+                yield Announcement(Announcer(each.key, each.uid, start, False), start + self._ahead, parts, True)
         elif each.released_at is not None and now - LATE_MS < each.released_at <= now:
             parts = _without(each.parts, self._presence.count(each))
             yield _notice(each.key, each.uid, each.released_at, parts)._replace(is_judged=True)
 
-    def _of_workload(self, each: Workload) -> Iterator[Notice]:
+    def _of_workload(self, each: Workload) -> Iterator[Announcement]:
         now = self._world.now
         if each.reserved_at is None or each.suspended or not now - LATE_MS < each.reserved_at <= now:
             return
@@ -184,19 +184,21 @@ def _counted(cron_jobs: Mapping[str, CronJob]) -> Iterable[CronJob]:
     return found
 
 
-def _notice(of: str, uid: str, due_at: int, parts: tuple[tuple[Part, int], ...], until: int | None = None) -> Notice:
+def _notice(
+    of: str, uid: str, due_at: int, parts: tuple[tuple[WorkloadPart, int], ...], until: int | None = None
+) -> Announcement:
     by = Announcer(of, uid, due_at, True)
-    return Notice(by, due_at + LATE_MS if until is None else until, parts, is_judged=False)
+    return Announcement(by, due_at + LATE_MS if until is None else until, parts, is_judged=False)
 
 
-def _many(part: Part) -> int:
+def _many(part: WorkloadPart) -> int:
     """How many pods are made of a template; none where nothing is known of where they go."""
     return 0 if part.shape is None else part.count if part.left is None else min(part.count, part.left)
 
 
-def _without(parts: Sequence[Part], there: int) -> tuple[tuple[Part, int], ...]:
+def _without(parts: Sequence[WorkloadPart], there: int) -> tuple[tuple[WorkloadPart, int], ...]:
     """How many pods of each template are missing, where so many are there."""
-    found: list[tuple[Part, int]] = []
+    found: list[tuple[WorkloadPart, int]] = []
     for part in parts:
         many = max(0, _many(part) - there)
         there = max(0, there - _many(part))
@@ -217,6 +219,11 @@ def job_of(cron_job: str, run: int) -> str:
     return f"{cron_job}-{run // MINUTE}"
 
 
+def _is_heard(pod: Pod) -> bool:
+    """Whether its scheduler has looked at it. Until then nobody knows whether it needs the machine that was kept for it."""
+    return bool(pod.node) or pod.unschedulable_since is not None or pod.phase != "Pending"
+
+
 def _is_of_job(pod: Pod) -> bool:
     """Whether a pod is of a Job, and may use what was kept for it."""
     asks = pod.has_claims or any("/" in name and amount for name, amount in pod.shape.requests)
@@ -235,14 +242,17 @@ class Presence:
         """By namespace: since when pods were looked at, and what was found."""
 
     def has_come(self, of: str, uid: str, due_at: int) -> bool:
-        """Whether any pod is there that somebody announced."""
+        """Whether any pod is there that somebody announced, and its scheduler has looked at it."""
         kind, namespace, name = of.split("/", 2)
         if kind == "CronJob":
             # Its Job may be over by now, and the CronJob gone: the pods tell by the name of their owner.
             since = due_at - SKEW_MS
             return self._of_jobs(namespace, since).get(job_of(name, due_at), -1) >= since
         owner = self._world.workloads.get(of)
-        return self.count(owner) > 0 if owner is not None else bool(self._pods.by_owner[uid])
+        if owner is not None and owner.kind != "Job":
+            return self.count(owner) > 0
+        pods = (self._pods.get(each) for each in self._pods.by_owner[owner.uid if owner is not None else uid])
+        return any(pod is not None and _is_heard(pod) for pod in pods)
 
     def count(self, owner: Workload) -> int:
         """How many pods of an owner are there that nobody keeps from being placed."""
@@ -263,7 +273,7 @@ class Presence:
             mine = pods.column("namespace") == pods.names.number(namespace)
             for row in np.flatnonzero(mine & (pods.column("created") >= since)).tolist():
                 pod = pods.at(row)
-                if pod.owner is not None and _is_of_job(pod):
+                if pod.owner is not None and _is_of_job(pod) and _is_heard(pod):
                     known[pod.owner.name] = max(pod.created, known.get(pod.owner.name, 0))
             self._jobs[namespace] = since, known
         return known

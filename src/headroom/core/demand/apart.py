@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from headroom.core.demand.constraints import HOSTNAME, constraints_of, refusal
 from headroom.core.demand.fitting import PODS, WHOLE
 from headroom.core.demand.units import Apart, Room
-from headroom.core.demand.wishes import HOSTNAME, refusal, wishes_of
 from headroom.model.facts import Amounts, Node, Pairs, Pod, Shape
 from headroom.model.numbering import ABSENT, Ints
 from headroom.model.tables import PHASES
@@ -62,7 +62,7 @@ class _Affinity(Struct, rename="camel"):
     pod_anti_affinity: _AntiAffinity | None = None
 
 
-class Rule(Struct, frozen=True, kw_only=True):
+class SpreadRule(Struct, frozen=True, kw_only=True):
     """What keeps the pods of one group apart."""
 
     name: str
@@ -80,10 +80,10 @@ class Apartness:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._rules: dict[tuple[int, str, Pairs], tuple[Rule, ...]] = {}
+        self._rules: dict[tuple[int, str, Pairs], tuple[SpreadRule, ...]] = {}
         self._known: dict[tuple[str, int], Apart] = {}
 
-    def rules(self, pod: Pod) -> tuple[Rule, ...]:
+    def rules(self, pod: Pod) -> tuple[SpreadRule, ...]:
         """The rules that keep a pod apart from pods of its own group."""
         shape = pod.shape
         if not shape.spread and "podAntiAffinity" not in shape.affinity:
@@ -100,15 +100,15 @@ class Apartness:
 
     # --- what is said -----------------------------------------------------------------------------------------------------
 
-    def _read(self, pod: Pod) -> list[Rule]:
-        found: dict[str, Rule] = {}
+    def _read(self, pod: Pod) -> list[SpreadRule]:
+        found: dict[str, SpreadRule] = {}
         for term, is_spread in _terms(pod.shape):
             wanted = _wanted(term, dict(pod.labels))
             namespaces = frozenset({pod.namespace}) if is_spread else self._namespaces(term, pod.namespace)
             if wanted is None or not _selects(wanted, dict(pod.labels)):
                 continue
             if namespaces is None or pod.namespace in namespaces:
-                rule = Rule(name="", wanted=wanted, namespaces=namespaces, spread=term if is_spread else None)
+                rule = SpreadRule(name="", wanted=wanted, namespaces=namespaces, spread=term if is_spread else None)
                 name = _name(rule, pod.shape)
                 found[name] = msgspec.structs.replace(rule, name=name)
         return [found[name] for name in sorted(found)]
@@ -126,7 +126,7 @@ class Apartness:
 
     # --- what is there ----------------------------------------------------------------------------------------------------
 
-    def _apart(self, rule: Rule, shape: Shape) -> Apart:
+    def _apart(self, rule: SpreadRule, shape: Shape) -> Apart:
         key = rule.name, id(shape) if rule.spread else 0
         known = self._known.get(key)
         if known is None:
@@ -143,7 +143,7 @@ class Apartness:
             )
         return known
 
-    def _rows(self, rule: Rule) -> Ints:
+    def _rows(self, rule: SpreadRule) -> Ints:
         """The pods of a group that are on nodes; those that are about to go count only for anti-affinity."""
         pods = self._world.pods
         sets = [number for number, labels in pods.label_sets.items() if _selects(rule.wanted, dict(labels))]
@@ -163,7 +163,7 @@ class Apartness:
     def _hosts(self, term: _Term, shape: Shape, here: Mapping[str, int]) -> dict[str, int]:
         """The hosts that count, each with how many pods of the group it has at most, if all that is free there is theirs."""
         found: dict[str, int] = {}
-        wishes = wishes_of(shape)
+        wishes = constraints_of(shape)
         for node in self._world.nodes:
             bare = Room(name=node.name, labels=node.labels)
             if not any(key == HOSTNAME for key, _ in node.labels):
@@ -239,7 +239,7 @@ def _holds(expression: _Expression, value: str | None) -> bool:
     return False
 
 
-def _name(rule: Rule, shape: Shape) -> str:
+def _name(rule: SpreadRule, shape: Shape) -> str:
     """The same for equal rules. Whom a spread counts as a host depends on where its pods may go."""
     told: list[Any] = [rule.wanted, sorted(rule.namespaces) if rule.namespaces is not None else None]
     if rule.spread:

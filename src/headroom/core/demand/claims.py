@@ -29,7 +29,7 @@ class ClaimedDevices:
         for name in pod.claims:
             claim = world.claims.get(f"{space}/{name}")
             if claim is not None and claim.is_allocated:
-                return _left_out(f"Its claim {name} is allocated, so only the node of those devices helps.")
+                return _left_out(f"Its claim {name} is allocated, so only the node with those devices fits.")
             if claim is not None and self._shared.setdefault(claim.key, pod.key) != pod.key:
                 return _left_out(f"It shares claim {name} with pod {self._shared[claim.key]}.")
             self._add(found, claim)
@@ -51,7 +51,7 @@ class ClaimedDevices:
         requests = [request for each in (*claims, *templates) if each is not None for request in each.requests]
         named = sorted({choice.device_class for each in requests for choice in each.choices} - {""})
         told = f" of class {', '.join(named)}" if named else ""
-        why = f"It asks for devices{told} by ResourceClaim, and no pool names such a class (deviceClasses)."
+        why = f"It requests devices{told} by ResourceClaim, and no pool names such a class (deviceClasses)."
         usual = next((CLASSES[each] for each in named if each in CLASSES), "")
         return LeftOut(reason="DeviceClaims", message=why, resource=usual, classes=tuple(named))
 

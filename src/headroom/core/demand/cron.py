@@ -140,7 +140,7 @@ class _Span(NamedTuple):
     runs: bool
 
 
-class Remembered:
+class NextRuns:
     """The next run of each schedule: where thousands are asked about at every look, each is reckoned once for each run."""
 
     def __init__(self, search: Callable[[str, str, int, int], int | None]) -> None:
@@ -187,11 +187,25 @@ def _local(zone: str, hour: int) -> tuple[tuple[datetime, int, int], ...]:
     place = zone_of(zone)
     assert place is not None
     begin = datetime.fromtimestamp(hour * HOUR // SECOND, UTC)
+    start, end = (_naive(begin + timedelta(minutes=minute), place) for minute in (0, 59))
+    if end - start == timedelta(minutes=59):  # the clocks are not turned in it, as in nearly every hour
+        many = 60 - start.minute
+        pieces = ((start, 0, many), (start + timedelta(minutes=many), many, 60 - many))
+        return pieces if many < 60 else pieces[:1]
+    return _pieces(begin, place)
+
+
+def _naive(moment: datetime, place: ZoneInfo) -> datetime:
+    return moment.astimezone(place).replace(tzinfo=None)
+
+
+def _pieces(begin: datetime, place: ZoneInfo) -> tuple[tuple[datetime, int, int], ...]:
+    """The same, minute by minute."""
     found: list[tuple[datetime, int, int]] = []
     for minute in range(60):
-        there = (begin + timedelta(minutes=minute)).astimezone(place)
+        there = _naive(begin + timedelta(minutes=minute), place)
         first, since, many = found[-1] if found else (there, minute, 0)
-        goes_on = there.replace(tzinfo=None) == first.replace(tzinfo=None) + timedelta(minutes=many)
+        goes_on = there == first + timedelta(minutes=many)
         if found and goes_on and there.hour == first.hour:
             found[-1] = first, since, many + 1
         else:
@@ -199,7 +213,7 @@ def _local(zone: str, hour: int) -> tuple[tuple[datetime, int, int], ...]:
     return tuple(found)
 
 
-_REMEMBERED: Final = Remembered(_search)
+_REMEMBERED: Final = NextRuns(_search)
 
 
 # --- reading --------------------------------------------------------------------------------------------------------------------

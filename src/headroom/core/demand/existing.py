@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from headroom.core.demand.fitting import PODS, WHOLE
-from headroom.core.demand.stock import Units, asked, units_of
+from headroom.core.demand.free_capacity import Units, asked, units_of
 from headroom.core.demand.units import VERDICT_MS, Room
 from headroom.core.demand.waiting import nominated_until
 from headroom.model.facts import Amounts, Node, Taint

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Final
 
 from headroom.core import usage
+from headroom.core.demand.constraints import constraints_of, refusal
 from headroom.core.demand.units import Room
-from headroom.core.demand.wishes import refusal, wishes_of
 from headroom.model.facts import Shape
 
 WHOLE: Final = 1_000_000
@@ -21,7 +21,7 @@ _SIZES: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 def why_not(shape: Shape, room: Room) -> str:
     """Why a pod of this shape does not fit into this room, as a clause; empty if it does."""
-    wishes = wishes_of(shape)
+    wishes = constraints_of(shape)
     return wishes.problem or refusal(wishes, room) or shortage(shape, room)
 
 
@@ -31,12 +31,12 @@ def shortage(shape: Shape, room: Room) -> str:
     for name, amount in sorted(shape.requests, key=lambda each: ("/" not in each[0], each[0])):
         if name not in free and room.partly_known:
             if amount and name not in ORDINARY:
-                return f"it needs {told(name, amount)} {name} and none is named there {_WHERE_NAMED}"
+                return f"it needs {told(name, amount)} {name} and none is configured there {_WHERE_NAMED}"
             continue
         there = free.get(name, 0)
         if amount > there:
             return f"it needs {told(name, amount)} {name} and {_told_there(name, there)} there"
-    return "no more pods may run there" if free.get(PODS, WHOLE) < WHOLE else ""
+    return "the node has no pod slots left" if free.get(PODS, WHOLE) < WHOLE else ""
 
 
 @lru_cache(maxsize=1024)

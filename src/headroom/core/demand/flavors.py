@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 from msgspec import structs
 
-from headroom.model.facts import Part, Shape
+from headroom.model.facts import Shape, WorkloadPart
 from headroom.model.world import World
 
 
-def flavored(world: World, part: Part) -> Shape | None:
+def flavored(world: World, part: WorkloadPart) -> Shape | None:
     """The shape of pods that are made of a template; None if nobody knows it."""
     shape = part.shape
     for name in part.flavors:

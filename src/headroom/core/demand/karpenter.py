@@ -6,20 +6,22 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from headroom.core.demand.waiting import USUAL_GPUS
-from headroom.core.demand.wishes import (
+from headroom.core.demand.constraints import (
     HOSTNAME,
     REPELS,
     Expression,
-    Wishes,
+    PlacementConstraints,
+    constraints_of,
     is_met,
     is_tolerated,
     number,
-    wishes_of,
 )
-from headroom.model.facts import NodePool, Shape
+from headroom.core.demand.waiting import USUAL_GPUS
+from headroom.model.facts import Amounts, NodePool, Shape
+from headroom.model.sight import NODE_OVERLAYS, sees
 from headroom.model.world import World
 
+_NODE_POOL: Final = "karpenter.sh/nodepool"
 _AWS: Final = "karpenter.k8s.aws/"
 _GPU_COUNT: Final = f"{_AWS}instance-gpu-count"
 _GPU_NAME: Final = f"{_AWS}instance-gpu-name"
@@ -38,21 +40,36 @@ _ANY_NODE: Final = ("cpu", "memory", "nodes")
 _WHOLE: Final = 1_000_000
 
 
-def served_by_karpenter(world: World, shape: Shape, gpus: Collection[str] = ()) -> str:
+def served_by_karpenter(world: World, shape: Shape, gpus: Collection[str] = (), needed: Amounts = ()) -> str:
     """The first NodePool by name from which Karpenter could bring nodes for such pods; empty for none.
 
-    What cannot be judged could: a wait is cheaper than machines that nobody needs.
+    What cannot be judged could: a wait is cheaper than machines that nobody needs. Resources that are `needed` no cloud says of its
+    machines, and Karpenter compares every one: only a NodeOverlay that counts makes it bring any.
     """
-    wishes = wishes_of(shape)
+    wishes = constraints_of(shape)
     if wishes.problem:
         return ""
     named = {*USUAL_GPUS, *gpus}
     asked = {name: amount for name, amount in shape.requests if name in named and amount > 0}
     pools = (pool for _, pool in sorted(world.node_pools.items()))
-    return next((pool.name for pool in pools if _serves(pool, shape, wishes, asked)), "")
+    serving = (pool.name for pool in pools if _serves(pool, shape, wishes, asked))
+    return next((name for name in serving if _believes(world, world.node_pools[name], needed)), "")
 
 
-def _serves(pool: NodePool, shape: Shape, wishes: Wishes, gpus: dict[str, int]) -> bool:
+def _believes(world: World, pool: NodePool, needed: Amounts) -> bool:
+    """Whether NodeOverlays tell of so much of these resources on a pool's machines."""
+    if not needed or not sees(world, NODE_OVERLAYS):
+        return True
+    offered = [*_offered(pool), Expression(_NODE_POOL, "In", (pool.name,))]
+    found: dict[str, int] = {}
+    for each in world.node_overlays.values():
+        asked = [Expression(one.key, one.operator, one.values) for one in each.requirements]
+        if each.ready and _agree(offered, asked):
+            found |= {name: max(amount, found.get(name, 0)) for name, amount in each.capacity}
+    return all(found.get(name, 0) >= amount for name, amount in needed)
+
+
+def _serves(pool: NodePool, shape: Shape, wishes: PlacementConstraints, gpus: dict[str, int]) -> bool:
     if not pool.ready or not _within_limits(pool, shape):
         return False
     if any(taint.effect in REPELS and not is_tolerated(wishes.tolerations, taint) for taint in pool.taints):
@@ -72,7 +89,7 @@ def _offered(pool: NodePool) -> Iterator[Expression]:
     yield from (Expression(each.key, each.operator, each.values) for each in pool.requirements)
 
 
-def _asked(wishes: Wishes) -> Iterator[list[Expression]]:
+def _asked(wishes: PlacementConstraints) -> Iterator[list[Expression]]:
     """What a pod asks for, once for each of its alternatives."""
     selector = [Expression(key, "In", (value,)) for key, value in wishes.selector]
     if wishes.terms is None:

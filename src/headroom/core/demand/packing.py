@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from headroom.core.demand.stock import Bools, Holding, Stock
-from headroom.core.demand.units import Part
+from headroom.core.demand.free_capacity import Assignment, Bools, FreeCapacity
+from headroom.core.demand.units import PendingPods
 
 MOST_PODS: Final = 24
 MOST_ROOMS: Final = 16
@@ -17,7 +17,7 @@ STEPS_OF_A_LOT: Final = 20
 """What `pack` takes of the patience for each lot, where it is asked over and over."""
 
 
-class Patience:
+class SearchBudget:
     """How many steps may still be spent on trying. Steps are counted and not timed, so the same world gives the same answer."""
 
     def __init__(self, steps: int = STEPS) -> None:
@@ -29,20 +29,20 @@ class Patience:
         return self.left >= 0
 
 
-class Lot(NamedTuple):
+class PodBatch(NamedTuple):
     """Some pods of a part, and the rooms that are open to them."""
 
-    part: Part
+    part: PendingPods
     many: int
     within: Bools | None = None
     """None for all."""
 
 
-Held = list[list[Holding]]
+Held = list[list[Assignment]]
 """For each lot, in the order in which they were given, how many of it each room takes."""
 
 
-def pack(stock: Stock, lots: Sequence[Lot], patience: Patience) -> Held | None:
+def pack(stock: FreeCapacity, lots: Sequence[PodBatch], patience: SearchBudget) -> Held | None:
     """Take room for all the lots; None, and nothing is taken, if no arrangement was found."""
     narrow = sorted(range(len(lots)), key=lambda each: _narrowness(stock, lots[each]))
     large = sorted(range(len(lots)), key=lambda each: (-stock.gpus(lots[each].part), each))
@@ -54,12 +54,12 @@ def pack(stock: Stock, lots: Sequence[Lot], patience: Patience) -> Held | None:
     return _searched(stock, lots, narrow, patience) if len(lots) > 1 else None
 
 
-def _narrowness(stock: Stock, lot: Lot) -> tuple[int, int, str]:
+def _narrowness(stock: FreeCapacity, lot: PodBatch) -> tuple[int, int, str]:
     """Who has the fewest rooms to choose from comes first."""
     return len(stock.fits(lot.part, lot.within)), -stock.gpus(lot.part), lot.part.digest
 
 
-def _in_order(stock: Stock, lots: Sequence[Lot], order: Sequence[int]) -> Held | None:
+def _in_order(stock: FreeCapacity, lots: Sequence[PodBatch], order: Sequence[int]) -> Held | None:
     held: Held = [[] for _ in lots]
     for each in order:
         part, many, within = lots[each]
@@ -74,7 +74,9 @@ def _in_order(stock: Stock, lots: Sequence[Lot], order: Sequence[int]) -> Held |
 # --- every arrangement ----------------------------------------------------------------------------------------------------------
 
 
-def _searched(stock: Stock, lots: Sequence[Lot], order: Sequence[int], patience: Patience) -> Held | None:
+def _searched(
+    stock: FreeCapacity, lots: Sequence[PodBatch], order: Sequence[int], patience: SearchBudget
+) -> Held | None:
     open_ = [set(stock.fits(lots[each].part, lots[each].within).tolist()) for each in order]
     rooms = sorted(set[int]().union(*open_))
     if sum(lot.many for lot in lots) > MOST_PODS or len(rooms) > MOST_ROOMS:
@@ -84,7 +86,7 @@ def _searched(stock: Stock, lots: Sequence[Lot], order: Sequence[int], patience:
         return None
     held: Held = [[] for _ in lots]
     for each, counts in zip(order, search.counts, strict=True):
-        held[each] = [Holding(room, many) for room, many in zip(rooms, counts, strict=True) if many]
+        held[each] = [Assignment(room, many) for room, many in zip(rooms, counts, strict=True) if many]
         stock.take(lots[each].part, held[each])
     return held
 
@@ -93,7 +95,12 @@ class _Search:
     """Tries how many of each lot go into each room, lot by lot and room by room."""
 
     def __init__(
-        self, stock: Stock, lots: Sequence[Lot], rooms: list[int], open_: list[set[int]], patience: Patience
+        self,
+        stock: FreeCapacity,
+        lots: Sequence[PodBatch],
+        rooms: list[int],
+        open_: list[set[int]],
+        patience: SearchBudget,
     ) -> None:
         self._asks = [[(row, ask) for row, ask in enumerate(stock.ask(lot.part).tolist()) if ask] for lot in lots]
         self._wanted = [lot.many for lot in lots]

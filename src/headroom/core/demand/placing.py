@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from headroom.core.demand.packing import Lot, Patience, pack
-from headroom.core.demand.stock import Bools, Holding, Stock, dealt
-from headroom.core.demand.units import VERDICT_MS, Part, Placed, Room, Unit, Verdict
+from headroom.core.demand.free_capacity import Assignment, Bools, FreeCapacity, dealt
+from headroom.core.demand.packing import PodBatch, SearchBudget, pack
+from headroom.core.demand.units import VERDICT_MS, PendingPods, Placed, Room, SchedulerVerdict, Unit
 from headroom.model.facts import Pod
 from headroom.model.numbering import ABSENT, Ints
 from headroom.model.world import World
@@ -20,10 +20,10 @@ from headroom.model.world import World
 
 def place(world: World, units: Sequence[Unit], rooms: Iterable[Room]) -> Placed:
     """Put units into rooms, in their order. A gang goes in whole or not at all."""
-    stock = Stock(rooms, [part for unit in units for part in unit.parts])
+    stock = FreeCapacity(rooms, [part for unit in units for part in unit.parts])
     if not stock.rooms:
         return Placed(rest=tuple(units))
-    patience = Patience()
+    patience = SearchBudget()
     judge = _Judge(world, stock, units, patience)
     into: dict[str, list[str]] = {}
     rest = []
@@ -39,12 +39,14 @@ def place(world: World, units: Sequence[Unit], rooms: Iterable[Room]) -> Placed:
         into={name: tuple(pods) for name, pods in into.items()},
         rest=tuple(rest),
         verdicts=judge.verdicts,
-        turns_at=judge.turns_at if into else None,
+        recheck_at=judge.recheck_at if into else None,
     )
 
 
-def _served(stock: Stock, unit: Unit, open_: list[Bools | None], patience: Patience) -> list[list[Holding]]:
-    lots = [Lot(part, part.count, within) for part, within in zip(unit.parts, open_, strict=True)]
+def _served(
+    stock: FreeCapacity, unit: Unit, open_: list[Bools | None], patience: SearchBudget
+) -> list[list[Assignment]]:
+    lots = [PodBatch(part, part.count, within) for part, within in zip(unit.parts, open_, strict=True)]
     if not unit.gang:
         return [stock.fill(*lots[0])]
     return pack(stock, lots, patience) or [[] for _ in lots]
@@ -53,9 +55,9 @@ def _served(stock: Stock, unit: Unit, open_: list[Bools | None], patience: Patie
 class _Judge:
     """Which rooms kube-scheduler refuses to which shapes, seen before anybody is placed."""
 
-    def __init__(self, world: World, stock: Stock, units: Sequence[Unit], patience: Patience) -> None:
+    def __init__(self, world: World, stock: FreeCapacity, units: Sequence[Unit], patience: SearchBudget) -> None:
         self._world, self._stock, self._patience = world, stock, patience
-        self.verdicts: dict[str, Verdict] = {}
+        self.verdicts: dict[str, SchedulerVerdict] = {}
         self._open: dict[tuple[str, str], Bools] = {}
         """By gang, empty for none, and part."""
         self._names = np.array([room.name for room in stock.rooms], np.object_)
@@ -64,7 +66,7 @@ class _Judge:
         self._old = (self._known >= 0) & (self._known <= world.now - VERDICT_MS)
         now_free = stock.free.copy()
         self._keep_what_is_new()
-        singles: dict[str, list[Part]] = {}
+        singles: dict[str, list[PendingPods]] = {}
         for unit in units:
             if unit.gang:
                 self._judge_gang(unit)
@@ -82,19 +84,19 @@ class _Judge:
                     self._stock.free[:, number] -= self._stock.steps_of(amounts)
                     self._stock.free[self._stock.group_rows, number] = 0  # it may have been of the group
 
-    def open_to(self, unit: Unit, part: Part) -> Bools | None:
+    def open_to(self, unit: Unit, part: PendingPods) -> Bools | None:
         """The rooms that kube-scheduler does not refuse to these pods; None for all."""
         return self._open.get((unit.gang, part.key))
 
     @property
-    def turns_at(self) -> int | None:
+    def recheck_at(self) -> int | None:
         """When it has had a minute with some room or some pod that is new to it."""
         return min((each for each in self._turns if each > self._world.now), default=None)
 
-    def _pods(self, parts: Iterable[Part]) -> list[Pod]:
+    def _pods(self, parts: Iterable[PendingPods]) -> list[Pod]:
         return [pod for part in parts for uid in part.pods if (pod := self._world.pods.get(uid)) is not None]
 
-    def _judge_singles(self, alike: list[Part]) -> None:
+    def _judge_singles(self, alike: list[PendingPods]) -> None:
         told = [pod for pod in self._pods(alike) if pod.unschedulable_since is not None]
         if told and self._has_had_time(max(min(map(_since, told)), _changed(alike))):
             self._refuse("", alike[0], _longest_refused(told))
@@ -106,7 +108,7 @@ class _Judge:
             return
         if not self._has_had_time(max(*map(_since, pods), _changed(unit.parts))):
             return
-        held = pack(self._stock, [Lot(part, part.count, self._old) for part in unit.parts], self._patience)
+        held = pack(self._stock, [PodBatch(part, part.count, self._old) for part in unit.parts], self._patience)
         if held is None:
             return
         for part, holding in zip(unit.parts, held, strict=True):
@@ -118,14 +120,14 @@ class _Judge:
         self._turns.append(since + VERDICT_MS)
         return since <= self._world.now - VERDICT_MS
 
-    def _refuse(self, gang: str, part: Part, pod: Pod) -> None:
+    def _refuse(self, gang: str, part: PendingPods, pod: Pod) -> None:
         refused = self._stock.fits(part, self._old)
         if len(refused):
             open_ = np.ones(len(self._stock.rooms), np.bool_)
             open_[refused] = False
             self._open[gang, part.key] = open_
             names = self._names[refused].tolist()
-            self.verdicts[part.digest] = Verdict(
+            self.verdicts[part.digest] = SchedulerVerdict(
                 digest=part.digest,
                 scheduler=part.shape.spoken_scheduler,
                 pod=pod.key,
@@ -134,7 +136,7 @@ class _Judge:
             )
 
 
-def _known_since(stock: Stock) -> Ints:
+def _known_since(stock: FreeCapacity) -> Ints:
     """Since when kube-scheduler could have used each room; less than nothing where it could not, or nobody knows."""
     moments = [
         room.ready_since if room.source == "Node" and room.ready_since is not None else ABSENT for room in stock.rooms
@@ -142,7 +144,7 @@ def _known_since(stock: Stock) -> Ints:
     return np.array(moments, np.int64)
 
 
-def _changed(parts: Iterable[Part]) -> int:
+def _changed(parts: Iterable[PendingPods]) -> int:
     """When a pod last started of a group that these pods keep apart from: that may have made room elsewhere."""
     return max((each.changed for part in parts for each in part.apart), default=0)
 

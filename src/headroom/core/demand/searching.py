@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from headroom.core.demand.closed import NEVER, Closed
-from headroom.core.demand.opening import Content, Opened
-from headroom.core.demand.packing import STEPS_OF_A_LOT, Lot, Patience, pack
+from headroom.core.demand.candidates import NEVER, Closed
+from headroom.core.demand.heuristics import Content, OpenedRooms
+from headroom.core.demand.packing import STEPS_OF_A_LOT, PodBatch, SearchBudget, pack
 
 MOST_PODS: Final = 48
 """For more pods what the rules of thumb found stands."""
@@ -17,7 +17,7 @@ STEPS_OF_A_SET: Final = 20
 """What one set takes of the patience, where it is clear at once that it does not hold all lots."""
 
 
-def cheapest(closed: Closed, known: Opened, patience: Patience) -> Opened:
+def cheapest(closed: Closed, known: OpenedRooms, patience: SearchBudget) -> OpenedRooms:
     """The best set there is, if it can be found in time; else the best that is known."""
     if not closed.is_small or sum(lot.many for lot in closed.lots) > MOST_PODS:
         return known
@@ -56,7 +56,7 @@ def _missing(closed: Closed, counts: tuple[int, ...]) -> list[int]:
     return [need - sum(many * has[row] for many, has in pairs) for row, need in enumerate(closed.need)]
 
 
-def _holding(closed: Closed, counts: tuple[int, ...], patience: Patience) -> Opened | None:
+def _holding(closed: Closed, counts: tuple[int, ...], patience: SearchBudget) -> OpenedRooms | None:
     """The set with all lots in it; None if it does not hold them."""
     if max(_missing(closed, counts)) > 0 or not patience.lasts(STEPS_OF_A_LOT * len(closed.lots)):
         return None
@@ -65,11 +65,11 @@ def _holding(closed: Closed, counts: tuple[int, ...], patience: Patience) -> Ope
     rooms = tuple(sorted(room for many, each in zip(counts, closed.classes, strict=True) for room in each.rooms[:many]))
     within = np.zeros(len(stock.rooms), np.bool_)
     within[list(rooms)] = True
-    held = pack(stock, [Lot(lot.part, lot.many, within) for lot in closed.lots], patience)
+    held = pack(stock, [PodBatch(lot.part, lot.many, within) for lot in closed.lots], patience)
     if held is None:
         return None
     content: Content = {room: {} for room in rooms}
     for lot, holding in enumerate(held):
         for room, many in holding:
             content[room][lot] = many
-    return Opened(_price(closed, counts), rooms, content)
+    return OpenedRooms(_price(closed, counts), rooms, content)

@@ -33,7 +33,7 @@ class Apart(Struct, frozen=True, kw_only=True):
     """unless they are fewer than this: then the fewest are none."""
 
 
-class Part(Struct, frozen=True, gc=False, kw_only=True):
+class PendingPods(Struct, frozen=True, gc=False, kw_only=True):
     """Waiting pods that are alike."""
 
     shape: Shape
@@ -45,23 +45,23 @@ class Part(Struct, frozen=True, gc=False, kw_only=True):
     """Their names as namespace/name, in the same order."""
     apart: tuple[Apart, ...] = ()
     """Groups that they belong to and keep apart from."""
-    claimed: Amounts = ()
-    """What of their shape's requests they ask for by claims."""
+    added: Amounts = ()
+    """What of their shape's requests their own spec does not say: they ask for it by claims, or by annotations."""
 
     @property
     def key(self) -> str:
         """Tells parts of one shape from another whose pods keep apart from others."""
-        if not self.apart and not self.claimed:
+        if not self.apart and not self.added:
             return self.digest
-        claimed = (f"{name}={amount}" for name, amount in self.claimed)
-        return " ".join((self.digest, *(each.name for each in self.apart), *claimed))
+        added = (f"{name}={amount}" for name, amount in self.added)
+        return " ".join((self.digest, *(each.name for each in self.apart), *added))
 
     @property
     def count(self) -> int:
         """How many they are."""
         return len(self.pods)
 
-    def without(self, served: int) -> Part:
+    def without(self, served: int) -> PendingPods:
         """What is left once the first of them have a place."""
         return structs.replace(self, pods=self.pods[served:], names=self.names[served:])
 
@@ -76,7 +76,7 @@ class Unit(Struct, frozen=True, gc=False, kw_only=True):
     """When the oldest of them was created; it stands when that one has a place, so that the others keep their age."""
     first: str
     """One of them, the oldest, as namespace/name."""
-    parts: tuple[Part, ...]
+    parts: tuple[PendingPods, ...]
     """One for each shape; exactly one where it is no gang."""
     due_at: int = 0
     """When they are expected to start, where they are only announced; 0 if they are pending."""
@@ -84,10 +84,11 @@ class Unit(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def count(self) -> int:
         """How many pods they are."""
-        return sum(part.count for part in self.parts)
+        parts = self.parts
+        return len(parts[0].pods) if len(parts) == 1 else sum(part.count for part in parts)
 
     @property
-    def turn(self) -> tuple[int, int, int, str]:
+    def queue_position(self) -> tuple[int, int, int, str]:
         """Whose turn it is: who is pending first, then by priority, age and name."""
         return self.due_at, -self.priority, self.oldest, self.first
 
@@ -129,7 +130,7 @@ class Announcer(NamedTuple):
 
 
 class LeftOut(Struct, frozen=True, gc=False, kw_only=True):
-    """Why a pod that waits needs no machine."""
+    """Why a pending pod needs no machine."""
 
     reason: str
     """One word: Gated, Nominated, OtherScheduler, BudgetExhausted, NoGpu, DeviceClaims, DaemonSet, NotYetSeen, NoNodeHelps, GangIncomplete."""
@@ -147,7 +148,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     units: tuple[Unit, ...] = ()
     """By priority, then age, then name."""
     exhausted: tuple[Unit, ...] = ()
-    """Those whose budget is used up, in the same order. They take any place that is free, but nothing is opened for them."""
+    """Those whose budget is over quota, in the same order. They take any place that is free, but nothing is opened for them."""
     announced: tuple[Unit, ...] = ()
     """Those that are queued and start soon, and those that somebody will make."""
     announcers: dict[str, Announcer] = {}
@@ -156,15 +157,13 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """By uid; pods of `exhausted` and `announced` are here too."""
     apart: dict[str, tuple[str, ...]] = {}
     """The groups from which pods keep apart, by uid; only of pods that do."""
-    claimed: dict[str, Amounts] = {}
-    """What pods ask for by claims, by uid; only of pods that do."""
     unnamed: dict[str, tuple[str, ...]] = {}
     """Resource to the uids of pods for which no node was found and that claim such GPUs by a class that no pool names."""
-    turns_at: int | None = None
+    recheck_at: int | None = None
     """When the clock alone makes a difference next; None if it does not."""
 
     @property
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[PendingPods]:
         """All kinds of pods among them."""
         return (part for unit in (*self.units, *self.exhausted, *self.announced) for part in unit.parts)
 
@@ -189,7 +188,7 @@ class Room(Struct, frozen=True, gc=False, kw_only=True):
     """What of it became free in the last minute, and when, as far as that shows: kube-scheduler may not have tried it yet."""
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class SchedulerVerdict(Struct, frozen=True, kw_only=True):
     """A scheduler's word against ours: pods that we would place, and it does not."""
 
     digest: str
@@ -210,9 +209,9 @@ class Placed(Struct, frozen=True, kw_only=True):
     """Room to the uids of the waiting pods that it will hold; only rooms that hold some."""
     rest: tuple[Unit, ...] = ()
     """What found no place, in the same order; a unit that is no gang may be here with fewer pods."""
-    verdicts: dict[str, Verdict] = {}
+    verdicts: dict[str, SchedulerVerdict] = {}
     """Shapes, by digest, that kube-scheduler judges differently."""
-    turns_at: int | None = None
+    recheck_at: int | None = None
     """When the clock alone may make a difference next, since kube-scheduler has had time to look; None if it cannot."""
 
 

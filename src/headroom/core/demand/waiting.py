@@ -1,4 +1,4 @@
-"""Who waits for a place and really needs one, who is left out and why, and what must be served as one."""
+"""Which pending pods really need a place, who is left out and why, and what must be served as one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from msgspec import structs
 
 from headroom.core import usage
 from headroom.core.demand.announced import Announced
-from headroom.core.demand.announcing import Notice, Notices
+from headroom.core.demand.announcing import Announcement, Notices
 from headroom.core.demand.apart import Apartness
 from headroom.core.demand.claims import ClaimedDevices
 from headroom.core.demand.digests import digest_of
 from headroom.core.demand.exhausted import Exhausted
+from headroom.core.demand.resources import RoomResources
 from headroom.core.demand.schedulers import OURS, Schedulers
-from headroom.core.demand.units import OF_GANGS, Announcer, LeftOut, Part, Unit, Wanted
+from headroom.core.demand.units import OF_GANGS, Announcer, LeftOut, PendingPods, Unit, Wanted
 from headroom.model.facts import Amounts, Pod, Shape
 from headroom.model.gangs import GROUPS, SYSTEM_OWNERS, gang_of, size_of
 from headroom.model.times import MINUTE, SECOND
@@ -41,13 +42,15 @@ def wanted(
     schedulers: Collection[str] = (),
     ahead_ms: int | None = None,
     device_classes: Mapping[str, str] | None = None,
+    resources: RoomResources | None = None,
 ) -> Wanted:
     """Everything that waits for a place, the most urgent first.
 
     Pods ask for GPUs by the usual resources, by `gpus`, or by claims to `device_classes`, each with the resource that it stands for;
     of `schedulers` it is known that they place pods here. Queued pods are announced so long before they start; None for not at all.
+    `resources` tells what else they ask for.
     """
-    look, get = _Look(world, gpus, schedulers, device_classes or {}), world.pods.get
+    look, get = _Look(world, gpus, schedulers, device_classes or {}, resources), world.pods.get
     for uid in world.pods.unbound:
         pod = get(uid)
         if pod is not None and pod.phase == "Pending" and pod.deleting is None:
@@ -61,9 +64,8 @@ def wanted(
         announcers=look.announcers,
         left_out=dict(sorted(look.left_out.items())),
         apart=look.names,
-        claimed=look.claimed,
         unnamed={resource: tuple(sorted(uids)) for resource, uids in look.unnamed.items()},
-        turns_at=min(look.turns, default=None),
+        recheck_at=min(look.turns, default=None),
     )
 
 
@@ -97,8 +99,12 @@ class _Look:
         gpus: Collection[str],
         schedulers: Collection[str],
         device_classes: Mapping[str, str],
+        resources: RoomResources | None = None,
     ) -> None:
         self.world = world
+        self._resources = resources
+        self.unneeded = frozenset[str]() if resources is None else resources.unneeded
+        """Resources that pods request and no room must have."""
         self.announcers: dict[str, Announcer] = {}
         """Who will make pods that are not there yet, by their uids."""
         self._judged: dict[object, bool | None] = {}
@@ -113,8 +119,8 @@ class _Look:
         self.apart = Apartness(world)
         self.names: dict[str, tuple[str, ...]] = {}
         """Groups from which pods keep apart, by uid; only of those that do."""
-        self.claimed: dict[str, Amounts] = {}
-        """What pods ask for by claims, by uid; only of those that do."""
+        self.added: dict[str, Amounts] = {}
+        """What pods ask for by claims or annotations, by uid; only of those that do."""
         self.unnamed: dict[str, list[str]] = {}
         """Pods that claim GPUs by a class that nobody names, by resource."""
         self._devices = ClaimedDevices(world, device_classes)
@@ -122,7 +128,7 @@ class _Look:
         self._budgets = Exhausted(world)
         self._schedulers = Schedulers(world, schedulers)
         self._gpus = frozenset({*USUAL_GPUS, *gpus})
-        self._no_gpu = LeftOut(reason="NoGpu", message=f"It asks for no GPU ({', '.join(sorted(self._gpus))}).")
+        self._no_gpu = LeftOut(reason="NoGpu", message=f"It requests no GPU ({', '.join(sorted(self._gpus))}).")
         self._asking: dict[int, bool] = {}
         """Whether pods of a shape ask for GPUs, by the shape's identity."""
 
@@ -153,7 +159,7 @@ class _Look:
         if names:
             self.names[pod.uid] = names
         # The table has each shape once, so that equal shapes are one object; to hash one takes longer than all the rest.
-        return id(pod.shape), pod.priority, names, self.claimed.get(pod.uid)
+        return id(pod.shape), pod.priority, names, self.added.get(pod.uid)
 
     def announced(self, ahead_ms: int) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
         """Pods that start soon, those first that start first; and those of them whose budget is over quota."""
@@ -179,10 +185,10 @@ class _Look:
         sorts: tuple[list[Unit], list[Unit]] = ([], [])
         for over, each in units:
             sorts[over].extend(each)
-        plain, beyond = (tuple(sorted(each, key=lambda unit: unit.turn)) for each in sorts)
+        plain, beyond = (tuple(sorted(each, key=lambda unit: unit.queue_position)) for each in sorts)
         return plain, beyond
 
-    def _over_quota(self, notice: Notice, pod: Pod) -> bool | None:
+    def _over_quota(self, notice: Announcement, pod: Pod) -> bool | None:
         """Whether the budget of a pod that is announced is over quota; None if one will queue it. Equal pods are judged once."""
         if notice.is_judged:
             return False
@@ -224,7 +230,7 @@ class _Look:
     def _incomplete(self, name: str, gang: _Gang) -> str:
         if gang.unheard:
             pod, why = min(gang.unheard, key=lambda each: each[0])
-            return f"Its gang {name} is not complete, since {pod} waits for something else: {why.message}"
+            return f"Its gang {name} is not complete: {pod} is not ready to be placed: {why.message}"
         size = max(map(size_of, gang.pods))
         there = len(gang.pods) if size <= len(gang.pods) else self._there[name]
         if there < size:
@@ -234,7 +240,7 @@ class _Look:
         if grown <= self.world.now:
             return ""
         self.turns.append(grown)
-        return f"Its gang {name} may still be growing: its newest pod is not {FORMING_MS // SECOND} s old."
+        return f"Its gang {name} may still be growing: its newest pod is less than {FORMING_MS // SECOND}s old."
 
     @cached_property
     def _there(self) -> Counter[str]:
@@ -248,23 +254,25 @@ class _Look:
     def _why_not(self, pod: Pod) -> LeftOut | None:
         if pod.gates:
             gates = "a scheduling gate" if len(pod.gates) == 1 else "scheduling gates"
-            return LeftOut(reason="Gated", message=f"It is held by {gates} ({', '.join(pod.gates)}).")
+            return LeftOut(reason="Gated", message=f"It has {gates} ({', '.join(pod.gates)}).")
         if pod.owner is not None and pod.owner.kind in SYSTEM_OWNERS:
-            return LeftOut(
-                reason="DaemonSet", message=f"Its {pod.owner.kind} makes it for a node that is there already."
-            )
+            return LeftOut(reason="DaemonSet", message=f"Its {pod.owner.kind} creates it for an existing node.")
         if (why := self._without_gpus(pod)) is not None:
             return why
         return self._unheard(pod) or (self._nominated(pod) if pod.nominated_node else None)
 
     def _without_gpus(self, pod: Pod) -> LeftOut | None:
         """Why a pod asks for no GPUs that count, by requests or by claims."""
-        if self._asks(pod.shape):
-            return None
-        claimed = self._devices.asked(pod) if pod.has_claims else self._no_gpu
-        if isinstance(claimed, LeftOut):
-            return claimed
-        self.claimed[pod.uid] = claimed
+        added: Amounts = ()
+        if not self._asks(pod.shape):
+            claimed = self._devices.asked(pod) if pod.has_claims else self._no_gpu
+            if isinstance(claimed, LeftOut):
+                return claimed
+            added = claimed
+        if self._resources is not None:
+            added = (*added, *self._resources.asked(pod))
+        if added:
+            self.added[pod.uid] = added
         return None
 
     def _unheard(self, pod: Pod) -> LeftOut | None:
@@ -272,18 +280,18 @@ class _Look:
         name = pod.shape.scheduler
         if pod.unschedulable_since is None:
             if name == OURS:
-                return LeftOut(reason="NotYetSeen", message="kube-scheduler has not said yet that it finds no place.")
-            says = f"Its scheduler, {name}, has not said that it finds no place."
+                return LeftOut(reason="NotYetSeen", message="kube-scheduler has not marked it unschedulable yet.")
+            says = f"Its scheduler, {name}, has not marked it unschedulable yet."
             return LeftOut(reason="OtherScheduler", message=says)
         if pod.refused_itself:
             said = pod.unschedulable_message
-            says = f"{pod.shape.spoken_scheduler} refuses the pod itself, and no node could mend that: {said}"
+            says = f"{pod.shape.spoken_scheduler} rejects the pod itself, so no node helps: {said}"
             return LeftOut(reason="NoNodeHelps", message=says)
         if self._schedulers.places(name):
             return None
         says = (
-            f"Its scheduler, {name}, may never place it: no pod in view was placed by {name} or runs it. "
-            f"It counts as soon as {name} has placed any pod, or a PowerPool names {name} (policy.schedulers)."
+            f"Its scheduler, {name}, does not seem to run: it has placed no pod, and no pod runs it. "
+            f"The pod counts as soon as {name} places any pod or a PowerPool names {name} (policy.schedulers)."
         )
         return LeftOut(reason="OtherScheduler", message=says)
 
@@ -298,7 +306,7 @@ class _Look:
         if until is None:
             return None
         self.turns.append(until)
-        return LeftOut(reason="Nominated", message=f"Room is being made for it on {pod.nominated_node} by preemption.")
+        return LeftOut(reason="Nominated", message=f"kube-scheduler preempts pods for it on {pod.nominated_node}.")
 
 
 def _is_there(pod: Pod) -> bool:
@@ -320,14 +328,14 @@ def nominated_until(world: World, pod: Pod) -> int | None:
 
 def _in_turn(groups: dict[object, list[Pod]], look: _Look) -> tuple[Unit, ...]:
     units = [_unit(key if isinstance(key, str) else "", pods, look) for key, pods in groups.items()]
-    return tuple(sorted(units, key=lambda unit: unit.turn))
+    return tuple(sorted(units, key=lambda unit: unit.queue_position))
 
 
 def _unit(gang: str, pods: list[Pod], look: _Look) -> Unit:
     alike: dict[object, list[Pod]] = {}
     if gang:
         for pod in pods:
-            alike.setdefault((pod.shape, look.names.get(pod.uid), look.claimed.get(pod.uid)), []).append(pod)
+            alike.setdefault((pod.shape, look.names.get(pod.uid), look.added.get(pod.uid)), []).append(pod)
     else:
         alike[0] = pods
     parts = [_part(gang, each, look) for each in alike.values()]
@@ -341,15 +349,23 @@ def _unit(gang: str, pods: list[Pod], look: _Look) -> Unit:
     )
 
 
-def _part(gang: str, pods: list[Pod], look: _Look) -> Part:
+def _part(gang: str, pods: list[Pod], look: _Look) -> PendingPods:
     aged, shape = sorted([(pod.created, pod.key, pod.uid) for pod in pods]), pods[0].shape
-    claimed = look.claimed.get(pods[0].uid, ())
-    return Part(
-        shape=structs.replace(shape, requests=tuple(sorted((*shape.requests, *claimed)))) if claimed else shape,
+    added = look.added.get(pods[0].uid, ())
+    return PendingPods(
+        shape=_shape(shape, added, look.unneeded),
         # What one pod finds out says nothing of a gang, nor a gang of one pod.
         digest=f"{OF_GANGS}{digest_of(shape)}" if gang else digest_of(shape),
         pods=tuple([uid for _, _, uid in aged]),
         names=tuple([name for _, name, _ in aged]),
         apart=look.apart.of(pods[0]),
-        claimed=claimed,
+        added=added,
     )
+
+
+def _shape(shape: Shape, added: Amounts, unneeded: frozenset[str]) -> Shape:
+    """A shape with all that a room must have for it."""
+    if not added and not any(name in unneeded for name, _ in shape.requests):
+        return shape
+    needed = (each for each in shape.requests if each[0] not in unneeded)
+    return structs.replace(shape, requests=tuple(sorted((*needed, *added))))

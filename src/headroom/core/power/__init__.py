@@ -1,6 +1,6 @@
 """Power: machines wake for pods that are pending and sleep when they are idle.
 
-`gathering` and `states` say what each machine is doing, `idling` since when nobody uses it, `schedule` how many must be on and `warmth` how many stay
+`gathering` and `states` say what each machine is doing, `idling` since when it is idle, `schedule` how many must be on and `warmth` how many stay
 on beside. `supply` offers the machines to the capacity round; of what it finds, `waking` wakes, `sleeping` lets sleep, and `unserved` says why nothing
 is woken. `energy` counts, `telling` and `explaining` put it into words, `deciding` makes the decision.
 """

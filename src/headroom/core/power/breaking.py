@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from headroom.api.power_status import Breaker
-from headroom.core.power.members import Member, Pool, moment_of, told
+from headroom.core.power.members import PoolMachine, PowerPoolState, moment_of, told
 from headroom.core.power.states import doubled
 from headroom.model import times
 
@@ -18,11 +18,14 @@ FIRST_PAUSE_MS: Final = 30 * times.MINUTE
 LONGEST_PAUSE_MS: Final = 24 * times.HOUR
 
 
-def observe(pool: Pool) -> None:
+def observe(pool: PowerPoolState) -> None:
     """Count the boots that have just ended, one way or the other."""
     known = pool.before.breaker
     failed, until = (known.failed, moment_of(known.until)) if known else (0, None)
-    if any(it.state == "On" and not it.failures and it.was in ("Booting", "Failed", "Unknown") for it in pool.members):
+    if any(
+        machine.state == "On" and not machine.failures and machine.was in ("Booting", "Failed", "Unknown")
+        for machine in pool.members
+    ):
         failed, until = 0, None  # one has come, be it late
     else:
         new = sum(map(_has_failed, pool.members))
@@ -36,29 +39,29 @@ def observe(pool: Pool) -> None:
     pool.breaker_until = None if until is None else min(until, pool.now + LONGEST_PAUSE_MS)
 
 
-def _has_failed(it: Member) -> bool:
+def _has_failed(machine: PoolMachine) -> bool:
     """Whether its boot has just ended without a node, or with one that lacks its GPUs."""
-    before = it.before
+    before = machine.before
     if before is None:
         return False
-    is_short = it.state == "On" and it.failures > before.failures
-    never = it.cause == "NeverJoined" != before.cause
+    is_short = machine.state == "On" and machine.failures > before.failures
+    never = machine.cause == "NeverJoined" != before.cause
     return (before.state == "Booting" and (never or is_short)) or (before.state == "Failed" and never)
 
 
-def is_open(pool: Pool) -> bool:
+def is_open(pool: PowerPoolState) -> bool:
     """Whether nothing is woken now."""
     return pool.breaker_until is not None and pool.breaker_until > pool.now
 
 
-def at_once(pool: Pool) -> int | None:
+def at_once(pool: PowerPoolState) -> int | None:
     """How many machines may boot at a time because of it; None if it is closed."""
     if pool.boots_failed < IN_A_ROW:
         return None
     return 0 if is_open(pool) else 1
 
 
-def status(pool: Pool) -> Breaker | None:
+def status(pool: PowerPoolState) -> Breaker | None:
     """What is remembered."""
     if not pool.boots_failed:
         return None

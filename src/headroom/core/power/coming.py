@@ -7,11 +7,11 @@ from typing import Final
 
 from msgspec import structs
 
-from headroom.api.power import Hardware, Machine, PowerPoolSpec
-from headroom.api.quantities import Invalid, nano
+from headroom.api.power import Hardware, MachineSpec, PowerPoolSpec
+from headroom.api.quantities import InvalidQuantity, nano
 from headroom.core import demand
 from headroom.core.demand import Room
-from headroom.core.power.members import UNIT, Member, Pool
+from headroom.core.power.members import UNIT, PoolMachine, PowerPoolState
 from headroom.model.facts import Amounts, Node, Pairs, Taint
 from headroom.model.world import World
 
@@ -21,35 +21,39 @@ _MICRO: Final = 1000
 """Billionths in a millionth."""
 
 
-def room_of(world: World, pool: Pool, it: Member) -> Room:
+def room_of(world: World, pool: PowerPoolState, machine: PoolMachine) -> Room:
     """What a machine will offer once it is on: as its node showed it if there is one, else as the pool says."""
-    is_starting = it.state == "Booting" and it.is_up and it.gpus_shown < it.gpus
-    if it.node is None or not it.gpus_shown or is_starting:
-        return _promised(pool, it.spec)
-    return with_devices(world, pool, demand.returning(world, it.node))
+    is_starting = machine.state == "Booting" and machine.is_up and machine.gpus_shown < machine.gpus
+    if machine.node is None or not machine.gpus_shown or is_starting:
+        return _promised(pool, machine.spec)
+    return with_devices(world, pool, demand.returning(world, machine.node))
 
 
-def with_devices(world: World, pool: Pool, room: Room) -> Room:
+def with_devices(world: World, pool: PowerPoolState, room: Room) -> Room:
     """A machine with the GPUs that are there for claims, if its pool has such."""
     return demand.with_devices(world, room, (pool.spec.gpu_resource_name,)) if pool.spec.device_classes else room
 
 
-def emptied(pool: Pool, it: Member) -> Room:
+def emptied(pool: PowerPoolState, machine: PoolMachine) -> Room:
     """What a machine offers with nothing at all on it."""
-    if it.node is None or not it.gpus_shown:
-        return _promised(pool, it.spec)
-    taints, free = demand.started(it.node.taints), dict(it.node.allocatable)
+    if machine.node is None or not machine.gpus_shown:
+        return _promised(pool, machine.spec)
+    taints, free = demand.started(machine.node.taints), dict(machine.node.allocatable)
     if pool.spec.device_classes:
-        free[pool.spec.gpu_resource_name] = it.gpus_shown * UNIT
-    return Room(name=it.name, source="Machine", labels=it.node.labels, taints=taints, free=tuple(sorted(free.items())))
+        free[pool.spec.gpu_resource_name] = machine.gpus_shown * UNIT
+    return Room(
+        name=machine.name, source="Machine", labels=machine.node.labels, taints=taints, free=tuple(sorted(free.items()))
+    )
 
 
-def arriving(pool: Pool, it: Member, room: Room) -> Room:
+def arriving(pool: PowerPoolState, machine: PoolMachine, room: Room) -> Room:
     """A machine that has come, as it will be once everything on it has started."""
-    shown = dict(it.node.allocatable) if it.node is not None else {}
+    shown = dict(machine.node.allocatable) if machine.node is not None else {}
     there = dict(room.free)
     claimed = there.keys() - shown.keys()  # what is there for claims is not on its way
-    missing = {name: amount for name, amount in _amounts(pool, it.spec) if not shown.get(name) and name not in claimed}
+    missing = {
+        name: amount for name, amount in _amounts(pool, machine.spec) if not shown.get(name) and name not in claimed
+    }
     free = tuple(sorted((there | missing).items()))
     return structs.replace(room, taints=demand.started(room.taints), free=free)
 
@@ -60,7 +64,7 @@ def renamed(room: Room, name: str) -> Room:
     return structs.replace(room, name=name, labels=labels)
 
 
-def _promised(pool: Pool, machine: Machine) -> Room:
+def _promised(pool: PowerPoolState, machine: MachineSpec) -> Room:
     template = pool.spec.template
     return Room(
         name=machine.name,
@@ -72,11 +76,11 @@ def _promised(pool: Pool, machine: Machine) -> Room:
     )
 
 
-def _labels(template: Hardware, machine: Machine) -> Pairs:
+def _labels(template: Hardware, machine: MachineSpec) -> Pairs:
     return tuple(sorted({**_USUAL, **template.labels, **machine.labels, HOSTNAME: machine.name}.items()))
 
 
-def _amounts(pool: Pool, machine: Machine) -> Amounts:
+def _amounts(pool: PowerPoolState, machine: MachineSpec) -> Amounts:
     given = {**pool.spec.template.resources, **machine.resources}
     return _read(pool.spec.gpu_resource_name, machine.gpu_count, tuple(given.items()))
 
@@ -87,7 +91,7 @@ def _read(gpu_resource: str, gpus: int, resources: tuple[tuple[str, str], ...]) 
     for name, text in resources:
         amount = nano(text)
         # What nobody can read is not there: no machine is woken because of it.
-        found.setdefault(name, 0 if isinstance(amount, Invalid) else max(0, amount) // _MICRO)
+        found.setdefault(name, 0 if isinstance(amount, InvalidQuantity) else max(0, amount) // _MICRO)
     return tuple(sorted(found.items()))
 
 

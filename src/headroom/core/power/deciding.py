@@ -9,9 +9,9 @@ from msgspec import structs
 
 from headroom.api import power_status
 from headroom.api.kinds import AnyResource
-from headroom.core.capacity import Outcome, Trial, newest_trials
+from headroom.core.capacity import SupplyOutcome, Trial, newest_trials
 from headroom.core.power import breaking, energy, fruitless, sleeping, states, telling, turns, waking, warmth
-from headroom.core.power.members import CHANGING, Member, Pool, told
+from headroom.core.power.members import CHANGING, PoolMachine, PowerPoolState, told
 from headroom.core.power.states import ABORT_MS
 from headroom.model import conditions, sight, times
 from headroom.model.actions import Action, CordonNode, DrainNode, SleepMachine, UncordonNode, WakeMachine
@@ -24,7 +24,7 @@ LOOK_AGAIN_MS: Final = 30 * times.SECOND
 SOONEST_MS: Final = times.SECOND
 LATEST_MS: Final = 24 * times.HOUR
 _ORDER: Final = (WakeMachine, UncordonNode, CordonNode, DrainNode, SleepMachine)
-"""Who waits is served first."""
+"""Pending pods are served first."""
 
 
 def undecided(world: World, ref: Ref, resource: AnyResource) -> Decision:
@@ -33,7 +33,7 @@ def undecided(world: World, ref: Ref, resource: AnyResource) -> Decision:
         listed = "; ".join(f"{each.field} {each.message}" for each in resource.problems)
         return judgement(world, ref, resource, (False, "InvalidSpec", listed))
     reason, why = sight.incomplete(world)
-    says = f"{why}, so nothing is woken or sent to sleep; the last states stand."
+    says = f"{why}, so no machine wakes or goes to sleep; the status keeps its last states."
     decision = judgement(world, ref, resource, (False, reason, says))
     braked = conditions.judged(resource, "Braked", True, reason, says, world.now)
     others = tuple(each for each in decision.status.conditions if each.type != "Braked")
@@ -45,7 +45,7 @@ def undecided(world: World, ref: Ref, resource: AnyResource) -> Decision:
     )
 
 
-def decided(pool: Pool, outcome: Outcome) -> Decision:
+def decided(pool: PowerPoolState, outcome: SupplyOutcome) -> Decision:
     """What a round means for a pool."""
     said = telling.sentence(outcome, pool)
     ready = judgement(outcome.round.world, pool.ref, pool.resource, (True, pool.halted or "Reconciled", said.message))
@@ -53,7 +53,7 @@ def decided(pool: Pool, outcome: Outcome) -> Decision:
         pool.before,
         observed_generation=pool.resource.generation,
         conditions=telling.judged(pool, ready.status.conditions[0]),
-        machines=tuple(it.status(turns.reason_of(pool, it)) for it in pool.members),
+        machines=tuple(machine.status(turns.reason_of(pool, machine)) for machine in pool.members),
         on=len(pool.are("On")),
         off=len(pool.are("Off")),
         changing=len(pool.are("Booting", "Draining", "Sleeping")),
@@ -68,7 +68,7 @@ def decided(pool: Pool, outcome: Outcome) -> Decision:
         expected=tuple(each for _, each in sorted(pool.expected.items())),
     )
     next_turn = max(0, min(_turns(pool, outcome), default=pool.now + LATEST_MS) - pool.now)
-    rests = all(it.state not in ("On", *CHANGING) for it in pool.members) and not pool.wants
+    rests = all(machine.state not in ("On", *CHANGING) for machine in pool.members) and not pool.wants
     return Decision(
         resource=pool.ref,
         status=status,
@@ -80,8 +80,8 @@ def decided(pool: Pool, outcome: Outcome) -> Decision:
     )
 
 
-def _remembered(trial: Trial) -> power_status.Trial:
-    return power_status.Trial(
+def _remembered(trial: Trial) -> power_status.TrialStatus:
+    return power_status.TrialStatus(
         shape=trial.shape,
         machine=trial.room,
         at=told(trial.at),
@@ -92,7 +92,7 @@ def _remembered(trial: Trial) -> power_status.Trial:
     )
 
 
-def _due(pool: Pool) -> list[Action]:
+def _due(pool: PowerPoolState) -> list[Action]:
     """All that is due, by kind: alike actions are carried out side by side."""
     return sorted(pool.actions(), key=lambda action: _ORDER.index(type(action)))
 
@@ -100,29 +100,29 @@ def _due(pool: Pool) -> list[Action]:
 # --- when the clock alone changes something -------------------------------------------------------------------------------------
 
 
-def _turns(pool: Pool, outcome: Outcome) -> Iterator[int]:
-    known = [pool.floor_turns_at, pool.brake_ends_at, pool.breaker_until, warmth.turns_at(pool), outcome.recheck_at]
+def _turns(pool: PowerPoolState, outcome: SupplyOutcome) -> Iterator[int]:
+    known = [pool.floor_recheck_at, pool.brake_ends_at, pool.breaker_until, warmth.recheck_at(pool), outcome.recheck_at]
     known += [pool.ration_ends_at] if pool.fruitless or pool.unserved_pods else []
-    known += [each for it in pool.members for each in _turns_of(pool, it)]
-    known += [it.since + states.NEW_MS for it in pool.are("On") if it.name in outcome.into]
+    known += [each for machine in pool.members for each in _turns_of(pool, machine)]
+    known += [machine.since + states.NEW_MS for machine in pool.are("On") if machine.name in outcome.into]
     known += fruitless.expected_turns(pool)
     if pool.wants:
         known += [bar.until for bar in waking.bars(pool).values()]
     return (each for each in known if each is not None and each > pool.now)
 
 
-def _turns_of(pool: Pool, it: Member) -> Iterator[int | None]:
-    if it.state == "Booting":
-        yield (it.woken_at or it.since) + pool.boot_ms
-        yield states.resends_at(it) if it.power_is == "Off" else None
-    elif it.state == "Failed":
-        yield (it.woken_at or it.since) + max(2 * pool.boot_ms, pool.policy.min_on_seconds * times.SECOND)
-    elif it.state == "Sleeping":
-        yield (it.slept_at or it.since) + pool.boot_ms
-    elif it.state == "Draining":
-        yield from (it.since + sleeping.SETTLE_MS, it.since + ABORT_MS)
-    elif it.state == "On":
-        why = sleeping.awake(pool, it)
+def _turns_of(pool: PowerPoolState, machine: PoolMachine) -> Iterator[int | None]:
+    if machine.state == "Booting":
+        yield (machine.woken_at or machine.since) + pool.boot_ms
+        yield states.resends_at(machine) if machine.power_is == "Off" else None
+    elif machine.state == "Failed":
+        yield (machine.woken_at or machine.since) + max(2 * pool.boot_ms, pool.policy.min_on_seconds * times.SECOND)
+    elif machine.state == "Sleeping":
+        yield (machine.slept_at or machine.since) + pool.boot_ms
+    elif machine.state == "Draining":
+        yield from (machine.since + sleeping.SETTLE_MS, machine.since + ABORT_MS)
+    elif machine.state == "On":
+        why = sleeping.awake(pool, machine)
         yield why.until if why is not None else None
-    elif states.is_joining(it, pool.now, pool.boot_ms):
-        yield states.may_still_join_until(it, pool.boot_ms)
+    elif states.is_joining(machine, pool.now, pool.boot_ms):
+        yield states.may_still_join_until(machine, pool.boot_ms)

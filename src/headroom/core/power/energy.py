@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from headroom.api.power import Hardware, Machine
+from headroom.api.power import Hardware, MachineSpec
 from headroom.api.power_status import Energy, MachineStatus
-from headroom.api.quantities import Invalid, nano
-from headroom.core.power.members import Pool, told, when
+from headroom.api.quantities import InvalidQuantity, nano
+from headroom.core.power.members import PowerPoolState, told, when
 from headroom.model import times
 
 GRID_MS: Final = 3600
@@ -19,14 +19,14 @@ KWH: Final = 1_000_000
 _RUNNING: Final = ("Booting", "Draining", "Sleeping")
 
 
-def watts(machine: Machine, template: Hardware) -> tuple[int | None, int | None]:
+def watts(machine: MachineSpec, template: Hardware) -> tuple[int | None, int | None]:
     """What a machine draws idle and busy; None where nobody said."""
     idle = template.idle_watts if machine.idle_watts is None else machine.idle_watts
     busy = template.busy_watts if machine.busy_watts is None else machine.busy_watts
     return idle, idle if busy is None else busy
 
 
-def counted(pool: Pool) -> Energy | None:
+def counted(pool: PowerPoolState) -> Energy | None:
     """The energy up to now: each machine by what it was doing since the last count."""
     spec, now, before = pool.spec, pool.now, pool.before.energy
     known = {each.name: watts(each, spec.template) for each in spec.machines}
@@ -54,7 +54,7 @@ def lost(before: Energy | None) -> str:
     found += [] if times.moment(before.as_of) is not None else [f"asOf {before.as_of!r}"]
     if not found:
         return ""
-    return f"Of the energy in the status {' and '.join(found)} cannot be read, so that is counted anew from now on."
+    return f"Of the energy in the status {' and '.join(found)} cannot be read, so it is counted from zero again."
 
 
 def _share(machine: MachineStatus, idle: int | None, busy: int | None) -> tuple[int, int]:
@@ -71,7 +71,7 @@ def _share(machine: MachineStatus, idle: int | None, busy: int | None) -> tuple[
 
 def _milliwatt_hours(text: str) -> int | None:
     amount = nano(text)
-    return None if isinstance(amount, Invalid) or amount < 0 else amount // 1000
+    return None if isinstance(amount, InvalidQuantity) or amount < 0 else amount // 1000
 
 
 def _kwh(milliwatt_hours: int) -> str:

@@ -14,9 +14,9 @@ from typing import Final
 from headroom.api.kinds import AnyResource
 from headroom.api.power_status import MOST_EXPECTED, MOST_NAMESPACES, Expected, Fruitless, PowerPoolStatus
 from headroom.core import demand
-from headroom.core.capacity import Outcome, Ration
+from headroom.core.capacity import Ration, SupplyOutcome
 from headroom.core.demand import Presence
-from headroom.core.power.members import Member, Pool, moment_of, told, when
+from headroom.core.power.members import PoolMachine, PowerPoolState, moment_of, told, when
 from headroom.model import times
 from headroom.model.decisions import Ref
 from headroom.model.world import World
@@ -41,21 +41,23 @@ class Memory:
         self._presence = Presence(world)
         listed = list(pools)
         self._known = {ref: _moments(each.status, now) for ref, each in listed if each.status.fruitless}
-        self._payers: dict[tuple[str, str], Ref] = {}
-        """The pool that remembers it if somebody does not come, by who and when: the first of those that expect it, so that it counts once."""
+        self._payers: dict[tuple[str, str], Ref | None] = {}
+        """The pool that remembers it if somebody does not come, by who and when: the first of those that expect it, so that it counts once.
+        None does if a machine was woken: that counts when it goes to sleep."""
         for ref, each in listed:
             for expected in each.status.expected:
-                self._payers.setdefault((expected.of, expected.due_at), ref)
+                key = (expected.of, expected.due_at)
+                self._payers[key] = None if expected.woken else self._payers.get(key, ref)
 
-    def observe(self, pool: Pool) -> None:
+    def observe(self, pool: PowerPoolState) -> None:
         """Take up what a pool remembers, and say for how many pods of each namespace its machines may wake."""
         pool.fruitless = dict(self._known.get(pool.ref, {}))
         self._meet(pool)
-        for it in pool.members:
-            if it.woken_for:
-                _look(it, pool)
-            if it.busy or it.state not in ("On", "Draining"):
-                it.kept_for, it.kept_since = (), None
+        for machine in pool.members:
+            if machine.woken_for:
+                _look(machine, pool)
+            if machine.busy or machine.state not in ("On", "Draining"):
+                machine.kept_for, machine.kept_since = (), None
         every: dict[str, list[int]] = {}
         for each in (pool.fruitless, *(known for ref, known in self._known.items() if ref != pool.ref)):
             for name, moments in each.items():
@@ -65,7 +67,7 @@ class Memory:
         ends = [each.until for each in pool.rations.values() if each.until is not None]
         pool.ration_ends_at = min(ends, default=None)
 
-    def _meet(self, pool: Pool) -> None:
+    def _meet(self, pool: PowerPoolState) -> None:
         """Whether those have come that are expected; who announced them answers for it if they have not in time."""
         pool.expected = {}
         for each in pool.before.expected:
@@ -79,13 +81,8 @@ class Memory:
             namespace = each.of.split("/")[1]
             if due_at + demand.LATE_MS > pool.now:
                 pool.expected[each.of] = each
-            elif self._payers[each.of, each.due_at] == pool.ref and not _woke_for(pool, namespace):
+            elif self._payers[each.of, each.due_at] == pool.ref:
                 _add(pool, namespace)
-
-
-def _woke_for(pool: Pool, namespace: str) -> bool:
-    """Whether a machine was woken for a namespace: that counts when it goes to sleep."""
-    return any(namespace in it.woken_for for it in pool.members)
 
 
 def ration(moments: list[int], now: int) -> Ration:
@@ -105,21 +102,24 @@ def ration(moments: list[int], now: int) -> Ration:
     return Ration(1, gangs=moments[-1] + AN_HOUR * pause <= now)
 
 
-def expect(pool: Pool, outcome: Outcome) -> None:
+def expect(pool: PowerPoolState, outcome: SupplyOutcome) -> None:
     """Remember for whom machines are woken or kept on that are not there yet."""
     announcers, woken = outcome.round.wanted.announcers, {each.name for each in outcome.opened}
-    for it in pool.members if announcers else ():
-        uids = outcome.into.get(it.name, ())
+    for machine in pool.members if announcers else ():
+        uids = outcome.into.get(machine.name, ())
         # What is busy anyway, or is for pods that are there, is no wake or wait of theirs.
-        is_kept = it.state == "On" and not it.busy and it.name in outcome.needed
-        if it.name not in woken and not (is_kept and all(uid in announcers for uid in uids)):
+        is_kept = machine.state == "On" and not machine.busy and machine.name in outcome.needed
+        if machine.name not in woken and not (is_kept and all(uid in announcers for uid in uids)):
             continue
-        for by in (announcers[uid] for uid in uids if uid in announcers):
-            if by.is_own_word and by.of not in pool.expected and len(pool.expected) < MOST_EXPECTED:
-                pool.expected[by.of] = Expected(of=by.of, uid=by.uid, due_at=told(by.due_at))
+        for by in (announcers[uid] for uid in uids if uid in announcers and announcers[uid].is_own_word):
+            one = Expected(of=by.of, uid=by.uid, due_at=told(by.due_at), woken=machine.name in woken)
+            known = pool.expected.get(by.of)
+            is_new = known is None and len(pool.expected) < MOST_EXPECTED
+            if is_new or (one.woken and known is not None and known.due_at == one.due_at):
+                pool.expected[by.of] = one
 
 
-def due_until(pool: Pool, it: Member) -> int | None:
+def due_until(pool: PowerPoolState, machine: PoolMachine) -> int | None:
     """Until when a machine stays on for announced pods that should start by now, and for which it was woken; None if it need not.
 
     Between the moment of a run and its pods, what announces it is being changed, and may not be seen: that is no reason to switch off.
@@ -127,12 +127,12 @@ def due_until(pool: Pool, it: Member) -> int | None:
     ends = (
         due_at + demand.LATE_MS
         for each in pool.expected.values()
-        if (due_at := moment_of(each.due_at) or 0) <= pool.now and each.of.split("/")[1] in it.woken_for
+        if (due_at := moment_of(each.due_at) or 0) <= pool.now and each.of.split("/")[1] in machine.woken_for
     )
     return max(ends, default=None)
 
 
-def expected_turns(pool: Pool) -> Iterator[int]:
+def expected_turns(pool: PowerPoolState) -> Iterator[int]:
     """When it shows that somebody has not come."""
     return ((moment_of(each.due_at) or 0) + demand.LATE_MS for each in pool.expected.values())
 
@@ -147,39 +147,39 @@ def _moments(status: PowerPoolStatus, now: int) -> dict[str, list[int]]:
     return found
 
 
-def _look(it: Member, pool: Pool) -> None:
+def _look(machine: PoolMachine, pool: PowerPoolState) -> None:
     """Whether a machine was of use to those it was woken for."""
-    if not {it.was, it.state} <= {"Booting", "On"}:
-        it.woken_for = ()
-    elif it.state == "On" and _was_used(it):
-        for name in it.woken_for:
+    if not {machine.was, machine.state} <= {"Booting", "On"}:
+        machine.woken_for = ()
+    elif machine.state == "On" and _was_used(machine):
+        for name in machine.woken_for:
             left = pool.fruitless.pop(name, [])[1:]
             pool.fruitless |= {name: left} if left else {}
-        it.woken_for = ()
+        machine.woken_for = ()
 
 
-def _was_used(it: Member) -> bool:
+def _was_used(machine: PoolMachine) -> bool:
     """Whether a pod keeps it on, or has since it came."""
-    ready = it.node.ready_since if it.node is not None else None
-    power = it.power.since if it.power is not None else None
-    return it.busy or (it.idle_since or 0) > max(it.since, ready or 0, power or 0)
+    ready = machine.node.ready_since if machine.node is not None else None
+    power = machine.power.since if machine.power is not None else None
+    return machine.busy or (machine.idle_since or 0) > max(machine.since, ready or 0, power or 0)
 
 
-def note(pool: Pool, it: Member) -> None:
+def note(pool: PowerPoolState, machine: PoolMachine) -> None:
     """A machine goes to sleep, be it for nothing or not. That one came without its GPUs is nobody's fault but its own."""
-    woken = it.woken_for if not it.failures else ()
+    woken = machine.woken_for if not machine.failures else ()
     # One that was kept for a moment only cost nothing.
-    kept = it.kept_for if pool.now - (it.kept_since or pool.now) >= KEPT_MS else ()
+    kept = machine.kept_for if pool.now - (machine.kept_since or pool.now) >= KEPT_MS else ()
     for name in {*woken, *kept}:
         _add(pool, name)
-    it.woken_for = it.kept_for = ()
+    machine.woken_for = machine.kept_for = ()
 
 
-def _add(pool: Pool, namespace: str) -> None:
+def _add(pool: PowerPoolState, namespace: str) -> None:
     pool.fruitless[namespace] = [*pool.fruitless.get(namespace, ()), pool.now][-MOST_MOMENTS:]
 
 
-def status(pool: Pool) -> tuple[Fruitless, ...]:
+def status(pool: PowerPoolState) -> tuple[Fruitless, ...]:
     """What is remembered."""
     latest = sorted(pool.fruitless.items(), key=lambda each: (-each[1][-1], each[0]))[:MOST_NAMESPACES]
     return tuple(Fruitless(namespace=name, at=tuple(map(told, moments))) for name, moments in sorted(latest))

@@ -11,10 +11,11 @@ from headroom.api.power import PowerPoolSpec, sleep_switch
 from headroom.core.capacity import guarded
 from headroom.core.power import breaking, fruitless, idling, schedule, states
 from headroom.core.power.coming import gpus_shown
-from headroom.core.power.members import KIND, Member, Pool, cordon_of, remember
+from headroom.core.power.members import KIND, PoolMachine, PowerPoolState, cordon_of, remember
 from headroom.model import times
 from headroom.model.changes import Changes, Topic
 from headroom.model.decisions import Ref
+from headroom.model.facts import Node
 from headroom.model.tables import PLAIN_RESOURCES
 from headroom.model.world import World
 
@@ -41,7 +42,7 @@ def _switches(same: _Same) -> dict[str, str]:
     return found
 
 
-class Fleet(NamedTuple):
+class PowerFleet(NamedTuple):
     """What the specs of all pools say of who has which machine."""
 
     pools: list[tuple[Ref, AnyResource]]
@@ -52,10 +53,10 @@ class Fleet(NamedTuple):
     """Machines that cannot be switched off alone, each with another one that would go off too."""
 
 
-def fleet_of(world: World) -> Fleet:
+def fleet_of(world: World) -> PowerFleet:
     """Who has which machine."""
     readable = [(ref, each) for ref, each in world.of_kind(KIND) if each.spec is not None]
-    found = Fleet(sorted(readable, key=lambda pair: (pair[1].spec.order, pair[0].name)), {}, {})
+    found = PowerFleet(sorted(readable, key=lambda pair: (pair[1].spec.order, pair[0].name)), {}, {})
     owner, first = found.owners.setdefault, dict[str, str]()
     for ref, each in found.pools:
         for machine, switch in _switches(_Same(each.spec)).items():
@@ -67,7 +68,7 @@ def fleet_of(world: World) -> Fleet:
     return found
 
 
-def pools_of(world: World, without: Collection[Ref] = ()) -> list[Pool]:
+def pools_of(world: World, without: Collection[Ref] = ()) -> list[PowerPoolState]:
     """Every pool that can be read, but for some."""
     fleet = fleet_of(world)
     memory = fruitless.Memory(world, fleet.pools)
@@ -102,9 +103,9 @@ def lead_ms(world: World) -> int:
     return max((spec.policy.boot_timeout_seconds * times.SECOND for spec in readable), default=0)
 
 
-def _pool(world: World, ref: Ref, resource: AnyResource, fleet: Fleet) -> Pool:
+def _pool(world: World, ref: Ref, resource: AnyResource, fleet: PowerFleet) -> PowerPoolState:
     spec, now = resource.spec, world.now
-    pool = Pool(ref=ref, resource=resource, spec=spec, now=now)
+    pool = PowerPoolState(ref=ref, resource=resource, spec=spec, now=now)
     boot_ms = pool.boot_ms
     pool.halted = _halted(world, pool)
     known = {each.name: each for each in resource.status.machines}
@@ -116,7 +117,7 @@ def _pool(world: World, ref: Ref, resource: AnyResource, fleet: Fleet) -> Pool:
         elif machine.name not in seen:
             seen.add(machine.name)
             node = world.nodes.get(machine.name)
-            member = Member(
+            member = PoolMachine(
                 spec=machine,
                 name=machine.name,
                 before=known.get(machine.name),
@@ -134,11 +135,11 @@ def _pool(world: World, ref: Ref, resource: AnyResource, fleet: Fleet) -> Pool:
             idling.measure(world, pool, member)
             pool.members.append(member)
     breaking.observe(pool)
-    pool.floor, pool.floor_turns_at = schedule.floor_of(spec.policy, len(pool.members), now)
+    pool.floor, pool.floor_recheck_at = schedule.floor_of(spec.policy, len(pool.members), now)
     return pool
 
 
-def _halted(world: World, pool: Pool) -> str:
+def _halted(world: World, pool: PowerPoolState) -> str:
     if world.stopped:
         return "Stopped"
     if pool.spec.paused:
@@ -146,6 +147,6 @@ def _halted(world: World, pool: Pool) -> str:
     return "Deleting" if pool.resource.deleting else ""
 
 
-def owns_node(pool: AnyResource, node: str) -> bool:
+def owns_node(_world: World, pool: AnyResource, node: Node) -> bool:
     """Whether a node is that of a machine of a pool; of one that cannot be read nobody knows what it has."""
-    return pool.spec is None or any(each.name == node for each in pool.spec.machines)
+    return pool.spec is None or any(each.name == node.name for each in pool.spec.machines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from headroom.api import marks
-from headroom.core.power.members import Member, Pool
+from headroom.core.power.members import PoolMachine, PowerPoolState
 from headroom.model import times
 from headroom.model.facts import Node, Pod
 from headroom.model.gangs import keeps_machine_on
@@ -30,7 +30,7 @@ class Lodging(NamedTuple):
     """When the last of those ended that are over and still in view."""
 
 
-def look(world: World, pool: Pool, node: str) -> Lodging:
+def look(world: World, pool: PowerPoolState, node: str) -> Lodging:
     """What is on a node. A busy one is known by its first pod, so this costs little for a full fleet."""
     evictable: list[str] = []
     ended: int | None = None
@@ -48,8 +48,8 @@ def look(world: World, pool: Pool, node: str) -> Lodging:
     return Lodging(False, tuple(sorted(evictable)), ended)
 
 
-def may_be_evicted(world: World, pool: Pool, pod: Pod) -> bool:
-    """Whether a pod makes way for a machine that is to sleep, since its pool says so and a controller makes it anew."""
+def may_be_evicted(world: World, pool: PowerPoolState, pod: Pod) -> bool:
+    """Whether a pod makes way for a machine that is to sleep, since its pool says so and a controller recreates it."""
     if pool.policy.drain == "Never" or pod.owner is None or pod.has_claims:
         return False
     if pod.namespace in (SYSTEM, world.own_namespace) or is_marked(pod):
@@ -65,29 +65,29 @@ def is_marked(thing: Pod | Node) -> bool:
     return word.lower() not in NOT_PROTECTED
 
 
-def is_protected(pool: Pool, it: Member) -> bool:
+def is_protected(pool: PowerPoolState, machine: PoolMachine) -> bool:
     """Whether a machine is never sent to sleep."""
-    if it.name in pool.policy.protected_machines:
+    if machine.name in pool.policy.protected_machines:
         return True
-    if it.node is None:
+    if machine.node is None:
         return False
-    return is_marked(it.node) or any(key in CONTROL_PLANE for key, _ in it.node.labels)
+    return is_marked(machine.node) or any(key in CONTROL_PLANE for key, _ in machine.node.labels)
 
 
-def measure(world: World, pool: Pool, it: Member) -> None:
+def measure(world: World, pool: PowerPoolState, machine: PoolMachine) -> None:
     """Say since when a machine that is on is idle."""
-    it.busy = False
-    if it.state not in ("On", "Draining"):
-        it.idle_since = None
-        it.bound = _bound(world, pool, it.name)
+    machine.busy = False
+    if machine.state not in ("On", "Draining"):
+        machine.idle_since = None
+        machine.bound = _bound(world, pool, machine.name)
         return
-    lodging = look(world, pool, it.name)
-    it.busy = lodging.busy
-    it.lodgers = lodging.evictable
-    it.idle_since = None if lodging.busy else _idle_since(it, lodging, world.now)
+    lodging = look(world, pool, machine.name)
+    machine.busy = lodging.busy
+    machine.evictable_pods = lodging.evictable
+    machine.idle_since = None if lodging.busy else _idle_since(machine, lodging, world.now)
 
 
-def _bound(world: World, pool: Pool, node: str) -> str:
+def _bound(world: World, pool: PowerPoolState, node: str) -> str:
     """The first pod that is bound to a node and keeps it on, though the node is not ready; empty if there is none."""
     uids = world.pods.by_node[node]
     if not uids:
@@ -97,17 +97,17 @@ def _bound(world: World, pool: Pool, node: str) -> str:
     return min((pod.key for pod in there if keeps_machine_on(pod, pool.spec.gpu_resource_name)), default="")
 
 
-def _idle_since(it: Member, lodging: Lodging, now: int) -> int:
-    remembered = it.idle_since if it.idle_since is not None or it.was != "On" else it.since
-    if it.before is not None and it.before.busy:
+def _idle_since(machine: PoolMachine, lodging: Lodging, now: int) -> int:
+    remembered = machine.idle_since if machine.idle_since is not None or machine.was != "On" else machine.since
+    if machine.before is not None and machine.before.busy:
         # It was busy when it was last looked at: until when, only the end of a pod can tell.
         is_told = lodging.ended is not None and now - LATELY_MS <= lodging.ended <= now
         remembered = lodging.ended if is_told else now
     known = (
         remembered,
         lodging.ended,
-        it.node.ready_since if it.node is not None else None,
-        it.power.since if it.power is not None and it.power_is == "On" else None,
+        machine.node.ready_since if machine.node is not None else None,
+        machine.power.since if machine.power is not None and machine.power_is == "On" else None,
     )
     # Clocks of kubelets may run ahead.
     return max((min(each, now) for each in known if each is not None), default=now)

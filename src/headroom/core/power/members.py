@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
-from headroom.api.power import Machine, PowerPolicy, PowerPoolSpec
+from headroom.api.power import MachineSpec, PowerPolicy, PowerPoolSpec
 from headroom.api.power_status import (
     MOST_SHAPES,
     Assigned,
@@ -25,12 +25,12 @@ from headroom.api.power_status import (
 from headroom.core import demand
 from headroom.core.capacity import Ration, Trial
 from headroom.core.demand import Room
-from headroom.core.power.news import News, Turn
+from headroom.core.power.news import MachineTransition, TransitionReason
 from headroom.model import times
 from headroom.model.actions import Action
 from headroom.model.decisions import Ref
-from headroom.model.facts import Call, Node
 from headroom.model.facts import Machine as Power
+from headroom.model.facts import Node, SwitchCall
 
 KIND: Final = "PowerPool"
 UNIT: Final = 1_000_000
@@ -55,10 +55,10 @@ class Cordon(Enum):
     FOREIGN = 3
 
 
-class Member(Struct, kw_only=True, eq=False):
+class PoolMachine(Struct, kw_only=True, eq=False):
     """One machine of a pool."""
 
-    spec: Machine
+    spec: MachineSpec
     name: str
     """Of the machine, and of its node."""
     before: MachineStatus | None
@@ -66,7 +66,7 @@ class Member(Struct, kw_only=True, eq=False):
     node: Node | None
     power: Power | None
     """What its status endpoint or BMC says."""
-    call: Call | None
+    call: SwitchCall | None
     cordon: Cordon
     gpus_shown: int
     """GPUs that its node offers now."""
@@ -75,7 +75,7 @@ class Member(Struct, kw_only=True, eq=False):
     reason: str = ""
     """For people, as it was told before; what is decided by it is the cause."""
     cause: Cause = ""
-    why: News | None = None
+    why: MachineTransition | None = None
     """Its reason, if this round has found another one."""
     idle_since: int | None = None
     busy: bool = False
@@ -112,9 +112,9 @@ class Member(Struct, kw_only=True, eq=False):
     """A pod that is bound to its node, which is not ready, and that may still run there."""
     leaves: bool = False
     """It never joined, and is cordoned to be sent to sleep."""
-    lodgers: tuple[str, ...] = ()
+    evictable_pods: tuple[str, ...] = ()
     """Pods on it that keep it on unless they are evicted, which its pool allows."""
-    news: list[News] = field(default_factory=list)
+    news: list[MachineTransition] = field(default_factory=list)
     due: list[Action] = field(default_factory=list)
 
     @property
@@ -148,24 +148,26 @@ class Member(Struct, kw_only=True, eq=False):
         """On, Off or PoweringOff, where somebody knows; else empty."""
         return self.power.power if self.power is not None and self.power.power != "Unknown" else ""
 
-    def failed_call(self, command: str, since: int | None) -> Call | None:
+    def failed_call(self, command: str, since: int | None) -> SwitchCall | None:
         """The call for what it was told then, if nothing will come of it."""
         call = self.call
         if call is None or call.command != command or call.outcome != "Failed" or call.at < (since or 0):
             return None
         return call
 
-    def become(self, state: State, now: int, why: News | None = None, cause: Cause = "") -> None:
+    def become(self, state: State, now: int, why: MachineTransition | None = None, cause: Cause = "") -> None:
         """Turn, or stay as it is with another reason."""
         if state != self.state:
             self.state, self.since = state, now
         self.reason, self.why, self.cause = "", why, cause
 
-    def new(self, state: State, cause: Turn, *, at: int | None = None, count: int = 0, text: str = "") -> News:
+    def new(
+        self, state: State, cause: TransitionReason, *, at: int | None = None, count: int = 0, text: str = ""
+    ) -> MachineTransition:
         """A turn of it."""
-        return News(machine=self.name, state=state, cause=cause, at=at, count=count, text=text)
+        return MachineTransition(machine=self.name, state=state, cause=cause, at=at, count=count, text=text)
 
-    def tell(self, cause: Turn, *, at: int | None = None, count: int = 0) -> None:
+    def tell(self, cause: TransitionReason, *, at: int | None = None, count: int = 0) -> None:
         """An event about a turn that it has made; what is seen for the first time has not turned."""
         self.news.append(self.new(self.state, cause, at=at, count=count))
 
@@ -174,7 +176,7 @@ class Member(Struct, kw_only=True, eq=False):
         return tuple(each for each in self.toggles if each > now - times.HOUR)
 
     def switch(self, now: int) -> None:
-        """It is told to wake or to sleep."""
+        """Its wake or sleep command is sent."""
         self.toggles = (*self.lately(now), now)
 
     def put_off(self, now: int, pause: int) -> None:
@@ -211,14 +213,14 @@ class Member(Struct, kw_only=True, eq=False):
         )
 
 
-class Pool(Struct, kw_only=True, eq=False):
+class PowerPoolState(Struct, kw_only=True, eq=False):
     """One pool."""
 
     ref: Ref
     resource: AnyResource
     spec: PowerPoolSpec
     now: int
-    members: list[Member] = field(default_factory=list)
+    members: list[PoolMachine] = field(default_factory=list)
     elsewhere: dict[str, str] = field(default_factory=dict)
     """Machines that it names and that belong to another pool, with that pool's name."""
     closed: dict[str, Room] = field(default_factory=dict)
@@ -227,7 +229,7 @@ class Pool(Struct, kw_only=True, eq=False):
     """Why nothing may turn here, as one word; empty if it may."""
     floor: int = 0
     """Machines that stay on now."""
-    floor_turns_at: int | None = None
+    floor_recheck_at: int | None = None
     busy: int = 0
     """Machines that pods keep on."""
     used: int = 0
@@ -284,7 +286,7 @@ class Pool(Struct, kw_only=True, eq=False):
         """How long a boot, and a shutdown, may take."""
         return self.policy.boot_timeout_seconds * times.SECOND
 
-    def are(self, *states: State) -> list[Member]:
+    def are(self, *states: State) -> list[PoolMachine]:
         """The machines in one of these states."""
         return [each for each in self.members if each.state in states]
 
@@ -311,7 +313,7 @@ def told(moment: int | None) -> str:
     return "" if moment is None else _text(moment)
 
 
-def remember(member: Member, now: int) -> None:
+def remember(member: PoolMachine, now: int) -> None:
     """Take up what is remembered of a machine."""
     before = member.before
     if before is None:

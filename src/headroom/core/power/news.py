@@ -9,7 +9,7 @@ from msgspec import Struct
 from headroom.api.power_status import State
 
 
-class Turn(StrEnum):
+class TransitionReason(StrEnum):
     """Why a machine turned, or did not though it was about to."""
 
     FOR_PODS = auto()
@@ -57,13 +57,13 @@ class Turn(StrEnum):
     PUT_BACK = auto()
 
 
-class News(Struct, frozen=True, kw_only=True):
+class MachineTransition(Struct, frozen=True, kw_only=True):
     """A turn of a machine."""
 
     machine: str
     state: State
     """What it is doing now."""
-    cause: Turn
+    cause: TransitionReason
     at: int | None = None
     """The moment that belongs to it: since when it is idle, or when it was told."""
     count: int = 0

@@ -18,7 +18,7 @@ class Floor(NamedTuple):
     """How many machines stay on, and until when that is so."""
 
     machines: int
-    turns_at: int | None
+    recheck_at: int | None
 
 
 def floor_of(policy: PowerPolicy, machines: int, now: int) -> Floor:

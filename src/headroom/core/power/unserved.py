@@ -1,4 +1,4 @@
-"""Pods that wait and for which nothing is woken: how many, and why."""
+"""Unserved pods: how many, and why."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 from headroom.api.power_status import Unserved
 from headroom.core import demand
-from headroom.core.capacity import Outcome, Round, Standing, Why, next_trial_at
-from headroom.core.demand import Room, Unit
+from headroom.core.capacity import CapacityRound, SupplyOutcome, TrialRecord, Why, next_trial_at
+from headroom.core.demand import Room, RoomResources, Unit
 from headroom.core.power import breaking, coming, fruitless
-from headroom.core.power.members import Cordon, Member, Pool, told
+from headroom.core.power.members import Cordon, PoolMachine, PowerPoolState, told
 from headroom.core.power.waking import Bar, bars
 from headroom.core.power.wording import few, of_machines, of_pods, quoted, small
 from headroom.model.facts import Pod, Shape
@@ -29,7 +29,7 @@ HALTED: Final = {
 }
 
 
-class Fleet(NamedTuple):
+class PoolCapacity(NamedTuple):
     """The machines of a pool, as far as it matters who of them could hold a pod."""
 
     kinds: list[tuple[Room, list[str]]]
@@ -38,18 +38,20 @@ class Fleet(NamedTuple):
     """Those that may not be woken now."""
     doing: Mapping[str, str]
     """What each of them is doing, as people say it."""
+    resources: RoomResources | None = None
+    """What rooms have beside what nodes say, where pods ask for it."""
 
 
-def tell(pool: Pool, outcome: Outcome) -> None:
+def tell(pool: PowerPoolState, outcome: SupplyOutcome) -> None:
     """Write into a pool what it does not serve."""
     late, node_pool_for = outcome.waiting, outcome.round.node_pool_for
     concerned = [(unit, reason) for unit, reason in outcome.unserved if reason not in SILENT]
     pool.unserved_pods = sum(unit.count for unit in (*late, *(unit for unit, _ in concerned)))
     pool.wants = pool.wants or bool(pool.unserved_pods)
     told = [(unit, wake_limit(pool)) for unit in late[:MOST]]
-    fleet = fleet_of(pool) if concerned else Fleet([], {}, {})
+    fleet = fleet_of(pool, outcome.round) if concerned else PoolCapacity([], {}, {})
     told += [(unit, why(pool, outcome, unit, reason, fleet)) for unit, reason in concerned[:MOST]]
-    told.sort(key=lambda pair: pair[0].turn)
+    told.sort(key=lambda pair: pair[0].queue_position)
     pool.unserved = [
         Unserved(pod=unit.first, pods=unit.count, reason=found.reason, message=found.message[:LONGEST])
         for unit, found in told[:MOST]
@@ -58,7 +60,7 @@ def tell(pool: Pool, outcome: Outcome) -> None:
     pool.shared = {node_pool_for(unit) for unit, reason in concerned if reason == "SharedWithKarpenter"}
 
 
-def _tell_unnamed(pool: Pool, round_: Round) -> None:
+def _tell_unnamed(pool: PowerPoolState, round_: CapacityRound) -> None:
     """Pods that claim GPUs like this pool's by a class that no pool names: no demand, but somebody should know."""
     uids, left_out = round_.wanted.unnamed.get(pool.spec.gpu_resource_name, ()), round_.wanted.left_out
     pods = sorted((pod for uid in uids if (pod := round_.world.pods.get(uid)) is not None), key=lambda pod: pod.key)
@@ -73,17 +75,17 @@ def _tell_unnamed(pool: Pool, round_: Round) -> None:
         )
 
 
-def why(pool: Pool, outcome: Outcome, unit: Unit, reason: str, fleet: Fleet) -> Why:
+def why(pool: PowerPoolState, outcome: SupplyOutcome, unit: Unit, reason: str, fleet: PoolCapacity) -> Why:
     """Why a pool wakes nothing for a unit, the round's reason as a sentence."""
     if reason == "BelowPriorityFloor":
         return Why(reason, f"Its priority {unit.priority} is below the pool's floor of {pool.policy.priority_floor}.")
     if reason == "SharedWithKarpenter":
         name = outcome.round.node_pool_for(unit)
-        says = f"Karpenter's NodePool {name} could serve it, and the pool does not share with it (shareWithKarpenter)."
+        says = f"Karpenter's NodePool {name} can serve it, and the pool leaves such pods to Karpenter (shareWithKarpenter)."
         return Why(reason, says)
     if reason == "BudgetExhausted":
         return Why(
-            reason, "Its budget is over quota, and the pool does not wake for such pods (wakeForExhaustedBudgets)."
+            reason, "Its budget is over quota, and the pool wakes no machine for such pods (wakeForExhaustedBudgets)."
         )
     if reason == "FruitlessWakes":
         return Why(
@@ -96,30 +98,30 @@ def why(pool: Pool, outcome: Outcome, unit: Unit, reason: str, fleet: Fleet) -> 
     return _too_few(unit, fleet) if pool.members else _named_elsewhere(pool)
 
 
-def fruitless_words(pool: Pool, namespaces: Collection[str]) -> str:
+def fruitless_words(pool: PowerPoolState, namespaces: Collection[str]) -> str:
     """Why machines wake for few pods of some namespaces, or none, as a sentence."""
     named = sorted(pool.rations.keys() & set(namespaces))
     ends = f" before {told(pool.ration_ends_at)}" if pool.ration_ends_at is not None else ""
     spaces = f"namespace{'' if len(named) == 1 else 's'} {few(named)}"
     return (
-        f"Machines that were woken for pods of {spaces}, or kept on for them, went to sleep again without any pod, "
-        f"so at most {fruitless.AN_HOUR} are woken in an hour, ever fewer, and no more{ends}."
+        f"Machines that woke or stayed on for pods of {spaces} went to sleep again without running one, "
+        f"so at most {fruitless.AN_HOUR} wake in an hour, fewer each time, and no more{ends}."
     )
 
 
-def wake_limit(pool: Pool) -> Why:
+def wake_limit(pool: PowerPoolState) -> Why:
     """Why a machine that could be woken is not yet."""
     booting = len(pool.are("Booting"))
     why = "maxConcurrentWakes"
     if breaking.at_once(pool) is not None:
-        why = f"the last {pool.boots_failed} that were woken did not join"
+        why = f"the last {pool.boots_failed} did not join"
     return Why(
         WAKE_LIMIT,
-        f"{of_machines(booting)} {'boots' if booting == 1 else 'boot'} already, and no more may at a time ({why}).",
+        f"{of_machines(booting)} {'is' if booting == 1 else 'are'} booting, the most at a time ({why}).",
     )
 
 
-def _unmodelled(outcome: Outcome, unit: Unit) -> Why:
+def _unmodelled(outcome: SupplyOutcome, unit: Unit) -> Why:
     verdicts, standing = outcome.round.verdicts, outcome.round.tried
     verdict = next((verdicts[part.digest] for part in unit.parts if part.digest in verdicts), None)
     tried = next((standing[part.digest] for part in unit.parts if part.digest in standing), None)
@@ -130,56 +132,58 @@ def _unmodelled(outcome: Outcome, unit: Unit) -> Why:
     if tried is not None:
         says.append(_tried(outcome.round.world, unit, tried))
     else:
-        says.append("No machine can be woken on trial now.")
+        says.append("No machine can wake on trial now.")
     return Why("Unmodelled", " ".join(says))
 
 
-def _tried(world: World, unit: Unit, tried: Standing) -> str:
+def _tried(world: World, unit: Unit, tried: TrialRecord) -> str:
     machine = tried.trial.room
     if tried.runs:
-        return f"{machine} is on trial, and no more are woken until such a pod is bound."
+        return f"{machine} is on trial, and no other machine wakes until such a pod is bound."
     until = next_trial_at(world, unit.parts[0], tried)
     if until > world.now:
-        return f"{machine} was no help to such pods, so none is tried for them before {told(until)}."
-    return f"{machine} was no help to such pods, and no machine can be woken on trial now."
+        return f"{machine} did not help such pods, so no machine is tried for them before {told(until)}."
+    return f"{machine} did not help such pods, and no other machine can wake on trial now."
 
 
 # --- too few, too small, or the wrong ones --------------------------------------------------------------------------------------
 
 
-def _named_elsewhere(pool: Pool) -> Why:
+def _named_elsewhere(pool: PowerPoolState) -> Why:
     others = sorted({f"PowerPool/{name}" for name in pool.elsewhere.values()})
-    return Why(
-        "NoMachineFits", f"The pool has no machine of its own: {few(others)} named them first (order, then name)."
-    )
+    return Why("NoMachineFits", f"The pool owns none of its machines: {few(others)} come before it (order, then name).")
 
 
-def _too_few(unit: Unit, fleet: Fleet) -> Why:
+def _too_few(unit: Unit, fleet: PoolCapacity) -> Why:
     able: set[str] = set()
     for part in unit.parts:
         holds = _able(fleet.kinds, part.shape)
         if not holds:
-            nearest = demand.impossible([unit], [room for room, _ in fleet.kinds]).get(part.digest, "")
+            rooms = [room for room, _ in fleet.kinds]
+            if fleet.resources is not None and (lacking := fleet.resources.lacking(part.shape, rooms)) is not None:
+                return Why(*lacking)
+            nearest = demand.impossible([unit], rooms).get(part.digest, "")
             return Why(
                 "NoMachineFits", f"No machine of the pool can hold it{f': {small(nearest)}' if nearest else '.'}"
             )
         able |= holds
     doing = _doing(fleet, able)
     if unit.gang:
-        says = f"Its gang of {of_pods(unit.count)} starts as one, and {of_machines(len(able))} cannot hold it: {doing}."
+        says = f"Its gang of {of_pods(unit.count)} does not fit on {of_machines(len(able))}: {doing}."
         return Why("NotEnoughMachines", says)
     return Why("NotEnoughMachines", f"Of {of_machines(len(able))} that could hold it, {doing}.")
 
 
-def fleet_of(pool: Pool) -> Fleet:
+def fleet_of(pool: PowerPoolState, round_: CapacityRound) -> PoolCapacity:
     """The machines of a pool."""
     found: dict[object, tuple[Room, list[str]]] = {}
     barred = bars(pool)
-    for it in sorted(pool.members, key=lambda each: (-each.gpus, each.name)):
-        room = pool.closed.get(it.name) or coming.emptied(pool, it)
+    for machine in sorted(pool.members, key=lambda each: (-each.gpus, each.name)):
+        room = round_.furnished(pool.closed.get(machine.name) or coming.emptied(pool, machine), emptied=True)
         labels = tuple(pair for pair in room.labels if pair[0] != coming.HOSTNAME)
-        found.setdefault((labels, room.taints, room.free, room.partly_known), (room, []))[1].append(it.name)
-    return Fleet(list(found.values()), barred, {it.name: _spoken(it, it.name in barred) for it in pool.members})
+        found.setdefault((labels, room.taints, room.free, room.partly_known), (room, []))[1].append(machine.name)
+    doing = {machine.name: _spoken(machine, machine.name in barred) for machine in pool.members}
+    return PoolCapacity(list(found.values()), barred, doing, round_.resources)
 
 
 def _able(kinds: list[tuple[Room, list[str]]], shape: Shape) -> set[str]:
@@ -202,26 +206,26 @@ def _is_picky(shape: Shape) -> bool:
     )
 
 
-def _doing(fleet: Fleet, names: set[str]) -> str:
+def _doing(fleet: PoolCapacity, names: set[str]) -> str:
     words = Counter(fleet.doing[name] for name in names)
     told = [f"{count} {'is' if count == 1 else 'are'} {word}" for word, count in sorted(words.items())]
     barred = min(names & fleet.barred.keys(), default="")
     return f"{few(told)} ({barred}: {fleet.barred[barred].why})" if barred else few(told)
 
 
-def _spoken(it: Member, barred: bool) -> str:
-    if it.state == "On":
-        return _on(it)
-    if it.state == "Booting":
+def _spoken(machine: PoolMachine, barred: bool) -> str:
+    if machine.state == "On":
+        return _on(machine)
+    if machine.state == "Booting":
         return "booting for others"
-    if it.state in ("Draining", "Sleeping"):
+    if machine.state in ("Draining", "Sleeping"):
         return "going to sleep"
-    return "not to be woken now" if barred else "off"
+    return "barred from waking" if barred else "off"
 
 
-def _on(it: Member) -> str:
-    if it.gpus_shown < it.gpus:
-        return f"on with {it.gpus_shown} of {it.gpus} GPUs"
-    if it.cordon is not Cordon.NOBODY:
+def _on(machine: PoolMachine) -> str:
+    if machine.gpus_shown < machine.gpus:
+        return f"on with {machine.gpus_shown} of {machine.gpus} GPUs"
+    if machine.cordon is not Cordon.NOBODY:
         return "on and cordoned"
-    return "on and full" if it.busy else "on"
+    return "on and full" if machine.busy else "on"

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from headroom.api.power import PowerPolicy
 from headroom.api.power_status import MOST_PEAKS, Peak
-from headroom.core.power.members import Pool, told, when
+from headroom.core.power.members import PowerPoolState, told, when
 from headroom.core.power.wording import of_machines
 from headroom.model import times
 
@@ -34,9 +34,9 @@ def warm_percent(policy: PowerPolicy, machines: int) -> int:
     return PERCENT if machines >= ONE_OF else 0
 
 
-def measure(pool: Pool, coming: int) -> None:
+def measure(pool: PowerPoolState, coming: int) -> None:
     """Say how many machines are in use, or about to be, how many were lately, and how many stay on or are woken beside them."""
-    pool.busy = sum(it.busy for it in pool.members)
+    pool.busy = sum(machine.busy for machine in pool.members)
     pool.used = used = pool.busy + coming
     # Only what ran is evidence: pods that no machine helps must not keep any warm once they are gone.
     pool.peaks = _peaks(pool, pool.busy)
@@ -49,11 +49,11 @@ def measure(pool: Pool, coming: int) -> None:
     pool.ahead = min(pool.spares, max(1, used // USED_FOR_ONE_AHEAD)) if pool.busy else 0
 
 
-def _window_ms(pool: Pool) -> int:
+def _window_ms(pool: PowerPoolState) -> int:
     return min(WINDOW * pool.policy.idle_seconds * times.SECOND, LONGEST_MS)
 
 
-def _peaks(pool: Pool, used: int) -> list[tuple[int, int]]:
+def _peaks(pool: PowerPoolState, used: int) -> list[tuple[int, int]]:
     """Until when more machines were in use than now, and how many: the highest first, each lower one later. The last is kept for a day."""
     now, before = pool.now, pool.before
     known = [(when(each.until, now) or 0, each.machines) for each in before.peaks]
@@ -69,19 +69,19 @@ def _peaks(pool: Pool, used: int) -> list[tuple[int, int]]:
     return within[:MOST_PEAKS] or [each for each in found[-1:] if not used and each[0] > now - LONGEST_MS]
 
 
-def in_use(pool: Pool) -> int | None:
+def in_use(pool: PowerPoolState) -> int | None:
     """What is remembered of use; a pool that is halted was not measured."""
     return pool.before.in_use if pool.halted else pool.busy
 
 
-def peaks(pool: Pool) -> tuple[Peak, ...]:
+def peaks(pool: PowerPoolState) -> tuple[Peak, ...]:
     """What is remembered of higher use."""
     if pool.halted:
         return pool.before.peaks
     return tuple(Peak(machines=machines, until=told(until)) for until, machines in pool.peaks)
 
 
-def turns_at(pool: Pool) -> int | None:
+def recheck_at(pool: PowerPoolState) -> int | None:
     """When the peak falls, or nothing is kept warm any more, if nothing else happens."""
     if not pool.peaks or not pool.warm_percent:
         return None
@@ -96,7 +96,7 @@ class Least(NamedTuple):
     why: str
 
 
-def least_on(pool: Pool) -> Least:
+def least_on(pool: PowerPoolState) -> Least:
     """As many as the policy says, or those in use and the spares that are woken ahead."""
     if pool.used + pool.ahead > pool.floor and pool.ahead:
         used = f"{of_machines(pool.used)} {'is' if pool.used == 1 else 'are'} in use"
@@ -109,16 +109,16 @@ def of_spares(count: int) -> str:
     return "1 warm spare" if count == 1 else f"{count} warm spares"
 
 
-def usual_size(pool: Pool) -> int:
+def usual_size(pool: PowerPoolState) -> int:
     """GPUs of the machines that are used most."""
-    sizes = Counter(it.gpus for it in pool.members if it.busy)
+    sizes = Counter(machine.gpus for machine in pool.members if machine.busy)
     return max(sizes, key=lambda gpus: (sizes[gpus], -gpus), default=0)
 
 
 class Warm:
     """Which of the machines that are idle for long enough stay on."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: PowerPoolState) -> None:
         self._pool = pool
         self._more = len(pool.are("On", "Booting")) - max(pool.floor, pool.peak + pool.spares)
 

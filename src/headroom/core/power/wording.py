@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from headroom.core.power.members import UNIT, Member, Pool
+from headroom.core.power.members import UNIT, PoolMachine, PowerPoolState
 
 SHOWN: Final = 3
 LONGEST_QUOTE: Final = 600
@@ -34,7 +34,7 @@ def few(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
 
 
-def machines(members: Sequence[Member]) -> str:
+def machines(members: Sequence[PoolMachine]) -> str:
     """Machines by name and GPUs, the first few: `w1 and w2 (12 GPUs)`."""
     return f"{few([each.name for each in members])} ({of_gpus(sum(each.gpus for each in members))})"
 
@@ -61,7 +61,7 @@ def whom(uids: Sequence[str], announced: Mapping[str, str]) -> str:
     return of_pods(count) + (f" ({', '.join(said)})" if said else "")
 
 
-def how_many(pool: Pool) -> str:
+def how_many(pool: PowerPoolState) -> str:
     """How many machines are on, as the status counts them: `2 of 4 machines are on, 1 in use`."""
     on = pool.are("On")
     busy = sum(each.idle_since is None for each in on)

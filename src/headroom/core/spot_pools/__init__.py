@@ -1,4 +1,4 @@
-"""Spot pools: how many machines to buy and which to give back, never one too many and never one of somebody else's."""
+"""Spot pools: how many machines to buy and which to give back, never one too many and never another owner's."""
 
 from headroom.core.spot_pools.explaining import explained
 from headroom.core.spot_pools.gathering import owns_node

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from headroom.api.quantities import Invalid, nano
+from headroom.api.quantities import InvalidQuantity, nano
 from headroom.core.spot_pools import resting
-from headroom.core.spot_pools.fleet import Fleet
-from headroom.core.spot_pools.places import Pool, told
+from headroom.core.spot_pools.fleet import SpotFleet
+from headroom.core.spot_pools.places import SpotPoolState, told
 from headroom.core.spot_pools.wording import few, price, where
 from headroom.model import times
 from headroom.model.cloud_facts import Offer
@@ -37,7 +37,7 @@ class Alternative(NamedTuple):
     """When that ends by itself."""
 
 
-class Choice(NamedTuple):
+class LaunchChoice(NamedTuple):
     """What a pool could launch."""
 
     open: tuple[Alternative, ...]
@@ -53,37 +53,37 @@ class Choice(NamedTuple):
     @property
     def says(self) -> str:
         """And as a sentence."""
-        return f"Nothing can be launched now: {few([each.says for each in self.barred])}."
+        return f"No machine can be launched now: {few([each.says for each in self.barred])}."
 
 
-def choice_of(pool: Pool, fleet: Fleet) -> Choice:
+def choice_of(pool: SpotPoolState, fleet: SpotFleet) -> LaunchChoice:
     """Every type in every zone, those that can be had in the order in which they are tried."""
     offers = _offers(pool, fleet)
     every = [_judged(pool, kind, zone, offers) for kind in pool.spec.types for zone in pool.spec.all_zones]
     free = [each for each in every if not each.barred]
     if pool.spec.allocation == "LowestPrice":
         free.sort(key=lambda each: UNKNOWN if each.price is None else each.price)
-    return Choice(tuple(free), tuple(each for each in every if each.barred))
+    return LaunchChoice(tuple(free), tuple(each for each in every if each.barred))
 
 
-def _judged(pool: Pool, kind: str, zone: str, offers: dict[tuple[str, str], Offer]) -> Alternative:
+def _judged(pool: SpotPoolState, kind: str, zone: str, offers: dict[tuple[str, str], Offer]) -> Alternative:
     offer = offers.get((kind, zone))
     cost = offer.price_per_hour if offer is not None else None
     name, limit = where(kind, zone), cap(pool)
     until = resting.until(pool, kind, zone)
     if until is not None:
-        return Alternative(kind, zone, cost, "SoldOut", f"{name} rests until {told(until)}", until)
+        return Alternative(kind, zone, cost, "SoldOut", f"{name} is not tried before {told(until)}", until)
     if offer is not None and offer.available is False:
         return Alternative(kind, zone, cost, "SoldOut", f"{name} is sold out")
     if limit is not None and cost is None:
-        return Alternative(kind, zone, cost, "PriceUnknown", f"nobody knows the price of {name}")
+        return Alternative(kind, zone, cost, "PriceUnknown", f"{name} has no known price")
     if limit is not None and cost is not None and cost > limit:
         says = f"{name} costs {price(cost)} an hour, more than {price(limit)} (maxPricePerHour)"
         return Alternative(kind, zone, cost, "PriceTooHigh", says)
     return Alternative(kind, zone, cost)
 
 
-def cap(pool: Pool) -> int | None:
+def cap(pool: SpotPoolState) -> int | None:
     """What a machine may cost in an hour, in millionths of a dollar."""
     text = pool.spec.max_price_per_hour
     return None if text is None else _millionths(text)
@@ -93,10 +93,10 @@ def cap(pool: Pool) -> int | None:
 def _millionths(text: str | int) -> int:
     amount = nano(text)
     # What nobody can read allows nothing.
-    return 0 if isinstance(amount, Invalid) else amount // _MILLIONTH
+    return 0 if isinstance(amount, InvalidQuantity) else amount // _MILLIONTH
 
 
-def _offers(pool: Pool, fleet: Fleet) -> dict[tuple[str, str], Offer]:
+def _offers(pool: SpotPoolState, fleet: SpotFleet) -> dict[tuple[str, str], Offer]:
     """The newest offer for each type and zone; a price of nothing is none. Where the cloud chooses the zone, the dearest counts."""
     spec, now = pool.spec, pool.now
     words = _SPOT if spec.instance_charge_type == "SPOTPAID" else _ON_DEMAND

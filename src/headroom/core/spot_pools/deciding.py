@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import structs
 
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
-from headroom.api.power_status import Trial
+from headroom.api.power_status import TrialStatus
 from headroom.api.spot_pools_status import PoolInstance
-from headroom.core.capacity import Outcome
-from headroom.core.spot_pools import breaking, ending, gateway, launching, orphans, resting, telling
-from headroom.core.spot_pools.alternatives import Choice
-from headroom.core.spot_pools.fleet import Fleet
-from headroom.core.spot_pools.launching import Order
-from headroom.core.spot_pools.places import Pool
+from headroom.core.capacity import SupplyOutcome
+from headroom.core.spot_pools import announced, breaking, ending, gateway, launching, orphans, resting, telling
+from headroom.core.spot_pools.alternatives import LaunchChoice
+from headroom.core.spot_pools.fleet import SpotFleet
+from headroom.core.spot_pools.launching import LaunchOrder
+from headroom.core.spot_pools.places import SpotPoolState
 from headroom.model import sight, times
 from headroom.model.actions import Action, RemoveFinalizer
 from headroom.model.decisions import Decision, Ref
@@ -34,12 +35,18 @@ def undecided(world: World, ref: Ref, resource: AnyResource) -> Decision:
         listed = "; ".join(f"{each.field} {each.message}" for each in resource.problems)
         return judgement(world, ref, resource, (False, "InvalidSpec", listed))
     reason, why = sight.incomplete(world)
-    says = f"{why}, so nothing is launched or ended; the last states stand."
+    says = f"{why}, so no machine is launched or ended; the status keeps its last states."
     decision = judgement(world, ref, resource, (False, reason, says))
     return structs.replace(decision, actions=(), look_again_ms=LOOK_AGAIN_MS)
 
 
-def turn(pool: Pool, fleet: Fleet, outcome: Outcome, choice: Choice, orders: list[Order]) -> None:
+def transition(
+    pool: SpotPoolState,
+    fleet: SpotFleet,
+    outcome: SupplyOutcome,
+    choose: Callable[[], LaunchChoice],
+    orders: list[LaunchOrder],
+) -> None:
     """All that turns in a pool: what is replaced leaves the count first, then what is missing is launched, then what leaves goes on."""
     if pool.halted in ("Paused", "Deleting"):
         ending.cancel(pool, "Paused" if pool.halted == "Paused" else "Deleted")
@@ -54,12 +61,12 @@ def turn(pool: Pool, fleet: Fleet, outcome: Outcome, choice: Choice, orders: lis
         if pool.on_demand:
             ending.let_idle_go(pool, outcome.needed)
         launching.launch(pool, orders)
-        launching.fill(pool, choice, pool.least - pool.counted())
+        launching.fill(pool, choose, pool.least - pool.counted())
     ending.drain(pool)
     orphans.end(pool, fleet)
 
 
-def _delete(pool: Pool) -> None:
+def _delete(pool: SpotPoolState) -> None:
     """End what the pool has, or leave it as it is. What is somebody else's is not waited for: its slot is free."""
     pool.places = [each for each in pool.places if not each.is_others]
     for each in pool.are("Running") if pool.spec.deletion_policy == "Terminate" else ():
@@ -67,14 +74,15 @@ def _delete(pool: Pool) -> None:
             ending.leave(pool, each, "Deleted")
 
 
-def _is_done(pool: Pool) -> bool:
+def _is_done(pool: SpotPoolState) -> bool:
     """Whether a pool that is being deleted may go: every launch has its outcome, and nothing is left to end."""
     if pool.are("Launching", "Cancelling"):
         return False
-    return pool.spec.deletion_policy == "Retain" or not (pool.places or pool.left)
+    # Once the pool is gone, nobody knows whose cordon it is on a node that still looks ready, and it is lifted.
+    return pool.spec.deletion_policy == "Retain" or not (pool.places or pool.left or pool.closing)
 
 
-def _due(pool: Pool) -> list[Action]:
+def _due(pool: SpotPoolState) -> list[Action]:
     if not pool.may_act:
         return []
     found: list[Action] = []
@@ -89,7 +97,7 @@ def _due(pool: Pool) -> list[Action]:
     return found
 
 
-def decided(pool: Pool, outcome: Outcome, trials: tuple[Trial, ...] = ()) -> Decision:
+def decided(pool: SpotPoolState, outcome: SupplyOutcome, trials: tuple[TrialStatus, ...] = ()) -> Decision:
     """The decision, once everything has turned."""
     due = _due(pool)
     said = telling.sentence(pool)
@@ -107,6 +115,7 @@ def decided(pool: Pool, outcome: Outcome, trials: tuple[Trial, ...] = ()) -> Dec
             PoolInstance(instance_id=each.slot.instance_id, public_ip=each.instance.public_ip if each.instance else "")
             for each in instances
         ),
+        account=pool.account,
         slots=tuple(each.slot for each in pool.places),
         purchases=launching.status(pool),
         sold_out=resting.status(pool),
@@ -114,6 +123,8 @@ def decided(pool: Pool, outcome: Outcome, trials: tuple[Trial, ...] = ()) -> Dec
         orphans=tuple(pool.orphans),
         orphan_count=pool.orphan_count or None,
         unserved=tuple(pool.unserved),
+        expected=tuple(each for _, each in sorted(pool.expected.items())),
+        missed=tuple(announced.status(pool)),
         trials=trials,
     )
     turns = [each - pool.now for each in (*pool.recheck, *_rests(pool), outcome.recheck_at) if each and each > pool.now]
@@ -130,7 +141,7 @@ def decided(pool: Pool, outcome: Outcome, trials: tuple[Trial, ...] = ()) -> Dec
     )
 
 
-def _rests(pool: Pool) -> list[int | None]:
+def _rests(pool: SpotPoolState) -> list[int | None]:
     """When something that rests may be tried again."""
     if not (pool.wants or pool.unserved):
         return []

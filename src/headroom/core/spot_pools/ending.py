@@ -7,7 +7,7 @@ from typing import Final
 
 from headroom.api.spot_pools_status import SlotCause
 from headroom.core.spot_pools import breaking
-from headroom.core.spot_pools.places import Place, Pool, cordoned_by, told, when
+from headroom.core.spot_pools.places import PoolSlot, SpotPoolState, cordoned_by, told, when
 from headroom.model import times
 from headroom.model.actions import Action, CordonNode, DrainNode, TerminateInstance, UncordonNode
 from headroom.model.gangs import keeps_machine_on
@@ -18,7 +18,7 @@ SETTLE_MS: Final = 10 * times.SECOND
 _ENDED: Final = ("Succeeded", "Failed")
 
 
-def is_busy(world: World, place: Place, resource: str) -> bool:
+def is_busy(world: World, place: PoolSlot, resource: str) -> bool:
     """Whether pods are on a node that do not come with it."""
     if place.node is None:
         return False
@@ -26,7 +26,7 @@ def is_busy(world: World, place: Place, resource: str) -> bool:
     return any(pod is not None and pod.phase not in _ENDED and keeps_machine_on(pod, resource) for pod in pods)
 
 
-def measure(pool: Pool) -> None:
+def measure(pool: SpotPoolState) -> None:
     """Say since when machines are idle, where that matters."""
     for each in pool.are("Running") if pool.on_demand else ():
         if not each.joined:
@@ -37,20 +37,20 @@ def measure(pool: Pool) -> None:
             each.change(idle_since=idle)
 
 
-def cancel(pool: Pool, cause: SlotCause) -> None:
+def cancel(pool: SpotPoolState, cause: SlotCause) -> None:
     """Launches whose outcome is not known are not sent any more."""
     for each in pool.are("Launching"):
         each.become("Cancelling", pool.now, cause)
 
 
-def reclaim(pool: Pool) -> None:
+def reclaim(pool: SpotPoolState) -> None:
     """Drain what the cloud takes back."""
     for each in pool.are("Running"):
         if each.is_reclaimed:
             each.become("Draining", pool.now, "Reclaimed")
 
 
-def give_up(pool: Pool) -> None:
+def give_up(pool: SpotPoolState) -> None:
     """End machines that never joined."""
     timeout = pool.spec.join_timeout_seconds * times.SECOND
     for each in pool.are("Running") if pool.spec.join else ():
@@ -64,11 +64,11 @@ def give_up(pool: Pool) -> None:
         busy = is_busy(pool.world, each, pool.spec.template.gpu_resource_name)
         each.become("Draining" if busy else "Ending", pool.now, "NeverJoined")
         breaking.failed(pool)
-        says = f"{each.name} did not become a ready node within {pool.spec.join_timeout_seconds} s and is ended."
+        says = f"{each.name} did not become a ready node within {pool.spec.join_timeout_seconds}s and is ended."
         pool.tell("NeverJoined", says, each.name, warns=True)
 
 
-def shrink(pool: Pool, needed: Collection[str]) -> None:
+def shrink(pool: SpotPoolState, needed: Collection[str]) -> None:
     """End what is beyond the maximum: intents first, then what is of least use."""
     running = [each for each in pool.are("Launching", "Running") if not each.is_reclaimed]
     surplus = len(running) - pool.most
@@ -84,7 +84,7 @@ def shrink(pool: Pool, needed: Collection[str]) -> None:
             leave(pool, each, "Surplus")
 
 
-def _use(pool: Pool, place: Place, needed: Collection[str]) -> tuple[int, int, int]:
+def _use(pool: SpotPoolState, place: PoolSlot, needed: Collection[str]) -> tuple[int, int, int]:
     """Of how much use a machine is: intents, pending, never joined, idle, busy; among equals the youngest goes first."""
     slot = place.slot
     if place.state == "Launching":
@@ -100,7 +100,7 @@ def _use(pool: Pool, place: Place, needed: Collection[str]) -> tuple[int, int, i
     return rank, -(when(slot.launched_at, pool.now) or 0), -slot.slot
 
 
-def let_idle_go(pool: Pool, needed: Collection[str]) -> None:
+def let_idle_go(pool: SpotPoolState, needed: Collection[str]) -> None:
     """End machines above the minimum that pods have not needed for long enough."""
     spare = pool.counted() - pool.least
     rest = pool.spec.idle_seconds * times.SECOND
@@ -117,18 +117,18 @@ def let_idle_go(pool: Pool, needed: Collection[str]) -> None:
         leave(pool, each, "Idle")
 
 
-def leave(pool: Pool, place: Place, cause: SlotCause) -> None:
+def leave(pool: SpotPoolState, place: PoolSlot, cause: SlotCause) -> None:
     """Begin to drain a machine, or end it at once where nothing can be on it."""
     place.become("Draining" if place.node is not None and pool.spec.join else "Ending", pool.now, cause)
     says = {
         "Surplus": f"more than {pool.most} machines",
         "Idle": f"idle since {place.slot.idle_since}",
         "Deleted": "the Spotpool is being deleted",
-    }.get(cause, "it is not needed")
+    }.get(cause, "no pod needs it")
     pool.tell("Ending", f"{place.name} is ended: {says}.", place.name)
 
 
-def drain(pool: Pool) -> None:
+def drain(pool: SpotPoolState) -> None:
     """Take every machine that leaves one step further on its way."""
     for each in pool.are("Draining"):
         since = when(each.slot.since, pool.now) or pool.now
@@ -150,14 +150,14 @@ def drain(pool: Pool) -> None:
             each.become("Ending", pool.now, each.slot.cause)
 
 
-def _deadline(pool: Pool, place: Place, since: int) -> int:
+def _deadline(pool: SpotPoolState, place: PoolSlot, since: int) -> int:
     """When a machine is ended whoever is still there."""
     own = when(place.slot.reclaim_at, pool.now + times.HOUR) if place.slot.cause == "Reclaimed" else None
     # A moment that was over when the drain began is that of a wrong clock or of a late notice.
     return since + pool.spec.drain_seconds * times.SECOND if own is None or own <= since else own
 
 
-def calls(pool: Pool) -> Iterator[Action]:
+def calls(pool: SpotPoolState) -> Iterator[Action]:
     """End what is to end, again until there is evidence, and what lies about."""
     for each in pool.are("Ending"):
         if each.is_ours and each.slot.instance_id:

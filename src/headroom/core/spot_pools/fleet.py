@@ -6,8 +6,11 @@ from functools import cached_property
 from typing import Final
 
 from headroom.api import marks
-from headroom.core.spot_pools.places import GONE, KIND, NOT_FOUND, TAINT, Place, when
+from headroom.api.spot_pools_status import Slot
+from headroom.core.demand import Presence
+from headroom.core.spot_pools.places import GONE, KIND, NOT_FOUND, TAINT, PoolSlot, cordoned_by, when
 from headroom.model.cloud_facts import Instance, Offer
+from headroom.model.decisions import Ref
 from headroom.model.facts import Node
 from headroom.model.world import World
 
@@ -19,7 +22,7 @@ def is_alive(instance: Instance) -> bool:
     return instance.state not in GONE and instance.state != NOT_FOUND
 
 
-class Fleet:
+class SpotFleet:
     """Machines by owner, nodes by machine, offers by place."""
 
     def __init__(self, world: World) -> None:
@@ -56,6 +59,11 @@ class Fleet:
         return found
 
     @cached_property
+    def presence(self) -> Presence:
+        """Which of the pods that were announced are there."""
+        return Presence(self.world)
+
+    @cached_property
     def offers(self) -> dict[tuple[str, str], list[Offer]]:
         """What is offered, by provider and region."""
         found: dict[tuple[str, str], list[Offer]] = {}
@@ -82,7 +90,7 @@ class Fleet:
         """The last of several that claim a machine counts, so the first by name comes last."""
         return sorted(self.world.nodes, key=lambda node: node.name, reverse=True)
 
-    def node_of(self, place: Place, namespace: str) -> Node | None:
+    def node_of(self, place: PoolSlot, namespace: str) -> Node | None:
         """The node that a machine of a namespace became: by providerID, by label, by address; documents may name it."""
         instance = place.instance
         if instance is None:  # a list that lags says nothing of it, but its node may be known
@@ -103,7 +111,14 @@ class Fleet:
             found = there if there is not None and _may_be(there, instance) and not _label(there) else None
         return found if found is not None and self._is_of(found, place, instance, namespace) else None
 
-    def _is_of(self, node: Node, place: Place, instance: Instance, namespace: str) -> bool:
+    def closing(self, owner: str, ref: Ref) -> list[Node]:
+        """The nodes that a pool has cordoned and that still look ready, although their machines have ended or are about to."""
+        gone = (each for each in self.by_owner.get(owner, ()) if each.state in GONE)
+        places = (PoolSlot(slot=Slot(slot=0, state="Ending", instance_id=each.name), instance=each) for each in gone)
+        nodes = (self.node_of(each, ref.namespace) for each in places)
+        return [node for node in nodes if node is not None and node.ready and cordoned_by(node, ref)]
+
+    def _is_of(self, node: Node, place: PoolSlot, instance: Instance, namespace: str) -> bool:
         """Whether a node that looks like a machine's is it.
 
         Whoever runs a service behind a webhook may say any id and any address, and private addresses are given more than once: so

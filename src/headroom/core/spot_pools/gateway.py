@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headroom.core.spot_pools.places import Place, Pool
+from headroom.core.spot_pools.places import PoolSlot, SpotPoolState
 from headroom.model.actions import AddGatewayTarget, RemoveGatewayTarget
 
 
-def calls(pool: Pool) -> Iterator[AddGatewayTarget | RemoveGatewayTarget]:
+def calls(pool: SpotPoolState) -> Iterator[AddGatewayTarget | RemoveGatewayTarget]:
     """What is missing, and what is there too much."""
     spec, known = pool.spec.gateway, pool.world.gateways.get(pool.key)
     if spec is None or known is None or not known.at:
@@ -28,7 +28,7 @@ def calls(pool: Pool) -> Iterator[AddGatewayTarget | RemoveGatewayTarget]:
             yield RemoveGatewayTarget(pool=pool.key, gateway_target=target)
 
 
-def _target(place: Place, port: int) -> str:
+def _target(place: PoolSlot, port: int) -> str:
     """Where a machine serves; empty while it does not."""
     instance = place.instance
     if instance is None or not place.is_ours or instance.state != "RUNNING" or place.is_reclaimed:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from headroom.api import marks
 from headroom.api.power_status import MOST_SHAPES, Assigned
 from headroom.api.spot_pools_status import Purchases, Slot
 from headroom.core.spot_pools import breaking
-from headroom.core.spot_pools.alternatives import Alternative, Choice
-from headroom.core.spot_pools.places import UNRESOLVED, Place, Pool, told, when
+from headroom.core.spot_pools.alternatives import Alternative, LaunchChoice
+from headroom.core.spot_pools.places import UNRESOLVED, PoolSlot, SpotPoolState, told, when
 from headroom.core.spot_pools.wording import of_machines
 from headroom.model import times
 from headroom.model.actions import AddFinalizer, LaunchInstance
@@ -23,7 +23,7 @@ FEWEST: Final = 10
 _TOKEN: Final = 40
 
 
-class Order(NamedTuple):
+class LaunchOrder(NamedTuple):
     """A machine to be launched."""
 
     alternative: Alternative
@@ -38,7 +38,7 @@ class Limit(NamedTuple):
     says: str = ""
 
 
-def remember(pool: Pool) -> None:
+def remember(pool: SpotPoolState) -> None:
     """Take up what was bought in the last hour."""
     for each in pool.before.purchases:
         minute = when(each.minute, pool.now)
@@ -46,44 +46,49 @@ def remember(pool: Pool) -> None:
             pool.bought[minute] = pool.bought.get(minute, 0) + each.count
 
 
-def status(pool: Pool) -> tuple[Purchases, ...]:
+def status(pool: SpotPoolState) -> tuple[Purchases, ...]:
     """What is remembered of purchases from now on."""
     return tuple(Purchases(minute=told(minute), count=count) for minute, count in sorted(pool.bought.items()))
 
 
-def most_an_hour(pool: Pool) -> int:
+def most_an_hour(pool: SpotPoolState) -> int:
     """Machines that may be bought in an hour."""
     given = pool.spec.max_purchases_per_hour
     return max(FEWEST, 2 * pool.spec.maximum) if given is None else given
 
 
-def limit(pool: Pool) -> Limit:
+def limit(pool: SpotPoolState) -> Limit:
     """How many more may be launched now."""
-    unresolved = len(pool.are(*UNRESOLVED))
-    bought = sum(pool.bought.values())
-    most = most_an_hour(pool)
+    return min(purchases(pool), room(pool), key=lambda each: each.machines)
+
+
+def purchases(pool: SpotPoolState) -> Limit:
+    """How many more may be bought in this hour: more than that wait."""
+    unresolved, bought, most = len(pool.are(*UNRESOLVED)), sum(pool.bought.values()), most_an_hour(pool)
+    says = f"{bought} machines were bought in the last hour and {unresolved} are being launched, of at most {most} (maxPurchasesPerHour)."
+    return Limit(max(0, most - bought - unresolved), "PurchaseLimit", says)
+
+
+def room(pool: SpotPoolState) -> Limit:
+    """How many more the pool may have, whatever was bought: pods for more than that pass on."""
+    exist = f"{of_machines(len(pool.places))} exist, are being launched or ended"
     found = [
         Limit(
             pool.ceiling - len(pool.places),
             "SurgeLimit",
-            f"{of_machines(len(pool.places))} exist, are being launched or ended, of at most {pool.ceiling} (maximum and maxSurge).",
-        ),
-        Limit(
-            most - bought - unresolved,
-            "PurchaseLimit",
-            f"{bought} bought in the last hour and {unresolved} under way, of at most {most} (maxPurchasesPerHour).",
-        ),
+            f"{exist}, of at most {pool.ceiling} (maximum and maxSurge).",
+        )
     ]
     at_once = breaking.at_once(pool)
     if at_once is not None:
-        until = f" before {told(pool.breaker_until)}" if breaking.is_open(pool) else " more until one joins"
+        until = f" before {told(pool.breaker_until)}" if breaking.is_open(pool) else " until one joins"
         says = f"The last {pool.never_joined} machines did not join, so none is launched{until}."
         found.append(Limit(at_once, "NeverJoined", says))
     least = min(found, key=lambda each: each.machines)
     return Limit(max(0, least.machines), least.why, least.says)
 
 
-def launch(pool: Pool, orders: Sequence[Order]) -> list[Place]:
+def launch(pool: SpotPoolState, orders: Sequence[LaunchOrder]) -> list[PoolSlot]:
     """Write down intents."""
     taken = {each.number for each in pool.places}
     free = (number for number in range(len(taken) + len(orders)) if number not in taken)
@@ -92,20 +97,21 @@ def launch(pool: Pool, orders: Sequence[Order]) -> list[Place]:
     return new
 
 
-def fill(pool: Pool, choice: Choice, missing: int) -> list[Place]:
-    """Launch what is missing, as far as that may be."""
+def fill(pool: SpotPoolState, choose: Callable[[], LaunchChoice], missing: int) -> list[PoolSlot]:
+    """Launch what is missing, as far as that may be. What could be launched is found only if something is."""
     if missing <= 0:
         return []
+    choice = choose()
     most = limit(pool)
     if most.machines < missing:
         pool.wants, pool.wants_why, pool.wants_says = missing - most.machines, most.why, most.says
     if not choice.open:
         pool.wants, pool.wants_why, pool.wants_says = missing, choice.why, choice.says
         return []
-    return launch(pool, [Order(choice.open[0])] * min(missing, most.machines))
+    return launch(pool, [LaunchOrder(choice.open[0])] * min(missing, most.machines))
 
 
-def calls(pool: Pool) -> Iterator[AddFinalizer | LaunchInstance]:
+def calls(pool: SpotPoolState) -> Iterator[AddFinalizer | LaunchInstance]:
     """The calls for all intents whose outcome is not known: a repeated one launches no second machine."""
     launching = pool.are("Launching")
     if launching and marks.POOL_FINALIZER not in pool.resource.finalizers:
@@ -117,7 +123,7 @@ def calls(pool: Pool) -> Iterator[AddFinalizer | LaunchInstance]:
         )
 
 
-def _intent(pool: Pool, number: int, order: Order) -> Place:
+def _intent(pool: SpotPoolState, number: int, order: LaunchOrder) -> PoolSlot:
     kind, zone = order.alternative.instance_type, order.alternative.zone
     now = told(pool.now)
     slot = Slot(
@@ -132,10 +138,10 @@ def _intent(pool: Pool, number: int, order: Order) -> Place:
             Assigned(shape=shape, pods=many) for shape, many in sorted(order.assigned.items())[:MOST_SHAPES]
         ),
     )
-    return Place(slot=slot, is_new=True)
+    return PoolSlot(slot=slot, is_new=True)
 
 
-def token_of(pool: Pool, number: int, kind: str, zone: str) -> str:
+def token_of(pool: SpotPoolState, number: int, kind: str, zone: str) -> str:
     """Names one intent for ever: another moment, slot, type, zone or image is another intent."""
     parts = (pool.world.cluster, pool.resource.uid, number, pool.now, kind, zone, pool.spec.image_id or "")
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:_TOKEN]

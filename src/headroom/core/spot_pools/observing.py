@@ -13,11 +13,21 @@ from msgspec import structs
 from headroom.api import marks
 from headroom.api.spot_pools_status import Slot
 from headroom.core.spot_pools import breaking, resting
-from headroom.core.spot_pools.fleet import Fleet, is_alive
-from headroom.core.spot_pools.places import GONE, LAG_MS, LEFT, NOT_FOUND, UNRESOLVED, Place, Pool, told, when
+from headroom.core.spot_pools.fleet import SpotFleet, is_alive
+from headroom.core.spot_pools.places import (
+    GONE,
+    LAG_MS,
+    LEFT,
+    NOT_FOUND,
+    UNRESOLVED,
+    PoolSlot,
+    SpotPoolState,
+    told,
+    when,
+)
 from headroom.core.spot_pools.wording import dollars
 from headroom.model import times
-from headroom.model.cloud_facts import Instance
+from headroom.model.cloud_facts import Instance, Launch
 
 NOT_FOUND_MS: Final = 2 * times.MINUTE
 INTENT_MS: Final = times.HOUR
@@ -25,13 +35,17 @@ INTENT_MS: Final = times.HOUR
 REFUSALS: Final = ("SoldOut", "PriceTooLow", "QuotaReached", "Refused")
 """What proves that no machine exists for a token."""
 FLIGHT_MS: Final = times.MINUTE
-"""So long after the refusal of one call another with the same token may still be on its way, and find what the first did not."""
+"""So long after the refusal of one call another with the same token may still be on its way, and find what the first did not. Whether it
+did, only a list tells that began later."""
 _LONGEST_NUMBER: Final = 6
 _MOMENTS: Final = ("since", "launched_at", "seen_at", "joined_at", "idle_since", "not_found_since")
 
 
-def observe(pool: Pool, fleet: Fleet) -> None:
+def observe(pool: SpotPoolState, fleet: SpotFleet) -> None:
     """Bring every slot up to date, adopt machines that no slot has, and drop slots that are free."""
+    if pool.elsewhere:
+        pool.places = [PoolSlot(slot=each, is_ours=False) for each in pool.before.slots]
+        return
     mine = fleet.by_owner.get(pool.resource.uid, ()) if pool.resource.uid else ()
     claimed: set[str] = {each.instance_id for each in pool.before.slots if each.instance_id}
     named: set[str] = set()
@@ -42,6 +56,7 @@ def observe(pool: Pool, fleet: Fleet) -> None:
     _find(pool, mine, claimed)
     unknown = [each for each in mine if each.name not in claimed and is_alive(each)]
     pool.left = sorted((each for each in mine if each.state in LEFT), key=lambda each: each.name)
+    pool.closing = len(fleet.closing(pool.resource.uid, pool.ref)) if pool.resource.deleting else 0
     pool.alive = sum(map(is_alive, mine))
     if unknown:
         _adopt(pool, unknown)
@@ -50,16 +65,16 @@ def observe(pool: Pool, fleet: Fleet) -> None:
         _join(pool, fleet, place)
 
 
-def _observed(pool: Pool, slot: Slot, claimed: set[str], named: set[str]) -> Place | None:
+def _observed(pool: SpotPoolState, slot: Slot, claimed: set[str], named: set[str]) -> PoolSlot | None:
     """A slot as it is now; None if it is free."""
     world, slot = pool.world, _not_ahead(slot, pool.text_now)
     if not slot.instance_id:
-        return _unresolved(pool, Place(slot=slot), claimed)
+        return _unresolved(pool, PoolSlot(slot=slot), claimed)
     if slot.instance_id in named:
         return None  # the status names a machine twice
     named.add(slot.instance_id)
     instance = world.instances.get(slot.instance_id)
-    place = Place(slot=slot, instance=instance)
+    place = PoolSlot(slot=slot, instance=instance)
     if instance is None and not world.instances_given:
         place.absent = True
         return place
@@ -78,14 +93,21 @@ def _not_ahead(slot: Slot, now: str) -> Slot:
     return structs.replace(slot, **{name: now for name in _MOMENTS if getattr(slot, name) > now})
 
 
-def _unresolved(pool: Pool, place: Place, claimed: set[str]) -> Place | None:
+def _unresolved(pool: SpotPoolState, place: PoolSlot, claimed: set[str]) -> PoolSlot | None:
     slot, now = place.slot, pool.now
-    launch = pool.world.launches.get(slot.token) if slot.token else None
-    if slot.state not in UNRESOLVED:
-        return None  # without a machine there is nothing to drain or to end
+    launch = _launch_of(pool, slot)
+    if slot.state not in UNRESOLVED or not slot.token:
+        return (
+            None  # without a machine there is nothing to drain or to end, and without a token every call would buy one
+        )
     if slot.cause == "Refused":
-        return place
+        if launch is None or launch.outcome in REFUSALS:
+            return place
+        # It was another process that was refused: our own call with this token may have come through, and only lists can tell.
+        place.change(since=told(now), cause="Unanswered")
     if launch is not None and launch.outcome in REFUSALS:
+        if slot.cause == "Unanswered":
+            return place
         resting.refused(pool, slot, launch)
         place.change(state="Cancelling", since=told(now), cause="Refused")
         return place
@@ -105,7 +127,13 @@ def _unresolved(pool: Pool, place: Place, claimed: set[str]) -> Place | None:
     return place
 
 
-def _find(pool: Pool, mine: Iterable[Instance], claimed: set[str]) -> None:
+def _launch_of(pool: SpotPoolState, slot: Slot) -> Launch | None:
+    """What came of its launch. Whoever reads a token can send it to a cloud of their own, so what another pool heard is none."""
+    found = pool.world.launches.get(slot.token) if slot.token else None
+    return found if found is not None and found.pool == pool.key else None
+
+
+def _find(pool: SpotPoolState, mine: Iterable[Instance], claimed: set[str]) -> None:
     """Give intents the machines that carry their tokens, whatever became of these."""
     awaited = {each.slot.token: each for each in pool.places if not each.slot.instance_id and each.slot.token}
     if not awaited:
@@ -121,7 +149,7 @@ def _find(pool: Pool, mine: Iterable[Instance], claimed: set[str]) -> None:
             pool.places.remove(place)
 
 
-def bought(pool: Pool, place: Place, instance: str) -> None:
+def bought(pool: SpotPoolState, place: PoolSlot, instance: str) -> None:
     """A launch came about."""
     slot = place.slot
     _note_bought(pool, pool.now)
@@ -130,7 +158,7 @@ def bought(pool: Pool, place: Place, instance: str) -> None:
     pool.tell("Launched", f"{instance} ({slot.instance_type}{_in(slot.zone)}) was launched.", instance)
 
 
-def _note_bought(pool: Pool, at: int) -> None:
+def _note_bought(pool: SpotPoolState, at: int) -> None:
     minute = at - at % times.MINUTE
     pool.bought[minute] = pool.bought.get(minute, 0) + 1
 
@@ -139,7 +167,7 @@ def _in(zone: str) -> str:
     return f" in {zone}" if zone else ""
 
 
-def _not_found(pool: Pool, place: Place) -> Place | None:
+def _not_found(pool: SpotPoolState, place: PoolSlot) -> PoolSlot | None:
     """The cloud does not know the id. That is evidence once the machine is old enough to show, and it stays so."""
     slot, now = place.slot, pool.now
     since = when(slot.not_found_since, now)
@@ -149,13 +177,14 @@ def _not_found(pool: Pool, place: Place) -> Place | None:
     # What counts is when the cloud was asked, and when the machine surely existed: an intent may have waited long for its call.
     begun, asked = when(slot.seen_at, now) or when(slot.since, now) or now, pool.listed_at
     if asked - begun > LAG_MS and asked - since >= NOT_FOUND_MS:
-        pool.tell("Lost", f"{slot.instance_id} is not known to the cloud any more.", slot.instance_id, warns=True)
+        _note_never_joined(pool, slot)
+        pool.tell("Lost", f"The cloud no longer knows {slot.instance_id}.", slot.instance_id, warns=True)
         return None
     pool.recheck.append(max(begun + LAG_MS + 1, since + NOT_FOUND_MS))
     return place
 
 
-def _there(pool: Pool, place: Place, instance: Instance) -> Place | None:
+def _there(pool: SpotPoolState, place: PoolSlot, instance: Instance) -> PoolSlot | None:
     slot, now = place.slot, pool.now
     place.instance = instance
     tags = instance.tags
@@ -169,27 +198,36 @@ def _there(pool: Pool, place: Place, instance: Instance) -> Place | None:
     reclaim_at = told(instance.reclaim_at) if instance.reclaim_at is not None else slot.reclaim_at
     if price != slot.price_per_hour or reclaim_at != slot.reclaim_at:
         if reclaim_at and not slot.reclaim_at:
-            says = f"The cloud takes {instance.name} back at {reclaim_at}."
+            says = f"The cloud reclaims {instance.name} at {reclaim_at}."
             pool.tell("Reclaimed", says, instance.name, warns=True)
         place.change(price_per_hour=price or slot.price_per_hour, reclaim_at=reclaim_at)
     return place
 
 
-def _ended(pool: Pool, place: Place, instance: Instance) -> None:
+def _ended(pool: SpotPoolState, place: PoolSlot, instance: Instance) -> None:
     slot = place.slot
+    if instance.reclaim_at is None:
+        _note_never_joined(pool, slot)
     if instance.state == "LAUNCH_FAILED" and not slot.joined_at:
-        breaking.failed(pool)
-        pool.tell("LaunchFailed", f"{instance.name} could not be started by the cloud.", instance.name, warns=True)
+        pool.tell("LaunchFailed", f"The cloud failed to start {instance.name}.", instance.name, warns=True)
     elif slot.state == "Running":
-        pool.tell("Lost", f"{instance.name} is {instance.state}, and not by this pool.", instance.name, warns=True)
+        pool.tell(
+            "Lost", f"{instance.name} is {instance.state}; this pool did not cause it.", instance.name, warns=True
+        )
     elif slot.state in ("Draining", "Ending"):
         pool.tell("Ended", f"{instance.name} has ended.", instance.name)
+
+
+def _note_never_joined(pool: SpotPoolState, slot: Slot) -> None:
+    """One that ends by itself before it has joined is a failure like one that never joins: a broken image would be bought for ever."""
+    if slot.state == "Running" and not slot.joined_at and not slot.reclaim_at:
+        breaking.failed(pool)
 
 
 # --- machines that no slot has --------------------------------------------------------------------------------------------------
 
 
-def _adopt(pool: Pool, unknown: list[Instance]) -> None:
+def _adopt(pool: SpotPoolState, unknown: list[Instance]) -> None:
     """Give machines a slot: that of the intent they came of, else their own number, else the lowest that is free."""
     awaited = {each.number: each for each in pool.places if not each.slot.instance_id}
     taken = {each.number for each in pool.places}
@@ -208,7 +246,7 @@ def _adopt(pool: Pool, unknown: list[Instance]) -> None:
     pool.places.sort(key=lambda each: each.number)
 
 
-def _adopted(pool: Pool, number: int, instance: Instance) -> Place:
+def _adopted(pool: SpotPoolState, number: int, instance: Instance) -> PoolSlot:
     now = told(pool.now)
     begun = pool.now if instance.launched_at is None else min(instance.launched_at, pool.now)
     slot = Slot(
@@ -223,8 +261,8 @@ def _adopted(pool: Pool, number: int, instance: Instance) -> Place:
         price_per_hour=dollars(instance.price_per_hour),
         reclaim_at=told(instance.reclaim_at),
     )
-    pool.tell("Adopted", f"{instance.name} carries this pool's tags and is taken up as slot {number}.", instance.name)
-    return Place(slot=slot, instance=instance)
+    pool.tell("Adopted", f"{instance.name} carries this pool's tags and becomes slot {number}.", instance.name)
+    return PoolSlot(slot=slot, instance=instance)
 
 
 def _number(instance: Instance) -> int | None:
@@ -238,14 +276,14 @@ def _came_of(slot: Slot, instance: Instance) -> bool:
     return is_type and (not slot.zone or not instance.zone or instance.zone == slot.zone)
 
 
-def _is_disproved(pool: Pool, place: Place) -> bool:
+def _is_disproved(pool: SpotPoolState, place: PoolSlot) -> bool:
     """Whether a launch that is not wanted any more surely came to nothing: a list that began late enough does not show it."""
     if place.slot.state != "Cancelling":
         return False
     since = when(place.slot.since, pool.now) or pool.now
     if place.slot.cause == "Refused":
         pool.recheck.append(since + FLIGHT_MS)
-        return pool.now - since >= FLIGHT_MS
+        return pool.listed_at - since >= FLIGHT_MS
     if pool.listed_at - since > LAG_MS:
         _note_bought(pool, when(place.slot.launched_at, pool.now) or since)  # it may have come and gone unseen
         return True
@@ -253,7 +291,7 @@ def _is_disproved(pool: Pool, place: Place) -> bool:
     return False
 
 
-def _join(pool: Pool, fleet: Fleet, place: Place) -> None:
+def _join(pool: SpotPoolState, fleet: SpotFleet, place: PoolSlot) -> None:
     """Note the node that a machine became, and that it is ready."""
     slot = place.slot
     if not place.is_ours:

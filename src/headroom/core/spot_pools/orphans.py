@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from headroom.api.spot_pools_status import MOST_ORPHANS, Orphan
-from headroom.core.spot_pools.fleet import Fleet
-from headroom.core.spot_pools.places import NOT_FOUND, Pool, told, when
+from headroom.core.spot_pools.fleet import SpotFleet
+from headroom.core.spot_pools.places import NOT_FOUND, SpotPoolState, told, when
 from headroom.model import times
 from headroom.model.actions import TerminateInstance
 
@@ -15,7 +15,7 @@ REST_MS: Final = times.HOUR
 _OVER: Final = ("SHUTDOWN", "TERMINATING", NOT_FOUND)
 
 
-def look(pool: Pool, fleet: Fleet) -> None:
+def look(pool: SpotPoolState, fleet: SpotFleet) -> None:
     """Note orphans in the place that this pool reports on."""
     place = pool.spec.provider, pool.spec.region
     if not fleet.strangers or fleet.reporters.get(place) != pool.resource.uid:
@@ -37,7 +37,7 @@ def look(pool: Pool, fleet: Fleet) -> None:
         pool.tell("Orphans", says, warns=True)
 
 
-def end(pool: Pool, fleet: Fleet) -> None:
+def end(pool: SpotPoolState, fleet: SpotFleet) -> None:
     """End those that were seen for long enough, unless so many look like orphans that the uids may be what is wrong."""
     if not pool.world.end_orphans or not pool.orphans:
         return

@@ -9,7 +9,7 @@ from msgspec import Struct, field, structs
 
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
-from headroom.api.power_status import Unserved
+from headroom.api.power_status import Expected, Unserved
 from headroom.api.spot_pools import DEMAND, SpotpoolSpec
 from headroom.api.spot_pools_status import Orphan, Slot, SlotCause, SlotState, SoldOut, SpotpoolStatus
 from headroom.core.capacity import Trial
@@ -23,6 +23,8 @@ from headroom.model.world import World
 KIND: Final = "Spotpool"
 LAG_MS: Final = 35 * times.MINUTE
 """What exists for longer than this shows in every full list."""
+LEAD_MS: Final = 5 * times.MINUTE
+"""From a launch until pods can use the machine."""
 NOT_FOUND: Final = "NOT_FOUND"
 TAINT: Final = "headroom.dev/spotpool"
 """Keeps pods of other namespaces off the nodes of a pool."""
@@ -53,7 +55,7 @@ def told(moment: int | None) -> str:
     return "" if moment is None else _text(moment)
 
 
-class News(Struct, frozen=True):
+class SpotTransition(Struct, frozen=True):
     """A turn of a pool or a machine, to be told as an event."""
 
     kind: Literal["Normal", "Warning"]
@@ -62,7 +64,7 @@ class News(Struct, frozen=True):
     message: str
 
 
-class Place(Struct, kw_only=True, eq=False):
+class PoolSlot(Struct, kw_only=True, eq=False):
     """One slot: a machine, or the intent to launch one."""
 
     slot: Slot
@@ -118,7 +120,7 @@ class Place(Struct, kw_only=True, eq=False):
             self.change(state=state, since=told(now), cause=cause)
 
 
-class Pool(Struct, kw_only=True, eq=False):
+class SpotPoolState(Struct, kw_only=True, eq=False):
     """One pool."""
 
     ref: Ref
@@ -132,19 +134,29 @@ class Pool(Struct, kw_only=True, eq=False):
     """When the last full list began; 0 if there is none."""
     halted: str = ""
     """Why nothing may turn here, as one word; empty if it may."""
+    account: str = ""
+    """The cloud's account that its slots are in, as far as the cloud tells one."""
+    elsewhere: bool = False
+    """Its keys are of another account, where nobody knows its machines: what that account says is no evidence."""
     unlisted: str = ""
     """Why nothing is launched or ended for want of a list, as one word,"""
     unlisted_says: str = ""
     """and as a sentence."""
-    places: list[Place] = field(default_factory=list)
+    places: list[PoolSlot] = field(default_factory=list)
     left: list[Instance] = field(default_factory=list)
     """Its machines that are none any more and still lie about."""
+    closing: int = 0
+    """Nodes that look ready although it has ended their machines: counted while the pool is being deleted."""
     alive: int = 0
     """Its machines that exist, whether a slot has them or not."""
     bought: dict[int, int] = field(default_factory=dict)
     """Machines bought in the last hour, by minute."""
     rests: dict[tuple[str, str], SoldOut] = field(default_factory=dict)
     """Types and zones that could not be had, by type and zone."""
+    expected: dict[str, Expected] = field(default_factory=dict)
+    """Runs that a machine was launched or kept for and that have not come yet, by who announced them."""
+    missed: dict[str, list[int]] = field(default_factory=dict)
+    """When such a run did not come, in the last day, by namespace."""
     never_joined: int = 0
     """Machines in a row."""
     breaker_until: int | None = None
@@ -153,7 +165,6 @@ class Pool(Struct, kw_only=True, eq=False):
     orphans: list[Orphan] = field(default_factory=list)
     orphan_count: int = 0
     unserved: list[Unserved] = field(default_factory=list)
-    unserved_pods: int = 0
     trials: list[Trial] = field(default_factory=list)
     wants: int = 0
     """Machines that are missing and could not be launched,"""
@@ -163,7 +174,7 @@ class Pool(Struct, kw_only=True, eq=False):
     """and as a sentence."""
     recheck: list[int] = field(default_factory=list)
     """When the clock alone may change something."""
-    news: list[News] = field(default_factory=list)
+    news: list[SpotTransition] = field(default_factory=list)
     due: list[Action] = field(default_factory=list)
 
     @property
@@ -210,7 +221,7 @@ class Pool(Struct, kw_only=True, eq=False):
         """Machines may be launched and ended."""
         return not (self.halted in ("Stopped", "Paused") or self.unlisted or self.braked)
 
-    def are(self, *states: SlotState) -> list[Place]:
+    def are(self, *states: SlotState) -> list[PoolSlot]:
         """The slots in one of these states."""
         return [each for each in self.places if each.slot.state in states]
 
@@ -224,7 +235,7 @@ class Pool(Struct, kw_only=True, eq=False):
 
     def tell(self, reason: str, message: str, machine: str = "", *, warns: bool = False) -> None:
         """An event."""
-        self.news.append(News("Warning" if warns else "Normal", reason, machine, message))
+        self.news.append(SpotTransition("Warning" if warns else "Normal", reason, machine, message))
 
 
 def cordoned_by(node: Node | None, ref: Ref) -> bool:

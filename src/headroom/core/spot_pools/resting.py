@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import structs
 
 from headroom.api.spot_pools_status import Slot, SoldOut
-from headroom.core.spot_pools.places import Pool, ahead, told, when
+from headroom.core.spot_pools.places import SpotPoolState, ahead, told, when
 from headroom.model import times
 from headroom.model.cloud_facts import Launch
 
@@ -21,7 +21,7 @@ EVERYWHERE: Final = "*"
 MOST: Final = 300
 
 
-def remember(pool: Pool) -> None:
+def remember(pool: SpotPoolState) -> None:
     """Take up what is remembered."""
     for each in pool.before.sold_out:
         until = when(each.until, pool.now + RESTS_MS[-1])
@@ -31,7 +31,7 @@ def remember(pool: Pool) -> None:
             pool.rests[each.instance_type, each.zone] = known
 
 
-def refused(pool: Pool, slot: Slot, launch: Launch) -> None:
+def refused(pool: SpotPoolState, slot: Slot, launch: Launch) -> None:
     """A launch was refused for good; several of one decision count once."""
     key = slot.instance_type, EVERYWHERE if launch.outcome == "QuotaReached" else slot.zone
     known = pool.rests.get(key)
@@ -42,16 +42,16 @@ def refused(pool: Pool, slot: Slot, launch: Launch) -> None:
     pool.rests[key] = SoldOut(instance_type=key[0], zone=key[1], failures=failures, until=until, reason=launch.outcome)
     says = f"{slot.instance_type}{f' in {slot.zone}' if slot.zone else ''} could not be launched ({launch.outcome})"
     more = f": {launch.message}" if launch.message else ""
-    pool.tell(launch.outcome, f"{says}{more}. It rests until {until}.", warns=True)
+    pool.tell(launch.outcome, f"{says}{more}. It is not tried again before {until}.", warns=True)
 
 
-def succeeded(pool: Pool, slot: Slot) -> None:
+def succeeded(pool: SpotPoolState, slot: Slot) -> None:
     """One was had."""
     pool.rests.pop((slot.instance_type, slot.zone), None)
     pool.rests.pop((slot.instance_type, EVERYWHERE), None)
 
 
-def until(pool: Pool, instance_type: str, zone: str) -> int | None:
+def until(pool: SpotPoolState, instance_type: str, zone: str) -> int | None:
     """Until when a type rests in a zone; None if it does not."""
     found = [
         moment
@@ -62,14 +62,14 @@ def until(pool: Pool, instance_type: str, zone: str) -> int | None:
     return max(found, default=None)
 
 
-def standing(pool: Pool) -> Iterator[SoldOut]:
+def standing(pool: SpotPoolState) -> Iterator[SoldOut]:
     """Those that rest now."""
     for _, each in sorted(pool.rests.items()):
         if ahead(each.until, pool.now, RESTS_MS[-1]) is not None:
             yield each
 
 
-def status(pool: Pool) -> tuple[SoldOut, ...]:
+def status(pool: SpotPoolState) -> tuple[SoldOut, ...]:
     """What is remembered from now on, the newest if there are too many."""
     found = sorted(pool.rests.values(), key=lambda each: each.until, reverse=True)[:MOST]
     return tuple(sorted(found, key=lambda each: (each.instance_type, each.zone)))

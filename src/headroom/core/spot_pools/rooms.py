@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
 from msgspec import structs
 
-from headroom.api.quantities import Invalid, nano
+from headroom.api.quantities import InvalidQuantity, nano
 from headroom.core import demand
 from headroom.core.demand import Candidate, Room
-from headroom.core.spot_pools.alternatives import UNKNOWN, Choice
-from headroom.core.spot_pools.places import TAINT, Place, Pool, cordoned_by, when
+from headroom.core.spot_pools.alternatives import UNKNOWN, LaunchChoice
+from headroom.core.spot_pools.places import TAINT, PoolSlot, SpotPoolState, cordoned_by, when
 from headroom.model import times
 from headroom.model.facts import Amounts, Pairs, Taint
 
@@ -26,18 +26,18 @@ _MICRO: Final = 1000
 _USUAL: Final = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
 
 
-def namespaces(pool: Pool) -> frozenset[str] | None:
+def namespaces(pool: SpotPoolState) -> frozenset[str] | None:
     """Whose pods a pool serves: its own namespace's, and those that an administrator lists; None for all."""
     others = pool.world.pool_namespaces.get(pool.key, ())
     return None if ANY in others else frozenset({pool.ref.namespace, *others})
 
 
-def name_of(pool: Pool, place: Place) -> str:
+def name_of(pool: SpotPoolState, place: PoolSlot) -> str:
     """How the room of a slot is called: as its node, once there is one."""
     return place.slot.node or f"{pool.key}/{place.number}"
 
 
-def promised(pool: Pool, name: str, instance_type: str, zone: str) -> Room:
+def promised(pool: SpotPoolState, name: str, instance_type: str, zone: str) -> Room:
     """A machine as it will be."""
     template = pool.spec.template
     taints = tuple(Taint(each.key, each.value, each.effect) for each in template.taints)
@@ -53,7 +53,7 @@ def promised(pool: Pool, name: str, instance_type: str, zone: str) -> Room:
     )
 
 
-def _labels(pool: Pool, name: str, instance_type: str, zone: str) -> Pairs:
+def _labels(pool: SpotPoolState, name: str, instance_type: str, zone: str) -> Pairs:
     known = {
         "node.kubernetes.io/instance-type": instance_type,
         "topology.kubernetes.io/region": pool.spec.region,
@@ -70,24 +70,24 @@ def _amounts(gpu_resource: str, gpus: int, resources: tuple[tuple[str, str | int
     for name, text in resources:
         amount = nano(text)
         # What nobody can read is not there: nothing is launched because of it.
-        found.setdefault(name, 0 if isinstance(amount, Invalid) else max(0, amount) // _MICRO)
+        found.setdefault(name, 0 if isinstance(amount, InvalidQuantity) else max(0, amount) // _MICRO)
     return tuple(sorted(found.items()))
 
 
-def is_coming(place: Place) -> bool:
+def is_coming(place: PoolSlot) -> bool:
     """Whether a machine will be a node, and is none that pods can use yet."""
     if place.state == "Launching":
         return True
     return place.state == "Running" and not place.joined and not place.is_reclaimed
 
 
-def is_fresh(pool: Pool, place: Place) -> bool:
+def is_fresh(pool: SpotPoolState, place: PoolSlot) -> bool:
     """Whether its node is ready for a moment only."""
     joined = when(place.slot.joined_at, pool.now)
     return place.state == "Running" and joined is not None and pool.now - joined < NEW_MS
 
 
-def coming(pool: Pool, ready: Mapping[str, Room]) -> Iterator[Candidate]:
+def coming(pool: SpotPoolState, ready: Mapping[str, Room]) -> Iterator[Candidate]:
     """What is on its way, or has just come."""
     if not pool.spec.join or pool.spec.template.gpu_count is None:
         return
@@ -102,7 +102,7 @@ def coming(pool: Pool, ready: Mapping[str, Room]) -> Iterator[Candidate]:
             yield Candidate(room=room, assigned=assigned)
 
 
-def opening(pool: Pool) -> Iterator[Candidate]:
+def opening(pool: SpotPoolState) -> Iterator[Candidate]:
     """Nodes that are about to lose our cordon."""
     nodes = [
         each.node
@@ -112,7 +112,7 @@ def opening(pool: Pool) -> Iterator[Candidate]:
     return (Candidate(room=room) for room in demand.reopened(pool.world, nodes))
 
 
-def leaving(pool: Pool) -> Iterator[Candidate]:
+def leaving(pool: SpotPoolState) -> Iterator[Candidate]:
     """Nodes that are drained only because nobody needed them."""
     if not pool.may_act or pool.halted:
         return
@@ -124,12 +124,12 @@ def leaving(pool: Pool) -> Iterator[Candidate]:
     yield from (Candidate(room=room) for room in demand.reopened(pool.world, sorted(nodes, key=lambda node: node.name)))
 
 
-def closed(pool: Pool, choice: Choice, count: int) -> Iterator[Candidate]:
+def closed(pool: SpotPoolState, choose: Callable[[], LaunchChoice], count: int) -> Iterator[Candidate]:
     """What could be launched."""
     if count <= 0:
         return
     by_price = pool.spec.allocation == "LowestPrice"
-    for rank, each in enumerate(choice.open):
+    for rank, each in enumerate(choose().open):
         cost = (UNKNOWN if each.price is None else each.price) if by_price else rank + 1
         yield Candidate(
             room=promised(pool, closed_name(pool, each.instance_type, each.zone), each.instance_type, each.zone),
@@ -139,6 +139,6 @@ def closed(pool: Pool, choice: Choice, count: int) -> Iterator[Candidate]:
         )
 
 
-def closed_name(pool: Pool, instance_type: str, zone: str) -> str:
+def closed_name(pool: SpotPoolState, instance_type: str, zone: str) -> str:
     """How a machine is called that could be launched."""
     return f"{pool.key}:{instance_type}@{zone}"

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from headroom.api import power_status
 from headroom.core import demand
-from headroom.core.capacity import Outcome, Trial, newest_trials
+from headroom.core.capacity import SupplyOutcome, Trial, newest_trials
 from headroom.core.spot_pools import rooms
-from headroom.core.spot_pools.places import Place, Pool, told, when
+from headroom.core.spot_pools.places import PoolSlot, SpotPoolState, told, when
 from headroom.model import times
 
 
-def known(pool: Pool) -> Iterator[Trial]:
+def known(pool: SpotPoolState) -> Iterator[Trial]:
     """What is remembered of trials, with what their machines are doing now."""
     by_token = {each.slot.token: each for each in pool.places if each.slot.token}
     for each in pool.before.trials:
@@ -32,7 +32,7 @@ def known(pool: Pool) -> Iterator[Trial]:
         )
 
 
-def _rooms(pool: Pool, shape: str, place: Place) -> Iterator[str]:
+def _rooms(pool: SpotPoolState, shape: str, place: PoolSlot) -> Iterator[str]:
     """The rooms of a trial: of a gang all that were launched with it."""
     of_gang = shape.startswith(demand.OF_GANGS)
     for each in pool.places:
@@ -45,11 +45,13 @@ def _rooms(pool: Pool, shape: str, place: Place) -> Iterator[str]:
             yield rooms.name_of(pool, each)
 
 
-def status(pool: Pool, outcome: Outcome, opened: Mapping[str, Place]) -> tuple[power_status.Trial, ...]:
+def status(
+    pool: SpotPoolState, outcome: SupplyOutcome, opened: Mapping[str, PoolSlot]
+) -> tuple[power_status.TrialStatus, ...]:
     """What is remembered of trials from now on; `opened` are the slots of what was opened, by its name in the round."""
     by_name = {rooms.name_of(pool, each): each for each in pool.places} | dict(opened)
     return tuple(
-        power_status.Trial(
+        power_status.TrialStatus(
             shape=each.shape,
             machine=by_name[each.room].slot.token if each.room in by_name else each.room,
             at=told(each.at),

@@ -1,11 +1,11 @@
-"""Usage: what pods held and for how long, derived from what is seen of them, and added up over windows.
+"""Usage: what pods had allocated and for how long, derived from what is seen of them, and added up over windows.
 
 `keeping` turns what is seen of pods into rows, `coverage` says which rows a budget counts, `reckoning` adds them up.
 """
 
 from headroom.core.usage.coverage import (
     KIND,
-    Scope,
+    BudgetScope,
     arrange,
     asked_rate,
     budgets_of,
@@ -19,11 +19,11 @@ from headroom.core.usage.coverage import (
     rate_of,
     scope_of,
 )
-from headroom.core.usage.curves import Drawing, Drawn, Line, drawing, held
+from headroom.core.usage.curves import Ahead, Drawing, Drawn, UsageCurve, drawing, held
 from headroom.core.usage.devices import (
     MICRO,
-    Asked,
     DeviceView,
+    PodDevices,
     asked_by,
     asked_by_part,
     requested_amounts,
@@ -31,21 +31,24 @@ from headroom.core.usage.devices import (
     view_of,
 )
 from headroom.core.usage.finalizers import removals
-from headroom.core.usage.forecasts import Forecast, Run
+from headroom.core.usage.forecasts import UsageForecast, UsageRun
 from headroom.core.usage.holds import holds_over
-from headroom.core.usage.keeping import Around, Keeper, around, row_of, table_of
+from headroom.core.usage.keeping import Keeper, PricingContext, around, repriced, row_of, table_of
 from headroom.core.usage.names import CLASSES, DRIVERS
 from headroom.core.usage.observing import NAMESPACE_NAME, Look, amounts_of
-from headroom.core.usage.prices import plain_amounts
+from headroom.core.usage.prices import INSTANCE_TYPE, plain_amounts, type_of
 from headroom.core.usage.reckoning import (
     DOLLAR,
     GPU_HOUR,
-    Ledgered,
-    Quota,
+    BudgetUsage,
+    Outlook,
+    QuotaLimits,
     Reckoning,
     Running,
     quota_of,
+    turns_of,
 )
+from headroom.core.usage.shares import Shares, UsageShare, of_budget, of_namespace, of_pod, saved_now
 from headroom.core.usage.summary import gpus_in, gpus_of, gpus_on, reckonings, uncovered
 
 __all__ = [
@@ -53,24 +56,29 @@ __all__ = [
     "DOLLAR",
     "DRIVERS",
     "GPU_HOUR",
+    "INSTANCE_TYPE",
     "KIND",
     "MICRO",
     "NAMESPACE_NAME",
-    "Around",
-    "Asked",
+    "Ahead",
+    "BudgetScope",
+    "BudgetUsage",
     "DeviceView",
     "Drawing",
     "Drawn",
-    "Forecast",
     "Keeper",
-    "Ledgered",
-    "Line",
     "Look",
-    "Quota",
+    "Outlook",
+    "PodDevices",
+    "PricingContext",
+    "QuotaLimits",
     "Reckoning",
-    "Run",
     "Running",
-    "Scope",
+    "Shares",
+    "UsageCurve",
+    "UsageForecast",
+    "UsageRun",
+    "UsageShare",
     "amounts_of",
     "around",
     "arrange",
@@ -90,17 +98,24 @@ __all__ = [
     "is_read",
     "label_keys",
     "namespaces_of",
+    "of_budget",
+    "of_namespace",
+    "of_pod",
     "plain_amounts",
     "pods_matching",
     "quota_of",
     "rate_of",
     "reckonings",
     "removals",
+    "repriced",
     "requested_amounts",
     "row_of",
+    "saved_now",
     "scope_of",
     "sharers_of",
     "table_of",
+    "turns_of",
+    "type_of",
     "uncovered",
     "view_of",
 ]

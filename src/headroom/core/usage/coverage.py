@@ -9,27 +9,27 @@ from typing import Any, Final, NamedTuple
 from headroom.api.budget_index import MOST_NAMES
 from headroom.api.budgets import GPUWorkloadBudgetSpec
 from headroom.api.kinds import AnyResource
-from headroom.api.quantities import Invalid, nano
+from headroom.api.quantities import InvalidQuantity, nano
 from headroom.api.resources import LabelSelector
 from headroom.core.usage.devices import (
     MICRO,
-    Asked,
     DeviceView,
+    PodDevices,
     ToldApart,
     asked_by,
     requested,
     requested_amounts,
     view_of,
 )
-from headroom.core.usage.names import DRIVERS, Resource, parsed
+from headroom.core.usage.names import DRIVERS, CountedResource, parsed
 from headroom.core.usage.observing import NAMESPACE_NAME, OF_NAMESPACE
 from headroom.core.usage.prices import MIG, gpus, share_of, weight_of
 from headroom.model.devices import WHOLE, DeviceTable
 from headroom.model.facts import UNREADABLE, Amounts, Pairs
 from headroom.model.gpus import ANY
-from headroom.model.ordering import Terms
+from headroom.model.ordering import RowTerms
 from headroom.model.selectors import keys_of, selects
-from headroom.model.usage import UNSEEN, Row, is_unseen
+from headroom.model.usage import UNSEEN, UsageRow, is_unseen
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
 
@@ -38,7 +38,7 @@ Weights = tuple[tuple[str, int | None], ...]
 """Names, which may end in a star, with billionths of a GPU that one unit counts; None for the usual weight."""
 
 
-class Scope(NamedTuple):
+class BudgetScope(NamedTuple):
     """What a budget covers, as far as rows of usage can be told by it."""
 
     clusters: str
@@ -68,10 +68,10 @@ class Counted(NamedTuple):
     """Group to millionths of a dollar an hour that each row of it costs, where that is known."""
 
 
-def scope_of(world: World, budget: AnyResource) -> Scope:
+def scope_of(world: World, budget: AnyResource) -> BudgetScope:
     """What a valid budget covers."""
     spec: GPUWorkloadBudgetSpec = budget.spec
-    return Scope(
+    return BudgetScope(
         clusters="" if spec.home_cluster else world.cluster,
         namespaces=namespaces_of(world, budget),
         # A frozen struct of plain data; equal selectors are equal values.
@@ -110,7 +110,7 @@ def weights_of(spec: GPUWorkloadBudgetSpec) -> Weights:
     found = []
     for each in spec.gpu_resources:
         weight = None if each.weight is None else nano(each.weight)
-        found.append((each.name, None if isinstance(weight, Invalid) else weight))
+        found.append((each.name, None if isinstance(weight, InvalidQuantity) else weight))
     return tuple(sorted(found, key=lambda pair: (pair[0].endswith("*"), -len(pair[0]), pair[0])))
 
 
@@ -130,7 +130,7 @@ def counts(amounts: Amounts, weights: Weights) -> tuple[int, str]:
     return total, unreadable
 
 
-def charged(scope: Scope, amounts: Amounts) -> tuple[int, str]:
+def charged(scope: BudgetScope, amounts: Amounts) -> tuple[int, str]:
     """The same of a row that a scope covers: what pods share is divided among those of them that the scope covers."""
     if not _is_shared(amounts):
         return counts(amounts, scope.weights)
@@ -143,13 +143,13 @@ def charged(scope: Scope, amounts: Amounts) -> tuple[int, str]:
     return total, unreadable
 
 
-def asked_rate(asked: Asked, weights: Weights) -> int:
+def asked_rate(asked: PodDevices, weights: Weights) -> int:
     """Millionths of a GPU that a pod asks for: of alternatives the one that counts most, since nobody knows which it will get."""
     chosen = (max((counts(each, weights)[0] for each in choice), default=0) for choice in asked.choices)
     return counts(asked.amounts, weights)[0] + sum(chosen)
 
 
-def _price(scope: Scope, terms: Terms) -> int | None:
+def _price(scope: BudgetScope, terms: RowTerms) -> int | None:
     """What a row costs an hour: of what is shared, the part that is charged."""
     if terms.price is None or not _is_shared(terms.amounts):
         return terms.price
@@ -166,7 +166,7 @@ def _is_shared(amounts: Amounts) -> bool:
     return any(parsed(name).sharers for name, _ in amounts)
 
 
-def _sharers(resource: Resource, selector: LabelSelector) -> int:
+def _sharers(resource: CountedResource, selector: LabelSelector) -> int:
     """How many of the pods that hold something together a selector covers; the first are like the one whose row it is."""
     known = LabelSelector(
         match_labels={key: value for key, value in selector.match_labels.items() if key in resource.keys},
@@ -177,7 +177,7 @@ def _sharers(resource: Resource, selector: LabelSelector) -> int:
     )
 
 
-def _weight(resource: Resource, weights: Weights) -> int | None:
+def _weight(resource: CountedResource, weights: Weights) -> int | None:
     """Billionths of a GPU that one unit counts; None if it is not counted."""
     if resource.name == ANY:
         return WHOLE
@@ -214,7 +214,7 @@ def gpu_names(table: DeviceTable) -> tuple[str, ...]:
     return tuple(sorted(found))[:MOST_NAMES]
 
 
-def counted(table: UsageTable, scope: Scope) -> Counted:
+def counted(table: UsageTable, scope: BudgetScope) -> Counted:
     """The groups that a scope covers. Groups are only ever added, so what was judged once is remembered with the table."""
     memory: dict[Any, Any] = table.memory
     if memory.get("regrouped") != table.regrouped:
@@ -246,17 +246,17 @@ def counted(table: UsageTable, scope: Scope) -> Counted:
     return found
 
 
-def rate_of(scope: Scope, row: Row) -> int:
+def rate_of(scope: BudgetScope, row: UsageRow) -> int:
     """Millionths of a GPU that a scope counts of one row, outside any table; 0 where it does not cover it."""
     return charged(scope, row.amounts)[0] if _covers(scope, row.cluster, row.namespace, row.labels) else 0
 
 
-def _covers(scope: Scope, cluster: str, namespace: str, labels: Pairs) -> bool:
+def _covers(scope: BudgetScope, cluster: str, namespace: str, labels: Pairs) -> bool:
     own, theirs = _parted(labels)
     return not is_unseen(own) and selects(scope.selector, own) and _reaches(scope, cluster, namespace, theirs)
 
 
-def _reaches(scope: Scope, cluster: str, namespace: str, theirs: Pairs) -> bool:
+def _reaches(scope: BudgetScope, cluster: str, namespace: str, theirs: Pairs) -> bool:
     """Whether a scope covers pods of a namespace, which had these labels."""
     if scope.clusters and cluster != scope.clusters:
         return False
@@ -281,7 +281,7 @@ def needed(selector: LabelSelector) -> list[list[tuple[str, str]]]:
     return [*([pair] for pair in selector.match_labels.items()), *one_of]
 
 
-def _selecting(scope: Scope) -> tuple[Any, ...]:
+def _selecting(scope: BudgetScope) -> tuple[Any, ...]:
     """What is judged under one name. Selected namespaces come and go; what was judged for those of before is of no use any more."""
     named = scope.namespaces if scope.namespace_selector is None else None
     return named, _frozen(scope.selector), _frozen(scope.namespace_selector)
@@ -341,7 +341,7 @@ class Matching(NamedTuple):
     """Those that ask for a resource it counts."""
 
 
-def pods_matching(world: World, scope: Scope) -> Matching:
+def pods_matching(world: World, scope: BudgetScope) -> Matching:
     """How many pods there are in a scope. Kinds of pods are only ever added, so what was judged once is remembered with them."""
     pods, census = world.pods, world.pods.count_by(keys_of(scope.selector))
     key = _selecting(scope)
@@ -359,11 +359,11 @@ def pods_matching(world: World, scope: Scope) -> Matching:
     return Matching(sum(n for n, _ in found), sum(asking) + _claiming(scope, view))
 
 
-def _asks(requests: Amounts, scope: Scope, table: DeviceTable) -> bool:
+def _asks(requests: Amounts, scope: BudgetScope, table: DeviceTable) -> bool:
     return counts(requested_amounts(requests, table), scope.weights) != (0, "")
 
 
-def _claiming(scope: Scope, view: DeviceView) -> int:
+def _claiming(scope: BudgetScope, view: DeviceView) -> int:
     """Pods that ask for something it counts through claims only."""
     uids = (uid for namespace in sorted(scope.namespaces) for uid in view.pods.claiming[namespace])
     found = (pod for uid in uids if (pod := view.pods.get(uid)) is not None)

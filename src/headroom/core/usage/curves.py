@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from headroom.api.kinds import AnyResource
-from headroom.core.usage import coverage
-from headroom.core.usage.forecasts import Forecast
-from headroom.core.usage.reckoning import Ledgered, quota_of
+from headroom.api.budgets import GPUWorkloadBudgetSpec
+from headroom.core.usage.forecasts import UsageForecast
+from headroom.core.usage.reckoning import BudgetUsage, Outlook, quota_of
 from headroom.core.usage.summary import gpus_in
 from headroom.model.numbering import Ints
 from headroom.model.times import HOUR, SECOND
@@ -20,7 +20,7 @@ PAST: Final = 180
 AHEAD: Final = 60
 
 
-class Line(NamedTuple):
+class UsageCurve(NamedTuple):
     """Moments, and a sum at each of them."""
 
     moments: list[int]
@@ -30,10 +30,10 @@ class Line(NamedTuple):
 class Drawn(NamedTuple):
     """One quota of a budget over time, in millionths x milliseconds."""
 
-    past: Line
+    past: UsageCurve
     """Up to `as_of`; it begins where everything that counts is known."""
-    ahead: Line
-    """From `as_of` on, if what runs goes on."""
+    ahead: UsageCurve
+    """From `as_of` on, with pods that run ending when they declare."""
     quota: int | None
 
 
@@ -43,28 +43,27 @@ class Drawing(NamedTuple):
     as_of: int
     gpus: Drawn
     usd: Drawn
-    exhausted_at: int | None
-    recovers_at: int | None
+    turns: Outlook
 
 
-def drawing(world: World, budget: AnyResource) -> Drawing:
-    """What the window of a valid budget held over its own length, and what it comes to."""
-    coverage.arrange(world)
-    length = budget.spec.quota.window_hours * HOUR
-    rows = Ledgered(world, coverage.scope_of(world, budget), length)
-    quota = quota_of(budget.spec)
-    told = rows.reckoned(quota)
+class Ahead(NamedTuple):
+    """What is expected of a budget: when its rows end, by their place, and what follows."""
+
+    as_of: int
+    ends: Mapping[int, int]
+    turns: Outlook
+
+
+def drawing(world: World, rows: BudgetUsage, spec: GPUWorkloadBudgetSpec, ahead: Ahead) -> Drawing:
+    """What the window of a budget held over its own length, and what it comes to."""
+    length, quota, as_of = spec.quota.window_hours * HOUR, quota_of(spec), ahead.as_of
     # A sum over a window is only right if all is known from the window's own begin on.
-    since = min(told.as_of, max(told.as_of - length, world.usage.complete_since + length))
-    gpus, usd = rows.course(since)
-    turn = told.exhausted_at if told.recovers_at is None else told.recovers_at
-    until = _until(told.as_of, length, turn)
+    since = min(as_of, max(as_of - length, world.usage.complete_since + length))
+    gpus, usd = rows.course(since, ahead.ends)
+    exhausted_at, recovers_at = ahead.turns
+    until = _until(as_of, length, exhausted_at if recovers_at is None else recovers_at)
     return Drawing(
-        told.as_of,
-        _drawn(gpus, told.as_of, until, quota.gpu_ms),
-        _drawn(usd, told.as_of, until, quota.usd_ms),
-        told.exhausted_at,
-        told.recovers_at,
+        as_of, _drawn(gpus, as_of, until, quota.gpu_ms), _drawn(usd, as_of, until, quota.usd_ms), ahead.turns
     )
 
 
@@ -75,13 +74,13 @@ def _until(as_of: int, length: int, turn: int | None) -> int:
     return as_of + min(length, max((turn - as_of) * 5 // 4, length // 20))
 
 
-def _drawn(course: Forecast, as_of: int, until: int, quota: int | None) -> Drawn:
+def _drawn(course: UsageForecast, as_of: int, until: int, quota: int | None) -> Drawn:
     return Drawn(_line(course, course.as_of, as_of, PAST), _line(course, as_of, until, AHEAD), quota)
 
 
-def _line(course: Forecast, begin: int, end: int, points: int) -> Line:
+def _line(course: UsageForecast, begin: int, end: int, points: int) -> UsageCurve:
     moments = evenly(begin, end, points)
-    return Line(moments, [course.at(moment) for moment in moments])
+    return UsageCurve(moments, [course.at(moment) for moment in moments])
 
 
 def evenly(begin: int, end: int, points: int) -> list[int]:
@@ -93,7 +92,7 @@ def evenly(begin: int, end: int, points: int) -> list[int]:
     return [begin, *inner, end]
 
 
-def held(world: World, begin: int, points: int = 144) -> Line:
+def held(world: World, begin: int, points: int = 144) -> UsageCurve:
     """Millionths of GPUs that pods of this cluster held at moments from `begin` until now."""
     table = world.usage
     rates = np.zeros(len(table.groups), np.int64)
@@ -103,7 +102,9 @@ def held(world: World, begin: int, points: int = 144) -> Line:
     of_row, start, end = rates[table.column("group")], table.column("start"), table.column("low_end")
     counts = of_row > 0
     rate, asked = of_row[counts], np.array(moments, np.int64)
-    return Line(moments, (_sum_before(start[counts], rate, asked) - _sum_before(end[counts], rate, asked)).tolist())
+    return UsageCurve(
+        moments, (_sum_before(start[counts], rate, asked) - _sum_before(end[counts], rate, asked)).tolist()
+    )
 
 
 def _sum_before(at: Ints, rate: Ints, moments: Ints) -> Ints:

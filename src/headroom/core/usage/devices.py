@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from headroom.api.policies.cel import IMPLICIT
-from headroom.core.usage.names import CLASSES, DRIVERS, OTHER, Resource, Sharers, text_of
+from headroom.core.usage.names import CLASSES, DRIVERS, OTHER, CountedResource, Sharers, text_of
 from headroom.core.usage.prices import MIG, PRODUCT
 from headroom.model import sight
 from headroom.model.device_facts import AllocatedDevice, Claim, ClaimTemplate, DeviceChoice, DeviceRequest
 from headroom.model.devices import WHOLE, DeviceTable, profile_part
-from headroom.model.facts import Amounts, Node, Pairs, Part, Pod
+from headroom.model.facts import Amounts, Node, Pairs, Pod, WorkloadPart
 from headroom.model.tables import NodeTable, PodTable
 from headroom.model.world import World
 
@@ -61,18 +61,18 @@ def is_there(name: str, table: DeviceTable) -> bool:
     return name in table.classes or name in CLASSES
 
 
-def of_class(name: str, table: DeviceTable) -> Resource:
+def of_class(name: str, table: DeviceTable) -> CountedResource:
     """What the devices of a class count as: GPUs of a well-known resource, or what the class is called."""
     if not is_there(name, table):
-        return Resource(name=name)  # anybody may name a class that is not there, so none of those is remembered
+        return CountedResource(name=name)  # anybody may name a class that is not there, so none of those is remembered
     key = ("class", name)
     if key not in table.memory:
         table.memory[key] = _of_class(name, table)
-    found: Resource = table.memory[key]
+    found: CountedResource = table.memory[key]
     return found
 
 
-def _of_class(name: str, table: DeviceTable) -> Resource:
+def _of_class(name: str, table: DeviceTable) -> CountedResource:
     known = table.classes.get(name)
     extended = known.extended_resource if known else ""
     resource = CLASSES.get(name, "")
@@ -82,7 +82,7 @@ def _of_class(name: str, table: DeviceTable) -> Resource:
         there = [] if known.selectors else sorted(DRIVERS[each] for each in table.drivers & DRIVERS.keys())
         resource = next(iter([*(each for each in DRIVERS.values() if each == extended), *named, *there]), "")
     aliases = [each for each in (name, extended) if each and each != (resource or name) and each not in CLASSES]
-    return Resource(name=resource or name, aliases=tuple(aliases))
+    return CountedResource(name=resource or name, aliases=tuple(aliases))
 
 
 def _selects(driver: str, expression: str) -> bool:
@@ -97,7 +97,9 @@ def requested(name: str, table: DeviceTable, node: Node | None = None) -> str:
         product = dict(node.labels).get(PRODUCT, "") if node else ""
         part = profile_part(name.removeprefix(MIG), product)
         return (
-            text_of(Resource(name=name, part=part)) if part and part != profile_part(name.removeprefix(MIG)) else name
+            text_of(CountedResource(name=name, part=part))
+            if part and part != profile_part(name.removeprefix(MIG))
+            else name
         )
     known = table.by_extended_resource.get(name)
     if name.startswith(IMPLICIT):
@@ -107,12 +109,12 @@ def requested(name: str, table: DeviceTable, node: Node | None = None) -> str:
     return text_of(of_class(known.name, table))
 
 
-def _allocated(device: AllocatedDevice, table: DeviceTable) -> Resource:
+def _allocated(device: AllocatedDevice, table: DeviceTable) -> CountedResource:
     """What a device that was allocated counts as: its driver tells it better than the class by which it was asked for."""
     resource = of_class(device.device_class or device.driver, table)
     if (known := DRIVERS.get(device.driver)) and resource.name != known:
         aliases = [each for each in (resource.name, *resource.aliases) if each != known and each not in CLASSES]
-        resource = Resource(name=known, aliases=tuple(aliases))
+        resource = CountedResource(name=known, aliases=tuple(aliases))
     part = table.part(device.driver, device.pool, device.device, device.consumed)
     if part == WHOLE:
         return resource
@@ -132,10 +134,11 @@ def held_by(pod: Pod, view: DeviceView) -> tuple[dict[str, int], Collection[str]
     for claim in _reserved(pod, pod.claims, view):
         _add(found, _of_claim(claim, pod, view))
     special = next(_reserved(pod, [pod.extended_claim], view), None)
-    if special is None or not pod.extended_resources or special.name in pod.claims:
+    resources = pod.extended.resources if pod.extended is not None else ()
+    if special is None or not resources or special.name in pod.claims:
         return found, ()
     _add(found, _of_claim(special, pod, view))
-    return found, pod.extended_resources
+    return found, resources
 
 
 def are_seen(pod: Pod, view: DeviceView) -> bool:
@@ -178,7 +181,7 @@ def sharers_of(pod: Pod, view: DeviceView) -> list[str]:
     return sorted(found - {pod.uid})
 
 
-def _shared(claim: Claim, pod: Pod, view: DeviceView) -> Resource | None:
+def _shared(claim: Claim, pod: Pod, view: DeviceView) -> CountedResource | None:
     """With whom a pod shares a claim: pods that run. One that is not there, has not started or is over holds nothing."""
     if len(claim.reserved_for) < 2:
         return None
@@ -190,7 +193,7 @@ def _shared(claim: Claim, pod: Pod, view: DeviceView) -> Resource | None:
     if listed != own:
         counts = (counts - Counter([listed] if listed is not None else [])) + Counter([own])
     sharers = sorted(counts.items(), key=lambda each: (each[0] != own, each[0]))
-    return Resource(
+    return CountedResource(
         sharers=tuple(Sharers(count, labels) for labels, count in sharers),
         keys=tuple(sorted(view.told_apart)),
         is_first=pod.uid < other,
@@ -221,7 +224,7 @@ def _projected(labels: Pairs, told_apart: ToldApart) -> Pairs:
 # --- what a pod asks for -----------------------------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
+class PodDevices(NamedTuple):
     """What a pod will hold."""
 
     amounts: Amounts = ()
@@ -231,14 +234,14 @@ class Asked(NamedTuple):
     """Whether all is seen that says what it asks for: without its claims and templates nothing can place it either."""
 
 
-def asked_by(pod: Pod, view: DeviceView, without: Collection[str] = ()) -> Asked:
+def asked_by(pod: Pod, view: DeviceView, without: Collection[str] = ()) -> PodDevices:
     """What a pod will hold, or holds: through claims that are not in `without`, each claim as a whole."""
     node = view.nodes.get(pod.node) if pod.node else None
     names = [name for name in pod.claims if f"{pod.namespace}/{name}" not in without]
     return _asked(pod.namespace, _amounts(pod.shape.requests, view.devices, node), (names, pod.claim_templates), view)
 
 
-def asked_by_part(namespace: str, part: Part, view: DeviceView) -> tuple[Asked, Asked]:
+def asked_by_part(namespace: str, part: WorkloadPart, view: DeviceView) -> tuple[PodDevices, PodDevices]:
     """What each pod of an owner will hold by itself, and what all of them share."""
     own = _asked(namespace, _amounts(part.requests, view.devices), ((), part.claim_templates), view)
     return own, _asked(namespace, {}, (part.claims, ()), view)
@@ -259,7 +262,7 @@ def _amounts(requests: Amounts, table: DeviceTable, node: Node | None = None) ->
 
 def _asked(
     namespace: str, found: dict[str, int], named: tuple[Iterable[str], Iterable[str]], view: DeviceView
-) -> Asked:
+) -> PodDevices:
     choices: list[tuple[Amounts, ...]] = []
     # Behind any name that is not a well-known GPU's, there may be a device class that is not seen now.
     is_known = view.is_whole or not any("/" in name and name not in DRIVERS.values() for name in found)
@@ -275,7 +278,7 @@ def _asked(
             _add(found, ((text_of(_allocated(device, view.devices)), MICRO) for device in each.allocated))
         else:
             _ask(found, choices, each.requests, view.devices)
-    return Asked(tuple(sorted(found.items())), tuple(choices), is_known)
+    return PodDevices(tuple(sorted(found.items())), tuple(choices), is_known)
 
 
 def _classes_of(each: Claim | ClaimTemplate) -> Iterator[str]:

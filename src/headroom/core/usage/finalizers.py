@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headroom.core.usage import coverage
-from headroom.core.usage.coverage import Scope
+from headroom.core.usage.coverage import BudgetScope
 from headroom.core.usage.devices import ENDED_PHASES
 from headroom.model.actions import RemoveFinalizer
 from headroom.model.decisions import Ref
@@ -28,7 +28,7 @@ def is_kept(pod: Pod) -> bool:
 
 
 def removals(world: World) -> dict[Ref | None, list[RemoveFinalizer]]:
-    """The finalizers to let go of, under the budget that does: the first that covers the pod; None where no budget does.
+    """The finalizers to remove, under the budget that does: the first that covers the pod; None where no budget does.
 
     That is so for budgets that are gone, paused or not exact any more.
     """
@@ -84,7 +84,7 @@ def _is_told(world: World, pod: Pod) -> bool:
     return lost is not None and world.as_of >= max(pod.deleting, lost.gone_at + NODE_GONE_MS)
 
 
-def _exact(world: World) -> list[tuple[Ref, Scope]]:
+def _exact(world: World) -> list[tuple[Ref, BudgetScope]]:
     return [
         (ref_of(budget), coverage.scope_of(world, budget))
         for budget in coverage.budgets_of(world)

@@ -14,24 +14,24 @@ from msgspec import structs
 
 from headroom.core.usage import observing
 from headroom.core.usage.devices import ENDED_PHASES
-from headroom.core.usage.observing import Held, Look
+from headroom.core.usage.observing import Look, PodAllocation
 from headroom.model.facts import Pod
-from headroom.model.usage import Evidence, Row, is_unseen
+from headroom.model.usage import Evidence, UsageRow, is_unseen
 
 
-class Found(NamedTuple):
+class FoundPod(NamedTuple):
     """A pod as it was when it was found."""
 
     pod: Pod
-    held: Held
+    held: PodAllocation
     look: Look
 
-    def is_still(self, pod: Pod, held: Held) -> bool:
+    def is_still(self, pod: Pod, held: PodAllocation) -> bool:
         """Whether it is what it was, as far as rows tell."""
         return pod.phase not in ENDED_PHASES and held == self.held
 
 
-def first_rows(found: Found) -> list[Row]:
+def first_rows(found: FoundPod) -> list[UsageRow]:
     """The blank row of a pod that is found and, if that has ended, the row of what it was at its end."""
     rows = observing.observed((), found.pod, found.held, found.look._replace(since=0))
     if not rows or rows[0].ended == rows[0].start:
@@ -43,19 +43,19 @@ def first_rows(found: Found) -> list[Row]:
     return [structs.replace(blank, gone_by=end), structs.replace(first, start=end, seen_until=end)]
 
 
-def parted(blank: Row, found: Found) -> list[Row]:
+def split_found(blank: UsageRow, found: FoundPod) -> list[UsageRow]:
     """What a pod was when it was found, as a row of its own: it may have been that since its start."""
     at = max(found.look.at, blank.start + 1)
     own = observing.row_of(found.pod, found.held, found.look._replace(at=at, since=0), at, blank.start)
     return [structs.replace(blank, gone_by=at), own]
 
 
-def is_blank(row: Row) -> bool:
+def is_blank(row: UsageRow) -> bool:
     """Whether nobody saw its labels, and nobody who had read the ledger wrote it."""
     return is_unseen(row.labels) and row.ended is None and row.closed is None
 
 
-def joined(before: Row, own: Row, since: int, *, is_same: bool) -> list[Row]:
+def joined(before: UsageRow, own: UsageRow, since: int, *, is_same: bool) -> list[UsageRow]:
     """The row before a found pod's own, and that one, now that the first is known, and that nothing was missed up to `since`."""
     at = own.start
     if before.ended is not None or before.closed is not None:

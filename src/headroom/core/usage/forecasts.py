@@ -1,6 +1,6 @@
 """What the sum over a rolling window becomes from now on, and what more would fit under a limit: exact, in whole numbers.
 
-A `Forecast` is a piecewise-linear function of the moment at which the window ends. What begins to run adds a ramp to it: the sum
+A `UsageForecast` is a piecewise-linear function of the moment at which the window ends. What begins to run adds a ramp to it: the sum
 rises while it runs, and falls as the window leaves it behind. So "may this start now" and "when may it start" are answered at the
 few moments at which the slope changes. Rates are divided by their common divisor, and where a sum could still pass 63 bits it is
 made of Python's integers.
@@ -21,7 +21,7 @@ _SAFE: Final = 2**61
 MOST_STEPS: Final = 20_000
 
 
-class Run(NamedTuple):
+class UsageRun(NamedTuple):
     """Something that holds `rate` millionths from `start` until `end`; OPEN for what goes on."""
 
     start: int
@@ -37,7 +37,7 @@ class Runs(NamedTuple):
     rate: Numbers
 
 
-class Span(NamedTuple):
+class ForecastSpan(NamedTuple):
     """From when on, for windows of which length, and up to when at most the sums are asked for."""
 
     as_of: int
@@ -45,10 +45,10 @@ class Span(NamedTuple):
     until: int = OPEN
 
 
-class Forecast:
+class UsageForecast:
     """The sum over windows that end at `as_of` or later."""
 
-    def __init__(self, span: Span, total: int, changes: tuple[Ints, Numbers], unit: int) -> None:
+    def __init__(self, span: ForecastSpan, total: int, changes: tuple[Ints, Numbers], unit: int) -> None:
         """`changes` are moments, the first of which is `as_of`, and by how much the slope changes at each; all in `unit`."""
         self.as_of, self.window, _ = self._span = span
         self._times, self._changes = changes
@@ -58,7 +58,7 @@ class Forecast:
         self._sums: Numbers = total + np.concatenate([begin, np.cumsum(self._slopes[:-1] * np.diff(self._times))])
 
     @classmethod
-    def of(cls, span: Span, total: int, runs: Runs) -> Forecast:
+    def of(cls, span: ForecastSpan, total: int, runs: Runs) -> UsageForecast:
         """From all that is inside the window now, or will begin."""
         as_of, window, until = span
         start, end = runs.start, runs.end
@@ -86,7 +86,7 @@ class Forecast:
         changes = np.concatenate([[as_of], times[order]]).astype(np.int64), np.concatenate([first, steps[order]])
         return cls(span, total // unit, changes, unit)
 
-    def plus(self, run: Run) -> Forecast:
+    def plus(self, run: UsageRun) -> UsageForecast:
         """The same with one thing more that runs."""
         if run.rate % self._unit:
             return self._in_units_of(run.rate).plus(run)
@@ -102,16 +102,16 @@ class Forecast:
         places = np.searchsorted(self._times, times, side="right")
         more = np.array([step for _, step in steps], changes.dtype)
         moved = np.insert(self._times, places, times), np.insert(changes, places, more)
-        return Forecast(self._span, self._total, moved, self._unit)
+        return UsageForecast(self._span, self._total, moved, self._unit)
 
-    def _in_units_of(self, rate: int) -> Forecast:
+    def _in_units_of(self, rate: int) -> UsageForecast:
         """The same in a unit that divides a rate too."""
         unit = gcd(self._unit, rate)
         times = self._unit // unit
         changes = self._changes
         if changes.dtype != object and times * int(np.max(np.abs(self._sums))) >= _SAFE:
             changes = changes.astype(object)
-        return Forecast(self._span, self._total * times, (self._times, changes * times), unit)
+        return UsageForecast(self._span, self._total * times, (self._times, changes * times), unit)
 
     def at(self, moment: int) -> int:
         """The sum over the window that ends at a moment."""

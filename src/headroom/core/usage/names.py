@@ -37,7 +37,7 @@ class Sharers(Struct, frozen=True, omit_defaults=True):
     labels: Pairs = ()
 
 
-class Resource(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class CountedResource(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What an amount is of."""
 
     name: str = ""
@@ -71,18 +71,18 @@ def _names(name: str, aliases: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=16384)
-def parsed(text: str) -> Resource:
+def parsed(text: str) -> CountedResource:
     """What a name in a row means."""
     name, _, rest = text.partition(" ")
     if not rest:
-        return Resource(name=name)
+        return CountedResource(name=name)
     try:
-        return msgspec.structs.replace(msgspec.json.decode(rest, type=Resource), name=name)
+        return msgspec.structs.replace(msgspec.json.decode(rest, type=CountedResource), name=name)
     except msgspec.DecodeError:
-        return Resource(name=text)  # of another version, or no name of ours
+        return CountedResource(name=text)  # of another version, or no name of ours
 
 
-def text_of(resource: Resource) -> str:
+def text_of(resource: CountedResource) -> str:
     """The name under which a row keeps it."""
     rest = msgspec.json.encode(msgspec.structs.replace(resource, name="")).decode()
     return resource.name if rest == "{}" else f"{resource.name} {rest}"

@@ -12,11 +12,13 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from headroom.core.usage import devices
+from headroom.api import durations, marks
+from headroom.core.usage import devices, prices
 from headroom.core.usage.devices import ENDED_PHASES, DeviceView
+from headroom.model import times
 from headroom.model.census import cut
-from headroom.model.facts import Amounts, Namespace, Pairs, Pod
-from headroom.model.usage import EVIDENCE, LATE_MS, UNSEEN, Evidence, Row, is_unseen
+from headroom.model.facts import Amounts, Namespace, Node, Pairs, Pod
+from headroom.model.usage import EVIDENCE, LATE_MS, UNSEEN, Ending, Evidence, PodDetails, UsageRow, is_unseen
 
 OF_NAMESPACE: Final = "@namespace/"
 """Begins the names under which a row keeps the labels of the pod's namespace."""
@@ -25,14 +27,14 @@ NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _NEVER: Final = ("headroom.dev/", "hugepages-", "kubernetes.io/")
 
 
-class Held(NamedTuple):
+class PodAllocation(NamedTuple):
     """What a pod holds while it runs, and under which labels."""
 
     amounts: Amounts
     price: int | None
     labels: Pairs
 
-    def is_in(self, row: Row) -> bool:
+    def is_in(self, row: UsageRow) -> bool:
         """Whether a row says just this."""
         return (row.amounts, row.price, row.labels) == self
 
@@ -72,7 +74,9 @@ def is_accounted(name: str) -> bool:
     return "/" in name and not name.startswith(_NEVER)
 
 
-def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look, *, is_unread: bool = False) -> list[Row]:
+def observed(
+    known: Sequence[UsageRow], pod: Pod, held: PodAllocation, look: Look, *, is_unread: bool = False
+) -> list[UsageRow]:
     """What is new in the rows of a pod that is in view, or was until now; `known` are its rows by start.
 
     Where not all labels of the last row are known, what the pod is now is a row of its own.
@@ -104,7 +108,7 @@ def observed(known: Sequence[Row], pod: Pod, held: Held, look: Look, *, is_unrea
     return [*rows, before, row_of(pod, held, look, look.at, max(last.start, sure))]
 
 
-def is_too_soon(known: Sequence[Row], held: Held, look: Look, shortest: int) -> bool:
+def is_too_soon(known: Sequence[UsageRow], held: PodAllocation, look: Look, shortest: int) -> bool:
     """Whether what changed has to wait, since a row that tells of a change lasts so long. Until then, that row counts."""
     last = known[-1] if known else None
     if last is None or not last.is_change or last.ended is not None or last.gone_by is not None:
@@ -112,7 +116,7 @@ def is_too_soon(known: Sequence[Row], held: Held, look: Look, shortest: int) -> 
     return 0 <= look.at - last.start < shortest and not _completed(held, last).is_in(last)
 
 
-def gone(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row]:
+def gone(known: Sequence[UsageRow], pod: Pod, held: PodAllocation, look: Look) -> list[UsageRow]:
     """What is new in the rows of a pod that was deleted; `pod` is its last state, `look.since` the last moment it was there."""
     rows = observed(known, pod, held, look)
     if pod.phase in ENDED_PHASES:
@@ -133,7 +137,7 @@ def gone(known: Sequence[Row], pod: Pod, held: Held, look: Look) -> list[Row]:
     return [*(row for row in rows if row.start != last.start), closed]
 
 
-def missed(last: Row, seen_until: int, at: int) -> Row:
+def missed(last: UsageRow, seen_until: int, at: int) -> UsageRow:
     """The last row of a pod that is not there any more, and nobody saw it go."""
     return structs.replace(last, seen_until=max(last.seen_until, min(seen_until, at)), gone_by=at)
 
@@ -151,14 +155,37 @@ def labels_of(pod: Pod, namespaces: Mapping[str, Namespace], keys: frozenset[str
     return tuple(sorted((*own, *theirs))) if theirs else own
 
 
-def filled(row: Row, labels: Pairs, keys: frozenset[str]) -> Row:
+def details_of(pod: Pod, node: Node | None) -> Pairs:
+    """What a what-if needs to play a pod again."""
+    owner, told = pod.owner, durations.milliseconds(dict(pod.annotations).get(marks.EXPECTED_DURATION, ""))
+    return PodDetails(
+        owner_kind=owner.kind if owner is not None else "",
+        owner_name=owner.name if owner is not None else "",
+        owner_uid=owner.uid if owner is not None else "",
+        declared=min((each for each in (told, pod.deadline) if each is not None), default=None),
+        instance_type="" if node is None else prices.type_of(node),
+        node_selector=pod.shape.node_selector,
+    ).pairs()
+
+
+def ending_of(pod: Pod) -> Ending:
+    """Why a pod ended, as it tells itself; what was deleted after it had ended did end by itself."""
+    if pod.evicted is not None:
+        return Ending.EVICTED
+    asked = None if pod.deleting is None else pod.deleting - pod.grace_seconds * times.SECOND
+    if pod.phase not in ENDED_PHASES or (asked is not None and (pod.ended is None or pod.ended >= asked)):
+        return Ending.DELETED
+    return Ending.FINISHED if pod.phase == "Succeeded" else Ending.FAILED
+
+
+def filled(row: UsageRow, labels: Pairs, keys: frozenset[str]) -> UsageRow:
     """A new row as the ledger keeps it: also with the labels that nobody selects by."""
     is_blank = is_unseen(row.labels)
     more = [each for each in labels if each[0] not in keys and (not is_blank or each[0].startswith(OF_NAMESPACE))]
     return structs.replace(row, labels=tuple(sorted((*row.labels, *more)))) if more else row
 
 
-def _completed(held: Held, last: Row) -> Held:
+def _completed(held: PodAllocation, last: UsageRow) -> PodAllocation:
     """What is not known now and was known before: a node or a namespace that is gone changes nothing about a pod."""
     price, labels = held.price, held.labels
     if price is None and held.amounts == last.amounts:
@@ -166,7 +193,7 @@ def _completed(held: Held, last: Row) -> Held:
     if not any(key.startswith(OF_NAMESPACE) for key, _ in labels):
         theirs = [pair for pair in last.labels if pair[0].startswith(OF_NAMESPACE)]
         labels = tuple(sorted((*labels, *theirs))) if theirs else labels
-    return Held(held.amounts, price, labels)
+    return PodAllocation(held.amounts, price, labels)
 
 
 def _end(pod: Pod, look: Look) -> tuple[int | None, Evidence]:
@@ -177,7 +204,7 @@ def _end(pod: Pod, look: Look) -> tuple[int | None, Evidence]:
     return pod.ended, EVIDENCE.get(pod.ended_by, Evidence.FAILURE_KNOWN)
 
 
-def _first(pod: Pod, held: Held, look: Look, end: int | None, evidence: Evidence) -> list[Row]:
+def _first(pod: Pod, held: PodAllocation, look: Look, end: int | None, evidence: Evidence) -> list[UsageRow]:
     """The first row of a pod: none before a container of it has started."""
     if not held.amounts:
         return []
@@ -200,7 +227,7 @@ def _first(pod: Pod, held: Held, look: Look, end: int | None, evidence: Evidence
     return [row if end is None else structs.replace(row, ended=max(end, start), evidence=evidence)]
 
 
-def _is_blank(row: Row) -> bool:
+def _is_blank(row: UsageRow) -> bool:
     """Whether it was written by somebody who could not read the ledger, and nothing has happened to the pod since."""
     return is_unseen(row.labels) and row.ended is None and row.gone_by is None
 
@@ -210,7 +237,7 @@ def unseen(labels: Pairs) -> Pairs:
     return tuple(sorted(((UNSEEN, ""), *(pair for pair in labels if pair[0].startswith(OF_NAMESPACE)))))
 
 
-def _before(known: Sequence[Row], pod: Pod) -> list[Row]:
+def _before(known: Sequence[UsageRow], pod: Pod) -> list[UsageRow]:
     """What the ledger lacks of the begin, where the pod itself still tells of it."""
     first = known[0]
     if pod.started is None or max(pod.started, pod.created) >= first.earliest:
@@ -229,7 +256,7 @@ def _before(known: Sequence[Row], pod: Pod) -> list[Row]:
     ]
 
 
-def _ended(last: Row, pod: Pod, held: Held, look: Look, end: tuple[int, Evidence]) -> list[Row]:
+def _ended(last: UsageRow, pod: Pod, held: PodAllocation, look: Look, end: tuple[int, Evidence]) -> list[UsageRow]:
     """The end of a pod. Labels that changed after it mean nothing any more."""
     at, evidence = max(end[0], last.start), end[1]
     if last.ended is not None and last.evidence >= evidence:
@@ -246,7 +273,7 @@ def _ended(last: Row, pod: Pod, held: Held, look: Look, end: tuple[int, Evidence
     return [structs.replace(last, seen_until=sure, gone_by=at), tail]
 
 
-def _cut(known: Sequence[Row], last: Row, end: int, evidence: Evidence) -> list[Row]:
+def _cut(known: Sequence[UsageRow], last: UsageRow, end: int, evidence: Evidence) -> list[UsageRow]:
     """Rows before the last that reach beyond the end: a kubelet tells of a finish later, and a change was seen between the two."""
     if evidence < Evidence.CONTAINER_FINISH:
         return []  # a better word may come, and what was cut cannot be mended
@@ -261,7 +288,7 @@ def _cut(known: Sequence[Row], last: Row, end: int, evidence: Evidence) -> list[
     return found
 
 
-def _is_behind(pod: Pod, last: Row, look: Look) -> bool:
+def _is_behind(pod: Pod, last: UsageRow, look: Look) -> bool:
     """Whether this look is older than the row. Not for long: after a restore from a backup all versions are lower."""
     return 0 < _version(pod) < last.version and look.at - last.start < LATE_MS
 
@@ -270,9 +297,9 @@ def _version(pod: Pod) -> int:
     return int(pod.resource_version) if pod.resource_version.isdecimal() and len(pod.resource_version) < 19 else 0
 
 
-def row_of(pod: Pod, held: Held, look: Look, start: int, earliest: int) -> Row:
+def row_of(pod: Pod, held: PodAllocation, look: Look, start: int, earliest: int) -> UsageRow:
     """A row of what a pod holds that begins at `start`, or may have begun at `earliest`."""
-    return Row(
+    return UsageRow(
         cluster=look.cluster,
         uid=pod.uid,
         start=start,

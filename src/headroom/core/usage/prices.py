@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from headroom.core.usage.names import DRIVERS, Resource, parsed
+from headroom.core.usage.names import DRIVERS, CountedResource, parsed
 from headroom.model.cloud_facts import Offer
 from headroom.model.devices import WHOLE, DeviceTable, profile_part
 from headroom.model.facts import UNREADABLE, Amounts, Node, Price
@@ -55,6 +55,19 @@ def node_price(node: Node, book: Iterable[Price], offers: Mapping[str, Offer]) -
         and (not offer.capacity_type or _capacity(offer.capacity_type) == capacity)
     ]
     return min(found)[1] if found else None
+
+
+def by_type(offers: Mapping[str, Offer]) -> dict[str, dict[str, Offer]]:
+    """Offers by the type of machine: a region has thousands, and each node looks for its own."""
+    found: dict[str, dict[str, Offer]] = {}
+    for name, each in offers.items():
+        found.setdefault(each.instance_type, {})[name] = each
+    return found
+
+
+def type_of(node: Node) -> str:
+    """The type of machine that a node is; empty where it does not say."""
+    return _label(dict(node.labels), INSTANCE_TYPE)
 
 
 def pod_price(price: int | None, pod: Amounts, node: Node, devices: DeviceTable | None = None) -> int | None:
@@ -108,13 +121,13 @@ def plain_amounts(amounts: Amounts) -> Amounts:
     return tuple(sorted(found.items()))
 
 
-def share_of(amount: int, resource: Resource, shared_by: int) -> int:
+def share_of(amount: int, resource: CountedResource, shared_by: int) -> int:
     """What one of so many pods bears of what they hold together; millionths that are left over go to the first."""
     each, left = divmod(amount, shared_by)
     return each + (left if resource.is_first else 0)
 
 
-def weight_of(resource: Resource, product: str = "") -> int:
+def weight_of(resource: CountedResource, product: str = "") -> int:
     """What one unit counts where no budget says otherwise, in billionths of a GPU."""
     return resource.part or usual_weight(resource.name, product)
 

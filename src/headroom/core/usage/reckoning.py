@@ -1,8 +1,8 @@
-"""What the rows of one budget come to: hours, dollars, bounds, what runs, who used most, and when a quota is reached."""
+"""What the rows of one budget come to: hours, dollars, bounds, what runs, who used most, and when it goes over quota."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from headroom.api.budgets import GPUWorkloadBudgetSpec
-from headroom.api.quantities import Invalid, nano
+from headroom.api.quantities import InvalidQuantity, nano
 from headroom.core.usage import forecasts
-from headroom.core.usage.coverage import Scope, counted
+from headroom.core.usage.coverage import BudgetScope, counted
 from headroom.core.usage.devices import MICRO
-from headroom.core.usage.forecasts import Forecast
-from headroom.core.usage.windows import Curve, Numbers, Rates, Span, largest, overlaps, rates_of
+from headroom.core.usage.forecasts import UsageForecast
+from headroom.core.usage.windows import Curve, Numbers, RowRates, WindowSpan, largest, overlaps, rates_of
 from headroom.model.numbering import Ints
 from headroom.model.times import HOUR
 from headroom.model.usage_table import OPEN, UsageTable
@@ -39,16 +39,16 @@ class Top(NamedTuple):
     """None if some of its price is not known."""
 
 
-class Quota(NamedTuple):
+class QuotaLimits(NamedTuple):
     """What may be used, in the units of a reckoning; None for what has no limit."""
 
     gpu_ms: int | None
     usd_ms: int | None
 
 
-def quota_of(spec: GPUWorkloadBudgetSpec) -> Quota:
+def quota_of(spec: GPUWorkloadBudgetSpec) -> QuotaLimits:
     """The quota in millionths x milliseconds."""
-    return Quota(_units(spec.quota.gpu_hours, GPU_HOUR), _units(spec.quota.usd, DOLLAR))
+    return QuotaLimits(_units(spec.quota.gpu_hours, GPU_HOUR), _units(spec.quota.usd, DOLLAR))
 
 
 def _units(amount: str | int | None, whole: int) -> int | None:
@@ -56,7 +56,16 @@ def _units(amount: str | int | None, whole: int) -> int | None:
         return None
     found = nano(amount)
     # Billionths divide an hour of millionths without a rest.
-    return None if isinstance(found, Invalid) else found * whole // _NANO
+    return None if isinstance(found, InvalidQuantity) else found * whole // _NANO
+
+
+class Outlook(NamedTuple):
+    """When a budget is over quota, or back under it."""
+
+    exhausted_at: int | None = None
+    """When some quota will be reached; None if never, or if it is reached already."""
+    recovers_at: int | None = None
+    """When the budget is back under quota, where it is over it now; None if never."""
 
 
 class Reckoning(NamedTuple):
@@ -74,17 +83,15 @@ class Reckoning(NamedTuple):
     """Millionths of a GPU held now."""
     tracked: int
     """Pods in view that are counted."""
-    exhausted_at: int | None
-    """When some quota will be reached; None if never, or if it is reached already."""
-    recovers_at: int | None
-    """When every quota will hold again, where one does not now; None if never."""
+    if_nothing_ends: Outlook
+    """What comes if nothing that runs ended by itself: the first moment at which anything can change."""
     exceeded: tuple[str, ...]
     """Which quotas are reached: gpuHours, usd."""
     unreadable: str
     """A resource of which some pod in view asks for an amount that nobody can read."""
     stale: tuple[str, ...]
     """Other clusters that were not heard of for long, so that the bounds are wider."""
-    turns_at: int | None
+    recheck_at: int | None
     """When something is known to begin or end that is too new to be counted; None if nothing is."""
 
 
@@ -104,12 +111,21 @@ class Running(NamedTuple):
     """Millionths of a dollar an hour; 0 if that is not known."""
 
 
-class Ledgered:
+class ByRow(NamedTuple):
+    """Rows, and what each used inside the window, in millionths x milliseconds: Python's integers, which are never cut off."""
+
+    rows: Ints
+    gpus: Numbers
+    usd: Numbers
+    is_priced: Numbers
+
+
+class BudgetUsage:
     """The rows of one scope, looked at once."""
 
-    def __init__(self, world: World, scope: Scope, length: int) -> None:
+    def __init__(self, world: World, scope: BudgetScope, length: int) -> None:
         heard = _heard(world, scope)
-        self._table, self._span, self.stale = world.usage, Span(heard.as_of, length), tuple(sorted(heard.stale))
+        self._table, self._span, self.stale = world.usage, WindowSpan(heard.as_of, length), tuple(sorted(heard.stale))
         self._counted = counted(world.usage, scope)
         self.rows: Ints = world.usage.rows_of(self._counted.rates)
         self._group = _of(world.usage, "group", self.rows)
@@ -120,15 +136,13 @@ class Ledgered:
         self._prices = self._counted.prices
         self._usd: Curve | None = None
 
-    def reckoned(self, quota: Quota) -> Reckoning:
+    def summarize(self, quota: QuotaLimits) -> Reckoning:
         """All sums, and what they mean for a quota."""
         as_of, limits = self._span.as_of, [("gpuHours", self.gpus, quota.gpu_ms)]
         if quota.usd_ms is not None:
             limits.append(("usd", self.usd, quota.usd_ms))
         known = [(name, curve, limit) for name, curve, limit in limits if limit is not None]
         exceeded = tuple(name for name, curve, limit in known if curve.total >= limit)
-        reached = [] if exceeded else [curve.reaches(limit) for _, curve, limit in known]
-        holds = [curve.falls_below(limit) for _, curve, limit in known] if exceeded else []
         extra_gpus, extra_usd = self._uncertain()
         return Reckoning(
             as_of=as_of,
@@ -139,13 +153,25 @@ class Ledgered:
             unpriced_gpu_ms=self._unpriced(),
             burn=self.gpus.burn,
             tracked=int(np.count_nonzero(_of(self._table, "current", self.rows) == 1)),
-            exhausted_at=min((each for each in reached if each is not None), default=None),
-            recovers_at=None if not holds or None in holds else max(each for each in holds if each is not None),
+            if_nothing_ends=turns_of([(curve, limit) for _, curve, limit in known], exceeded=bool(exceeded)),
             exceeded=exceeded,
             unreadable=self._unreadable(),
             stale=self.stale,
-            turns_at=self.gpus.next_turn,
+            recheck_at=self.gpus.next_turn,
         )
+
+    @property
+    def span(self) -> WindowSpan:
+        """The window that they are added up over."""
+        return self._span
+
+    def by_row(self) -> ByRow:
+        """What each of them used."""
+        held = self.gpus.held.astype(object)
+        priced = np.zeros(len(self._table.groups), np.bool_)
+        priced[list(self._prices)] = True
+        rates, prices = self._column(self._counted.rates), self._column(self._prices)
+        return ByRow(self.rows, held * rates, held * prices, priced[self._group])
 
     @property
     def usd(self) -> Curve:
@@ -183,6 +209,10 @@ class Ledgered:
             if number in self._open:
                 yield uid, self._open[number]
 
+    def open_pods(self) -> Iterator[tuple[str, int]]:
+        """The pods of which a row is held on, each with its place."""
+        return ((self._table.uid(number), place) for number, place in self._open.items())
+
     def counts(self, uid: str) -> bool:
         """Whether the last row of a pod of this cluster is one of ours."""
         number = self._table.last_of(uid)
@@ -193,29 +223,36 @@ class Ledgered:
         first = int(self._table.column("first")[self.rows[place]])
         return int(self._table.column("start")[first])
 
-    def forecasts(self, ends: Mapping[int, int], others: int = OPEN, until: int = OPEN) -> tuple[Forecast, Forecast]:
+    def forecasts(
+        self, ends: Mapping[int, int], others: int = OPEN, until: int = OPEN
+    ) -> tuple[UsageForecast, UsageForecast]:
         """What the window will hold of GPUs and of dollars, up to `until`.
 
         The rows at the places in `ends` end then, all others that are held on end at `others`.
         """
-        end = np.where(self._end == OPEN, others, self._end)
-        for place, moment in ends.items():
-            end[place] = max(moment, int(self._start[place]))
-        span = forecasts.Span(self._span.as_of, self._span.length, until)
+        end = self._ended(ends, others)
+        span = forecasts.ForecastSpan(self._span.as_of, self._span.length, until)
 
-        def forecast(of_group: dict[int, int], total: int) -> Forecast:
-            return Forecast.of(span, total, forecasts.Runs(self._start, end, self._column(of_group)))
+        def forecast(of_group: dict[int, int], total: int) -> UsageForecast:
+            return UsageForecast.of(span, total, forecasts.Runs(self._start, end, self._column(of_group)))
 
         return forecast(self._counted.rates, self.gpus.total), forecast(self._prices, self.usd.total)
 
-    def course(self, since: int) -> tuple[Forecast, Forecast]:
-        """What the window held of GPUs and of dollars from a moment on, and will hold if what runs goes on."""
-        before = _per_group(overlaps(self._start, self._end, Span(since, self._span.length)), self._group)
+    def _ended(self, ends: Mapping[int, int], others: int) -> Ints:
+        end: Ints = np.where(self._end == OPEN, others, self._end)
+        for place, moment in ends.items():
+            end[place] = max(moment, int(self._start[place]))
+        return end
 
-        def course(of_group: dict[int, int]) -> Forecast:
-            runs = forecasts.Runs(self._start, self._end, self._column(of_group))
-            span = forecasts.Span(since, self._span.length)
-            return Forecast.of(span, _exact_sum(before, of_group), runs)
+    def course(self, since: int, ends: Mapping[int, int]) -> tuple[UsageForecast, UsageForecast]:
+        """What the window held of GPUs and of dollars from a moment on, and will hold; the rows at the places in `ends` end then."""
+        end = self._ended(ends, OPEN)
+        before = _per_group(overlaps(self._start, self._end, WindowSpan(since, self._span.length)), self._group)
+
+        def course(of_group: dict[int, int]) -> UsageForecast:
+            runs = forecasts.Runs(self._start, end, self._column(of_group))
+            span = forecasts.ForecastSpan(since, self._span.length)
+            return UsageForecast.of(span, _exact_sum(before, of_group), runs)
 
         return course(self._counted.rates), course(self._prices)
 
@@ -259,10 +296,10 @@ class Ledgered:
             is_priced = is_priced and (group in self._prices or not held)
         return Top(self._table.pod(first), gpu_ms, usd_ms if is_priced else None)
 
-    def _curve(self, rates: Rates, held: Ints | None = None) -> Curve:
+    def _curve(self, rates: RowRates, held: Ints | None = None) -> Curve:
         return Curve(self._start, self._end, rates, self._span, held)
 
-    def _rates(self, of_group: dict[int, int]) -> Rates:
+    def _rates(self, of_group: dict[int, int]) -> RowRates:
         return rates_of(of_group, len(self._table.groups), self._group, self._span.length)
 
     def _unpriced(self) -> int:
@@ -303,9 +340,18 @@ class Ledgered:
         return self._counted.unreadable[int(_of(self._table, "group", seen[:1])[0])] if len(seen) else ""
 
 
-def _nothing(span: Span) -> Curve:
+def turns_of(courses: Sequence[tuple[Curve | UsageForecast, int]], *, exceeded: bool) -> Outlook:
+    """What comes of some quotas, each with the course of its sum."""
+    if exceeded:
+        holds = [course.falls_below(limit) for course, limit in courses]
+        return Outlook(None, None if None in holds else max((each for each in holds if each is not None), default=None))
+    reached = [course.reaches(limit) for course, limit in courses]
+    return Outlook(min((each for each in reached if each is not None), default=None), None)
+
+
+def _nothing(span: WindowSpan) -> Curve:
     none = np.empty(0, np.int64)
-    return Curve(none, none, Rates(none, 1), span)
+    return Curve(none, none, RowRates(none, 1), span)
 
 
 def _of(table: UsageTable, name: str, rows: Ints) -> Ints:
@@ -335,7 +381,7 @@ class _Heard(NamedTuple):
     """Those that nobody waits for, each with its last word."""
 
 
-def _heard(world: World, scope: Scope) -> _Heard:
+def _heard(world: World, scope: BudgetScope) -> _Heard:
     if scope.clusters:
         return _Heard(world.as_of, {})
     others = {each.terms.cluster for each in world.usage.groups} - {world.cluster}

@@ -8,8 +8,8 @@ import numpy as np
 
 from headroom.api.kinds import AnyResource
 from headroom.core.usage import coverage, devices, observing, prices
-from headroom.core.usage.reckoning import Ledgered, Reckoning, quota_of
-from headroom.core.usage.windows import Span, overlaps
+from headroom.core.usage.reckoning import BudgetUsage, Reckoning, quota_of
+from headroom.core.usage.windows import WindowSpan, overlaps
 from headroom.model.facts import Amounts, Node, Pod
 from headroom.model.times import HOUR
 from headroom.model.world import World
@@ -24,7 +24,7 @@ class Uncovered(NamedTuple):
     gpu_ms: int
     """Millionths x milliseconds inside the window."""
     burn: int
-    """Millionths of GPUs held now."""
+    """Millionths of GPUs allocated now."""
 
 
 def gpus_in(amounts: Amounts) -> int:
@@ -54,8 +54,8 @@ def reckonings(world: World) -> list[tuple[AnyResource, Reckoning]]:
 
 
 def _reckoned(world: World, budget: AnyResource) -> Reckoning:
-    rows = Ledgered(world, coverage.scope_of(world, budget), budget.spec.quota.window_hours * HOUR)
-    return rows.reckoned(quota_of(budget.spec))
+    rows = BudgetUsage(world, coverage.scope_of(world, budget), budget.spec.quota.window_hours * HOUR)
+    return rows.summarize(quota_of(budget.spec))
 
 
 def uncovered(world: World, window_hours: int = 24) -> Uncovered:
@@ -72,7 +72,7 @@ def uncovered(world: World, window_hours: int = 24) -> Uncovered:
     rows = table.rows_of(number for number, rate in rates.items() if 0 < rate < MOST)
     start, end = table.column("start")[rows], table.column("low_end")[rows]
     group = table.column("group")[rows]
-    held = overlaps(start, end, Span(world.as_of, window_hours * HOUR))
+    held = overlaps(start, end, WindowSpan(world.as_of, window_hours * HOUR))
     runs = (start <= world.as_of) & (end > world.as_of)
     used = burn = 0
     for number in np.unique(group):

@@ -24,34 +24,34 @@ Numbers = NDArray[Any]
 """int64, or Python's integers where these would not do."""
 
 
-class Span(NamedTuple):
+class WindowSpan(NamedTuple):
     """The window [as_of - length, as_of)."""
 
     as_of: int
     length: int
 
 
-class Rates(NamedTuple):
+class RowRates(NamedTuple):
     """What each row counts per millisecond, in units of so many millionths."""
 
     values: Numbers
     unit: int
 
 
-def rates_of(of_group: Mapping[int, int], groups: int, group_of_row: Ints, length: int) -> Rates:
+def rates_of(of_group: Mapping[int, int], groups: int, group_of_row: Ints, length: int) -> RowRates:
     """The rate of every row, from the rate of its group; whole 64-bit numbers where every sum of them surely fits."""
     unit = gcd(*of_group.values()) or 1
     fits = max(of_group.values(), default=0) // unit * max(len(group_of_row), 1) * length < _SAFE
     known: Numbers = np.zeros(groups, np.int64 if fits else object)
     for number, rate in of_group.items():
         known[number] = rate // unit
-    return Rates(known[group_of_row], unit)
+    return RowRates(known[group_of_row], unit)
 
 
 class Curve:
-    """The sum over a window as a function of the moment at which the window ends, if what runs goes on running."""
+    """The sum over a window as a function of the moment at which the window ends, if the current pods keep running."""
 
-    def __init__(self, start: Ints, end: Ints, rates: Rates, span: Span, held: Ints | None = None) -> None:
+    def __init__(self, start: Ints, end: Ints, rates: RowRates, span: WindowSpan, held: Ints | None = None) -> None:
         """`end` is OPEN for what still runs; `held` is given where it was worked out before."""
         self._start, self._end, self._rates, self._span = start, end, rates, span
         self.held = overlaps(start, end, span) if held is None else held
@@ -129,7 +129,7 @@ class Curve:
         return times, slopes, sums
 
 
-def overlaps(start: Ints, end: Ints, span: Span) -> Ints:
+def overlaps(start: Ints, end: Ints, span: WindowSpan) -> Ints:
     """Milliseconds of each row inside the window; never negative, never of the future."""
     begins = np.maximum(start, span.as_of - span.length)
     found: Ints = np.maximum(np.minimum(end, span.as_of) - begins, 0)

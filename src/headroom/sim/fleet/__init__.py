@@ -11,9 +11,9 @@ from headroom.api.policies import policies
 from headroom.model import times
 from headroom.sim.answers import Body
 from headroom.sim.faults import split
-from headroom.sim.fleet import machines, renderings, story, teams, work
+from headroom.sim.fleet import caches, machines, renderings, scorings, story, teams, work
 from headroom.sim.fleet.machines import FACTS, made
-from headroom.sim.fleet.work import START, Work
+from headroom.sim.fleet.work import START, WorkBatch
 
 __all__ = ["START", "arrivals", "fleet"]
 
@@ -24,7 +24,7 @@ _BEFORE: Final = -30 * times.HOUR
 def fleet(seed: int, hours: int = story.HOURS) -> list[Body]:
     """The documents of the demo's scenario, with what is asked for in its first hours; the same seed always gives the same."""
     before = list(itertools.takewhile(lambda each: each.at <= 0, _works(seed)))
-    stage = work.Stage(seed, machines.SORTS, machines.asleep())
+    stage = work.InitialPlacement(seed, machines.SORTS, machines.asleep())
     end = max(1, hours) * times.HOUR
     timeline = [
         {"at": f"{at // times.SECOND}s", "apply": job}
@@ -34,7 +34,9 @@ def fleet(seed: int, hours: int = story.HOURS) -> list[Body]:
     scenario["bootSeconds"] = machines.BOOT_SECONDS
     return [
         *machines.documents(times.text(START)),
+        *caches.documents(times.text(START)),
         renderings.pool(),
+        *scorings.documents(times.text(START)),
         *policies(),
         *map(teams.budget, teams.TEAMS),
         *work.used(each for each in before if -teams.WINDOW_HOURS * times.HOUR < each.at + each.lasts <= 0),
@@ -46,12 +48,12 @@ def fleet(seed: int, hours: int = story.HOURS) -> list[Body]:
 def arrivals(seed: int) -> Iterator[tuple[int, Body]]:
     """Every Job that somebody asks for after the start, in order and without end: milliseconds after the start, and the Job."""
     jobs = ((each.at, work.job(each)) for each in _works(seed) if each.at > 0)
-    return heapq.merge(jobs, renderings.arrivals(seed), key=lambda each: each[0])
+    return heapq.merge(jobs, renderings.arrivals(seed), scorings.arrivals(seed), key=lambda each: each[0])
 
 
-def _works(seed: int) -> Iterator[Work]:
+def _works(seed: int) -> Iterator[WorkBatch]:
     told = [*story.runs_out(split(seed, "vision's story")), *story.goes_over(split(seed, "speech's story"))]
-    # Whoever has used up a budget in the morning has most of it back on the next one, and asks for little until then.
+    # A team that is over quota in the morning has most of its budget back on the next one, and asks for little until then.
     later = {team.name: story.CALM_FROM * times.HOUR for team in (teams.VISION, teams.SPEECH)}
     flows = [
         teams.flow(team, split(seed, team.name), later.get(team.name, _BEFORE)) for team in (*teams.TEAMS, teams.NOBODY)
@@ -59,5 +61,5 @@ def _works(seed: int) -> Iterator[Work]:
     return heapq.merge(sorted(told, key=_order), *flows, key=_order)
 
 
-def _order(each: Work) -> tuple[int, str, str]:
+def _order(each: WorkBatch) -> tuple[int, str, str]:
     return each.at, each.team, each.name

@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from headroom.api.bandwidth import LOCAL_BANDWIDTH, NETWORK_BANDWIDTH
 from headroom.sim.answers import Body
 from headroom.sim.catalog import SIM_GROUP
 
@@ -13,10 +14,11 @@ OURS: Final = "headroom.dev/v1alpha1"
 FACTS: Final = f"{SIM_GROUP}/v1"
 GPUS_OF_A_MACHINE: Final = 8
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+PRODUCT: Final = "nvidia.com/gpu.product"
 _ZONES: Final = ("us-east-1a", "us-east-1b", "us-east-1c")
 
 
-class Sort(Struct, frozen=True):
+class MachineSort(Struct, frozen=True):
     """One sort of machine."""
 
     name: str
@@ -25,20 +27,24 @@ class Sort(Struct, frozen=True):
     count: int
     price: str
     """Dollars an hour for the whole machine, as the demo's price book has it."""
+    product: str = ""
+    """What its GPUs are."""
 
 
-H100: Final = Sort("h100", "p5.48xlarge", 8, "55.04")
-A100: Final = Sort("a100", "p4d.24xlarge", 12, "21.96")
-L4: Final = Sort("l4", "g6.48xlarge", 20, "13.35")
+H100: Final = MachineSort("h100", "p5.48xlarge", 8, "55.04", "NVIDIA-H100-80GB-HBM3")
+A100: Final = MachineSort("a100", "p4d.24xlarge", 12, "21.96", "NVIDIA-A100-SXM4-40GB")
+L4: Final = MachineSort("l4", "g6.48xlarge", 20, "13.35", "NVIDIA-L4")
 SORTS: Final = (A100, H100, L4)
 BOOT_SECONDS: Final = 120.0
+_OLD_CARD: Final = "l4-01"
+"""Its network card carries less than those of its like."""
 _IN_THE_BASEMENT: Final = 8
 _ASLEEP: Final = 4
 """So many of the last L4 machines belong to a PowerPool, and so many of those sleep when the demo begins."""
 
 
-def named(object_: Body, **more: dict[str, str]) -> Body:
-    """The object with labels or annotations."""
+def named(object_: Body, **more: dict[str, str] | str) -> Body:
+    """The object with labels, annotations or a uid."""
     return object_ | {"metadata": object_["metadata"] | more}
 
 
@@ -48,7 +54,7 @@ def made(version: str, kind: str, name: str, spec: Body, namespace: str = "") ->
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def names(sort: Sort) -> list[str]:
+def names(sort: MachineSort) -> list[str]:
     """The names of all machines of a sort."""
     return [f"{sort.name}-{number:02d}" for number in range(1, sort.count + 1)]
 
@@ -64,16 +70,19 @@ def asleep() -> list[str]:
 
 
 def documents(start: str) -> list[Body]:
-    """All machines, the price book, and one PowerPool, Bandwidth and LeftoverNodePool, with what they look at."""
+    """All machines, the price book, and one PowerPool and Bandwidth, with what they look at."""
     nodes = [_node(sort, name, number) for sort in SORTS for number, name in enumerate(names(sort))]
     return [*nodes, _price_book(), *_other_kinds(), *_facts(start)]
 
 
-def _node(sort: Sort, name: str, number: int) -> Body:
+def _node(sort: MachineSort, name: str, number: int) -> Body:
     room = {"cpu": "192", "memory": "1536Gi", "pods": "110", "nvidia.com/gpu": str(GPUS_OF_A_MACHINE)}
     labels = {"kubernetes.io/hostname": name, INSTANCE_TYPE: sort.instance_type}
+    labels |= {PRODUCT: sort.product} if sort.product else {}
     labels |= {"topology.kubernetes.io/zone": _ZONES[number % len(_ZONES)]}
-    node = named(made("v1", "Node", name, {"providerID": f"sim:///{name}"}), labels=labels)
+    # What a virtual switch carries no machine type tells.
+    notes = {LOCAL_BANDWIDTH: "800G"} | ({NETWORK_BANDWIDTH: "25G"} if name == _OLD_CARD else {})
+    node = named(made("v1", "Node", name, {"providerID": f"sim:///{name}"}), labels=labels, annotations=notes)
     return node | {"status": {"capacity": room, "allocatable": room}}
 
 
@@ -84,13 +93,8 @@ def _price_book() -> Body:
 
 
 def _other_kinds() -> list[Body]:
-    links = {"network": {"ulMbps": 100_000, "dlMbps": 100_000}, "local": {"ulMbps": 200_000, "dlMbps": 200_000}}
-    cheapest = {"region": "us-east-1", "families": ["g5", "g6"], "nodeClassName": "gpu"}
-    return [
-        _basement(),
-        made(OURS, "Bandwidth", names(H100)[0], {"capacity": links}),
-        made(OURS, "LeftoverNodePool", "cheapest", cheapest),
-    ]
+    links = {"network": {"ulMbps": 800_000, "dlMbps": 800_000}, "local": {"ulMbps": 800_000, "dlMbps": 800_000}}
+    return [_basement(), made(OURS, "Bandwidth", names(H100)[0], {"capacity": links})]
 
 
 def _basement() -> Body:
@@ -118,7 +122,6 @@ def _facts(start: str) -> list[Body]:
     for type_, gpus, prices in (
         ("g5.12xlarge", 4, ("2.3814", "2.0412")),
         ("g6.12xlarge", 4, ("1.8860", "2.1620")),
-        ("g5.xlarge", 1, ("0.4343", "0.3939")),
     ):
         for zone, price in zip(_ZONES[:2], prices, strict=True):
             spec = {"provider": "aws", "region": "us-east-1", "zone": zone, "instanceType": type_, "arch": "amd64"}

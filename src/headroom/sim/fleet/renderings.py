@@ -9,7 +9,7 @@ from headroom.model import times
 from headroom.sim.answers import Body
 from headroom.sim.faults import split
 from headroom.sim.fleet import teams, work
-from headroom.sim.fleet.machines import OURS, Sort, made, named
+from headroom.sim.fleet.machines import OURS, MachineSort, made, named
 
 POOL: Final = "burst"
 RECLAIMED_AFTER: Final = "30m"
@@ -18,7 +18,7 @@ FIRST: Final = 3 * times.MINUTE
 """Machines are launched when work asks for them, so none of it began before the start."""
 _TEAM: Final = teams.Team(
     name=teams.NOBODY.name,
-    sort=Sort("spot", "g6.12xlarge", 0, "2.00"),
+    sort=MachineSort("spot", "g6.12xlarge", 0, "2.00"),
     busy=3.0,
     declares=False,
     tasks=(

@@ -1,6 +1,6 @@
 """What happens in the demo's first five hours whatever the seed: a budget that runs out, and one that goes over.
 
-Both are arranged backwards from the moment at which the quota is used up: the past is made so long that it fits. Between the start and that
+Both are arranged backwards from the moment at which the budget is over quota: the past is made so long that it fits. Between the start and that
 moment nothing of the team begins or ends that the forecast does not know of, so what it says at the start comes true.
 """
 
@@ -14,7 +14,7 @@ from msgspec import structs
 
 from headroom.model import times
 from headroom.sim.fleet.teams import SPEECH, VISION, Task, Team, work
-from headroom.sim.fleet.work import Work
+from headroom.sim.fleet.work import WorkBatch
 
 HOURS: Final = 5
 CALM_FROM: Final = 22
@@ -33,7 +33,7 @@ class Chapter:
     """The work of one team, written down by hand in hours."""
 
     def __init__(self, team: Team) -> None:
-        self.team, self.works = team, list[Work]()
+        self.team, self.works = team, list[WorkBatch]()
 
     def add(self, name: str, at: float, hours: float, pods: int, gpus: int, *, declares: bool = True) -> float:
         """One piece of work; the GPU-hours of it that are used before the start."""
@@ -49,8 +49,8 @@ def _minutes(rng: random.Random, low: int, high: int) -> float:
     return rng.randrange(low, high) / 60
 
 
-def runs_out(rng: random.Random) -> Iterator[Work]:
-    """Team vision has used most of its budget, and trains on. At `full` the quota is reached; what comes then has to wait."""
+def runs_out(rng: random.Random) -> Iterator[WorkBatch]:
+    """Team vision has used most of its budget, and trains on. At `full` it is over quota; what comes then has to wait."""
     chapter = Chapter(VISION)
     add = chapter.add
     full, leaves = _minutes(rng, 96, 108), 1.5
@@ -74,7 +74,7 @@ def runs_out(rng: random.Random) -> Iterator[Work]:
     yield from chapter.works
 
 
-def goes_over(rng: random.Random) -> Iterator[Work]:
+def goes_over(rng: random.Random) -> Iterator[WorkBatch]:
     """Team speech runs two trainings that never said when they end. One must go for usage to fall again: the younger one."""
     chapter = Chapter(SPEECH)
     add = chapter.add

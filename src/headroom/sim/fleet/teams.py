@@ -12,8 +12,8 @@ from msgspec import Struct, structs
 
 from headroom.model import times
 from headroom.sim.answers import Body
-from headroom.sim.fleet.machines import A100, H100, L4, OURS, Sort, made
-from headroom.sim.fleet.work import START, Work
+from headroom.sim.fleet.machines import A100, H100, L4, OURS, MachineSort, made
+from headroom.sim.fleet.work import START, WorkBatch
 
 WINDOW_HOURS: Final = 24
 RHYTHM: Final = (
@@ -34,13 +34,15 @@ class Task(Struct, frozen=True):
     pods: int
     gpus: int
     minutes: int
+    rate: str = ""
+    """The bandwidth that each pod asks for, out of it and into it."""
 
 
 class Team(Struct, frozen=True, kw_only=True):
     """Who asks for GPUs."""
 
     name: str
-    sort: Sort
+    sort: MachineSort
     """The machines it works on."""
     busy: float
     """GPUs that it asks for on average."""
@@ -86,9 +88,9 @@ SEARCH: Final = Team(
     steps=(("80%", "AlertOnly"), ("100%", "Hold")),
     tasks=(
         Task("reranker-train", 1, 8, 70),
-        Task("embedding-refresh", 2, 4, 90),
+        Task("embedding-refresh", 2, 4, 90, "200G"),
         Task("query-llm-eval", 1, 2, 45),
-        Task("index-encode", 4, 1, 60),
+        Task("index-encode", 4, 1, 60, "100G"),
     ),
 )
 ROBOTICS: Final = Team(
@@ -98,11 +100,11 @@ ROBOTICS: Final = Team(
     quota={"gpuHours": "1800"},
     steps=(("90%", "AlertOnly"),),
     tasks=(
-        Task("sim-rollouts", 6, 1, 45),
+        Task("sim-rollouts", 6, 1, 45, "6G"),
         Task("grasp-ppo", 4, 1, 80),
         Task("lidar-label", 1, 1, 20),
         Task("policy-eval", 2, 1, 30),
-        Task("world-model", 1, 4, 150),
+        Task("world-model", 1, 4, 150, "40G"),
     ),
 )
 CLIMATE: Final = Team(
@@ -112,9 +114,9 @@ CLIMATE: Final = Team(
     quota={"gpuHours": "1600"},
     steps=(("80%", "AlertOnly"), ("100%", "Hold")),
     tasks=(
-        Task("ensemble-forecast", 4, 8, 100),
-        Task("downscaling", 1, 4, 180),
-        Task("era5-regrid", 2, 2, 60),
+        Task("ensemble-forecast", 4, 8, 100, "60G"),
+        Task("downscaling", 1, 4, 180, "30G"),
+        Task("era5-regrid", 2, 2, 60, "15G"),
         Task("storm-tracks", 1, 1, 90),
     ),
 )
@@ -141,7 +143,7 @@ def budget(team: Team) -> Body:
     return made(OURS, "GPUWorkloadBudget", team.name, spec, team.name)
 
 
-def flow(team: Team, rng: random.Random, begin: int) -> Iterator[Work]:
+def flow(team: Team, rng: random.Random, begin: int) -> Iterator[WorkBatch]:
     """All the work that a team asks for from a moment on, more by day than by night, for ever.
 
     Chance decides what comes next, but not how much there is in all: a large task is followed by a longer pause.
@@ -172,15 +174,16 @@ def _rhythm(moment: int) -> float:
     return RHYTHM[then.hour] * WEEK[then.weekday()]
 
 
-def work(team: Team, task: Task, number: int, at: int, times_as_long: float = 1.0) -> Work:
+def work(team: Team, task: Task, number: int, at: int, times_as_long: float = 1.0) -> WorkBatch:
     """One task of a team."""
-    return Work(
+    return WorkBatch(
         at=at - at % times.SECOND,
         team=team.name,
         name=f"{task.name}-{number}",
         lasts=int(task.minutes * times_as_long * 60) * times.SECOND,
         pods=task.pods,
         gpus=task.gpus,
+        rate=task.rate,
         sort=team.sort,
         declares=team.declares,
         is_covered=team.quota is not None,

@@ -13,10 +13,10 @@ from headroom.api.budget_hold import hold_name
 from headroom.api.kinds import AnyResource
 from headroom.model import actions, times
 from headroom.model.actions import Action
-from headroom.model.facts import Hold, Part, Pod, Workload
+from headroom.model.facts import Hold, Pod, Workload, WorkloadPart
 from headroom.model.handlers import carries_out, handlers_of
 from headroom.model.world import ref_of
-from headroom.sim.whatif.cluster import BUDGET, Cluster, note
+from headroom.sim.whatif.cluster import BUDGET, ReplayCluster, note
 from headroom.sim.whatif.lives import EVICTED, SUSPENDED
 
 SILENT: Final = (actions.EmitEvent, actions.RemoveFinalizer)
@@ -26,7 +26,7 @@ SILENT: Final = (actions.EmitEvent, actions.RemoveFinalizer)
 class Hands:
     """Do to a cluster what plans decide."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ReplayCluster) -> None:
         self._cluster = cluster
         self._do: dict[type[Action], Callable[[Any, AnyResource | None], bool]] = handlers_of(self, *cluster.outside)
 
@@ -117,7 +117,7 @@ class Hands:
             name=name,
             created=min(work.arrives for work in works),
             parts=tuple(
-                Part(labels=labels, requests=requests, count=count, deadline=deadline)
+                WorkloadPart(labels=labels, requests=requests, count=count, deadline=deadline)
                 for (labels, requests, deadline), count in kinds.items()
             ),
             suspended=True,

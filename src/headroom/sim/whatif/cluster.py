@@ -20,14 +20,14 @@ from headroom.model.decisions import Ref
 from headroom.model.facts import Amounts, Hold, Machine, Node, Pairs, Pod, Shape, Workload
 from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable, PodTable
-from headroom.model.usage import Evidence, Row
+from headroom.model.usage import Evidence, UsageRow
 from headroom.model.usage_table import UsageTable
 from headroom.model.world import World
 from headroom.sim.whatif.admission import Gatekeeper
-from headroom.sim.whatif.lives import EVICTED, FINISHED, Life, Log
+from headroom.sim.whatif.lives import EVICTED, FINISHED, Life, ReplayLog
 from headroom.sim.whatif.outside import Makes
 from headroom.sim.whatif.placing import Placer
-from headroom.sim.whatif.work import Case, Work
+from headroom.sim.whatif.work import Case, RequestedPod
 
 PULL_MS: Final = 2 * times.SECOND
 """From getting a node to running."""
@@ -40,7 +40,7 @@ Later = Callable[[int, Callable[[], None]], None]
 """Do something at a moment."""
 
 
-class Cluster:
+class ReplayCluster:
     """The state of one replay."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Cluster:
         """`outside` makes what is played beside the cluster."""
         self.case, self.resources = case, ResourceTable(resources)
         self.now = case.begin
-        self.log = Log()
+        self.log = ReplayLog()
         self.pods, self.usage = PodTable(), UsageTable(case.cluster)
         self.holds: dict[str, Hold] = {}
         self.workloads: dict[str, Workload] = {}
@@ -59,7 +59,7 @@ class Cluster:
         self.urgent: set[str] = set()
         """And those that wait for it."""
         self.living: dict[str, Life] = {}
-        self.of_owner: dict[str, list[Work]] = {}
+        self.of_owner: dict[str, list[RequestedPod]] = {}
         self.later = later
         self.facts: dict[str, dict[str, Any]] = {}
         """What is told by things beside the cluster: fields of the World, by name."""
@@ -78,8 +78,8 @@ class Cluster:
         self._gatekeeper = Gatekeeper()
         self._tries: dict[int, int] = {}
         self._number = count(1)
-        self._rows: dict[tuple[str, Pairs, Any, str], Row] = {}
-        self._open: dict[str, Row] = {}
+        self._rows: dict[tuple[str, Pairs, Any, str], UsageRow] = {}
+        self._open: dict[str, UsageRow] = {}
         self._counted: dict[tuple[str, Pairs, Amounts], bool] = {}
         """What budgets count, by namespace, labels and amounts of a row."""
         self.usage.extend(case.history)
@@ -103,6 +103,7 @@ class Cluster:
             workloads=self.workloads,
             hold_problem=case.hold_problem,
             caps=case.caps,
+            bandwidth=case.bandwidth,
             **facts,
         )
 
@@ -125,14 +126,14 @@ class Cluster:
 
     # --- pods come --------------------------------------------------------------------------------------------------------
 
-    def arrive(self, work: Work) -> None:
+    def arrive(self, work: RequestedPod) -> None:
         """Somebody asks for work to be done."""
         self.of_owner.setdefault(work.owner_key, []).append(work)
         owner = self.workloads.get(work.owner_key)
         if owner is None or not owner.suspended:
             self.make(work)
 
-    def make(self, work: Work) -> None:
+    def make(self, work: RequestedPod) -> None:
         """Make a pod, as its owner does; the API server may let it wait."""
         until = work.until
         if work.is_service and until is not None and until <= self.now:
@@ -148,7 +149,7 @@ class Cluster:
         else:
             self._seek(pod.uid, work.shape)
 
-    def resume(self, work: Work) -> None:
+    def resume(self, work: RequestedPod) -> None:
         """Take up work that ran already when the time begins."""
         assert work.began is not None
         pod = self._pod(work)
@@ -161,7 +162,7 @@ class Cluster:
         self.pods.put(structs.replace(pod, node=life.node))
         self.start(pod.uid, work.began)
 
-    def _pod(self, work: Work) -> Pod:
+    def _pod(self, work: RequestedPod) -> Pod:
         number = self._tries[id(work)] = self._tries.get(id(work), 0) + 1
         name = work.name if number == 1 else f"{work.name}-{number}"
         declared = durations.milliseconds(dict(work.annotations).get(marks.EXPECTED_DURATION, ""))
@@ -182,7 +183,7 @@ class Cluster:
             grace_seconds=work.grace_seconds,
         )
 
-    def _concerns(self, row: Row) -> bool:
+    def _concerns(self, row: UsageRow) -> bool:
         """Whether some budget counts such rows; like rows are judged once."""
         kind = (row.namespace, row.labels, row.amounts)
         if kind not in self._counted:
@@ -239,7 +240,7 @@ class Cluster:
         if until is not None:
             self.later(max(until, self.now), lambda: self.end(uid, FINISHED))
 
-    def _row(self, pod: Pod, work: Work) -> Row:
+    def _row(self, pod: Pod, work: RequestedPod) -> UsageRow:
         """What the production recorder makes of a pod that runs; pods that are alike on a node are asked about once."""
         key = (pod.namespace, pod.labels, pod.shape.requests, pod.node)
         if key not in self._rows:
@@ -297,7 +298,7 @@ class Cluster:
         self.pods.put(structs.replace(pod, deleting=at, evicted=self.now if how == EVICTED else None))
         self.later(at, lambda: self.end(uid, how))
 
-    def _finish(self, work: Work) -> None:
+    def _finish(self, work: RequestedPod) -> None:
         # By identity: another work may be equal to this one.
         left = self.of_owner[work.owner_key] = [each for each in self.of_owner[work.owner_key] if each is not work]
         if not left:
@@ -315,8 +316,8 @@ def _end_of(start: int, length: int | None, deadline: int | None) -> int | None:
     return min(known, default=None)
 
 
-def _nothing(cluster: str, pod: Pod) -> Row:
+def _nothing(cluster: str, pod: Pod) -> UsageRow:
     """The row of a pod that holds nothing which anybody counts."""
-    return Row(
+    return UsageRow(
         cluster=cluster, uid=pod.uid, start=0, earliest=0, seen_until=0, namespace=pod.namespace, labels=pod.labels
     )

@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from headroom.model.usage import Row
-from headroom.sim.whatif.work import Work
+from headroom.model.usage import UsageRow
+from headroom.sim.whatif.work import RequestedPod
 
 FINISHED: Final = "Finished"
 EVICTED: Final = "Evicted"
@@ -18,7 +18,7 @@ SUSPENDED: Final = "Suspended"
 class Life(Struct, kw_only=True):
     """One pod from its making to its end; work that was stopped and made anew has several."""
 
-    work: Work
+    work: RequestedPod
     uid: str
     made: int
     gpus: int
@@ -30,7 +30,7 @@ class Life(Struct, kw_only=True):
     """None if it goes on where the time is over."""
     end: str = ""
     """How it ended: Finished, Evicted or Suspended."""
-    row: Row | None = None
+    row: UsageRow | None = None
     """What the ledger has of it, as of its start."""
     held_by: str = ""
     """The budget that made it wait, namespace/name."""
@@ -51,7 +51,7 @@ class Shift(Struct, kw_only=True):
     """None if it is on where the time is over."""
 
 
-class Log(Struct, kw_only=True):
+class ReplayLog(Struct, kw_only=True):
     """All that happened."""
 
     lives: list[Life] = field(default_factory=list)

@@ -10,7 +10,7 @@ from headroom.model import times
 from headroom.model.decisions import Ref
 from headroom.sim import hardware
 from headroom.sim.hardware import Watts
-from headroom.sim.whatif.lives import Log
+from headroom.sim.whatif.lives import ReplayLog
 from headroom.sim.whatif.steps import Steps
 from headroom.sim.whatif.work import Case
 
@@ -31,7 +31,7 @@ class MachineTime(NamedTuple):
     """What they would have drawn idle in the hours in which they were off."""
 
 
-def machine_time(case: Case, resources: Mapping[Ref, AnyResource], log: Log) -> MachineTime:
+def machine_time(case: Case, resources: Mapping[Ref, AnyResource], log: ReplayLog) -> MachineTime:
     """All machines: those of pools while they were on, all others whenever they were ready."""
     owned = {each.machine.name: each for each in hardware.machines(resources.values())}
     always = sum(1 for node in case.nodes if node.ready and node.name not in owned)
@@ -52,7 +52,7 @@ def machine_time(case: Case, resources: Mapping[Ref, AnyResource], log: Log) -> 
     return MachineTime(steps, hours, used / WATT_MS_IN_KWH, saved / WATT_MS_IN_KWH)
 
 
-def _busy(case: Case, log: Log, wanted: Iterable[str]) -> dict[str, list[Span]]:
+def _busy(case: Case, log: ReplayLog, wanted: Iterable[str]) -> dict[str, list[Span]]:
     """When pods with GPUs ran on each of these machines, without overlaps."""
     spans: dict[str, list[Span]] = {name: [] for name in wanted}
     for life in log.lives:

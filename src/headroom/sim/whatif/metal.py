@@ -18,7 +18,7 @@ _OF_ITS_STATE: Final = "node.kubernetes.io/"
 """Taints that tell what state a node is in."""
 
 
-class Stage(NamedTuple):
+class InitialState(NamedTuple):
     """What there is at the begin."""
 
     to_come: list[Node]
@@ -27,7 +27,7 @@ class Stage(NamedTuple):
     """The power of every machine of a pool."""
 
 
-def stage(case: Case, resources: Iterable[AnyResource], nodes: dict[str, Node]) -> Stage:
+def stage(case: Case, resources: Iterable[AnyResource], nodes: dict[str, Node]) -> InitialState:
     """A machine is what a fact says of it; without one it is on if its node is ready, and off if not. The nodes become as their machines are."""
     owned = {each.machine.name: each for each in hardware.machines(resources)}
     to_come, machines = [], {}
@@ -41,7 +41,7 @@ def stage(case: Case, resources: Iterable[AnyResource], nodes: dict[str, Node]) 
             nodes[name] = turned(node, ready=is_on, at=_since(node, since, ready=is_on))
         else:
             to_come.append(turned(node, ready=False, at=None))
-    return Stage(to_come, machines)
+    return InitialState(to_come, machines)
 
 
 def woken(nodes: Iterable[Node], resources: Iterable[AnyResource]) -> tuple[list[Node], dict[str, Machine]]:

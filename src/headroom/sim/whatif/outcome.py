@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from msgspec import Struct
 
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
@@ -15,10 +14,11 @@ from headroom.model.decisions import Ref
 from headroom.model.facts import Amounts, Pairs
 from headroom.model.resource_table import ResourceTable
 from headroom.model.tables import NodeTable
-from headroom.model.usage import Row
+from headroom.model.usage import UsageRow
 from headroom.model.world import World
-from headroom.sim.whatif.lives import EVICTED, FINISHED, SUSPENDED, Life, Log
+from headroom.sim.whatif.lives import EVICTED, FINISHED, SUSPENDED, Life, ReplayLog
 from headroom.sim.whatif.machine_time import machine_time
+from headroom.sim.whatif.measures import ChartLines, OfBudget, OfTeam, PolicyOutcome, Sums, Waits
 from headroom.sim.whatif.steps import Floats, Steps
 from headroom.sim.whatif.work import Case
 
@@ -27,109 +27,7 @@ POINTS: Final = 400
 HAIR: Final = 1e-6
 
 
-class Wire(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of the result as programs read it."""
-
-
-class Waits(Wire, frozen=True, kw_only=True):
-    """How long work waited for its first machine, in seconds; work that never got one is not in it."""
-
-    median: float | None = None
-    p95: float | None = None
-    longest: float | None = None
-
-
-class Sums(Wire, frozen=True, kw_only=True):
-    """What some work came to."""
-
-    gpu_hours: float
-    usd: float | None
-    """None where some of it has no price."""
-    unpriced_gpu_hours: float
-    asked: int
-    """Pods that somebody asked for."""
-    never_started: int
-    finished: int
-    waits: Waits
-    evictions: int
-    suspended_pods: int
-    lost_gpu_hours: float
-    """Thrown away with what was stopped before it was done."""
-
-
-class OfTeam(Wire, frozen=True, kw_only=True):
-    """One team."""
-
-    team: str
-    sums: Sums
-
-
-class OfBudget(Wire, frozen=True, kw_only=True):
-    """One budget."""
-
-    budget: str
-    quota_gpu_hours: float | None
-    quota_usd: float | None
-    window_hours: int
-    counts_pods: bool
-    """Whether there was a pod at all that it counted, held or stopped."""
-    gpu_hours: float
-    """What it counts, in the whole time."""
-    peak_share: float | None
-    """The most of its quota that was used at once, 1 being all of it; of two quotas the one that was used more."""
-    hours_over: float
-    """For how long its quota was used up, or one of both."""
-    held: int
-    released: int
-    evictions: int
-    suspensions: int
-    pauses: int
-
-
-class Lines(Wire, frozen=True, kw_only=True):
-    """What to draw: a value for each moment, which are seconds since 1970."""
-
-    moments: list[float]
-    gpus_held: list[float]
-    waiting: list[float]
-    machines_on: list[float]
-    budgets: dict[str, list[float]]
-    """What the window of each budget with a quota of GPU-hours held."""
-    budgets_usd: dict[str, list[float]]
-    """And of each with a quota of dollars, in dollars."""
-
-
-class Outcome(Wire, frozen=True, kw_only=True):
-    """Everything about one policy."""
-
-    total: Sums
-    mean_gpus: float
-    peak_gpus: float
-    held: int
-    """Pods that had to wait for a budget."""
-    released: int
-    suspensions: int
-    evictions: int
-    pauses: int
-    wakes: int
-    sleeps: int
-    machine_hours: float | None
-    """Hours that machines were on, all added up; None where there are none."""
-    energy_kwh: float | None
-    """What those of PowerPools drew whose watts are known."""
-    saved_kwh: float | None
-    """What they would have drawn idle while they were off."""
-    switches: int
-    """Machines and node pools switched over: sleeping, waking, and node pools written."""
-    actions: dict[str, int]
-    teams: list[OfTeam]
-    budgets: list[OfBudget]
-    lines: Lines
-    passes: int
-    """How often the plans were asked."""
-
-
-def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: Log) -> Outcome:
+def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: ReplayLog) -> PolicyOutcome:
     """What came of a case under some policies."""
     done: dict[str, int] = {}
     for (action, _), times_ in sorted(log.done.items()):
@@ -143,7 +41,7 @@ def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: Log) -> Outco
     teams: dict[str, list[Life]] = {}
     for life in log.lives:
         teams.setdefault(case.team(life.work), []).append(life)
-    return Outcome(
+    return PolicyOutcome(
         total=measured.sums(log.lives),
         mean_gpus=measured.gpu_ms / max(1, case.end - case.begin) / usage.MICRO,
         peak_gpus=measured.peak,
@@ -161,7 +59,7 @@ def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: Log) -> Outco
         actions=done,
         teams=[OfTeam(team=team, sums=measured.sums(lives)) for team, lives in sorted(teams.items())],
         budgets=[measured.of_budget(each) for each in limited],
-        lines=Lines(
+        lines=ChartLines(
             moments=(moments / times.SECOND).round(1).tolist(),
             gpus_held=_means(measured.held, moments),
             waiting=_means(measured.waiting, moments),
@@ -187,7 +85,7 @@ def _means(steps: Steps, moments: Floats) -> list[float]:
 class _Measured:
     """The lives of a replay, measured."""
 
-    def __init__(self, case: Case, log: Log) -> None:
+    def __init__(self, case: Case, log: ReplayLog) -> None:
         self._case, self._log = case, log
         begun = [life for life in log.lives if life.started is not None]
         starts = [float(max(life.started or 0, case.begin)) for life in begun]
@@ -227,18 +125,21 @@ class _Measured:
         arrived = [life for life in first.values() if life.work.began is None]
         waits = [(life.bound - life.work.arrives) / times.SECOND for life in arrived if life.bound is not None]
         stopped = [life for life in lives if life.end in (EVICTED, SUSPENDED) and life.started is not None]
-        lost = sum(life.gpus * (self._end(life) - (life.started or 0)) for life in stopped if not life.work.is_service)
+        lost = sum(self._gpu_ms(life) for life in stopped if not life.work.is_service)
+        used = sum(self._gpu_ms(life) for life in lives)
         return Sums(
-            gpu_hours=_hours(sum(self._gpu_ms(life) for life in lives)),
+            gpu_hours=_hours(used),
             usd=None if unpriced else usd_ms / usage.DOLLAR,
             unpriced_gpu_hours=_hours(unpriced),
             asked=len(first),
             never_started=sum(1 for life in arrived if life.bound is None),
             finished=sum(1 for life in lives if life.end == FINISHED),
+            queued=sum(1 for life in lives if life.held_by),
             waits=_waits(waits),
             evictions=sum(1 for life in lives if life.end == EVICTED),
             suspended_pods=sum(1 for life in lives if life.end == SUSPENDED),
             lost_gpu_hours=_hours(lost),
+            counted_gpu_hours=_hours(used - lost),
         )
 
     # --- budgets ----------------------------------------------------------------------------------------------------------
@@ -259,11 +160,12 @@ class _Measured:
             scope = usage.scope_of(world, budget)
             gpus, dollars = self._counted(scope)
             limited = _Limited(budget, gpus, dollars)
+            limited.recorded_ms = self._recorded(scope)
             limited.counts_pods = bool(len(gpus.at)) or any(usage.rate_of(scope, row) for row in self._never_begun())
             found.append(limited)
         return found
 
-    def _counted(self, scope: usage.Scope) -> tuple[Steps, Steps]:
+    def _counted(self, scope: usage.BudgetScope) -> tuple[Steps, Steps]:
         """What a budget counts, history included: GPUs, and dollars an hour."""
         begins, ends, gpus, prices = [], [], [], []
         rates: dict[tuple[str, str, Pairs, Amounts], int] = {}
@@ -278,7 +180,15 @@ class _Measured:
                 prices.append((row.price or 0) / usage.MICRO)
         return Steps(begins, ends, gpus), Steps(begins, ends, prices)
 
-    def _rows(self) -> Iterator[tuple[Row, int]]:
+    def _recorded(self, scope: usage.BudgetScope) -> int:
+        """What a budget would count of the record, in millionths x milliseconds."""
+        begin, end = self._case.begin, self._case.end
+        return sum(
+            usage.rate_of(scope, row) * max(0, min(over, end) - max(row.start, begin))
+            for row, over in self._case.record
+        )
+
+    def _rows(self) -> Iterator[tuple[UsageRow, int]]:
         """All that is in the ledger at the end, and when each of it ended."""
         for life in self._log.lives:
             if life.row is not None:
@@ -286,12 +196,12 @@ class _Measured:
         for row in self._case.history:
             yield row, row.seen_until if row.closed is None else row.closed
 
-    def _never_begun(self) -> Iterator[Row]:
+    def _never_begun(self) -> Iterator[UsageRow]:
         """What the ledger would have of pods that only waited."""
         for life in self._log.lives:
             if life.row is None:
                 work, made = life.work, life.made
-                yield Row(
+                yield UsageRow(
                     cluster=self._case.cluster,
                     uid=life.uid,
                     start=made,
@@ -316,6 +226,7 @@ class _Measured:
             window_hours=limited.window // times.HOUR,
             counts_pods=limited.counts_pods,
             gpu_hours=float(within[1] - within[0]) / times.HOUR,
+            recorded_gpu_hours=_hours(limited.recorded_ms),
             peak_share=peak,
             hours_over=over / times.HOUR,
             held=len(held),
@@ -335,6 +246,7 @@ class _Limited:
         self.quota = usage.quota_of(budget.spec)
         self.gpus, self.dollars = gpus, dollars
         self.counts_pods = False
+        self.recorded_ms = 0
         self.gpu_limit = None if self.quota.gpu_ms is None else self.quota.gpu_ms / usage.GPU_HOUR
         self.usd_limit = None if self.quota.usd_ms is None else self.quota.usd_ms / usage.DOLLAR
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 from headroom.model.facts import Node
 
 if TYPE_CHECKING:
-    from headroom.sim.whatif.cluster import Cluster
+    from headroom.sim.whatif.cluster import ReplayCluster
 
 
 class StandIn(Protocol):
-    """Stands in for one thing outside. Its methods marked `carries_out` do what plans decide; its facts are in `Cluster.facts`."""
+    """Stands in for one thing outside. Its methods marked `carries_out` do what plans decide; its facts are in `ReplayCluster.facts`."""
 
     def stage(self, nodes: dict[str, Node]) -> list[Node]:
         """Before anything happens: put the nodes that are its own among those that the cluster shows; returns those that may come."""
@@ -23,4 +23,4 @@ class StandIn(Protocol):
         ...
 
 
-Makes = Callable[["Cluster"], StandIn]
+Makes = Callable[["ReplayCluster"], StandIn]

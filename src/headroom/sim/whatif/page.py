@@ -8,8 +8,8 @@ import html
 import json
 from typing import Any, Final, NamedTuple
 
-from headroom.model import times
-from headroom.sim.whatif.comparing import Comparison, Table, machines_slept, tables
+from headroom.sim.whatif.comparing import Comparison, machines_slept
+from headroom.sim.whatif.report import Section, report
 
 NO_PLOTS: Final = "The plots are missing: uPlot is not installed here. All numbers are in the tables."
 
@@ -32,6 +32,8 @@ h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
 th, td { text-align: left; padding: .3rem 1rem .3rem 0; border-bottom: 1px solid var(--rule); white-space: nowrap; }
 thead th { color: var(--soft); font-weight: 600; font-size: .85rem; } tbody th { font-weight: 400; }
+.number { text-align: right; } .again { color: transparent; }
+.verdict p { font-size: 1.15rem; margin: .3rem 0; }
 .soft { color: var(--soft); } figure { margin: 1rem 0 2rem; } figcaption { font-weight: 600; } .plot { min-height: 240px; }
 .u-legend { font-size: .85rem; } .u-legend th { cursor: pointer; } .u-legend th, .u-legend td { border: 0; }
 /* A marker is a piece of its line. Before anybody points at a moment, the legend only names the lines. */
@@ -44,7 +46,13 @@ thead th { color: var(--soft); font-weight: 600; font-size: .85rem; } tbody th {
   .scroll table, .scroll tbody { display: block; } .scroll thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden; }
   .scroll tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(6rem, 1fr)); gap: .2rem .75rem; padding: .6rem 0; border-bottom: 1px solid var(--rule); }
   .scroll th, .scroll td { padding: 0; border: 0; white-space: normal; overflow-wrap: anywhere; } .scroll tbody th { grid-column: 1 / -1; font-weight: 600; }
+  .number { text-align: left; } .again { display: none; }
+  .scroll td:not(.number) { grid-column: 1 / -1; } .scroll td[data-head=""]::before { display: none; }
   .scroll td::before { content: attr(data-head); display: block; color: var(--soft); font-size: .8rem; }
+}
+@media print {
+  :root { color-scheme: light; --ground: #fff; --ink: #000; --soft: #444; --rule: #bbb; --before: #6b7683; --after: #0b66c3; }
+  body { max-width: none; padding: 0; font-size: 11pt; } h2 { break-after: avoid; } figure, tr { break-inside: avoid; } .scroll { overflow: visible; }
 }
 """
 
@@ -65,11 +73,13 @@ _SCRIPT: Final = """
         value: (_, number) => (number === null ? "" : number.toLocaleString("en", { maximumFractionDigits: 1 })),
       }));
       const options = {
-        width: Math.max(280, place.clientWidth), height: 260, scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.05, 1)] } },
+        // One time axis for all: the same span, the same room at the left, and one cursor.
+        width: Math.max(280, place.clientWidth), height: 260, scales: { x: { range: () => [data.moments[0], data.moments[data.moments.length - 1]] }, y: { range: (_, low, high) => [0, Math.max(high * 1.05, 1)] } },
         legend: { live: true, markers: { dash: (_, number) => (each.series[number - 1].dash ? "dashed" : "solid") } },
         hooks: { setCursor: [(plot) => plot.root.classList.toggle("pointed", plot.cursor.idx !== null && plot.cursor.left >= 0)] },
+        cursor: { sync: { key: "time" } },
         series: [{ label: "time (UTC)", value: (_, at) => (at === null ? "" : stamp(at).slice(0, 16).replace("T", " ")) }, ...series],
-        axes: [{ ...axis, space: 90, values: (_, at) => at.map((each) => stamp(each).slice(5, each % 86400 ? 16 : 10).replace("T", " ")) }, axis], tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
+        axes: [{ ...axis, space: 90, values: (_, at) => at.map((each) => stamp(each).slice(5, each % 86400 ? 16 : 10).replace("T", " ")) }, { ...axis, size: 64 }], tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
       };
       return new uPlot(options, [data.moments, ...each.series.map((line) => line.values)], place);
     });
@@ -84,7 +94,7 @@ _SCRIPT: Final = """
 
 def page(found: Comparison, assets: Assets) -> str:
     """The whole file."""
-    case = found.case
+    told = report(found)
     scripts = [assets.script, _SCRIPT] if assets.script else []
     hashes = " ".join(f"'sha256-{_digest(each)}'" for each in scripts) or "'none'"
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; base-uri 'none'; form-action 'none'"
@@ -93,32 +103,22 @@ def page(found: Comparison, assets: Assets) -> str:
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">',
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">',
-        f"<title>{_plain(f'What if: {case.title}')}</title>",
+        f"<title>{_plain(told.title)}</title>",
         f"<style>{_inside(assets.style)}{_STYLE}</style></head><body><main>",
-        f"<h1>What if: {_plain(case.title)}</h1>",
-        f"<p>{_plain(summary(found))}</p>",
-        _listed("What is changed", found.changes or ["nothing"]),
-        _listed("What to know", case.notes),
-        *(_table(each) for each in tables(found)),
+        f"<h1>{_plain(told.title)}</h1>",
+        f'<div class="verdict">{"".join(f"<p>{_plain(each)}</p>" for each in told.verdict)}</div>',
+        *(_section(each) for each in told.sections),
         "<h2>Over time</h2>",
         figures if assets.script else f"<p>{NO_PLOTS}</p>",
+        _listed("How close a replay of the unchanged policy is to the record", told.closeness),
+        _listed("What was changed", told.changes),
+        _listed("What to know", [told.played, *told.notes]),
         "</main>",
     ]
     if assets.script:
         parts.append(f'<script type="application/json" id="lines">{_inside(json.dumps(lines))}</script>')
         parts += [f"<script>{each}</script>" for each in scripts]
     return "\n".join([*parts, "</body></html>", ""])
-
-
-def summary(found: Comparison) -> str:
-    """What was played, in a sentence or two."""
-    case = found.case
-    machines = f"{len(case.nodes):,} nodes" if case.nodes else "nodes without number"
-    days = (case.end - case.begin) / times.HOUR / 24
-    return (
-        f"{len(case.works):,} pods on {machines}, {days:.1f} days from {times.text(case.begin)[:10]} to {times.text(case.end)[:10]}, "
-        "played twice: before the change and after it."
-    )
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------------------
@@ -139,22 +139,33 @@ def _spoken(head: str) -> str:
     return head.capitalize().replace("Gpu-", "GPU-")
 
 
-def _table(table: Table) -> str:
+def _section(section: Section) -> str:
+    if not section.rows:
+        return f"<h2>{section.title}</h2>{_folded(section)}"
     # The roles are said: where a narrow page lays rows out as blocks, browsers forget that it is a table.
-    heads = [_plain(_spoken(each)) for each in table.columns]
-    head = "".join(f'<th scope="col" role="columnheader">{each}</th>' for each in heads)
-    rows = []
-    for first, *rest in table.rows:
-        cells = "".join(
-            f'<td role="cell" data-head="{name}">{_plain(each)}</td>'
-            for name, each in zip(heads[1:], rest, strict=True)
-        )
-        rows.append(f'<tr role="row"><th scope="row" role="rowheader">{_plain(first)}</th>{cells}</tr>')
-    return (
-        f'<h2>{table.title}</h2><div class="scroll" tabindex="0" role="region" aria-label="{table.title}">'
-        f'<table role="table"><thead role="rowgroup"><tr role="row">{head}</tr></thead>'
-        f'<tbody role="rowgroup">{"".join(rows)}</tbody></table></div>'
+    heads = [_plain(_spoken(each)) for each in section.columns]
+    kinds = ["" if place < section.names else ' class="number"' for place in range(len(heads))]
+    head = "".join(
+        f'<th scope="col" role="columnheader"{kind}>{each}</th>' for each, kind in zip(heads, kinds, strict=True)
     )
+    rows, named = [], ""
+    for first, *rest in section.rows:
+        named = first or named
+        cells = "".join(
+            f'<td role="cell" data-head="{name}"{kind}>{_plain(each)}</td>'
+            for name, kind, each in zip(heads[1:], kinds[1:], rest, strict=True)
+        )
+        hidden = "" if first else ' class="again"'
+        rows.append(f'<tr role="row"><th scope="row" role="rowheader"{hidden}>{_plain(named)}</th>{cells}</tr>')
+    return (
+        f'<h2>{section.title}</h2><div class="scroll" tabindex="0" role="region" aria-label="{section.title}">'
+        f'<table role="table"><thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<tbody role="rowgroup">{"".join(rows)}</tbody></table></div>{_folded(section)}'
+    )
+
+
+def _folded(section: Section) -> str:
+    return f'<p class="soft">{_plain(section.unchanged)}</p>' if section.unchanged else ""
 
 
 # --- plots ----------------------------------------------------------------------------------------------------------------------
@@ -164,8 +175,8 @@ def _figures(found: Comparison) -> tuple[str, dict[str, Any]]:
     """The places of the plots, and the lines to draw in them."""
     before, after = found.before, found.after
     plots = [
-        ("GPUs held", _pair(before.lines.gpus_held, after.lines.gpus_held)),
-        ("Pods that wait", _pair(before.lines.waiting, after.lines.waiting)),
+        ("GPUs allocated", _pair(before.lines.gpus_held, after.lines.gpus_held)),
+        ("Pods queued or pending", _pair(before.lines.waiting, after.lines.waiting)),
     ]
     if machines_slept(found):
         plots.append(("Machines that are on", _pair(before.lines.machines_on, after.lines.machines_on)))

@@ -216,6 +216,6 @@ def _is_open(node: Node) -> bool:
 
 def _may_go(shape: Shape, node: Node) -> bool:
     """Whether pods of a shape may go to a node, as far as labels and taints say."""
-    wishes = demand.wishes_of(shape)
+    wishes = demand.constraints_of(shape)
     refused = wishes.problem or demand.unmatched(wishes, node.labels, node.name)
     return not refused and demand.untolerated(wishes, node.taints) is None

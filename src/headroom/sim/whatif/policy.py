@@ -13,6 +13,7 @@ from headroom.model.errors import Misconfigured
 from headroom.model.world import ref_of
 
 MOST_FIELDS: Final = 5
+_QUOTAS: Final = (("quota.gpuHours", "GPU-hours"), ("quota.usd", "dollars"))
 NOT_SET: Final = "(not set)"
 
 
@@ -54,6 +55,34 @@ def differences(before: Mapping[Ref, AnyResource], after: Mapping[Ref, AnyResour
         elif before[ref].spec != after[ref].spec:
             found.append(f"{ref}: {_fields(before[ref].spec, after[ref].spec)}")
     return found
+
+
+def clauses(before: Mapping[Ref, AnyResource], after: Mapping[Ref, AnyResource]) -> list[str]:
+    """The change as clauses of a question that begins with "what if"."""
+    found = []
+    for ref in sorted(before.keys() | after.keys()):
+        noun = "budget" if ref.kind == "GPUWorkloadBudget" else ref.kind
+        if ref not in before:
+            found.append(f"there were a {noun} {ref.name}")
+        elif ref not in after:
+            found.append(f"there were no {noun} {ref.name}")
+        elif before[ref].spec != after[ref].spec:
+            found.append(_clause(f"{noun} {ref.name}", before[ref].spec, after[ref].spec))
+    return found
+
+
+def _clause(subject: str, before: Any, after: Any) -> str:
+    old, new = dict(_leaves(msgspec.to_builtins(before))), dict(_leaves(msgspec.to_builtins(after)))
+    names = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)]
+    said = [
+        f"{new[name]} {unit} instead of {old[name]}"
+        for name, unit in _QUOTAS
+        if name in names and name in old and name in new
+    ]
+    if not said:
+        return f"{subject} were as in the change"
+    others = "" if len(said) == len(names) else ", with other settings"
+    return f"{subject} had {' and '.join(said)}{others}"
 
 
 def _fields(before: Any, after: Any) -> str:

@@ -12,11 +12,13 @@ from headroom.api import durations, marks
 from headroom.api.power import PowerPool
 from headroom.api.releases import ReleaseRequest
 from headroom.core import usage
+from headroom.model import times
 from headroom.model.facts import Amounts, Owner, Pairs, Pod, Shape
-from headroom.model.usage import Row
+from headroom.model.gangs import SUSPENDABLE
+from headroom.model.usage import Ending, PodDetails, UsageRow
 from headroom.model.world import FACTS, World
 from headroom.sim.whatif import metal
-from headroom.sim.whatif.work import GPU, Case, Recorded, Work, cut, owner_of
+from headroom.sim.whatif.work import Case, Recorded, RequestedPod, cut, named, owner_of
 
 JOB_NAMES: Final = ("batch.kubernetes.io/job-name", "job-name")
 """Labels by which a Job marks its pods: a row of usage has them, and nothing else of its owner."""
@@ -27,6 +29,7 @@ PLAYED: Final = frozenset(
     | {"instances", "node_pools", "node_claims", "cron_jobs"}
 )
 """Facts that a case has for itself or makes anew, and those of others whom nobody plays: Karpenter, the CronJob controller. All others are as they were."""
+ANY_TAINT: Final = '[{"operator":"Exists"}]'
 _OF_NAMESPACE: Final = "@"
 _ENDED: Final = ("Succeeded", "Failed")
 
@@ -46,6 +49,7 @@ def read(world: World, title: str, days: float | None, team_label: str = "") -> 
         prices=world.prices,
         facts={name: getattr(world, name) for name in FACTS if name not in PLAYED},
         caps=world.caps,
+        bandwidth=world.bandwidth,
         hold_problem=world.hold_problem,
         # What somebody asked for once is no policy that is played again.
         resources={
@@ -80,7 +84,7 @@ def _counted(world: World) -> Iterator[str]:
 
 def _ran(world: World) -> Iterator[Recorded]:
     """Every pod that held something, as its rows tell of it."""
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[UsageRow]] = {}
     for row in world.usage:
         if row.cluster == world.cluster:
             rows.setdefault(row.uid, []).append(row)
@@ -94,10 +98,11 @@ def _ran(world: World) -> Iterator[Recorded]:
         length = None if end is None else max(0, end - start)
         ran = (world.as_of if end is None else end) - start
         work = _believed(_work(last, pod, arrives, length), ran)
-        yield Recorded(work=work, start=start, end=end, rows=tuple(found))
+        was_stopped = end is not None and last.ending in (Ending.DELETED, Ending.EVICTED)
+        yield Recorded(work=work, start=start, end=end, rows=tuple(found), was_stopped=was_stopped)
 
 
-def _believed(work: Work, ran: int) -> Work:
+def _believed(work: RequestedPod, ran: int) -> RequestedPod:
     """Work without the length that it declared, where it ran for longer: nothing stopped it then, and nothing shall now."""
     declared = durations.milliseconds(dict(work.annotations).get(marks.EXPECTED_DURATION, ""))
     if declared is None or ran <= declared:
@@ -107,28 +112,47 @@ def _believed(work: Work, ran: int) -> Work:
     )
 
 
-def _work(row: Row, pod: Pod | None, arrives: int, length: int | None) -> Work:
+def _work(row: UsageRow, pod: Pod | None, arrives: int, length: int | None) -> RequestedPod:
     labels: Pairs = tuple(pair for pair in row.labels if not pair[0].startswith(_OF_NAMESPACE))
-    amounts = _named(row.amounts)
-    if pod is None:
-        owner = _owner(row.namespace, row.pod, labels)
-        return Work(
-            name=row.pod,
-            namespace=row.namespace,
-            owner=owner,
-            arrives=arrives,
-            length=length,
-            labels=labels,
-            shape=Shape(requests=amounts),
-            price=row.price,
-        )
-    return _of_pod(pod, arrives, length, amounts, row.price)
+    amounts = named(row.amounts)
+    details = PodDetails.of(row)
+    if pod is not None:
+        work = _of_pod(pod, arrives, length, amounts, row.price)
+        return structs.replace(work, instance_type=details.instance_type)
+    owner = _owner(row.namespace, row.pod, labels)
+    if details.owner_uid:
+        kind = details.owner_kind
+        owner = Owner(kind, details.owner_name, details.owner_uid, SUSPENDABLE.get(kind, ""))
+    told = () if details.declared is None else ((marks.EXPECTED_DURATION, f"{details.declared // times.SECOND}s"),)
+    return RequestedPod(
+        name=row.pod,
+        namespace=row.namespace,
+        owner=owner,
+        arrives=arrives,
+        length=length,
+        labels=labels,
+        annotations=told,
+        shape=shape_of(amounts, details),
+        price=row.price,
+        instance_type=details.instance_type,
+    )
 
 
-def _of_pod(pod: Pod, arrives: int, length: int | None, amounts: Amounts, price: int | None) -> Work:
+def shape_of(amounts: Amounts, details: PodDetails) -> Shape:
+    """Where a pod could run: where its node selector let it, and without one, on machines like the one that it ran on.
+
+    What it tolerated is not known, but it was let in there.
+    """
+    if not details.node_selector and not details.instance_type:
+        return Shape(requests=amounts)
+    selector = details.node_selector or ((usage.INSTANCE_TYPE[0], details.instance_type),)
+    return Shape(requests=amounts, node_selector=selector, tolerations=ANY_TAINT)
+
+
+def _of_pod(pod: Pod, arrives: int, length: int | None, amounts: Amounts, price: int | None) -> RequestedPod:
     shape = pod.shape
     requests = tuple(sorted((dict(amounts) | dict(shape.requests)).items()))
-    return Work(
+    return RequestedPod(
         name=pod.name,
         namespace=pod.namespace,
         owner=pod.owner or _owner(pod.namespace, pod.name, pod.labels),
@@ -158,11 +182,6 @@ def _waits(world: World) -> Iterator[Recorded]:
             both = [each for each in (told, pod.deadline) if each is not None]
             work = _of_pod(pod, pod.created, min(both, default=None), pod.shape.requests, None)
             yield Recorded(work=work, start=None, end=None)
-
-
-def _named(amounts: Amounts) -> Amounts:
-    """What rows hold; GPUs of no particular kind are taken for the usual ones."""
-    return tuple(sorted((name or GPU, amount) for name, amount in usage.plain_amounts(amounts)))
 
 
 def _owner(namespace: str, pod: str, labels: Pairs) -> Owner:

@@ -22,8 +22,9 @@ from headroom.model.changes import EVERYTHING
 from headroom.model.decisions import Decision, Ref
 from headroom.model.plans import Plan
 from headroom.sim.whatif.carrying import Hands
-from headroom.sim.whatif.cluster import Cluster
-from headroom.sim.whatif.lives import Log
+from headroom.sim.whatif.cluster import ReplayCluster
+from headroom.sim.whatif.ladders import Ladders
+from headroom.sim.whatif.lives import ReplayLog
 from headroom.sim.whatif.outside import Makes
 from headroom.sim.whatif.switching import Switching
 from headroom.sim.whatif.work import Case
@@ -36,7 +37,7 @@ LONG_QUEUE: Final = 100
 """With so many that wait they are gathered twice as long, with twice as many three times, up to the longest."""
 SOON_MS: Final = times.SECOND
 """And so soon after something that the plans did or wait for."""
-OUTSIDE: Final[tuple[Makes, ...]] = (Switching,)
+OUTSIDE: Final[tuple[Makes, ...]] = (Switching, Ladders)
 """What is played beside the cluster."""
 CHORES_MS: Final = 5 * times.MINUTE
 """Chores tidy up marks and what policies that are gone left behind; policies do not go in a replay, so this is often enough."""
@@ -45,6 +46,8 @@ PRUNED_MS: Final = 24 * times.HOUR
 NEVER: Final = 2**62
 Progress = Callable[[float], None]
 """Told how much of the time is played, from 0 to 1."""
+UNPLAYED: Final = frozenset({"Bandwidth"})
+"""A report of each node, on which nothing else that is played rests: to make it anew at each step would take nearly all the time."""
 
 
 def replay(
@@ -53,7 +56,7 @@ def replay(
     *,
     every: int | None = None,
     progress: Progress = lambda _share: None,
-) -> Log:
+) -> ReplayLog:
     """What becomes of a case's work under these policies."""
     fresh = {ref: structs.replace(each, status=KINDS[each.kind].status()) for ref, each in resources.items()}
     return _Replay(case, fresh, pace_of(case) if every is None else every, progress).play()
@@ -69,10 +72,10 @@ class _Turn(Struct, kw_only=True):
 
     plan: Plan
     asked_at: int
-    turns_at: int
+    recheck_at: int
     """When the clock alone will change what it says."""
     tidied_at: int
-    cluster: Cluster
+    cluster: ReplayCluster
 
     def has_news(self) -> bool:
         """Whether something happened that it may care about."""
@@ -97,14 +100,14 @@ class _Replay:
         self._case, self._every, self._progress = case, every, progress
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._number = count()
-        self.cluster = Cluster(case, resources, self._later, OUTSIDE)
+        self.cluster = ReplayCluster(case, resources, self._later, OUTSIDE)
         self._hands = Hands(self.cluster)
-        kinds = {ref.kind for ref in resources}
+        kinds = {ref.kind for ref in resources} - UNPLAYED
         self._turns = [
             _Turn(
                 plan=plan,
                 asked_at=case.begin - every,
-                turns_at=case.begin,
+                recheck_at=case.begin,
                 tidied_at=case.begin,
                 cluster=self.cluster,
             )
@@ -119,7 +122,7 @@ class _Replay:
     def _later(self, at: int, do: Callable[[], None]) -> None:
         heapq.heappush(self._events, (at, next(self._number), do))
 
-    def play(self) -> Log:
+    def play(self) -> ReplayLog:
         case, cluster = self._case, self.cluster
         for work in case.works:
             if work.began is not None:
@@ -153,7 +156,7 @@ class _Replay:
         # A long queue makes every look dear, and the moment of one arrival matter less: it waits for hours anyway.
         longer = self._every * (1 + len(cluster.pods.queued) // LONG_QUEUE)
         gathered = turn.asked_at + max(self._every, min(longer, LONGEST_MS)) if turn.has_news() else NEVER
-        return min(gathered, max(soon, turn.turns_at))
+        return min(gathered, max(soon, turn.recheck_at))
 
     def _ask(self) -> None:
         """Ask the plans as the loop does: each sees what those before it decide now, and nothing is done before all have been asked."""
@@ -178,7 +181,7 @@ class _Replay:
         cluster, plan = self.cluster, turn.plan
         cluster.changed.difference_update(plan.kinds)
         cluster.urgent.difference_update(plan.kinds)
-        turn.asked_at, turn.turns_at = cluster.now, NEVER
+        turn.asked_at, turn.recheck_at = cluster.now, NEVER
         decisions, chores = tick.ask(plan, EVERYTHING), tuple[Action, ...]()
         if cluster.now - turn.tidied_at >= CHORES_MS:
             turn.tidied_at = cluster.now
@@ -192,7 +195,7 @@ class _Replay:
         if after is None:
             # It does not say more than that it wants to be looked at now and then.
             after = max(decision.look_again_ms, self._every, turn.plan.at_most_every_ms)
-        turn.turns_at = min(turn.turns_at, cluster.now + after)
+        turn.recheck_at = min(turn.recheck_at, cluster.now + after)
         resource = cluster.resources.get(decision.resource)
         if resource is None:  # it does not exist yet, so it has no status
             self._hands.carry_out(decision.actions, None)

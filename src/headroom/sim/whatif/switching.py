@@ -10,11 +10,11 @@ from headroom.api.kinds import AnyResource
 from headroom.api.marks import CORDONED_BY
 from headroom.core import usage
 from headroom.model import actions
-from headroom.model.facts import Call, Machine, Node, Pod
+from headroom.model.facts import Machine, Node, Pod, SwitchCall
 from headroom.model.gangs import keeps_machine_on
 from headroom.model.handlers import carries_out
 from headroom.model.world import ref_of
-from headroom.sim.whatif.cluster import BRINGERS, Cluster
+from headroom.sim.whatif.cluster import BRINGERS, ReplayCluster
 from headroom.sim.whatif.lives import EVICTED, Shift
 from headroom.sim.whatif.metal import stage, turned
 
@@ -22,10 +22,10 @@ from headroom.sim.whatif.metal import stage, turned
 class Switching:
     """What plans decide about machines and their nodes, done to a cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ReplayCluster) -> None:
         self._cluster = cluster
         self._machines: dict[str, Machine] = {}
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, SwitchCall] = {}
         cluster.facts |= {"machines": self._machines, "calls": self._calls}
         self._coming: dict[str, Node] = {}
         """Nodes that nobody has seen yet."""
@@ -102,7 +102,7 @@ class Switching:
             self._show(turned(node, ready=False, at=cluster.now))
 
     def _called(self, name: str, command: type[actions.OnMachine], failure: str = "") -> None:
-        self._calls[name] = Call(
+        self._calls[name] = SwitchCall(
             machine=name,
             command="Wake" if command is actions.WakeMachine else "Sleep",
             at=self._cluster.now,

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from headroom.model import times
 from headroom.model.errors import Misconfigured
 from headroom.model.facts import Node, Pairs, Shape
-from headroom.sim.whatif.work import GPU, LONGEST_DAYS, Case, Recorded, Work, cut, namespace_of, owner_of
+from headroom.sim.whatif.work import GPU, LONGEST_DAYS, Case, Recorded, RequestedPod, cut, namespace_of, owner_of
 
 MICRO: Final = 1_000_000
 MIB: Final = 2**20
@@ -139,7 +139,7 @@ def unpacked(source: str, text: bytes) -> str:
 # --- rows -----------------------------------------------------------------------------------------------------------------------
 
 
-class Line(NamedTuple):
+class TraceRow(NamedTuple):
     """One row of a table, and where it stands."""
 
     source: str
@@ -178,7 +178,7 @@ class Line(NamedTuple):
         return Misconfigured(f"reading {self.source}: line {self.number}, column {column}: {why}")
 
 
-def _table(source: str, text: str, wanted: tuple[str, ...]) -> Iterator[Line]:
+def _table(source: str, text: str, wanted: tuple[str, ...]) -> Iterator[TraceRow]:
     reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
     missing = [name for name in wanted if name not in (reader.fieldnames or ())]
     if missing:
@@ -188,8 +188,8 @@ def _table(source: str, text: str, wanted: tuple[str, ...]) -> Iterator[Line]:
             plain = {key: value or "" for key, value in values.items() if key is not None}
             if any(plain[name] == "" and values[name] is None for name in wanted):
                 name = next(name for name in wanted if values[name] is None)
-                raise Line(source, reader.line_num, {}).wrong(name, "the line ends before it")
-            yield Line(source, reader.line_num, plain)
+                raise TraceRow(source, reader.line_num, {}).wrong(name, "the line ends before it")
+            yield TraceRow(source, reader.line_num, plain)
     except csv.Error as error:
         raise Misconfigured(f"reading {source}: line {reader.line_num}: {error}") from None
 
@@ -226,7 +226,7 @@ def _openb(source: str, text: str, naming: Naming) -> Iterator[Recorded]:
             raise line.wrong("deletion_time" if end == last else "creation_time", TOO_LONG)
         namespace, labels = naming.of(line.values, source)
         name = name_of(line.values["name"]) or f"pod-{line.number}"
-        work = Work(
+        work = RequestedPod(
             name=name,
             namespace=namespace,
             owner=owner_of("Job", namespace, name),
@@ -240,7 +240,7 @@ def _openb(source: str, text: str, naming: Naming) -> Iterator[Recorded]:
         yield Recorded(work=work, start=begun if is_scheduled else None, end=ended)
 
 
-def _openb_shape(line: Line) -> Shape:
+def _openb_shape(line: TraceRow) -> Shape:
     cards, share = line.integer("num_gpu", MOST_GPUS), line.integer("gpu_milli", 1000, default=1000)
     asked = {
         GPU: cards * share * 1000,
@@ -292,7 +292,7 @@ def _philly(source: str, text: str, naming: Naming) -> tuple[list[Recorded], lis
         length = None if end is None else end - start
         owner = owner_of("Job", namespace, name)
         shape = Shape(requests=room)
-        work = Work(
+        work = RequestedPod(
             name=name, namespace=namespace, owner=owner, arrives=start, length=length, labels=labels, shape=shape
         )
         records.append(Recorded(work=work, start=start, end=before if end is None else end))
@@ -307,13 +307,13 @@ def _gavel(source: str, text: str, lengths: list[int], naming: Naming, seed: int
         parts = row.split("\t")
         if len(parts) < _GAVEL_COLUMNS:
             raise Misconfigured(f"reading {source}: line {number}, column {len(parts)}: the line ends before column 7")
-        line = Line(source, number, {"type": parts[0], "arrival": parts[-2], "gpus": parts[-1]})
+        line = TraceRow(source, number, {"type": parts[0], "arrival": parts[-2], "gpus": parts[-1]})
         arrives, gpus = BEGIN + line.seconds("arrival") * times.SECOND, line.integer("gpus", MOST_GPUS)
         if arrives - BEGIN > LONGEST_S * times.SECOND:
             raise line.wrong("arrival", TOO_LONG)
         namespace, labels = naming.of(line.values, source)
         name, length = f"job-{number:05d}", rng.choice(lengths) * times.SECOND
-        work = Work(
+        work = RequestedPod(
             name=name,
             namespace=namespace,
             owner=owner_of("Job", namespace, name),

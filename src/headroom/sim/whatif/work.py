@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field, structs
 
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.model import times
+from headroom.model.bandwidth import BandwidthRules
 from headroom.model.decisions import Ref
-from headroom.model.facts import Machine, Namespace, Node, Owner, Pairs, Price, Shape
+from headroom.model.facts import Amounts, Machine, Namespace, Node, Owner, Pairs, Price, Shape
 from headroom.model.gangs import SUSPENDABLE
-from headroom.model.usage import DAY, Evidence, Row
+from headroom.model.usage import DAY, Evidence, UsageRow
 from headroom.model.world import Caps
 from headroom.sim import hardware
 
 GPU: Final = "nvidia.com/gpu"
+LATE_MS: Final = 60 * times.SECOND
+"""A run that was stopped may be over so much later than its successor was made."""
 LONGEST_DAYS: Final = 3650
 """No replay is longer."""
 JOBSET: Final = "jobset.sigs.k8s.io/jobset-name"
@@ -26,7 +29,7 @@ SERVICES: Final = ("ReplicaSet", "ReplicationController", "StatefulSet", "Daemon
 """Owners whose pods are wanted until a moment, not for an amount of work."""
 
 
-class Work(Struct, frozen=True, gc=False, kw_only=True):
+class RequestedPod(Struct, frozen=True, gc=False, kw_only=True):
     """One pod that somebody asked for. It is tried until it has run for its whole length."""
 
     name: str
@@ -45,6 +48,8 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     """What it cost an hour as recorded, in millionths of a dollar; None to go by the price book."""
     began: int | None = None
     """Since when it has run already where the record begins."""
+    instance_type: str = ""
+    """Of the node that it ran on in the record; empty where that is not known."""
 
     @property
     def is_service(self) -> bool:
@@ -69,13 +74,22 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
 class Recorded(Struct, frozen=True, gc=False, kw_only=True):
     """Work as it went in the record."""
 
-    work: Work
+    work: RequestedPod
     start: int | None
     """None if it never began."""
     end: int | None
     """None if it still ran where the record ends."""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[UsageRow, ...] = ()
     """What the ledger has of it, where the record is one."""
+    was_stopped: bool = False
+    """Somebody stopped it before it was done: a later run of its owner is the same work."""
+
+
+class Span(NamedTuple):
+    """What the record says of something that ran."""
+
+    row: UsageRow
+    end: int
 
 
 class Case(Struct, kw_only=True):
@@ -84,7 +98,7 @@ class Case(Struct, kw_only=True):
     title: str
     begin: int
     end: int
-    works: list[Work] = field(default_factory=list)
+    works: list[RequestedPod] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     """None: there is always room."""
     machines: Mapping[str, Machine] = {}
@@ -94,7 +108,7 @@ class Case(Struct, kw_only=True):
     shutdown_ms: int = round(hardware.SHUTDOWN_SECONDS * times.SECOND)
     boundless: frozenset[str] = frozenset()
     """Resources of which there is always enough, whatever the nodes say."""
-    history: list[Row] = field(default_factory=list)
+    history: list[UsageRow] = field(default_factory=list)
     """What ran before the begin and still counts."""
     cluster: str = "default"
     own_namespace: str = "headroom-system"
@@ -103,21 +117,34 @@ class Case(Struct, kw_only=True):
     facts: Mapping[str, Any] = {}
     """What else the record knows and a replay does not play: fields of the World, by name."""
     caps: Caps = Caps()
+    bandwidth: BandwidthRules = BandwidthRules()
+    """By which it is known what pods ask of machines, and what is only a mark."""
     hold_problem: str = ""
     resources: dict[Ref, AnyResource] = field(default_factory=dict)
     """The policies as they were."""
     team_label: str = ""
     """The label that names a team; namespaces do where it is empty."""
-    recorded_gpu_ms: int | None = None
-    """What the record itself comes to in this time, in millionths x milliseconds; None where it does not say."""
+    record: list[Span] = field(default_factory=list)
+    """What ran in this time by the record itself."""
     notes: list[str] = field(default_factory=list)
     """What a reader of the result should know."""
 
-    def team(self, work: Work) -> str:
+    @property
+    def recorded_gpu_ms(self) -> int:
+        """What the record itself comes to in this time, in millionths x milliseconds."""
+        parts = ((each, min(each.end, self.end) - max(each.row.start, self.begin)) for each in self.record)
+        return sum(usage.gpus_in(named(each.row.amounts)) * max(0, length) for each, length in parts)
+
+    def team(self, work: RequestedPod) -> str:
         """Whose work it is."""
         if not self.team_label:
             return work.namespace
         return dict(work.labels).get(self.team_label, "(none)")
+
+
+def named(amounts: Amounts) -> Amounts:
+    """What rows hold; GPUs of no particular kind are taken for the usual ones."""
+    return tuple(sorted((name or GPU, amount) for name, amount in usage.plain_amounts(amounts)))
 
 
 def namespace_of(name: str, labels: Pairs = ()) -> Namespace:
@@ -144,28 +171,66 @@ def cut(case: Case, records: Iterable[Recorded], days: float | None) -> Case:
         case.notes.append(
             f"The record is shorter than {days:g} days; all of its {(case.end - first) / DAY:.1f} days are played."
         )
-    held, number = 0, count(1)
+    number, played = count(1), list[Recorded]()
     for each in found:
-        work, end = each.work, case.end if each.end is None else each.end
-        if each.start is not None:
-            held += usage.gpus_in(work.shape.requests) * max(0, min(end, case.end) - max(each.start, case.begin))
+        end = case.end if each.end is None else each.end
+        rows = (
+            () if each.start is None else each.rows or (_row(case.cluster, each.work, (each.start, end), next(number)),)
+        )
         if each.start is not None and end <= case.begin:
-            case.history += each.rows or [_row(case.cluster, work, (each.start, end), next(number))]
-        elif each.start is not None and each.start < case.begin:
+            case.history += rows
+            continue
+        played.append(each)
+        case.record += (Span(row, end if row is rows[-1] else _over(row)) for row in rows)
+    for each in joined(played):
+        work, end = each.work, case.end if each.end is None else each.end
+        if each.start is not None and each.start < case.begin:
             case.works.append(_replaced(work, began=each.start))
         elif work.arrives < case.end and end > case.begin:
             case.works.append(_replaced(work, arrives=max(work.arrives, case.begin)))
-    case.recorded_gpu_ms = held
     return case
 
 
-def _replaced(work: Work, *, began: int | None = None, arrives: int | None = None) -> Work:
+def joined(records: Iterable[Recorded]) -> list[Recorded]:
+    """Records in which a run that was stopped and the run that its owner made instead are one work, as long as the last of them."""
+    found, of_owner = list(records), dict[str, list[Recorded]]()
+    for each in found:
+        if not each.work.is_service:
+            of_owner.setdefault(each.work.owner.uid, []).append(each)
+    after: dict[int, Recorded] = {}
+    taken = set[int]()
+    for owned in of_owner.values():
+        owned.sort(key=lambda each: each.work.arrives)
+        for each in sorted((each for each in owned if each.was_stopped), key=lambda each: each.end or 0):
+            since = max(each.work.arrives + 1, (each.end or 0) - each.work.grace_seconds * times.SECOND - LATE_MS)
+            free = (other for other in owned if other.work.arrives >= since and id(other) not in taken)
+            if (successor := next(free, None)) is not None:
+                after[id(each)] = successor
+                taken.add(id(successor))
+    return [_whole(each, after) for each in found if id(each) not in taken]
+
+
+def _whole(each: Recorded, after: Mapping[int, Recorded]) -> Recorded:
+    last = each
+    while id(last) in after:
+        last = after[id(last)]
+    if last is each:
+        return each
+    work = structs.replace(each.work, length=last.work.length, annotations=last.work.annotations)
+    return structs.replace(each, work=work, end=last.end)
+
+
+def _over(row: UsageRow) -> int:
+    return row.seen_until if row.closed is None else row.closed
+
+
+def _replaced(work: RequestedPod, *, began: int | None = None, arrives: int | None = None) -> RequestedPod:
     return structs.replace(work, began=began, arrives=work.arrives if arrives is None else arrives)
 
 
-def _row(cluster: str, work: Work, span: tuple[int, int], number: int) -> Row:
+def _row(cluster: str, work: RequestedPod, span: tuple[int, int], number: int) -> UsageRow:
     start, end = span
-    return Row(
+    return UsageRow(
         cluster=cluster,
         uid=f"{work.namespace}/{work.name}@{number}",
         start=start,

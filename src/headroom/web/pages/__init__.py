@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from headroom.web.page import Page
-from headroom.web.pages import decisions, nodes
+from headroom.web.pages import decisions, nodes, pod
 from headroom.web.pages.decisions import Search, search
+from headroom.web.pages.namespace import NamespacePage
 from headroom.web.pages.overview import Overview
 from headroom.web.pages.parts import Model, frame, framed
 from headroom.web.scope import Scope
-from headroom.web.view import View
+from headroom.web.view import OperatorView
 
 __all__ = [
     "FIRST",
@@ -28,11 +29,11 @@ __all__ = [
     "search",
 ]
 
-Maker = Callable[[View, Scope], Model | None]
+Maker = Callable[[OperatorView, Scope], Model | None]
 """Makes a page without its frame, the same for all who may see the same; None if there is no such page for them."""
 
 
-def _search(view: View, scope: Scope, wanted: Search) -> Model:
+def _search(view: OperatorView, scope: Scope, wanted: Search) -> Model:
     return decisions.model(view.journal, view.clock.now(), scope, wanted)
 
 
@@ -42,6 +43,8 @@ FIRST: Final = (
 )
 """The pages that come before those of the capabilities; the very first is shown where no other is named."""
 LAST: Final = (
+    Page("pods/{namespace}/{name}", "pod", lambda: pod.model, kind="Pod", noun="pod"),
+    Page("namespaces/{name}", "namespace", lambda: NamespacePage().model, kind="Namespace", noun="namespace"),
     Page("decisions", "decisions", lambda: _search, search, link="Decisions"),
     Page("resources", "resources", link="Resources"),
 )

@@ -1,30 +1,29 @@
-"""The page of one budget: its window as a curve, what comes, who used it, who waits, and what was done."""
+"""The page of one budget: its window as a curve, what comes, who used it, what is queued, and what was done."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from headroom.api.budgets import GPUWorkloadBudgetSpec
+from headroom.api.budgets import GPUWorkloadBudgetSpec, GPUWorkloadBudgetStatus
 from headroom.api.enforcement import EnteredStep, percent
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import LabelSelector
 from headroom.core import usage
 from headroom.core.budgets import exit_share
-from headroom.model import times
 from headroom.model.decisions import Ref, status_wire
-from headroom.model.times import SECOND
 from headroom.model.usage import DAY
-from headroom.model.world import World
 from headroom.runtime.journal import Noted
-from headroom.web.pages import parts
-from headroom.web.pages.pace import Paced
+from headroom.web.pages import parts, queue, who
+from headroom.web.pages.curves import drawn
+from headroom.web.pages.pace import Answer, Paced
 from headroom.web.pages.parts import Model
 from headroom.web.scope import Scope
-from headroom.web.view import View
+from headroom.web.view import OperatorView
 
 MOST_HISTORY: Final = 100
 MOST_RELEASED: Final = 50
 CURVE_SECONDS: Final = 1.0
+SHARES_SECONDS: Final = 5.0
 MOST_CURVES: Final = 64
 """Budgets whose curve is remembered."""
 
@@ -34,20 +33,23 @@ class BudgetPage:
 
     def __init__(self) -> None:
         self._curves: dict[Ref, Paced[Model]] = {}
+        self._shares: dict[Ref, Paced[usage.Shares]] = {}
 
-    def model(self, view: View, scope: Scope, namespace: str, name: str) -> Model | None:
+    def model(self, view: OperatorView, scope: Scope, namespace: str, name: str) -> Model | None:
         """The page without its frame; None if there is no such budget, or none that may be seen."""
         world, ref = view.world(), Ref(usage.KIND, namespace, name)
         resource = world.resources.get(ref)
         if resource is None or not scope.sees(ref.namespace):
             return None
         decision = view.loop.decisions.get(ref)
-        status = status_wire(decision.status if decision else resource.status)
+        told = decision.status if decision else resource.status
+        assert isinstance(told, GPUWorkloadBudgetStatus)
+        status = status_wire(told)
         model: Model = {"budget": parts.budget_row(resource, decision) | _details(resource, status)}
         held = status.get("held", {})
         model |= {
             "topPods": status.get("topPods", []),
-            "held": held.get("queue", []),
+            "held": queue.rows(world, scope, told.held.queue if told.held else ()),
             "heldUnits": held.get("units", 0),
             "heldPods": held.get("pods", 0),
             "stopped": list(reversed(status.get("stopped", []))),
@@ -60,15 +62,23 @@ class BudgetPage:
         if "victim" in status:
             model["victim"] = {name: status["victim"].get(name, "") for name in ("unit", "action", "at")}
         if resource.spec is not None and world.ledger.loaded and usage.is_read(world, resource):
-            model |= self._curve(ref).get(resource.spec, lambda: _curves(world, resource))
+            question = resource.spec if view.moment is None else view
+            curves = _kept(self._curves, ref, CURVE_SECONDS)
+            model |= curves.get(question, lambda: drawn(world, resource))
+            shares = _kept(self._shares, ref, SHARES_SECONDS)
+            found = shares.get(question, lambda: usage.of_budget(world, resource))
+            model["who"] = who.model(world, scope, found, view.presentation.user_key)
+        model["tools"] = view.presentation.links_for(namespace=namespace)
         return model
 
-    def _curve(self, ref: Ref) -> Paced[Model]:
-        found = self._curves.pop(ref, None) or Paced(CURVE_SECONDS)
-        self._curves[ref] = found
-        while len(self._curves) > MOST_CURVES:
-            del self._curves[next(iter(self._curves))]
-        return found
+
+def _kept(known: dict[Ref, Paced[Answer]], ref: Ref, seconds: float) -> Paced[Answer]:
+    """What is remembered of one budget; those that were looked at last stay."""
+    found = known.pop(ref, None) or Paced(seconds)
+    known[ref] = found
+    while len(known) > MOST_CURVES:
+        del known[next(iter(known))]
+    return found
 
 
 def _without_uids(refused: dict[str, Any]) -> Model:
@@ -124,35 +134,6 @@ def _selector(selector: LabelSelector) -> str:
     return ", ".join(words)
 
 
-def _history(view: View, now: int, ref: Ref) -> list[Noted]:
+def _history(view: OperatorView, now: int, ref: Ref) -> list[Noted]:
     name = str(ref)
     return view.journal.newest(now - 7 * DAY, MOST_HISTORY, lambda each: each.resource == name)
-
-
-def _curves(world: World, resource: AnyResource) -> Model:
-    drawing = usage.drawing(world, resource)
-    marks_ = [{"t": drawing.as_of // SECOND, "kind": "now", "text": "now"}]
-    if drawing.exhausted_at is not None:
-        marks_.append(_mark(drawing.exhausted_at, "exhausted", "used up at"))
-    if drawing.recovers_at is not None:
-        marks_.append(_mark(drawing.recovers_at, "recovers", "holds again at"))
-    model = {"curve": _curve(drawing.gpus, "GPU-hours", usage.GPU_HOUR) | {"marks": marks_}}
-    if drawing.usd.quota is not None or any(drawing.usd.past.sums):
-        model["usdCurve"] = _curve(drawing.usd, "dollars", usage.DOLLAR) | {"marks": marks_}
-    return model
-
-
-def _mark(moment: int, kind: str, words: str) -> Model:
-    return {"t": moment // SECOND, "kind": kind, "text": f"{words} {times.text(moment - moment % SECOND)}"}
-
-
-def _curve(drawn: usage.Drawn, unit: str, whole: int) -> Model:
-    line: Model = {"unit": unit} | _line(drawn.past, whole) | {"ahead": _line(drawn.ahead, whole)}
-    return line if drawn.quota is None else line | {"quota": round(drawn.quota / whole, 6)}
-
-
-def _line(line: usage.Line, whole: int) -> Model:
-    return {
-        "t": [moment // SECOND for moment in line.moments],
-        "used": [round(total / whole, 4) for total in line.sums],
-    }

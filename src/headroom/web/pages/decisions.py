@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from headroom.model import times
 from headroom.model.errors import Misconfigured
-from headroom.runtime.journal import Noted, Remembered
-from headroom.web.pages import parts
+from headroom.runtime.journal import EntryIndex, Noted
+from headroom.web.pages import parts, weight
 from headroom.web.pages.parts import Model
 from headroom.web.scope import Scope
 
@@ -27,6 +27,8 @@ class Search(NamedTuple):
     length: int
     limit: int
     asked: str
+    type: str = ""
+    """Only entries of this type; empty for all."""
 
 
 def search(query: Mapping[str, str]) -> Search:
@@ -41,15 +43,19 @@ def search(query: Mapping[str, str]) -> Search:
     is_number = limit.isascii() and limit.isdigit() and len(limit) <= LONGEST_NUMBER
     if not is_number or not 1 <= int(limit) <= MOST:
         raise Misconfigured(f"reading limit: it must be a number from 1 to {MOST}, not {limit[:LONGEST_NUMBER]!r}")
-    return Search(tuple(asked.lower().split()), since, length, int(limit), asked)
+    kind = query.get("type", "")
+    if kind and kind not in weight.TYPES:
+        raise Misconfigured(f"reading type: it must be one of {', '.join(weight.TYPES)}, not {kind[:LONGEST_NUMBER]!r}")
+    return Search(tuple(asked.lower().split()), since, length, int(limit), asked, kind)
 
 
-def model(journal: Remembered, now: int, scope: Scope, wanted: Search) -> Model:
+def model(journal: EntryIndex, now: int, scope: Scope, wanted: Search) -> Model:
     """The page without its frame."""
 
     def fits(entry: Noted) -> bool:
         text = journal.text(entry)
-        return all(word in text for word in wanted.words) and parts.may_see(entry, scope)
+        is_wanted = all(word in text for word in wanted.words) and parts.may_see(entry, scope)
+        return is_wanted and wanted.type in ("", weight.type_of(entry))
 
     found = journal.newest(now - wanted.length, wanted.limit + 1, fits)
     return {
@@ -57,4 +63,5 @@ def model(journal: Remembered, now: int, scope: Scope, wanted: Search) -> Model:
         "more": len(found) > wanted.limit,
         "q": wanted.asked,
         "since": wanted.since,
+        "type": wanted.type,
     }

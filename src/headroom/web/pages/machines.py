@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from headroom.api.kinds import AnyResource
-from headroom.api.power import Machine, PowerPoolSpec
+from headroom.api.power import MachineSpec, PowerPool, PowerPoolSpec
 from headroom.api.power_status import MachineStatus, PowerPoolStatus, State
 from headroom.core import usage
-from headroom.core.power import KIND
 from headroom.model import times
 from headroom.model.decisions import Decision, Ref
 from headroom.model.facts import Node
@@ -48,7 +47,7 @@ class Gpus(NamedTuple):
     """Its node is ready."""
 
 
-def remembered(resource: AnyResource, status: PowerPoolStatus) -> list[tuple[Machine, MachineStatus]]:
+def remembered(resource: AnyResource, status: PowerPoolStatus) -> list[tuple[MachineSpec, MachineStatus]]:
     """Every machine of a valid pool, with what is known of it."""
     spec: PowerPoolSpec = resource.spec
     known = {each.name: each for each in status.machines}
@@ -65,13 +64,13 @@ def status_of(pool: AnyResource, decision: Decision | None) -> PowerPoolStatus:
 def asleep(world: World, decisions: Mapping[Ref, Decision]) -> dict[str, State]:
     """Machines that are not on because their pool wants it so, or not yet, each with what it is doing."""
     found: dict[str, State] = {}
-    for ref, resource in world.of_kind(KIND):
+    for ref, resource in world.of_kind(PowerPool.kind.name):
         status = status_of(resource, decisions.get(ref))
         found |= {each.name: each.state for each in status.machines if each.state in ("Off", "Sleeping", "Booting")}
     return found
 
 
-def gpus(world: World, machine: Machine) -> Gpus:
+def gpus(world: World, machine: MachineSpec) -> Gpus:
     """The GPUs of a machine, and how many of them pods hold."""
     node = world.nodes.get(machine.name)
     offered = usage.gpus_in(node.allocatable) if node is not None else 0
@@ -84,7 +83,7 @@ def _held(world: World, node: str) -> int:
     return sum(usage.gpus_of(world, pod) for pod in on_it if pod.phase not in _ENDED)
 
 
-def row(world: World, pool: PowerPoolSpec, machine: Machine, found: MachineStatus, turns: Turns) -> Model:
+def row(world: World, pool: PowerPoolSpec, machine: MachineSpec, found: MachineStatus, turns: Turns) -> Model:
     """One machine in a few words and numbers."""
     node, counted = world.nodes.get(machine.name), gpus(world, machine)
     told, at = last_told(found)
@@ -123,7 +122,7 @@ def _node(node: Node | None) -> str:
     return "not ready" if not node.ready else "cordoned" if node.unschedulable else "ready"
 
 
-def _switch(machine: Machine) -> str:
+def _switch(machine: MachineSpec) -> str:
     if machine.redfish is not None:
         return "Redfish"
     return "Wake-on-LAN" if machine.wake_on_lan is not None else "webhook"

@@ -1,23 +1,25 @@
-"""The page of the nodes: each with its GPUs and who holds them, and the pods that wait for some."""
+"""The page of the nodes: each with its GPUs and who has them, and the pods without a node."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
 
 from headroom.api import marks
+from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.core import usage
+from headroom.core.budgets import unit_of
 from headroom.model import times
 from headroom.model.facts import Node, Pod
 from headroom.model.numbering import ABSENT
 from headroom.model.selectors import selects
 from headroom.model.world import World
-from headroom.web.pages import machines, parts, spot_pools
+from headroom.web.pages import machines, models, parts, spot_pools
 from headroom.web.pages.parts import Model
 from headroom.web.scope import Scope
-from headroom.web.view import View
+from headroom.web.view import OperatorView
 
 MOST_WAITING: Final = 200
 _ENDED: Final = ("Succeeded", "Failed")
@@ -25,18 +27,20 @@ _TYPE: Final = "node.kubernetes.io/instance-type"
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 
-def model(view: View, scope: Scope) -> Model:
+def model(view: OperatorView, scope: Scope) -> Model:
     """The page without its frame."""
     world = view.world()
     counting = Counting(world, scope)
     waiting = sorted(_waiting(world, scope), key=lambda pod: (pod.created, pod.key))
+    starts = _starts(view, world, scope) if waiting else {}
     page: Model = {
-        "waiting": [_waits(pod, counting) for pod in waiting[:MOST_WAITING]],
+        "waiting": [waits(pod, counting, starts) for pod in waiting[:MOST_WAITING]],
         "waitingCount": len(waiting),
         "mayList": scope.nodes,
         "nodes": {},
     }
     if scope.nodes:
+        page |= _by_model(view, world, scope)
         nodes = sorted(world.nodes, key=lambda node: node.name)
         asleep = machines.asleep(world, view.loop.decisions)
         of_clouds = spot_pools.machines_of_nodes(world, view.loop.decisions)
@@ -44,6 +48,12 @@ def model(view: View, scope: Scope) -> Model:
             power = {} if node.ready or node.name not in asleep else {"power": asleep[node.name]}
             page["nodes"][node.name] = _node(world, node, counting) | power | of_clouds.get(node.name, {})
     return page
+
+
+def _by_model(view: OperatorView, world: World, scope: Scope) -> Model:
+    """GPUs by model, and what the pending pods need of them, as far as their namespaces may be seen."""
+    pods = (pod for pod in models.pending(world) if scope.sees(pod.namespace))
+    return {"models": models.of(view, world), "needs": models.needs(world, pods)}
 
 
 def namespaces(world: World) -> set[str]:
@@ -59,7 +69,7 @@ class Counting:
 
     def __init__(self, world: World, scope: Scope) -> None:
         self._world, self._scope = world, scope
-        self._scopes: dict[str, list[tuple[str, usage.Scope]]] = {}
+        self._scopes: dict[str, list[tuple[str, usage.BudgetScope]]] = {}
         for budget in usage.budgets_of(world):
             covers = usage.scope_of(world, budget)
             for namespace in covers.namespaces if scope.sees(budget.namespace) else ():
@@ -97,6 +107,7 @@ def _node(world: World, node: Node, counting: Counting) -> Model:
             "held": parts.decimal(held),
             "free": parts.decimal(max(offered - held, 0)),
             "type": labels.get(_TYPE, ""),
+            "model": models.model_of(node) if offered else "",
             "zone": labels.get(_ZONE, ""),
             "pods": [_holds(gpus, pod, counting) for gpus, pod in holding],
         }
@@ -116,22 +127,40 @@ def _waiting(world: World, scope: Scope) -> Iterable[Pod]:
             yield pod
 
 
-def _waits(pod: Pod, counting: Counting) -> Model:
-    return {
-        "pod": pod.key,
-        "gpus": parts.decimal(usage.gpus_in(pod.shape.requests)),
-        "since": times.text(pod.created),
-        "why": _why(pod),
-        "budgets": counting.of(pod),
-    }
+def _starts(view: OperatorView, world: World, scope: Scope) -> dict[str, str]:
+    """The estimated start of everything that a budget keeps queued, as far as it is known and may be seen; the latest counts."""
+    found: dict[str, str] = {}
+    for ref, _ in world.of_kind(usage.KIND):
+        decision = view.loop.decisions.get(ref) if scope.sees(ref.namespace) else None
+        status = decision.status if decision else None
+        held = status.held if isinstance(status, GPUWorkloadBudgetStatus) else None
+        for each in held.queue if held else ():
+            if each.starts_at:
+                found[each.unit] = max(found.get(each.unit, ""), each.starts_at)
+    return found
 
 
-def _why(pod: Pod) -> str:
+def waits(pod: Pod, counting: Counting, starts: Mapping[str, str]) -> Model:
+    """A pod without a node: what keeps it, and when it is estimated to start."""
+    state, budget, why = _why(pod)
+    return parts.known(
+        {
+            "pod": pod.key,
+            "gpus": parts.decimal(usage.gpus_in(pod.shape.requests)),
+            "since": times.text(pod.created),
+            "state": state,
+            "budget": budget,
+            "why": why,
+            "startsAt": starts.get(unit_of(pod), "") if state == "Queued" else "",
+        }
+    ) | {"budgets": counting.of(pod)}
+
+
+def _why(pod: Pod) -> tuple[str, str, str]:
+    """What keeps a pod, by which budget, and the same as a clause."""
     if marks.GATE in pod.gates:
         by = dict(pod.annotations).get(marks.HELD_BY, "")
-        return f"held by budget {by}" if by else "held by a budget"
+        return "Queued", by, f"queued by budget {by}" if by else "queued by a budget"
     if pod.gates:
-        return f"gated by {', '.join(pod.gates)}"
-    if pod.unschedulable_since is not None:
-        return pod.unschedulable_message or "no node has room"
-    return "waits for the scheduler"
+        return "Gated", "", f"gated by {', '.join(pod.gates)}"
+    return "Pending", "", pod.unschedulable_message or "kube-scheduler has not tried it yet"

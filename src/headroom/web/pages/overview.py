@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from headroom.api.bandwidth import Bandwidth
 from headroom.api.kinds import AnyResource
-from headroom.core import usage
+from headroom.api.power_status import State
+from headroom.core import CAPABILITIES, usage
 from headroom.model import conditions
 from headroom.model.decisions import Decision, Ref
 from headroom.model.numbering import ABSENT
@@ -17,11 +20,11 @@ from headroom.model.segments import Bools
 from headroom.model.tables import PHASES, PodTable
 from headroom.model.times import HOUR, SECOND
 from headroom.model.world import World
-from headroom.web.pages import machines, parts
+from headroom.web.pages import machines, models, parts
 from headroom.web.pages.pace import Paced
 from headroom.web.pages.parts import Model
 from headroom.web.scope import Scope
-from headroom.web.view import View
+from headroom.web.view import OperatorView
 
 MOST_DECISIONS: Final = 30
 MOST_COUNTED: Final = 1000
@@ -29,12 +32,14 @@ SLOW_SECONDS: Final = 2.0
 """What is worked out over the whole fleet is not worked out more often than this, whoever looks."""
 
 
+DECIDED: Final = frozenset(kind for each in CAPABILITIES for kind in each.kinds)
+"""The kinds that something is done for in this version."""
 MOVING_SECONDS: Final = 2.0
 MOVING: Final = frozenset({"asOf", "consumedGpuHours", "consumedUsd", "message", "percent"})
-"""What moves by itself while a budget is used; that it reached something is told by its state."""
+"""What moves by itself while a budget is used; that it reached something is in its state."""
 
 
-class Row(NamedTuple):
+class BudgetRow(NamedTuple):
     """A budget as it was last shown."""
 
     of: tuple[AnyResource, Decision | None]
@@ -48,12 +53,13 @@ class Overview:
     """Makes the page; what only the whole fleet tells is remembered for a moment."""
 
     def __init__(self) -> None:
-        self._fleet = Fleet()
+        self._fleet = FleetSummary()
         self._uncovered: Paced[Model] = Paced(SLOW_SECONDS)
         self._gpus: Paced[Model] = Paced(SLOW_SECONDS)
-        self._rows: dict[Ref, Row] = {}
+        self._needs: Paced[list[Model]] = Paced(SLOW_SECONDS)
+        self._rows: dict[Ref, BudgetRow] = {}
 
-    def model(self, view: View, scope: Scope) -> Model:
+    def model(self, view: OperatorView, scope: Scope) -> Model:
         """The page without its frame."""
         world = view.world()
         found = view.journal.newest(world.now - HOUR, MOST_COUNTED, lambda each: parts.may_see(each, scope))
@@ -64,15 +70,19 @@ class Overview:
             "decidedInHour": len(found),
         }
         if scope.everything:
-            fleet = self._fleet.of(world) | nodes_asleep(world, view.loop.decisions)
-            model["fleet"] = fleet
+            asleep = machines.asleep(world, view.loop.decisions)
+            numbers, by_model = self._fleet.of(world, asleep)
+            fleet = numbers | nodes_asleep(world, view.loop.decisions)
+            model |= {"fleet": fleet, "models": by_model}
+            model["needs"] = self._needs.get(view, lambda: models.needs(world, models.pending(world)))
             if world.ledger.loaded:
                 model["uncovered"] = self._uncovered.get(view, lambda: _uncovered(world))
                 model["gpus"] = self._gpus.get(view, lambda: _gpus(world)) | {"capacity": float(fleet["gpus"])}
         return model
 
-    def _budgets(self, view: View, world: World, scope: Scope) -> Model:
-        now, shown = time.monotonic(), {}
+    def _budgets(self, view: OperatorView, world: World, scope: Scope) -> Model:
+        # A page of one moment shows the numbers of that moment.
+        now, shown = time.monotonic() if view.moment is None else math.inf, {}
         for ref, each in world.of_kind(usage.KIND):
             if scope.sees(ref.namespace):
                 shown[f"{ref.namespace}/{ref.name}"] = self._row(ref, (each, view.loop.decisions.get(ref)), now)
@@ -89,7 +99,7 @@ class Overview:
         if known is not None and now < known.due and _substance(fresh) == _substance(known.row):
             return known.row
         spread = hash(ref) % 16 / 16 if known is None else 1.0
-        self._rows[ref] = Row(of, now + MOVING_SECONDS * (0.5 + spread / 2), fresh)
+        self._rows[ref] = BudgetRow(of, now + MOVING_SECONDS * (0.5 + spread / 2), fresh)
         return fresh
 
 
@@ -97,15 +107,25 @@ def _substance(row: Model) -> Model:
     return {name: value for name, value in row.items() if name not in MOVING}
 
 
-def _others(view: View, world: World, scope: Scope) -> Model:
+def _others(view: OperatorView, world: World, scope: Scope) -> Model:
     return {
-        str(ref): _other(view, ref)
+        str(ref): _other(view, world, ref)
         for ref in sorted(world.resources)
-        if ref.kind != usage.KIND and (scope.everything or scope.sees(ref.namespace))
+        if ref.kind != usage.KIND and (scope.everything or scope.sees(ref.namespace)) and not _is_routine(view, ref)
     }
 
 
-def _other(view: View, ref: Ref) -> Model:
+def _is_routine(view: OperatorView, ref: Ref) -> bool:
+    """A Bandwidth that is well: there is one for each node, and they have a page of their own."""
+    decision = view.loop.decisions.get(ref)
+    return (
+        ref.kind == Bandwidth.kind.name
+        and decision is not None
+        and conditions.holds(decision.status.conditions, "Ready")
+    )
+
+
+def _other(view: OperatorView, world: World, ref: Ref) -> Model:
     decision = view.loop.decisions.get(ref)
     ready = conditions.find(decision.status.conditions, "Ready") if decision else None
     return {
@@ -113,20 +133,28 @@ def _other(view: View, ref: Ref) -> Model:
         "namespace": ref.namespace,
         "name": ref.name,
         "ready": ready.status if ready else "Unknown",
+        "acts": _acts(world, ref),
         "reason": decision.reason if decision else "Waiting",
         "message": decision.message if decision else "Nothing has been decided yet.",
     }
 
 
-class Fleet:
+def _acts(world: World, ref: Ref) -> bool:
+    """Whether anything is done for a resource: one that is only looked at may be ready, and is not at work."""
+    spec = world.resources[ref].spec
+    is_accounted_only = ref.kind == Bandwidth.kind.name and world.bandwidth.mode == "Off"
+    return not (is_accounted_only or getattr(spec, "paused", False) or world.stopped) and ref.kind in DECIDED
+
+
+class FleetSummary:
     """The fleet in a few numbers, worked out again only when pods or nodes changed."""
 
     def __init__(self) -> None:
         self._seen: tuple[object, ...] = ()
-        self._known: dict[str, Any] = {}
+        self._known: tuple[dict[str, Any], Model] = {}, {}
 
-    def of(self, world: World) -> dict[str, Any]:
-        """The numbers of this world."""
+    def of(self, world: World, asleep: Mapping[str, State]) -> tuple[dict[str, Any], Model]:
+        """The numbers of this world, and those of each model."""
         seen = (
             world.pods,
             world.pods.generation,
@@ -134,24 +162,27 @@ class Fleet:
             world.nodes.generation,
             len(world.claims),
             world.devices.generation,
+            asleep,
         )
         if seen != self._seen:
-            self._seen, self._known = seen, fleet_of(world)
+            found = models.fleet(world, asleep)
+            self._seen, self._known = seen, (_numbers(world, found), models.rows(found))
         return self._known
 
 
 def fleet_of(world: World) -> dict[str, Any]:
     """The fleet in a few numbers."""
-    phases = world.pods.column("phase")
-    gpus = {node.name: usage.gpus_on(world, node) for node in world.nodes}
-    usable = {node.name for node in world.nodes if node.ready and not node.unschedulable}
+    return _numbers(world, models.fleet(world, {}))
+
+
+def _numbers(world: World, found: models.Fleet) -> dict[str, Any]:
     return {
-        "gpus": parts.decimal(sum(gpus.values())),
-        "held": parts.decimal(_held(world, gpus.keys())),
-        "free": parts.decimal(max(sum(gpus[name] for name in usable) - _held(world, usable), 0)),
+        "gpus": parts.decimal(found.all),
+        "held": parts.decimal(found.allocated),
+        "free": parts.decimal(found.free),
         "nodes": len(world.nodes),
         "nodesReady": sum(node.ready for node in world.nodes),
-        "running": int(np.count_nonzero(phases == PHASES.index("Running"))),
+        "running": int(np.count_nonzero(world.pods.column("phase") == PHASES.index("Running"))),
         "waiting": sum(count for gpus, count in _asking(world.pods, _unbound(world.pods)) if gpus),
         "heldPods": len(world.pods.queued & world.pods.unbound),
     }
@@ -166,12 +197,10 @@ def nodes_asleep(world: World, decisions: Mapping[Ref, Decision]) -> dict[str, A
 
 def _unbound(pods: PodTable) -> Bools:
     """The pods without a node that have not ended."""
+    phase = pods.column("phase")
+    is_live: Bools = ~np.isin(phase, [ABSENT, *(PHASES.index(each) for each in models.ENDED)])
     without_node: Bools = pods.column("node") == pods.names.number("")
-    return without_node & _live(pods)
-
-
-def _live(pods: PodTable) -> Bools:
-    return ~np.isin(pods.column("phase"), [ABSENT, *(PHASES.index(each) for each in ("Succeeded", "Failed"))])
+    return without_node & is_live
 
 
 def _asking(pods: PodTable, which: Bools) -> list[tuple[int, int]]:
@@ -179,18 +208,6 @@ def _asking(pods: PodTable, which: Bools) -> list[tuple[int, int]]:
     numbers, counts = np.unique(pods.column("shape")[which], return_counts=True)
     found = [usage.gpus_in(pods.shapes[int(number)].requests) for number in numbers]
     return list(zip(found, counts.tolist(), strict=True))
-
-
-def _held(world: World, there: Set[str]) -> int:
-    """Millionths of GPUs that pods on these nodes hold, those of their claims included."""
-    pods, names = world.pods, [world.pods.names.number(name) for name in there]
-    on_nodes = np.isin(pods.column("node"), names) & _live(pods)
-    held = sum(gpus * count for gpus, count in _asking(pods, on_nodes))
-    for uid in {uid for claim in world.claims.values() for uid in claim.reserved_for}:
-        pod = pods.get(uid)
-        if pod is not None and pod.node in there and pod.phase not in ("Succeeded", "Failed"):
-            held += usage.gpus_of(world, pod) - usage.gpus_in(pod.shape.requests)
-    return held
 
 
 def _uncovered(world: World) -> Model:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from headroom import __version__
 from headroom.api.budgets import GPUWorkloadBudgetStatus
 from headroom.api.kinds import AnyResource
-from headroom.api.quantities import NANO, Invalid, nano
+from headroom.api.quantities import NANO, InvalidQuantity, nano
 from headroom.core.usage import MICRO
 from headroom.model import conditions, times
 from headroom.model.decisions import Decision
 from headroom.runtime.journal import Noted
+from headroom.web.pages import weight
 from headroom.web.scope import Scope
-from headroom.web.view import View
+from headroom.web.view import OperatorView
 
+_UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 Model = dict[str, Any]
 """A page as plain data; what is not known is left out."""
 
@@ -33,7 +36,7 @@ def framed(whole: Model, scope: Scope, name: str) -> Model:
     return whole | {"operator": operator, "viewer": viewer}
 
 
-def frame(view: View) -> Model:
+def frame(view: OperatorView) -> Model:
     """What every page says, with all that only some may see: the moment, and who acts."""
     world = view.world()
     return known(
@@ -42,6 +45,8 @@ def frame(view: View) -> Model:
             "at": times.text(world.now - world.now % times.SECOND),
             "title": view.title,
             "cluster": world.cluster,
+            "clusterName": view.presentation.cluster or _short(world.cluster),
+            "outward": view.presentation.links_for(),
             "speed": round(view.speed()) if view.speed else None,
             "version": __version__,
             "operator": {
@@ -52,6 +57,11 @@ def frame(view: View) -> Model:
             },
         }
     )
+
+
+def _short(cluster: str) -> str:
+    """A uid as people can tell it from others; another id says more by itself."""
+    return cluster[:8] if _UID.fullmatch(cluster) else ""
 
 
 def known(model: Model) -> Model:
@@ -118,16 +128,16 @@ def _percent(*parts: tuple[str, str | int | None]) -> float:
     shares = [
         used / quota
         for used, quota in amounts
-        if not isinstance(used, Invalid) and not isinstance(quota, Invalid) and quota
+        if not isinstance(used, InvalidQuantity) and not isinstance(quota, InvalidQuantity) and quota
     ]
-    # Rounded down: what is not used up must not read as 100.
+    # Rounded down: what is below the quota must not read as 100.
     return int(1000 * max(shares, default=0.0)) / 10
 
 
 def _number(amount: str | int | None) -> float:
     """For drawing and comparing; what nobody can read is 0."""
     found = nano(amount) if amount not in (None, "") else 0
-    return 0.0 if isinstance(found, Invalid) else found / NANO
+    return 0.0 if isinstance(found, InvalidQuantity) else found / NANO
 
 
 def _text(amount: str | int | None) -> str:
@@ -151,6 +161,7 @@ def entry(each: Noted) -> Model:
         "message": each.message,
         "actions": list(each.actions),
         "count": each.count,
+        "type": weight.type_of(each),
     }
 
 

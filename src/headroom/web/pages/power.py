@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from headroom.api.kinds import AnyResource
-from headroom.api.power import PowerPolicy
+from headroom.api.power import PowerPolicy, PowerPool
 from headroom.api.power_status import STATES, PowerPoolStatus
-from headroom.core.power import KIND, warm_percent
 from headroom.core.usage import MICRO
 from headroom.model import conditions
 from headroom.model.decisions import Decision, Ref
@@ -17,7 +16,7 @@ from headroom.runtime.journal import MOST_REMEMBERED
 from headroom.web.pages import machines, parts
 from headroom.web.pages.parts import Model
 from headroom.web.scope import Scope
-from headroom.web.view import View
+from headroom.web.view import OperatorView
 
 MOST_HISTORY: Final = 100
 EXAMPLE: Final = """\
@@ -35,21 +34,21 @@ spec:
 """What somebody without a pool may begin with."""
 
 
-def model(view: View, scope: Scope) -> Model:
-    """The page of all pools, without its frame. Pools are of no namespace, so they are for who sees everything."""
+def model(view: OperatorView, scope: Scope) -> Model:
+    """The page of all pools, without its frame. Pools are cluster-scoped, so they are for who sees everything."""
     if not scope.everything:
         return {"maySee": False, "pools": {}}
     world = view.world()
-    found = world.of_kind(KIND)
+    found = world.of_kind(PowerPool.kind.name)
     page: Model = {"maySee": True, "pools": {}}
     for ref, resource in found:
         page["pools"][ref.name] = pool_row(world, resource, view.loop.decisions.get(ref))
     return page if found else page | {"example": EXAMPLE}
 
 
-def pool(view: View, scope: Scope, name: str) -> Model | None:
+def pool(view: OperatorView, scope: Scope, name: str) -> Model | None:
     """The page of one pool without its frame; None if there is none, or none that may be seen."""
-    world, ref = view.world(), Ref(KIND, "", name)
+    world, ref = view.world(), Ref(PowerPool.kind.name, "", name)
     resource = world.resources.get(ref)
     if resource is None or not scope.everything:
         return None
@@ -139,6 +138,8 @@ def _details(resource: AnyResource, status: PowerPoolStatus) -> Model:
 
 
 def _policy(policy: PowerPolicy, machines: int) -> Model:
+    from headroom.core.power import warm_percent  # noqa: PLC0415  loaded once there is a pool
+
     return parts.known(
         {
             "idleSeconds": policy.idle_seconds,

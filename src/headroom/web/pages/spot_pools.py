@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from headroom.api.kinds import AnyResource
-from headroom.api.quantities import NANO, Invalid, nano
-from headroom.api.spot_pools import SpotpoolSpec
+from headroom.api.quantities import NANO, InvalidQuantity, nano
+from headroom.api.spot_pools import Spotpool, SpotpoolSpec
 from headroom.api.spot_pools_status import SLOT_STATES, Slot, SpotpoolStatus
 from headroom.core import usage
-from headroom.core.spot_pools import KIND
 from headroom.model import conditions, times
 from headroom.model.decisions import Decision, Ref
 from headroom.model.usage import DAY
@@ -19,7 +18,7 @@ from headroom.runtime.journal import MOST_REMEMBERED
 from headroom.web.pages import parts
 from headroom.web.pages.parts import Model
 from headroom.web.scope import Scope
-from headroom.web.view import View
+from headroom.web.view import OperatorView
 
 MOST_HISTORY: Final = 100
 _STANDING: Final = {
@@ -52,17 +51,17 @@ spec:
 """What somebody without a pool may begin with."""
 
 
-def model(view: View, scope: Scope) -> Model:
+def model(view: OperatorView, scope: Scope) -> Model:
     """The page of all pools that may be seen, without its frame."""
     world = view.world()
-    seen = [(ref, each) for ref, each in world.of_kind(KIND) if scope.sees(ref.namespace)]
+    seen = [(ref, each) for ref, each in world.of_kind(Spotpool.kind.name) if scope.sees(ref.namespace)]
     pools = {f"{ref.namespace}/{ref.name}": pool_row(each, view.loop.decisions.get(ref)) for ref, each in seen}
     return {"pools": pools} if pools else {"pools": {}, "example": EXAMPLE}
 
 
-def pool(view: View, scope: Scope, namespace: str, name: str) -> Model | None:
+def pool(view: OperatorView, scope: Scope, namespace: str, name: str) -> Model | None:
     """The page of one pool without its frame; None if there is none, or none that may be seen."""
-    world, ref = view.world(), Ref(KIND, namespace, name)
+    world, ref = view.world(), Ref(Spotpool.kind.name, namespace, name)
     resource = world.resources.get(ref)
     if resource is None or not scope.sees(namespace):
         return None
@@ -133,7 +132,7 @@ def pool_row(resource: AnyResource, decision: Decision | None) -> Model:
 def price_per_hour(status: SpotpoolStatus) -> str | None:
     """What all machines of a pool cost in an hour, as far as it is known; None if nothing is."""
     amounts = [nano(each.price_per_hour) for each in status.slots if each.instance_id and each.price_per_hour]
-    found = [each for each in amounts if not isinstance(each, Invalid)]
+    found = [each for each in amounts if not isinstance(each, InvalidQuantity)]
     return parts.decimal(sum(found) * usage.MICRO // NANO) if found else None
 
 
@@ -168,7 +167,7 @@ def slot_row(world: World, slot: Slot) -> Model:
 def machines_of_nodes(world: World, decisions: Mapping[Ref, Decision]) -> dict[str, Model]:
     """What the machine of each node costs, and when its cloud takes it back, by the node's name."""
     found: dict[str, Model] = {}
-    for ref, resource in world.of_kind(KIND):
+    for ref, resource in world.of_kind(Spotpool.kind.name):
         for slot in status_of(resource, decisions.get(ref)).slots:
             if slot.node:
                 found[slot.node] = parts.known({"pricePerHour": slot.price_per_hour, "reclaimAt": slot.reclaim_at})

@@ -2,7 +2,7 @@
 //
 // A drawing is { t: [seconds], lines: [{ label, values, look, stepped }], marks: [{ t, kind, label }], room: marks that the
 // axis leaves room for, unit, summary };
-// a look is used, ahead or limit, each with colours in the style sheet and a stroke of its own.
+// a look is used, ahead, endless or limit, each with colours in the style sheet and a stroke of its own.
 
 import { announce, fill, h, show, text } from "./dom.js";
 import * as format from "./format.js";
@@ -15,6 +15,7 @@ const LETTER = 7; // pixels, at the font of the marks
 const LOOKS = {
   used: { colour: "--chart-used", width: 2, fill: "--chart-fill" },
   ahead: { colour: "--chart-used", width: 2, dash: [6, 5] },
+  endless: { colour: "--chart-mark", width: 1, dash: [2, 5] },
   limit: { colour: "--chart-limit", width: 1.5, dash: [2, 3] },
 };
 
@@ -125,7 +126,7 @@ export class Chart {
     return [from, roomFor(this._drawing.room ?? [], from, to, (this._canvas.clientWidth || 600) - AXIS)];
   }
 
-  /** Vertical lines with a word: now, when the quota is used up, when it holds again. */
+  /** Vertical lines with a word: now, when it is over quota, and back under quota. */
   _marks(plot) {
     const { ctx, bbox } = plot;
     const ratio = window.devicePixelRatio || 1;

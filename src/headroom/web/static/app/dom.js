@@ -38,7 +38,10 @@ export function fill(node, ...children) {
   const looks = new XMLSerializer().serializeToString(fresh);
   if (filled.get(node) === looks) return;
   filled.set(node, looks);
+  const focused = node.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   node.replaceChildren(...fresh.childNodes);
+  // Whoever was on a link is on the same link again.
+  if (focused) [...node.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
 }
 
 const INSTANT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;

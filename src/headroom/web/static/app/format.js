@@ -15,10 +15,10 @@ function rounded(value, digits, least = 0) {
 
 function digitsOf(value) {
   const size = Math.abs(value);
-  return size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 3;
+  return size >= 1000 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 3;
 }
 
-/** A number with as many digits as say something: 0.042, 8.31, 83.1, 831, 8,310. */
+/** A number with as many digits as say something: 0.042, 8.31, 83.1, 831.5, 8,310. */
 export function number(text) {
   const value = Number(text);
   if (!Number.isFinite(value)) return String(text);
@@ -57,17 +57,12 @@ export function usedOf(used, quota, unit) {
   return words;
 }
 
-/** Of a share. What is not yet used up never reads as 100 %, and what is almost used up says by how little. */
+/** Of a share. Near the quota it has a decimal, rounded down: what is below the quota never reads as 100%. */
 export function percent(value) {
   if (value === undefined) return "";
-  if (value > 0 && value < 1) return "<1 %";
-  if (value <= 99 || value >= 100) return `${Math.round(value)} %`;
-  return `${Math.floor(value * 10) / 10} %`;
-}
-
-/** "95%" of a resource, written like every other share. */
-export function share(text) {
-  return String(text).replace(/\s*%$/, " %");
+  if (value > 0 && value < 1) return "<1%";
+  if (value <= 95 || value >= 105) return `${Math.round(value)}%`;
+  return `${Math.floor(value * 10) / 10}%`;
 }
 
 /** "1 pod", "3 pods". */
@@ -75,29 +70,29 @@ export function count(amount, one, many = `${one}s`) {
   return `${number(amount)} ${Number(amount) === 1 ? one : many}`;
 }
 
-/** The two largest units of a time span: "3 d 4 h", "2 h 5 min", "12 min", "40 s". */
+/** The two largest units of a time span: "3d 4h", "2h 5m", "12m", "40s". */
 export function span(milliseconds) {
   const size = Math.abs(milliseconds);
-  if (size < MINUTE) return `${Math.round(size / SECOND)} s`;
-  if (size < HOUR) return `${Math.floor(size / MINUTE)} min`;
-  const [large, small, names] = size < DAY ? [HOUR, MINUTE, ["h", "min"]] : [DAY, HOUR, ["d", "h"]];
+  if (size < MINUTE) return `${Math.round(size / SECOND)}s`;
+  if (size < HOUR) return `${Math.floor(size / MINUTE)}m`;
+  const [large, small, names] = size < DAY ? [HOUR, MINUTE, ["h", "m"]] : [DAY, HOUR, ["d", "h"]];
   const rest = Math.floor((size % large) / small);
-  return `${Math.floor(size / large)} ${names[0]}${rest ? ` ${rest} ${names[1]}` : ""}`;
+  return `${Math.floor(size / large)}${names[0]}${rest ? ` ${rest}${names[1]}` : ""}`;
 }
 
-/** A window, in the unit people set it in: "24 h", "7 d". */
+/** A window, in the unit people set it in: "24h", "7d". */
 export function window(hours) {
-  return hours > 48 && hours % 24 === 0 ? `${hours / 24} d` : `${hours} h`;
+  return hours > 48 && hours % 24 === 0 ? `${hours / 24}d` : `${hours}h`;
 }
 
-/** "in 2 h 5 min", "12 min ago", "now". */
+/** "in 2h 5m", "12m ago", "now". */
 export function distance(moment, now) {
   const apart = moment - now;
   if (Math.abs(apart) < SECOND) return "now";
   return apart > 0 ? `in ${span(apart)}` : `${span(apart)} ago`;
 }
 
-/** How long something has lasted: "12 min". */
+/** How long something has lasted: "12m". */
 export function lasting(moment, now) {
   return span(Math.max(0, now - moment));
 }
@@ -109,6 +104,7 @@ export function ahead(moment, now) {
 
 const dayAndTime = new Intl.DateTimeFormat("en-GB", { weekday: "short", hour: "2-digit", minute: "2-digit" });
 const dateAndTime = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const dayOnly = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
 const timeOnly = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const whole = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
 
@@ -126,6 +122,13 @@ export function moment(milliseconds, now = milliseconds) {
 export function exactly(milliseconds) {
   const cluster = new Date(milliseconds).toISOString().replace(/\.\d+Z$/, "Z");
   return `${whole.format(milliseconds)} (${cluster})`;
+}
+
+/** The day, as a heading of what happened then: "Today", "Yesterday", "Tue 3 Nov". */
+export function day(milliseconds, now) {
+  const begin = (moment) => new Date(moment).setHours(0, 0, 0, 0);
+  const ago = Math.round((begin(now) - begin(milliseconds)) / DAY);
+  return ago === 0 ? "Today" : ago === 1 ? "Yesterday" : dayOnly.format(milliseconds).replace(",", "");
 }
 
 /** "a, b and 3 more". */

@@ -6,6 +6,7 @@ import * as format from "./format.js";
 import { Live } from "./store.js";
 import { PAGES } from "./pages.js";
 import * as nowhere from "./pages/nowhere.js";
+import { outward } from "./parts.js";
 
 const BANNER_MS = 1500; // A stream that comes back at once is no news.
 // All at once and early: changing the page then waits for nothing.
@@ -122,12 +123,15 @@ function draw(mine, model) {
 // --- the frame ---------------------------------------------------------------------------------------------------------
 
 function frame(model) {
-  if (model.title && model.title !== product) {
-    document.title = document.title.replace(` · ${product}`, ` · ${model.title}`);
-    product = model.title;
+  const named = [model.clusterName, model.title].filter(Boolean).join(" · ");
+  if (named && named !== product) {
+    document.title = document.title.replace(` · ${product}`, ` · ${named}`);
+    product = named;
   }
-  text(at("product"), product);
-  text(at("speed"), model.speed ? `simulated, ${format.number(model.speed)}× real time` : "");
+  text(at("product"), model.title ?? "Headroom");
+  text(at("cluster"), model.clusterName ?? "");
+  fill(at("outward"), outward(model.outward));
+  text(at("speed"), model.speed ? `${format.number(model.speed)}× real time` : "");
   fill(at("clock"), h("time", { datetime: model.at, "data-form": "clock" }));
   const viewer = model.viewer?.name ? `Seen as ${model.viewer.name}${model.viewer.everything ? "" : `: ${format.listed(model.viewer.namespaces ?? [])}`}` : "";
   text(at("about"), [model.cluster && `Cluster ${model.cluster}`, model.version && `Headroom ${model.version}`, viewer].filter(Boolean).join(" · "));
@@ -137,7 +141,7 @@ function frame(model) {
 /** What everybody must know about the operator itself. */
 function notices({ leading, stopped, complete, problems }) {
   const said = [];
-  if (stopped) said.push(["bad", "All effects are stopped. Headroom goes on counting, but holds, stops and changes nothing until 'headroom resume'."]);
+  if (stopped) said.push(["bad", "All effects are stopped. Headroom goes on counting, but queues, stops and changes nothing until 'headroom resume'."]);
   if (complete === false) said.push(["warn", "The view of the cluster is not complete yet, so nothing is decided and numbers may be too low."]);
   for (const problem of problems ?? []) said.push(["warn", problem]);
   if (leading === false) said.push(["idle", "Another replica leads and acts; this one only watches."]);

@@ -1,17 +1,17 @@
 // Pieces that several pages share: cards, badges, bars, links, and the list of decisions.
 
-import { announce, attribute, fill, h, keyed, prose, show, text, time } from "./dom.js";
+import { announce, attribute, fill, h, text, time } from "./dom.js";
 import * as format from "./format.js";
 import { PAGES } from "./pages.js";
 
 /** What a budget's state means, in a word and in a sentence. */
 export const STATES = {
   Ok: ["Within quota", "There is quota left."],
-  Alerting: ["Alert", "An alert threshold is reached; nothing is held or stopped."],
-  Holding: ["Holding", "New pods of this budget wait until the window frees hours for them."],
-  Pausing: ["Pausing", "Pods that run are marked as paused, for programs that heed it; nothing is stopped."],
+  Alerting: ["Alert", "An alert step is active; no pod is queued or stopped."],
+  Holding: ["Queueing", "New pods of this budget are queued until the window frees hours for them."],
+  Pausing: ["Pausing", "Running pods are marked as paused, for programs that heed it; nothing is stopped."],
   Stopping: ["Stopping", "Pods or jobs are being stopped, the fewest that bring the budget back in time."],
-  Exceeded: ["Used up", "The quota is used up."],
+  Exceeded: ["Over quota", "Usage is at or above the quota, and no step acts on it (yet)."],
   Paused: ["Switched off", "It counts, but has no effects while spec.paused is set."],
   Invalid: ["Invalid", "Something in this budget is wrong, so it is not enforced."],
   Waiting: ["Not counted yet", "It was made a moment ago; its first count is on the way."],
@@ -21,7 +21,7 @@ export const STATES = {
 export const POOLS = {
   Steady: ["Steady", "Nothing has to change: the machines that are on suffice, and none is idle for long."],
   Changing: ["Changing", "Machines boot, or go to sleep."],
-  Unserved: ["Pods wait", "Pods wait for which this pool wakes no machine; its page says why."],
+  Unserved: ["Pods unserved", "There are pending pods that this pool wakes no machine for; its page says why."],
   Braked: ["Held back", "Nothing is sent to sleep for now: too much looks idle at once, or not everything can be seen."],
   Conflict: ["Conflict", "A machine is named by another pool too."],
   MachinesFailed: ["Machines failed", "Machines did not do what they were told."],
@@ -33,10 +33,10 @@ export const POOLS = {
 /** What a machine is doing, with its tone and a sentence; in the order in which people think of them. */
 export const MACHINES = {
   On: ["On", "good", "Its node is ready."],
-  Booting: ["Booting", "busy", "It was told to wake, and its node is not ready yet."],
+  Booting: ["Booting", "busy", "It was woken, and its node is not ready yet."],
   Draining: ["Draining", "busy", "Its node takes no new pods; it will be sent to sleep unless a pod comes."],
-  Sleeping: ["Going to sleep", "busy", "It was told to sleep, and is not off yet."],
-  Off: ["Off", "idle", "It can be woken."],
+  Sleeping: ["Going to sleep", "busy", "It was sent to sleep, and is not off yet."],
+  Off: ["Asleep", "idle", "It can be woken."],
   Failed: ["Failed", "bad", "It did not do what it was told."],
   Unknown: ["Not known", "warn", "Nobody can say what it is doing."],
 };
@@ -50,6 +50,14 @@ export function card(title, { id, note, aside, level = "h2" } = {}, ...children)
   const heading = h(level, { id: `${id}-title`, text: title });
   const head = h("div", { class: "card-head" }, h("div", {}, heading, note ? h("p", { class: "quiet", text: note }) : null), aside);
   return h("section", { class: "card", id, "aria-labelledby": `${id}-title` }, head, ...children);
+}
+
+/** The same, folded on a phone until somebody opens it. */
+export function folded(title, { id, note, aside } = {}, ...children) {
+  const inner = h("details", { open: !window.matchMedia("(max-width: 48rem)").matches }, h("summary", { text: `Show ${title.toLowerCase()}` }), ...children);
+  const node = card(title, { id, note, aside }, inner);
+  node.classList.add("folded");
+  return node;
 }
 
 export function badge() {
@@ -78,7 +86,7 @@ export function tile(name, value, note, percent, tone) {
   const strip = percent === undefined ? null : bar();
   if (strip) setBar(strip, percent, tone);
   const notes = h("span", { class: "quiet" }, note);
-  return h("div", { class: "tile" }, h("dt", { text: name }), h("dd", {}, h("strong", { text: value }), notes, strip));
+  return h("div", { class: "tile" }, h("dt", { text: name }), h("dd", {}, h("strong", {}, value), notes, strip));
 }
 
 const identified = new WeakMap();
@@ -126,28 +134,28 @@ export const states = {
 /** What comes next for a budget: a few words and, where there is one, the moment. */
 export function next(budget) {
   if (budget.state === "Invalid" || budget.state === "Waiting") return [stateWord(budget.state), null];
-  const waits = budget.heldPods ? format.count(budget.heldPods, "pod waits", "pods wait") : "";
-  if (ACTS[budget.state]) return acting(budget, waits);
-  const [words, when] = pace(budget);
-  return [waits ? `${waits}; ${words}` : words, when];
+  const queued = budget.heldPods ? format.count(budget.heldPods, "pod queued", "pods queued") : "";
+  if (ACTS[budget.state]) return acting(budget, queued);
+  const [words, when] = ahead(budget);
+  return [queued ? `${queued}; ${words}` : words, when];
 }
 
-/** What a budget that acts does meanwhile; when the quota is used up says nothing about it. */
-const ACTS = { Holding: "new pods wait", Pausing: "pods stay paused", Stopping: "pods are being stopped" };
+/** What a budget that acts does meanwhile; when it is over quota says nothing about it. */
+const ACTS = { Holding: "new pods are queued", Pausing: "pods stay paused", Stopping: "pods are being stopped" };
 
-function acting(budget, waits) {
-  const doing = [budget.state === "Holding" ? "" : ACTS[budget.state], waits].filter(Boolean).join("; ") || ACTS[budget.state];
-  if (waits && budget.nextStartsAt) return [`${doing}; the next starts`, budget.nextStartsAt];
-  if (budget.recoversAt) return [`${doing}; below its quota again`, budget.recoversAt];
-  if (waits) return [`${doing}; when the next starts is not known yet`, null];
-  return [budget.percent >= 100 ? `${doing} while what runs goes on` : `${doing} until less is used`, null];
+function acting(budget, queued) {
+  const doing = [budget.state === "Holding" ? "" : ACTS[budget.state], queued].filter(Boolean).join("; ") || ACTS[budget.state];
+  if (queued && budget.nextStartsAt) return [`${doing}; estimated start of the first`, budget.nextStartsAt];
+  if (budget.recoversAt) return [`${doing}; back under quota`, budget.recoversAt];
+  if (queued) return [`${doing}; estimated start not known yet`, null];
+  return [budget.percent >= 100 ? `${doing} while the current pods run` : `${doing} until usage falls`, null];
 }
 
-function pace(budget) {
-  if (budget.recoversAt) return ["below its quota again", budget.recoversAt];
-  if (budget.exhaustedAt) return ["used up", budget.exhaustedAt];
-  if (budget.percent >= 100) return ["stays used up while what runs goes on", null];
-  return [Number(budget.burnRateGpus) > 0 ? "lasts at this pace" : "nothing runs", null];
+function ahead(budget) {
+  if (budget.recoversAt) return ["back under quota", budget.recoversAt];
+  if (budget.exhaustedAt) return ["over quota", budget.exhaustedAt];
+  if (budget.percent >= 100) return ["stays over quota while the current pods run", null];
+  return [Number(budget.burnRateGpus) > 0 ? "stays within quota at the current burn rate" : "nothing runs", null];
 }
 
 export function setNext(node, budget) {
@@ -168,6 +176,30 @@ export function resourceLink(entry) {
   return href ? h("a", { href, text: words }) : h("span", { text: words });
 }
 
+export const namespaceLink = (name) => h("a", { href: address({ kind: "Namespace", name }), text: name });
+
+/** A pod by "namespace/name", wherever it is named: its page says why it is as it is. */
+export function podLink(key, label = key) {
+  const [namespace, name] = String(key).split("/");
+  return name ? h("a", { href: address({ kind: "Pod", namespace, name }), text: label }) : h("span", { text: key });
+}
+
+/** A gang, Kind/namespace/name: it leads to the page of one of its pods, where that is known, else to its namespace. */
+export function unitLink(unit, pod) {
+  const [kind, namespace, ...rest] = String(unit).split("/");
+  const name = rest.join("/");
+  if (!name) return h("span", { text: unit });
+  if (pod) return podLink(pod, kind === "Pod" ? pod : `${kind} ${namespace}/${name}`);
+  if (kind === "Pod") return podLink(`${namespace}/${name}`);
+  return h("span", {}, `${kind} `, h("a", { href: address({ kind: "Namespace", name: namespace }), text: namespace }), `/${name}`);
+}
+
+/** The links that an administrator has set, to other tools. What is no web address is not shown, whoever said it. */
+export function outward(links) {
+  const safe = (links ?? []).filter(({ href }) => /^https?:\/\/[^/]/i.test(href));
+  return safe.map(({ name, href }) => h("a", { class: "outward", href, target: "_blank", rel: "noopener noreferrer", text: name }));
+}
+
 const ANNOUNCE_MS = 10_000;
 
 /** Says to screen readers when a row changes its state, seldom enough to be listened to. */
@@ -186,48 +218,5 @@ export class Teller {
     if (!turned.length) return;
     this._last = performance.now();
     announce(turned.slice(0, 3).map((row) => `${row.id}: ${this._word(row)}.`).join(" "));
-  }
-}
-
-/** Decisions, newest first. */
-export class Entries {
-  constructor({ empty, named = true }) {
-    this._named = named;
-    this._list = h("ol", { class: "entries" });
-    this._empty = h("p", { class: "empty" }, empty);
-    this._count = h("p", { class: "quiet", role: "status", hidden: true });
-    this.node = h("div", {}, this._count, this._list, this._empty);
-  }
-
-  /** Shows the newest `most` of them, and says so where there are more: `all`, or as many as were given. */
-  draw(entries, most = Infinity, all = Object.keys(entries ?? {}).length) {
-    const ids = Object.keys(entries ?? {}).sort((a, b) => (a.length - b.length || (a < b ? -1 : 1)) * -1);
-    const rows = ids.slice(0, most).map((id) => entries[id]);
-    const names = new Map(rows.map((row, number) => [row, ids[number]]));
-    keyed(this._list, rows, (row) => names.get(row), () => this._make(), (node, row) => this._update(node, row));
-    text(this._count, `The newest ${format.number(rows.length)} of ${format.number(all)}.`);
-    show(this._count, rows.length > 0 && all > rows.length);
-    show(this._list, rows.length > 0);
-    show(this._empty, rows.length === 0);
-    return rows.length;
-  }
-
-  _make() {
-    return h("li", { class: "entry" }, h("p", { class: "entry-head" }), h("p", { class: "entry-text" }));
-  }
-
-  _update(node, entry) {
-    const [head, sentence] = node.children;
-    const reason = h("span", { class: "reason", title: entry.reason, text: reasonWords(entry.reason) });
-    fill(head, time(entry.at), " ", this._named ? [resourceLink(entry), " "] : null, reason);
-    prose(sentence, entry.message);
-    const open = node.querySelector("details")?.open;
-    node.querySelector("details")?.remove();
-    if (!entry.actions?.length) return;
-    const more = (entry.count ?? entry.actions.length) - entry.actions.length;
-    const items = entry.actions.map((action) => h("li", {}, h("code", { text: action })));
-    if (more > 0) items.push(h("li", { class: "quiet", text: `and ${more} more` }));
-    const total = entry.count ?? entry.actions.length;
-    node.append(h("details", { open }, h("summary", { text: format.count(total, "action") }), h("ul", {}, items)));
   }
 }

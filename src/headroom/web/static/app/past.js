@@ -13,7 +13,7 @@ const END = 100; // So many widths further everything still goes on as it is.
 export class Past {
   constructor() {
     this.legend = h("ul", { class: "legend states", "aria-label": "What the colours mean" });
-    fill(this.legend, Object.entries(MACHINES).map(([state, [words]]) => h("li", {}, h("span", { class: `swatch past-${state}`, "aria-hidden": "true" }), words)));
+    fill(this.legend, Object.entries(MACHINES).map(([state, [words]]) => h("li", {}, h("span", { class: `swatch past-${state}`, "aria-hidden": "true" }), words)), h("li", {}, h("span", { class: "swatch past-none", "aria-hidden": "true" }), "No record"));
   }
 
   /** Tells what time it is: the bars below `node` move with it. */
@@ -30,10 +30,18 @@ export class Past {
     const [strip, none] = cell.children;
     const known = turns ?? [];
     strip.hidden = !known.length;
-    text(none, known.length ? "" : "not known");
+    text(none, known.length ? "" : "no record");
     none.hidden = known.length > 0;
     strip.setAttribute("aria-label", `${id}: ${inWords(known)}`);
-    fill(strip.firstChild, known.map((turn, number) => this._bar(turn, known[number + 1])));
+    fill(strip.firstChild, known.length ? this._before(known[0][0]) : null, known.map((turn, number) => this._bar(turn, known[number + 1])));
+  }
+
+  /** What is not in the record looks like nothing that a machine does. */
+  _before(begin) {
+    const bar = h("span", { class: "past-none", title: "no record" });
+    bar.style.left = `${-100 * END}%`;
+    bar.style.width = `${100 * ((begin - this._base) / LENGTH + 1 + END)}%`;
+    return bar;
   }
 
   _bar([begin, state], next) {

@@ -2,7 +2,7 @@
 
 const SILENT_MS = 45_000; // The server speaks at least when something changes; a line this quiet is opened anew to be sure.
 const RETRY_MS = 2_000; // A browser gives up a stream that was answered with an error; we ask again.
-const HIDDEN_MS = 5_000; // A tab that nobody looks at lets go of its stream after this.
+const HIDDEN_MS = 5_000; // A hidden tab closes its stream after this.
 const KEPT = 12; // Models of pages seen before, so that going back shows something at once.
 
 /** A JSON Merge Patch (RFC 7396). What did not change stays the same object, so that views can tell by identity. */

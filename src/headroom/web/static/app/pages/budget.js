@@ -1,19 +1,21 @@
-// One budget: how full its window is, what comes next, who uses it, who waits, and what was done about it.
+// One budget: how full its window is, what comes next, who uses it, what is queued, and what was done about it.
 
 import { Chart } from "../chart.js";
 import { announce, fill, h, prose, show, text, time } from "../dom.js";
+import { Entries } from "../entries.js";
 import * as format from "../format.js";
-import { badge, card, Entries, reasonWords, setBadge, setNext, STATES, stateWord, tile } from "../parts.js";
+import { badge, card, folded, namespaceLink, outward, reasonWords, setBadge, setNext, STATES, stateWord, tile, unitLink } from "../parts.js";
 import { PlainTable } from "../table.js";
+import { whoCard } from "../who.js";
 
 export const path = ({ namespace, name }) => `budgets/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
 export const title = ({ namespace, name }) => `${namespace}/${name}`;
 export const gone = ({ namespace, name }) => `The budget ${namespace}/${name} was deleted, or you may not see it any more. What you see is how it was.`;
 
 const ACTIONS = {
-  AlertOnly: "Tell people",
+  AlertOnly: "Alert only",
   Pause: "Mark pods as paused, for programs that heed it",
-  Hold: "Let new pods wait",
+  Hold: "Queue new pods",
   Suspend: "Suspend jobs, the fewest that suffice",
   Evict: "Stop pods, the fewest that suffice",
 };
@@ -21,7 +23,7 @@ const MOST_HISTORY = 25;
 const ANSWERS = { True: "yes", False: "no" };
 const STARTS = { NeverFits: "never: alone it exceeds the quota", Releasing: "now" };
 const OUTCOMES = { Stopped: "was stopped", Blocked: "would not go", Unknown: "went, nobody saw why" };
-const MARKS = { now: "now", exhausted: "used up", recovers: "below quota" };
+const MARKS = { now: "now", exhausted: "over quota", recovers: "back under quota" };
 
 export function mount(main, route) {
   const { namespace, name } = route;
@@ -30,32 +32,34 @@ export function mount(main, route) {
   const lead = h("p", { class: "lead" });
   const still = h("p", { class: "quiet", id: "still", hidden: true });
   const verdict = h("p", { class: "quiet", id: "verdict", hidden: true });
+  const tools = h("p", { class: "outwards" });
   const problems = h("ul", { class: "notice bad", hidden: true });
   const tiles = h("dl", { class: "tiles" });
   const hours = new CurveCard("GPU-hours used in the window", "curve", "The sum over the rolling window at each moment: hours leave it as they grow older than the window.");
   const money = new CurveCard("Dollars spent in the window", "usd-curve", "The same sum in dollars, at the price of each hour.");
   const steps = h("ol", { class: "ladder" });
-  const ladder = card("Enforcement steps", { id: "ladder", note: "The steps of this budget; those it has reached are marked. A step ends only some points below where it begins, so that it does not come and go." }, steps);
-  const top = tableCard("Who uses it", "top", "The pods that used most in the window.", ["Pod", { title: "GPU-hours", figure: true }, { title: "Dollars", figure: true }], "No pod used anything in the window.");
-  const held = tableCard("Who waits", "waiting", "Held until the window frees enough hours; the first in line starts first.", ["Held", { title: "GPUs", figure: true }, "Since", "Starts"], "Nobody waits for this budget.");
-  const released = tableCard("Released", "released", "What was queued and then released: its pods start again without waiting, up to these GPUs.", ["Owner", { title: "GPUs", figure: true }, { title: "In use", figure: true }, "Released", "Until"], "");
+  const ladder = card("Enforcement steps", { id: "ladder", note: "Active steps are marked. A step clears only some points below where it becomes active, so that it does not come and go." }, steps);
+  const who = whoCard();
+  const held = tableCard("Queue", "waiting", "The first in line starts first.", ["Queued", { title: "GPUs", figure: true }, "Since", "Estimated start"], "No pod is queued by this budget.");
+  const released = tableCard("Released", "released", "What was queued and then released: its pods start again without being queued, up to these GPUs.", ["Owner", { title: "GPUs", figure: true }, { title: "In use", figure: true }, "Released", "Until"], "");
   const refused = tableCard("Evictions refused", "refused", "PodDisruptionBudgets that keep pods of this budget from being evicted.", ["What", "By", "Since", "Then"], "");
   const stopped = tableCard("Stopped", "stopped", "What this budget stopped, newest first.", ["What", "How", "When", "Outcome"], "");
   const history = new Entries({ empty: "Nothing was decided about this budget in the last 7 days.", named: false });
   const log = h("a", { href: `#/decisions?${new URLSearchParams({ q: `${namespace}/${name}`, since: "168h" })}`, text: "All of them" });
   const facts = h("dl", { class: "facts" });
   main.append(
-    h("p", { class: "crumbs" }, h("a", { href: "#/", text: "Overview" }), " / budgets"),
+    h("p", { class: "crumbs" }, h("a", { href: "#/", text: "Overview" }), " / ", namespaceLink(namespace), " / budgets"),
     h("div", { class: "title-row" }, heading, state),
     lead,
     still,
     verdict,
     problems,
+    tools,
     tiles,
     h("div", { class: "pair even" }, hours.node, money.node),
-    h("div", { class: "pair" }, h("div", { class: "stack" }, ladder, held.node, refused.node, stopped.node, released.node), h("div", { class: "stack" }, top.node)),
-    card("History", { id: "history", note: "Every change of mind about this budget, newest first, and why.", aside: log }, history.node),
-    card("Settings and conditions", { id: "facts" }, facts),
+    h("div", { class: "pair" }, h("div", { class: "stack" }, ladder, held.node, refused.node, stopped.node, released.node), h("div", { class: "stack" }, who.node)),
+    folded("History", { id: "history", note: "What was decided about this budget, newest first, and why.", aside: log }, history.node),
+    folded("Settings and conditions", { id: "facts" }, facts),
   );
   let before;
 
@@ -75,15 +79,17 @@ export function mount(main, route) {
       money.draw(model.usdCurve, budget);
       fill(steps, (budget.ladder ?? []).map(step));
       show(ladder, budget.ladder?.length);
-      top.draw(topRows(model.topPods ?? []));
+      who.draw(model.who);
+      fill(tools, outward(model.tools));
+      show(tools, model.tools?.length);
       held.draw((model.held ?? []).map(heldRow), more(model));
-      released.draw((model.released ?? []).map((each) => [each.owner, figure(each.gpus), figure(each.usedGpus ?? "0"), time(each.at), time(each.until, "ahead")]));
+      released.draw((model.released ?? []).map((each) => [unitLink(each.owner), figure(each.gpus), figure(each.usedGpus ?? "0"), time(each.at), time(each.until, "ahead")]));
       refused.draw((model.refused ?? []).map(refusedRow));
       fill(verdict, followed(model.following));
       show(verdict, model.following);
       stopped.draw(stoppedRows(model));
       history.draw(model.history, MOST_HISTORY);
-      fill(facts, factsOf(budget));
+      fill(facts, factsOf(budget, budget.message));
     },
     close() {
       hours.close();
@@ -114,8 +120,8 @@ function tilesOf(model) {
   setNext(next, budget);
   if (budget.remainingGpuHours) found.push(tile("Left", format.number(budget.remainingGpuHours), ["GPU-hours; ", next]));
   else found.push(tile("Left", format.percent(Math.max(0, 100 - (budget.percent ?? 0))), ["of the quota; ", next]));
-  found.push(tile("GPUs now", format.number(budget.burnRateGpus ?? "0"), `held by ${format.count(budget.trackedPods ?? 0, "pod")}`));
-  if (model.heldPods) found.push(tile("Waiting", format.number(model.heldPods), model.heldPods === 1 ? "pod" : "pods"));
+  found.push(tile("GPUs now", format.number(budget.burnRateGpus ?? "0"), `allocated to ${format.count(budget.trackedPods ?? 0, "pod")}`));
+  if (model.heldPods) found.push(tile("Queued", format.number(model.heldPods), model.heldPods === 1 ? "pod" : "pods"));
   return found;
 }
 
@@ -126,14 +132,14 @@ function usedOf(used, quota, unit) {
   return [words, `of ${limit}`];
 }
 
-/** Why a step still stands though less is used than where it begins; empty if none does. */
+/** Why a step is still active though usage is below where it begins; empty if none is. */
 function whyStill({ ladder, percent, tone }) {
   if (tone !== "bad" && tone !== "warn") return "";
   const standing = (ladder ?? []).filter((each) => each.since && each.endsBelow && percent < parseFloat(each.at) && percent >= parseFloat(each.endsBelow));
   const last = standing.at(-1);
   if (!last) return "";
   const doing = ACTIONS[last.action]?.split(",")[0] ?? last.action;
-  return `${format.percent(percent)} is used. "${doing}" began at ${format.share(last.at)} and ends only below ${format.share(last.endsBelow)}, so that it does not come and go.`;
+  return `${format.percent(percent)} is used. "${doing}" became active at ${last.at} and clears below ${last.endsBelow}.`;
 }
 
 /** The window as a curve: what was used, what is to be expected, and the quota. */
@@ -155,9 +161,11 @@ class CurveCard {
     const skip = ahead.t.length && ahead.t[0] === curve.t.at(-1) ? 1 : 0;
     const t = [...curve.t, ...ahead.t.slice(skip)];
     const past = [...curve.used, ...ahead.t.slice(skip).map(() => null)];
-    const future = [...curve.t.map((_moment, index) => (index === curve.t.length - 1 ? curve.used[index] : null)), ...ahead.used.slice(skip)];
+    const joined = (used) => [...curve.t.map((_moment, index) => (index === curve.t.length - 1 ? curve.used[index] : null)), ...used.slice(skip)];
     const lines = [{ label: "used", values: past, look: "used" }];
-    if (ahead.t.length) lines.push({ label: "forecast if everything goes on", values: future, look: "ahead" });
+    const declared = curve.aheadEndless !== undefined;
+    if (ahead.t.length) lines.push({ label: declared ? "forecast with declared durations" : "forecast while the current pods run", values: joined(ahead.used), look: "ahead" });
+    if (declared) lines.push({ label: "if no running pod ended", values: joined(curve.aheadEndless.used), look: "endless" });
     if (curve.quota !== undefined) lines.push({ label: "quota", values: t.map(() => curve.quota), look: "limit" });
     const about = (mark) => mark.kind === "now" || curve.quota !== undefined; // without a quota there is nothing to reach
     const named = (curve.marks ?? []).map((mark) => ({ ...mark, label: MARKS[mark.kind] ?? mark.kind }));
@@ -172,21 +180,16 @@ class CurveCard {
 // --- lists -------------------------------------------------------------------------------------------------------------
 
 function step({ at, action, since, endsBelow }) {
-  const ends = since && endsBelow ? h("span", { class: "quiet", text: `ends below ${format.share(endsBelow)}` }) : null;
-  const entered = since ? [h("span", { class: "badge", "data-tone": "warn" }, "reached ", time(since)), " ", ends] : h("span", { class: "quiet", text: "not reached" });
+  const ends = since && endsBelow ? h("span", { class: "quiet", text: `clears below ${endsBelow}` }) : null;
+  const entered = since ? [h("span", { class: "badge", "data-tone": "warn" }, "active since ", time(since)), " ", ends] : h("span", { class: "quiet", text: "not active" });
   const words = h("span", {}, h("b", { text: ACTIONS[action] ?? action }), h("span", { class: "quiet", text: ACTIONS[action] ? ` (${action})` : "" }));
-  return h("li", { class: since ? "entered" : undefined }, h("strong", { text: format.share(at) }), words, h("span", { class: "reached" }, entered));
+  return h("li", { class: since ? "entered" : undefined }, h("strong", { text: at }), words, h("span", { class: "reached" }, entered));
 }
 
 function heldRow(unit) {
-  const pods = unit.pods > 1 ? `${unit.unit} (${unit.pods} pods)` : unit.unit;
+  const pods = h("span", {}, unitLink(unit.unit, unit.pod), unit.pods > 1 ? ` (${unit.pods} pods)` : "");
   const starts = unit.startsAt ? time(unit.startsAt, "ahead") : STARTS[unit.state] ?? "not known yet";
   return [pods, figure(unit.gpus), unit.since ? time(unit.since) : "", starts];
-}
-
-function topRows(pods) {
-  const hours = format.column(pods.map((pod) => pod.gpuHours));
-  return pods.map((pod, number) => [pod.pod, h("span", { title: pod.gpuHours, text: hours[number] }), pod.usd ? format.dollars(pod.usd) : ""]);
 }
 
 function more(model) {
@@ -196,20 +199,20 @@ function more(model) {
 
 function refusedRow(each) {
   const then = each.deletedAt ? [h("span", { text: "deleted " }), time(each.deletedAt, "ahead")] : "others are tried";
-  return [each.unit, (each.by ?? []).join(", ") || "not known", time(each.since), then];
+  return [unitLink(each.unit), (each.by ?? []).join(", ") || "not known", time(each.since), then];
 }
 
 /** Whose verdict a budget follows that spans clusters, as a sentence. */
 function followed(following) {
   if (!following) return [];
-  const holds = following.holding ? [" holds (since ", time(following.since), ")."] : [" does not hold."];
+  const holds = following.holding ? [" queues new pods (since ", time(following.since), ")."] : [" does not queue new pods."];
   const late = following.stale ? " It has not been heard of for two minutes, so what is queued stays queued." : "";
   return [h("span", {}, `Cluster ${following.cluster} decides on this budget: it`, ...holds, late)];
 }
 
 function stoppedRows(model) {
   const chosen = model.victim ? [{ ...model.victim, outcome: "chosen, not gone yet" }] : [];
-  return [...chosen, ...(model.stopped ?? [])].map((each) => [each.unit, each.action, each.at ? time(each.at) : "", OUTCOMES[each.outcome] ?? each.outcome ?? ""]);
+  return [...chosen, ...(model.stopped ?? [])].map((each) => [unitLink(each.unit), each.action, each.at ? time(each.at) : "", OUTCOMES[each.outcome] ?? each.outcome ?? ""]);
 }
 
 /** A card with a small table; with no sentence for its being empty, it is not shown then. */
@@ -232,7 +235,7 @@ function tableCard(name, id, note, heads, empty) {
   };
 }
 
-function factsOf(budget) {
+function factsOf(budget, said) {
   const facts = [];
   const fact = (name, value) => value !== undefined && value !== "" && facts.push(h("div", {}, h("dt", { text: name }), h("dd", {}, value)));
   fact("Counts pods with", budget.selector || "any label");
@@ -242,9 +245,10 @@ function factsOf(budget) {
   fact("At most, if what is uncertain counts", budget.upperGpuHours && budget.upperGpuHours !== budget.consumedGpuHours ? `${format.number(budget.upperGpuHours)} GPU-hours` : undefined);
   fact("Hours without a price", budget.unpricedGpuHours && Number(budget.unpricedGpuHours) ? `${format.number(budget.unpricedGpuHours)} GPU-hours` : undefined);
   fact("Last acted", budget.lastEnforcementAt ? time(budget.lastEnforcementAt) : undefined);
-  for (const each of budget.conditions ?? []) {
+  // "No pods request the resource: no" says nothing to anybody: of what does not hold only readiness is news.
+  for (const each of (budget.conditions ?? []).filter(({ type, status }) => status !== "False" || type === "Ready")) {
     const sentence = h("span");
-    prose(sentence, each.message ? `: ${each.message}` : "");
+    prose(sentence, each.message && !said?.includes(each.message) ? `: ${each.message}` : ""); // not what the page begins with
     fact(reasonWords(each.type), h("span", { title: each.reason }, h("b", { text: ANSWERS[each.status] ?? "not known" }), sentence));
   }
   return facts;

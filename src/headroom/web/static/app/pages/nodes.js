@@ -1,8 +1,9 @@
-// The machines: each node as a row of its GPUs with who holds them, and the pods that wait for one.
+// The machines: GPUs by model, each node as a row of its GPUs with the pods that have them, and the pods without a node.
 
 import { attribute, fill, h, keyed, show, text, time } from "../dom.js";
 import * as format from "../format.js";
-import { badge, budgetAddress, card, setBadge } from "../parts.js";
+import { modelsCard } from "../models.js";
+import { badge, budgetAddress, card, podLink, setBadge } from "../parts.js";
 import { PlainTable } from "../table.js";
 
 export const path = () => "nodes";
@@ -26,16 +27,17 @@ export function mount(main, route) {
   const status = h("p", { class: "quiet", role: "status" });
   const empty = h("p", { class: "empty", text: "No node matches. Clear the filter to see all of them." });
   const none = h("p", { class: "empty", text: "The cluster has no nodes yet. They appear here as soon as they join." });
-  const search = h("input", { type: "search", placeholder: "Filter by node, type, zone, pod or budget", "aria-label": "Filter nodes", value: route.query.get("q") ?? "", spellcheck: "false", autocomplete: "off" });
+  const search = h("input", { type: "search", placeholder: "Filter by node, model, zone, pod or budget", "aria-label": "Filter nodes", value: route.query.get("q") ?? "", spellcheck: "false", autocomplete: "off" });
   const choices = Object.entries(KINDS).map(([key, [label]]) => h("option", { value: key, text: label }));
   const kind = h("select", { "aria-label": "Which nodes" }, choices);
   kind.value = Object.hasOwn(KINDS, route.query.get("show") ?? "") ? route.query.get("show") : "all";
   const tools = h("div", { class: "tools" }, search, kind, status);
   const waiting = new Waiting();
-  const legend = h("ul", { class: "holders", "aria-label": "GPUs held, by budget" });
-  const key = h("p", { class: "quiet", text: "Each box is one pod and as wide as the GPUs it holds; boxes of one budget have one colour. Hatched GPUs belong to no pod." });
+  const models = modelsCard();
+  const legend = h("ul", { class: "holders", "aria-label": "GPUs allocated, by budget" });
+  const key = h("p", { class: "quiet", text: "Each box is one pod, as wide as its GPUs; boxes of one budget have one colour. Hatched GPUs belong to no pod." });
   const all = card("GPUs by node", { id: "nodes" }, key, legend, tools, list, empty, none);
-  main.append(h("h1", { tabindex: "-1", text: "Nodes" }), lead, waiting.node, all);
+  main.append(h("h1", { tabindex: "-1", text: "Nodes" }), lead, models.node, waiting.node, all);
   let shown = {};
 
   const draw = () => {
@@ -43,7 +45,7 @@ export function mount(main, route) {
     const wanted = KINDS[kind.value][1];
     const all = Object.keys(shown).sort(new Intl.Collator("en", { numeric: true }).compare).map((name) => named(name, shown[name]));
     const rows = all.filter((row) => wanted(row.node) && matches(row, words));
-    keyed(list, rows, (row) => row.name, makeNode, updateNode);
+    keyed(list, byModel(rows), (row) => row.model ?? row.name, (row) => (row.model === undefined ? makeNode() : h("li", { class: "model" }, h("h3"))), (item, row) => (row.model === undefined ? updateNode(item, row) : text(item.firstChild, row.heading)));
     text(status, rows.length === all.length ? format.count(all.length, "node") : `${rows.length} of ${format.count(all.length, "node")} match`);
     show(tools, all.length);
     show(none, !all.length);
@@ -61,6 +63,7 @@ export function mount(main, route) {
       shown = model.nodes ?? {};
       text(lead, headline(model));
       show(all, model.mayList !== false);
+      models.draw(model.models, model.needs);
       waiting.draw(model);
       const held = holders(Object.values(shown));
       fill(legend, held.slice(0, MOST_HOLDERS).map(holderItem), held.length > MOST_HOLDERS ? h("li", { class: "quiet", text: `and ${held.length - MOST_HOLDERS} more` }) : null);
@@ -68,6 +71,27 @@ export function mount(main, route) {
     },
     close() {},
   };
+}
+
+const headings = new Map();
+
+/** The nodes of each model together, each model under its name; one model alone needs no name. */
+function byModel(rows) {
+  const groups = new Map();
+  for (const row of rows) {
+    const model = row.node.model ?? "";
+    groups.set(model, [...(groups.get(model) ?? []), row]);
+  }
+  if (groups.size < 2) return rows;
+  const sorted = [...groups].sort(([a], [b]) => (!a) - (!b) || (a < b ? -1 : 1));
+  return sorted.flatMap(([model, members]) => [headingOf(model, members.length), ...members]);
+}
+
+/** The same object for the same heading, so that it stays. */
+function headingOf(model, count) {
+  const heading = `${model || "Without GPUs"}: ${format.count(count, "node")}`;
+  if (!headings.has(heading)) headings.set(heading, { model: `model ${model}`, heading });
+  return headings.get(heading);
 }
 
 const rows = new WeakMap();
@@ -80,37 +104,31 @@ function named(name, node) {
 function matches({ name, node }, words) {
   if (!words.length) return true;
   const pods = (node.pods ?? []).map((pod) => `${pod.pod ?? ""} ${(pod.budgets ?? []).join(" ")}`);
-  const has = [name, node.type, node.zone, ...pods].join(" ").toLowerCase();
+  const has = [name, node.model, node.type, node.zone, ...pods].join(" ").toLowerCase();
   return words.every((word) => has.includes(word));
 }
 
 function headline(model) {
-  if (model.mayList === false) return "You may not list nodes in this cluster, so only the pods that wait are shown.";
+  if (model.mayList === false) return "You may not list nodes in this cluster, so only pods without a node are shown.";
   const nodes = Object.values(model.nodes ?? {});
   const ready = nodes.filter((node) => node.ready).length;
   const free = nodes.reduce((sum, node) => sum + (node.ready && !node.cordoned ? Number(node.free) : 0), 0);
   const asleep = nodes.filter((node) => POWER[node.power]).length;
-  const sleep = asleep ? `, ${asleep} ${asleep === 1 ? "sleeps or boots" : "sleep or boot"}` : "";
-  return `${ready} of ${format.count(nodes.length, "node")} are ready${sleep}, with ${format.count(free, "GPU")} free. ${whoWaits(model)}`.trim();
+  const sleep = asleep ? `, ${asleep} asleep or booting` : "";
+  return `${ready} of ${format.count(nodes.length, "node")} are ready${sleep}; ${format.count(free, "GPU")} ${free === 1 ? "is" : "are"} free. ${whoWaits(model)}`.trim();
 }
 
-const REASONS = [
-  [/^held by (a )?budget/, "held by a budget"],
-  [/^gated by /, "held by somebody else's gate"],
-  [/./, "for room on a node"],
-];
+const STATES = { Queued: "queued by a budget", Gated: "kept by somebody else's gate", Pending: "pending" };
 
-/** Who waits, and for what: free GPUs help only those that wait for room. */
+/** The pods without a node, by what keeps them: free GPUs help only those that are pending. */
 function whoWaits({ waiting, waitingCount }) {
   const pods = waiting ?? [];
   const all = waitingCount ?? pods.length;
   if (!all) return "";
-  const of = (pod) => REASONS.find(([pattern]) => pattern.test(pod.why ?? "?"))[1];
-  const found = REASONS.map(([, words]) => [pods.filter((pod) => of(pod) === words).length, words]).filter(([count]) => count);
-  const begun = format.count(all, "pod waits", "pods wait");
-  if (all > pods.length) return `${begun}.`; // of the others it is not known here why
-  const amount = (count) => (count < all ? `${count} ` : count > 1 ? "all " : "");
-  return `${begun}: ${found.map(([count, words]) => `${amount(count)}${words}`).join(", ")}.`;
+  if (all > pods.length) return `${format.count(all, "pod has", "pods have")} no node.`; // of the others it is not known here why
+  const found = Object.entries(STATES).map(([state, words]) => [pods.filter((pod) => pod.state === state).length, words]).filter(([count]) => count);
+  const [[first, words], ...others] = found;
+  return `${format.count(first, "pod is", "pods are")} ${[words, ...others.map(([count, each]) => `${count} ${each}`)].join(", ")}.`;
 }
 
 // --- one node ----------------------------------------------------------------------------------------------------------
@@ -134,7 +152,7 @@ function updateNode(item, { name, node }) {
   const sick = asleep ?? (!node.ready ? "not ready" : node.cordoned ? "cordoned" : "");
   setBadge(mark, sick, asleep ? (node.power === "Off" ? "idle" : "busy") : node.ready ? "warn" : "bad");
   show(mark, sick);
-  const said = [node.type, node.zone, Number(node.gpus) ? `${format.number(node.held)} of ${format.count(node.gpus, "GPU")} held` : "no GPUs", node.pricePerHour && `${format.dollars(node.pricePerHour)} / h`];
+  const said = [node.type, node.zone, Number(node.gpus) ? `${format.number(node.held)} of ${format.count(node.gpus, "GPU")} allocated` : "no GPUs", node.pricePerHour && `${format.dollars(node.pricePerHour)} / h`];
   fill(facts, said.filter(Boolean).join(" · "), node.reclaimAt ? [" · reclaimed ", time(node.reclaimAt, "ahead")] : null);
   show(strip, Number(node.gpus));
   const holding = (node.pods ?? []).filter((pod) => Number(pod.gpus) > 0);
@@ -163,7 +181,7 @@ function podLine(pod) {
   const covered = pod.budgets?.length ? pod.budgets.join(", ") : "no budget";
   const said = [pod.pod ?? "a pod of another team", format.count(pod.gpus, "GPU"), covered];
   if (pod.state && pod.state !== "Running") said.push(pod.state);
-  return h("li", { text: said.join(" · ") });
+  return h("li", {}, pod.pod ? podLink(pod.pod) : said[0], ` · ${said.slice(1).join(" · ")}`);
 }
 
 const hues = new Map();
@@ -174,7 +192,7 @@ function hue(budget) {
   return hues.get(budget);
 }
 
-/** Who holds how much, by budget, the largest first; it is also the key to the colours. */
+/** How much of it is whose, by budget, the largest first; it is also the key to the colours. */
 function holders(nodes) {
   const sums = new Map();
   for (const node of nodes) {
@@ -195,24 +213,28 @@ function holderItem([budget, gpus]) {
   return h("li", {}, swatch, who, h("span", { class: "quiet", text: ` ${format.number(gpus)}` }));
 }
 
-// --- who waits ---------------------------------------------------------------------------------------------------------
+// --- pods without a node -------------------------------------------------------------------------------------------------
+
+const TONES = { Queued: "busy", Gated: "idle", Pending: "warn" };
 
 class Waiting {
   constructor() {
-    this._table = new PlainTable("Pods that wait", ["Pod", { title: "GPUs", figure: true }, "Since", "Why"]);
+    this._table = new PlainTable("Pods without a node", ["Pod", { title: "GPUs", figure: true }, "Since", "State", "Estimated start", "Why"]);
     this._rest = h("p", { class: "quiet" });
-    const wide = h("div", { class: "wide short", role: "region", tabindex: "0", "aria-label": "Pods that wait" }, this._table.node);
-    this.node = card("Pods that wait", { id: "waiting", note: "They have no node yet, and this is why." }, wide, this._rest);
+    const wide = h("div", { class: "wide short", role: "region", tabindex: "0", "aria-label": "Pods without a node" }, this._table.node);
+    this.node = card("Pods without a node", { id: "waiting" }, wide, this._rest);
   }
 
   draw(model) {
     const pods = model.waiting ?? [];
     keyed(this._table.body, pods, (pod) => pod.pod ?? pod, () => this._table.row(), (row, pod) => {
-      const [who, gpus, since, why] = row.children;
-      text(who, pod.pod ?? "a pod of another team");
+      const [who, gpus, since, state, starts, why] = row.children;
+      fill(who, pod.pod ? podLink(pod.pod) : "a pod of another team");
       text(gpus, format.number(pod.gpus));
       fill(since, pod.since ? time(pod.since) : "");
-      text(why, pod.why);
+      fill(state, h("span", { class: "badge", "data-tone": TONES[pod.state], text: pod.state }));
+      fill(starts, pod.startsAt ? time(pod.startsAt, "ahead") : pod.state === "Queued" ? "not known yet" : "");
+      fill(why, pod.budget ? ["by budget ", h("a", { href: budgetAddress(...pod.budget.split("/")), text: pod.budget })] : pod.why);
     });
     const left = (model.waitingCount ?? pods.length) - pods.length;
     text(this._rest, left > 0 ? `and ${format.number(left)} more` : "");

@@ -2,11 +2,14 @@
 
 import { Chart } from "../chart.js";
 import { attribute, fill, h, show, text, time } from "../dom.js";
+import { Entries } from "../entries.js";
 import * as format from "../format.js";
 import { Table } from "../table.js";
-import { badge, bar, budgetAddress, card, Entries, next, setBadge, setBar, setNext, STATES, stateWord, Teller, tile, withIds } from "../parts.js";
+import { modelsCard, others } from "../models.js";
+import { badge, bar, budgetAddress, card, next, setBadge, setBar, setNext, STATES, stateWord, Teller, tile, withIds } from "../parts.js";
 
 const ORDER = { bad: 0, warn: 1, good: 2, idle: 3 };
+const FAR = Date.parse("9999-01-01T00:00:00Z");
 const MOST_DECISIONS = 4;
 
 export const path = () => "overview";
@@ -15,15 +18,16 @@ export const title = () => "Overview";
 export function mount(main, route) {
   const lead = h("p", { class: "lead" });
   const tiles = h("dl", { class: "tiles" });
-  const chart = new Chart("GPUs held over the last 24 hours");
-  const held = card("GPUs held", { id: "held", note: "The last 24 hours, against what the fleet has." }, chart.node);
+  const chart = new Chart("GPUs allocated over the last 24 hours");
+  const held = card("GPUs allocated", { id: "held", note: "The last 24 hours, against what the fleet has." }, chart.node);
+  const models = modelsCard();
   const table = budgetTable(route);
-  const budgets = card("Budgets", { id: "budgets", note: "What each team used in its window, against its quota." }, table.node);
-  const entries = new Entries({ empty: "Nothing was decided in the last hour: everything is as it should be." });
+  const budgets = card("Budgets", { id: "budgets", note: "Those that need a look first, then by the time that is left." }, table.node);
+  const entries = new Entries({ empty: "Nothing was decided in the last hour." });
   const all = h("a", { href: "#/decisions", text: "All decisions" });
   const decisions = card("Decided in the last hour", { id: "decided", aside: all }, entries.node);
   const first = firstSteps();
-  main.append(h("h1", { tabindex: "-1", text: "Overview" }), lead, first, tiles, budgets, h("div", { class: "pair" }, held, decisions));
+  main.append(h("h1", { tabindex: "-1", text: "Overview" }), lead, first, tiles, budgets, models.node, h("div", { class: "pair" }, held, decisions));
   const told = new Teller((row) => stateWord(row.state));
 
   return {
@@ -34,6 +38,7 @@ export function mount(main, route) {
       show(held, model.gpus);
       if (model.gpus) chart.draw(drawing(model.gpus));
       table.rows(rows);
+      models.draw(model.models, model.needs);
       show(first, rows.length === 0);
       show(budgets, rows.length > 0);
       entries.draw(model.decisions, MOST_DECISIONS, model.decidedInHour);
@@ -48,7 +53,7 @@ export function mount(main, route) {
 function headline(model, rows) {
   const said = [];
   if (model.fleet) {
-    said.push(`${format.number(model.fleet.held)} of ${format.number(model.fleet.gpus)} GPUs are held${waits(model.fleet)}.`);
+    said.push(`${format.number(model.fleet.held)} of ${format.number(model.fleet.gpus)} GPUs are allocated${waits(model.fleet)}.`);
   } else if (model.viewer?.namespaces) {
     said.push(`You see what is in ${format.listed(model.viewer.namespaces)}.`);
   }
@@ -57,38 +62,43 @@ function headline(model, rows) {
   if (bad.length) said.push(`${format.count(bad.length, "budget needs", "budgets need")} a look: ${format.listed(bad)}.`);
   else if (warn.length) said.push(`${format.count(warn.length, "budget comes", "budgets come")} near the quota: ${format.listed(warn)}.`);
   else if (rows.length) said.push("All budgets are within their quotas.");
-  const soonest = rows.filter((row) => row.exhaustedAt && row.tone !== "bad").sort((a, b) => (a.exhaustedAt < b.exhaustedAt ? -1 : 1))[0];
-  const begun = `${said.join(" ")} `;
-  return soonest ? [begun, `Next to be used up: ${soonest.id} `, time(soonest.exhaustedAt, "ahead"), "."] : [begun];
+  return [said.join(" ")];
 }
 
-/** Those that a budget holds wait for hours, not for a node. */
-function waits({ waiting, heldPods }) {
-  if (!waiting) return "";
-  const said = `, ${format.count(waiting, "pod waits", "pods wait")}`;
-  if (!heldPods) return `${said} for room`;
-  return heldPods < waiting ? `${said} (${heldPods} of them held by budgets)` : `${said}, held by ${waiting === 1 ? "a budget" : "budgets"}`;
+/** Pods that a budget keeps queued are not pending: they are no reason to look for free GPUs. */
+function waits({ waiting, heldPods = 0 }) {
+  const pending = waiting - heldPods;
+  const said = [heldPods ? `${format.count(heldPods, "pod is", "pods are")} queued by budgets` : "", pending ? `${format.count(pending, "pod is", "pods are")} pending` : ""];
+  const some = said.filter(Boolean);
+  return some.length ? `; ${some.join(", ")}` : "";
+}
+
+/** The budget that is over quota next; those that already are need no forecast. */
+function soonest(rows) {
+  return rows.filter((row) => row.exhaustedAt && row.tone !== "bad").sort((a, b) => (a.exhaustedAt < b.exhaustedAt ? -1 : 1))[0];
 }
 
 function tilesOf(model, rows) {
-  const held = rows.reduce((sum, row) => sum + (row.heldPods ?? 0), 0);
+  const queued = rows.reduce((sum, row) => sum + (row.heldPods ?? 0), 0);
   const found = [];
   if (model.fleet) {
-    const { gpus, held: taken, free, running, waiting, heldPods } = model.fleet;
+    const { gpus, held: taken, free, running, waiting, heldPods = 0 } = model.fleet;
     const share = Number(gpus) ? (100 * Number(taken)) / Number(gpus) : 0;
     found.push(
-      tile("GPUs held", format.number(taken), `of ${format.number(gpus)}`, share, "plain"),
-      tile("GPUs free", format.number(free), nodesWords(model.fleet)),
-      tile("Pods waiting", format.number(waiting), heldPods ? `${heldPods} held by a budget; ${format.number(running)} running` : `${format.number(running)} running`),
+      tile("GPUs allocated", format.number(taken), `of ${format.number(gpus)}, to ${format.count(running, "running pod")}`, share, "plain"),
+      tile("GPUs free", format.number(free), others(model.models) || nodesWords(model.fleet)),
+      tile("Pods pending", format.number(waiting - heldPods), waiting > heldPods ? "what they need stands below" : "no pod lacks a node"),
+      tile("Pods queued", format.number(heldPods), "by budgets"),
     );
   } else {
-    found.push(tile("Budgets", format.number(rows.length), "that you may see"), tile("Pods held back", format.number(held), "by these budgets"));
+    found.push(tile("Budgets", format.number(rows.length), "that you may see"), tile("Pods queued", format.number(queued), "by these budgets"));
   }
+  const first = soonest(rows);
+  if (first) found.push(tile("Next over quota", time(first.exhaustedAt, "ahead"), [h("a", { href: budgetAddress(first.namespace, first.name), text: first.id })]));
   if (model.uncovered) {
-    const now = Number(model.uncovered.burnRateGpus) ? `GPU-hours in 24 h; ${format.count(model.uncovered.burnRateGpus, "GPU")} now` : "GPU-hours in 24 h";
+    const now = Number(model.uncovered.burnRateGpus) ? `GPU-hours in 24h; ${format.count(model.uncovered.burnRateGpus, "GPU")} now` : "GPU-hours in 24h";
     found.push(tile("Not covered by a budget", format.number(model.uncovered.gpuHours), now));
   }
-  found.push(tile("Decisions", format.number(model.decidedInHour ?? 0), "in the last hour"));
   return found;
 }
 
@@ -100,7 +110,7 @@ function nodesWords({ nodes, nodesReady, nodesAsleep = 0 }) {
 }
 
 function drawing({ t, held, capacity }) {
-  const lines = [{ label: "held", values: held, look: "used", stepped: true }];
+  const lines = [{ label: "allocated", values: held, look: "used", stepped: true }];
   if (capacity !== undefined) lines.push({ label: "in the fleet", values: t.map(() => capacity), look: "limit" });
   const last = held.at(-1) ?? 0;
   const most = held.reduce((high, value) => Math.max(high, value ?? 0), 0);
@@ -121,7 +131,7 @@ function firstSteps() {
   return card(
     "No budgets yet",
     { id: "first-steps", note: "A budget counts the GPU-hours that a team's pods use in a rolling window. It appears here as soon as it is applied." },
-    h("p", { text: "Save this as budget.yaml, change names and labels to yours, and apply it. AlertOnly only tells; it never touches a pod." }),
+    h("p", { text: "Save this as budget.yaml, change names and labels to yours, and apply it. AlertOnly only reports; it never touches a pod." }),
     h("pre", { tabindex: "0", "aria-label": "A first budget" }, h("code", { text: sample })),
     h("pre", { tabindex: "0", "aria-label": "The command" }, h("code", { text: "kubectl apply -f budget.yaml" })),
   );
@@ -146,15 +156,16 @@ function part(used, quota) {
 }
 
 function nameCell(cell, row) {
-  if (!cell.firstChild) cell.append(h("a"), h("small"));
-  attribute(cell.firstChild, "href", budgetAddress(row.namespace, row.name));
-  text(cell.firstChild, `${row.namespace}/${row.name}`);
+  if (!cell.firstChild) {
+    cell.append(h("a", { href: budgetAddress(row.namespace, row.name) }, `${row.namespace}/`, h("wbr"), row.name), h("small"));
+  }
   text(cell.lastChild, row.windowHours ? `last ${format.window(row.windowHours)}` : "");
 }
 
-/** The worst state first, and the fullest among its like. */
+/** The worst state first; among its like, whoever has least time left, and the fullest where nobody can say. */
 function urgency(row) {
-  return (ORDER[row.tone] ?? 4) * 1e9 - (row.percent ?? 0);
+  const at = row.exhaustedAt ?? row.recoversAt;
+  return (ORDER[row.tone] ?? 4) * 1e16 + (at ? Date.parse(at) : FAR) - (at ? 0 : Math.min(row.percent ?? 0, 1e6));
 }
 
 function stateCell(cell, row) {

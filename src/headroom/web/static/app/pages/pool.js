@@ -1,9 +1,10 @@
-// One power pool: what each of its machines is doing and did in the last hours, who waits for one, and what was decided.
+// One power pool: what each of its machines is doing and did in the last hours, which pods are unserved, and what was decided.
 
 import * as clock from "../clock.js";
 import { attribute, announce, fill, h, prose, show, text, time } from "../dom.js";
+import { Entries } from "../entries.js";
 import * as format from "../format.js";
-import { badge, card, Entries, MACHINES, POOLS, reasonWords, setBadge, statesWords, Teller, tile, withIds } from "../parts.js";
+import { badge, card, folded, MACHINES, podLink, POOLS, reasonWords, setBadge, statesWords, Teller, tile, withIds } from "../parts.js";
 import { HOURS, Past } from "../past.js";
 import { PlainTable, Table } from "../table.js";
 
@@ -16,8 +17,8 @@ const ANSWERS = { True: "yes", False: "no" };
 const ORDER = ["Failed", "Unknown", "Booting", "Draining", "Sleeping", "On", "Off"];
 const BAD = ["MachinesFailed", "Conflict"];
 const TOLD_ELSEWHERE = ["Ready", "Unserved"]; // by the first sentence, and by a table of its own
-const CONDITIONS = { SharedWithKarpenter: "Shared with Karpenter", Unserved: "Pods wait", Braked: "Held back" };
-const TOLD = { wake: "to wake", sleep: "to sleep" };
+const CONDITIONS = { SharedWithKarpenter: "Shared with Karpenter", Unserved: "Pods unserved", Braked: "Held back" };
+const TOLD = { wake: "wake", sleep: "sleep" };
 const DRAINS = { Never: "any pod but those of DaemonSets keeps a machine on", NonGpuPods: "pods without GPUs that would be made anew are evicted" };
 const PREFERS = { FewestGPUs: "as few GPUs as possible", FewestWatts: "as few watts as possible" };
 
@@ -42,8 +43,8 @@ export function mount(main, route) {
     tiles,
     unserved.node,
     machines,
-    card("History", { id: "history", note: "Every turn of this pool, newest first, and why.", aside: log }, history.node),
-    card("Settings and conditions", { id: "facts" }, facts),
+    folded("History", { id: "history", note: "What this pool did, newest first, and why.", aside: log }, history.node),
+    folded("Settings and conditions", { id: "facts" }, facts),
   );
   const told = new Teller((row) => MACHINES[row.state]?.[0] ?? row.state);
   let before;
@@ -66,7 +67,7 @@ export function mount(main, route) {
       show(machines, rows.length);
       unserved.draw(model.unserved ?? []);
       history.draw(model.history, MOST_HISTORY);
-      fill(facts, factsOf(pool));
+      fill(facts, factsOf(pool, pool.message));
       told.hear(rows);
     },
     close() {},
@@ -99,7 +100,7 @@ function tilesOf(pool) {
       tile("Used", `${format.number(pool.usedKwh)} kWh`, "estimated from the configured wattage"),
     );
   }
-  if (pool.unservedPods) found.push(tile("Pods without a machine", format.number(pool.unservedPods), "the reasons stand below"));
+  if (pool.unservedPods) found.push(tile("Pods unserved", format.number(pool.unservedPods), "the reasons are below"));
   return found;
 }
 
@@ -120,7 +121,7 @@ function machineTable(route, past) {
       { key: "since", title: "Since", sort: (row) => row.since, update: (cell, row) => fill(cell, row.since ? time(row.since) : null) },
       { key: "gpus", title: "GPUs", numeric: true, sort: (row) => Number(row.gpus), update: gpuCell },
       { key: "idle", title: "Idle for", numeric: true, sort: (row) => (row.idleSince ? -Date.parse(row.idleSince) : undefined), update: (cell, row) => fill(cell, row.idleSince ? time(row.idleSince, "lasting") : null) },
-      { key: "told", title: "Last told", sort: (row) => row.toldAt, update: toldCell },
+      { key: "told", title: "Last command", sort: (row) => row.toldAt, update: toldCell },
       { key: "past", title: `The last ${HOURS} hours`, update: (cell, row) => past.draw(cell, row) },
       { key: "why", title: "Remarks", shown: (rows) => rows.some((row) => remarks(row).length), update: remarksCell },
     ],
@@ -147,19 +148,19 @@ function stateCell(cell, row) {
 }
 
 function gpuCell(cell, row) {
-  text(cell, row.held === undefined ? format.number(row.gpus) : `${format.number(row.held)} of ${format.number(row.gpus)} held`);
+  text(cell, row.held === undefined ? format.number(row.gpus) : `${format.number(row.held)} of ${format.number(row.gpus)} allocated`);
 }
 
 function toldCell(cell, row) {
   fill(cell, row.toldAt ? h("span", {}, `${TOLD[row.told] ?? row.told} `, time(row.toldAt)) : null);
 }
 
-/** What is not plain about a machine: why it is so, how often it failed, and when it is told again. */
+/** What is not plain about a machine: why it is so, how often it failed, and when the command is sent again. */
 function remarks(row) {
   const said = [];
   if (row.reason) said.push(row.reason);
   if (row.failures) said.push(`${said.length ? " " : ""}Failed ${row.failures === 1 ? "once" : `${row.failures} times`} in a row.`);
-  if (row.retryAfter) said.push(" It is not told again before ", time(row.retryAfter, "moment"), ".");
+  if (row.retryAfter) said.push(" No command is sent again before ", time(row.retryAfter, "moment"), ".");
   return said;
 }
 
@@ -168,24 +169,24 @@ function remarksCell(cell, row) {
   fill(cell, said.length ? h("span", {}, said) : null);
 }
 
-// --- who waits ---------------------------------------------------------------------------------------------------------
+// --- unserved pods ---------------------------------------------------------------------------------------------------------
 
 class Unserved {
   constructor() {
-    this._table = new PlainTable("Pods that no machine is woken for", ["Pod", { title: "Pods like it", figure: true }, "Why"]);
+    this._table = new PlainTable("Unserved pods", ["Pod", { title: "Pods like it", figure: true }, "Why"]);
     const wide = h("div", { class: "wide", role: "region", tabindex: "0", "aria-label": "These pods" }, this._table.node);
-    this.node = card("Pods that no machine is woken for", { id: "unserved", note: "They wait, and this pool does not help them; this is why." }, wide);
+    this.node = card("Unserved pods", { id: "unserved", note: "Pending pods that this pool wakes no machine for, and why." }, wide);
   }
 
   draw(rows) {
-    fill(this._table.body, rows.map((each) => this._table.row([each.pod, format.number(each.pods), h("span", { title: each.reason, text: each.message || reasonWords(each.reason) })])));
+    fill(this._table.body, rows.map((each) => this._table.row([podLink(each.pod), format.number(each.pods), h("span", { title: each.reason, text: each.message || reasonWords(each.reason) })])));
     show(this.node, rows.length);
   }
 }
 
 // --- settings ----------------------------------------------------------------------------------------------------------
 
-function factsOf(pool) {
+function factsOf(pool, said) {
   const facts = [];
   const fact = (name, value) => value !== undefined && value !== "" && facts.push(h("div", {}, h("dt", { text: name }), h("dd", {}, value)));
   const seconds = (amount) => (amount === undefined ? undefined : format.span(amount * 1000));
@@ -206,7 +207,7 @@ function factsOf(pool) {
   for (const each of pool.trials ?? []) fact(each.inVain ? "Tried, no help so far" : "Woken on trial", h("span", {}, `${each.machine} `, time(each.at)));
   for (const each of pool.conditions ?? []) {
     const sentence = h("span");
-    prose(sentence, each.message ? `: ${each.message}` : "");
+    prose(sentence, each.message && !said?.includes(each.message) ? `: ${each.message}` : ""); // not what the page begins with
     fact(CONDITIONS[each.type] ?? reasonWords(each.type), h("span", { title: each.reason }, h("b", { text: ANSWERS[each.status] ?? "not known" }), sentence));
   }
   return facts;

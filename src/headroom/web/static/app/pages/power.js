@@ -1,101 +1,51 @@
-// The power pools: how many machines of each are on, what they saved, and who waits for one.
+// The power pools: how many machines of each are on, what they saved, and which pods are unserved.
 
-import { attribute, fill, h, show, text } from "../dom.js";
+import { h, text } from "../dom.js";
 import * as format from "../format.js";
-import { badge, card, poolAddress, POOLS, setBadge, states, statesWords, Teller, tile, withIds } from "../parts.js";
-import { Table } from "../table.js";
+import { poolAddress, POOLS, states, statesWords, tile } from "../parts.js";
+import { listPage, nameColumn, needsLook, numberColumn, poolTable, stateColumn, sum } from "../pools.js";
 
 export const path = () => "power";
 export const title = () => "Power";
 
-const ORDER = { bad: 0, warn: 1, good: 2, idle: 3 };
+export const mount = listPage({
+  title: "Power",
+  note: "Machines that wake for pending GPU pods, and sleep when they are idle.",
+  states: POOLS,
+  headline,
+  tiles,
+  first: {
+    title: "No power pools yet",
+    note: "A PowerPool names machines that can be switched on and off. Headroom wakes the fewest that hold the pending pods, and lets idle ones sleep.",
+    advice: "Save this as pool.yaml, write your own machines into it, and apply it. Redfish and Wake-on-LAN do as well as endpoints; the operator only calls addresses that its setting allow-egress lists. docs/power.md explains every field.",
+  },
+  table,
+});
 
-export function mount(main, route) {
-  const lead = h("p", { class: "lead" });
-  const tiles = h("dl", { class: "tiles" });
-  const table = poolTable(route);
-  const pools = card("Pools", { id: "pools", note: "Machines that wake when pods wait for their GPUs, and sleep when nobody uses them." }, table.node);
-  const sample = h("code");
-  const first = firstSteps(sample);
-  main.append(h("h1", { tabindex: "-1", text: "Power" }), lead, first, tiles, pools);
-  const told = new Teller((row) => POOLS[row.state]?.[0] ?? row.state);
-
-  return {
-    update(model) {
-      const rows = withIds(model.pools);
-      text(lead, headline(model, rows));
-      text(sample, model.example);
-      show(first, model.example);
-      show(lead, !model.example);
-      fill(tiles, rows.length ? tilesOf(rows) : []);
-      show(tiles, rows.length);
-      table.rows(rows);
-      show(pools, rows.length);
-      told.hear(rows);
-    },
-    close() {},
-  };
-}
-
-/** Adds one number up over all pools; `undefined` where none has it. */
-function sum(rows, name) {
-  const known = rows.filter((row) => row[name] !== undefined);
-  return known.length ? known.reduce((total, row) => total + Number(row[name]), 0) : undefined;
-}
+const on = (rows) => rows.reduce((total, row) => total + (row.states?.On ?? 0), 0);
 
 function headline(model, rows) {
-  if (model.maySee === false) return "Power pools are of no namespace: only who may see the whole fleet sees them.";
-  const bad = rows.filter((row) => row.tone === "bad").map((row) => row.id);
-  const on = rows.reduce((total, row) => total + (row.states?.On ?? 0), 0);
-  const said = [`${on} of ${format.count(sum(rows, "machines") ?? 0, "machine")} ${on === 1 ? "is" : "are"} on.`];
-  if (bad.length) said.push(`${format.count(bad.length, "pool needs", "pools need")} a look: ${format.listed(bad)}.`);
-  const waits = sum(rows, "unservedPods");
-  if (waits) said.push(`For ${format.count(waits, "pod")} no machine is woken.`);
+  if (model.maySee === false) return "Power pools are cluster-scoped; viewing them needs fleet-wide access.";
+  const running = on(rows);
+  const said = [`${running} of ${format.count(sum(rows, "machines") ?? 0, "machine")} ${running === 1 ? "is" : "are"} on.`, ...needsLook(rows)];
+  const unserved = sum(rows, "unservedPods");
+  if (unserved) said.push(`${format.count(unserved, "pod is", "pods are")} unserved.`);
   return said.join(" ");
 }
 
-function tilesOf(rows) {
-  const all = rows.reduce((total, row) => states.add(total, row.states), {});
+function tiles(rows) {
   const machines = sum(rows, "machines") ?? 0;
   const found = [
-    tile("Machines on", format.number(all.On ?? 0), `of ${format.number(machines)}`, machines ? (100 * (all.On ?? 0)) / machines : 0, "plain"),
+    tile("Machines on", format.number(on(rows)), `of ${format.number(machines)}`, machines ? (100 * on(rows)) / machines : 0, "plain"),
     tile("GPUs free", format.number(sum(rows, "gpusFree") ?? 0), `of ${format.number(sum(rows, "gpusOn") ?? 0)} that are on`),
   ];
   const saved = sum(rows, "savedKwh");
   if (saved !== undefined) found.push(tile("Saved", `${format.number(saved)} kWh`, `${format.number(sum(rows, "usedKwh"))} kWh used`));
-  const vain = sum(rows, "unservedPods") ?? 0;
-  found.push(tile("Pods without a machine", format.number(vain), vain ? "unserved" : "every pod is served"));
-  if (all.Failed) found.push(tile("Machines failed", format.number(all.Failed), "did not do what they were told"));
+  const unserved = sum(rows, "unservedPods") ?? 0;
+  found.push(tile("Pods unserved", format.number(unserved), unserved ? "the pool's page says why" : "every pod is served"));
+  const failed = rows.reduce((total, row) => total + (row.states?.Failed ?? 0), 0);
+  if (failed) found.push(tile("Machines failed", format.number(failed), "did not do what they were told"));
   return found;
-}
-
-function firstSteps(sample) {
-  return card(
-    "No power pools yet",
-    { id: "first-steps", note: "A PowerPool names machines that can be switched on and off. Headroom wakes the fewest that hold the pods which wait, and lets idle ones sleep." },
-    h("p", { text: "Save this as pool.yaml, write your own machines into it, and apply it. Redfish and Wake-on-LAN do as well as endpoints; the operator only calls addresses that its setting allow-egress lists. docs/power.md explains every field." }),
-    h("pre", { tabindex: "0", "aria-label": "A first pool" }, sample),
-    h("pre", { tabindex: "0", "aria-label": "The command" }, h("code", { text: "kubectl apply -f pool.yaml" })),
-  );
-}
-
-// --- the table ---------------------------------------------------------------------------------------------------------
-
-function nameCell(cell, row) {
-  if (!cell.firstChild) cell.append(h("a"));
-  attribute(cell.firstChild, "href", poolAddress(row.name));
-  text(cell.firstChild, row.name);
-}
-
-function stateCell(cell, row) {
-  if (!cell.firstChild) cell.append(badge());
-  const [words, meaning] = POOLS[row.state] ?? [row.state];
-  setBadge(cell.firstChild, words, row.tone, row.message || meaning);
-}
-
-/** The worst state first, and most machines among their like. */
-function urgency(row) {
-  return (ORDER[row.tone] ?? 4) * 1e9 - (row.machines ?? 0);
 }
 
 function machinesCell(cell, row) {
@@ -108,29 +58,19 @@ function freeCell(cell, row) {
   text(cell, row.gpusOn === undefined ? "" : `${format.number(row.gpusFree)} of ${format.number(row.gpusOn)}`);
 }
 
-function energyCell(cell, amount) {
-  text(cell, amount === undefined ? "" : `${format.number(amount)} kWh`);
-  attribute(cell, "title", amount);
-}
-
-function poolTable(route) {
-  const energy = (rows) => rows.some((row) => row.savedKwh !== undefined);
-  return new Table({
+function table(route) {
+  const energy = { say: (amount) => `${format.number(amount)} kWh`, optional: true };
+  return poolTable(route, POOLS, {
     caption: "power pools",
-    what: "pools",
     columns: [
-      { key: "name", title: "Pool", lead: true, sort: (row) => row.id, update: nameCell },
-      { key: "state", title: "State", sort: urgency, update: stateCell },
+      nameColumn((row) => poolAddress(row.name)),
+      stateColumn(POOLS, (row) => row.machines),
       { key: "machines", title: "Machines", sort: (row) => -(row.states?.On ?? 0), update: machinesCell },
       { key: "free", title: "GPUs free", numeric: true, sort: (row) => Number(row.gpusFree ?? 0), update: freeCell },
-      { key: "saved", title: "Saved", numeric: true, shown: energy, sort: (row) => (row.savedKwh === undefined ? undefined : Number(row.savedKwh)), update: (cell, row) => energyCell(cell, row.savedKwh) },
-      { key: "used", title: "Used", numeric: true, shown: energy, sort: (row) => (row.usedKwh === undefined ? undefined : Number(row.usedKwh)), update: (cell, row) => energyCell(cell, row.usedKwh) },
-      { key: "waiting", title: "Pods without a machine", numeric: true, sort: (row) => row.unservedPods ?? 0, update: (cell, row) => text(cell, format.number(row.unservedPods ?? 0)) },
+      numberColumn("saved", "Saved", "savedKwh", energy),
+      numberColumn("used", "Used", "usedKwh", energy),
+      numberColumn("waiting", "Pods unserved", "unservedPods", { missing: "0" }),
     ],
-    words: (row) => `${row.id} ${row.state} ${POOLS[row.state]?.[0] ?? ""} ${row.message ?? ""}`,
-    sort: "state",
-    empty: "There is no pool.",
-    restore: Object.fromEntries(route.query),
-    kept: route.keep,
+    words: () => [],
   });
 }

@@ -8,6 +8,7 @@ export const path = () => "overview";
 export const title = () => "Resources";
 
 const READY = { True: ["Ready", "good"], False: ["Not ready", "bad"], Unknown: ["Not known", "idle"] };
+const IDLE = ["Valid, no effects", "idle"]; // ready, and nothing is done for it: not green
 
 export function mount(main, route) {
   const table = new Table({
@@ -21,7 +22,7 @@ export function mount(main, route) {
     ],
     words: (row) => `${row.id} ${row.reason ?? ""} ${row.message ?? ""}`,
     sort: "name",
-    empty: "There are none. Spot pools, power pools, offers and bandwidth rules appear here as soon as one is applied; budgets are on the overview.",
+    empty: "There are none. Spot pools, power pools and offers appear here as soon as one is applied, and a Bandwidth that is not well; budgets are on the overview.",
     restore: Object.fromEntries(route.query),
     kept: route.keep,
   });
@@ -46,6 +47,6 @@ function nameCell(cell, row) {
 
 function readyCell(cell, row) {
   if (!cell.firstChild) cell.append(badge());
-  const [words, tone] = READY[row.ready] ?? READY.Unknown;
+  const [words, tone] = row.ready === "True" && row.acts === false ? IDLE : READY[row.ready] ?? READY.Unknown;
   setBadge(cell.firstChild, words, tone, row.reason);
 }

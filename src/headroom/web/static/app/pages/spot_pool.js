@@ -1,8 +1,9 @@
 // One spot pool: each slot with its machine and node, what is sold out, which pods are unserved, and what was decided.
 
 import { announce, fill, h, prose, show, text, time } from "../dom.js";
+import { Entries } from "../entries.js";
 import * as format from "../format.js";
-import { badge, card, Entries, reasonWords, setBadge, Teller, tile, withIds } from "../parts.js";
+import { badge, card, folded, podLink, reasonWords, setBadge, Teller, tile, withIds } from "../parts.js";
 import { PlainTable, Table } from "../table.js";
 import { POOLS, SLOTS, statesWords } from "./spot.js";
 
@@ -23,8 +24,9 @@ const CAUSES = {
   Failed: "the cloud reports that it failed",
   Deleted: "the pool was deleted",
   Paused: "the pool is paused",
+  Unanswered: "one call was refused and another got no answer",
 };
-const RESTS = { SoldOut: "sold out", PriceTooLow: "the price is above the limit", QuotaReached: "the account's quota is reached" };
+const RESTS = { SoldOut: "sold out", PriceTooLow: "the price is above the limit", QuotaReached: "the account has no quota left" };
 const MODES = { Demand: "as many as pending pods need" };
 
 export function mount(main, route) {
@@ -49,8 +51,8 @@ export function mount(main, route) {
     unserved.node,
     slots,
     sold.node,
-    card("History", { id: "history", note: "Every decision about this pool, newest first, and why.", aside: log }, history.node),
-    card("Settings and conditions", { id: "facts" }, facts),
+    folded("History", { id: "history", note: "Every decision about this pool, newest first, and why.", aside: log }, history.node),
+    folded("Settings and conditions", { id: "facts" }, facts),
   );
   const told = new Teller((row) => SLOTS[row.state]?.[0] ?? row.state);
   let before;
@@ -70,7 +72,7 @@ export function mount(main, route) {
       table.mayListNodes = model.mayListNodes;
       table.rows(rows);
       show(slots, pool.maximum !== undefined);
-      unserved.draw((model.unserved ?? []).map((each) => [each.pod, format.number(each.pods), h("span", { title: each.reason, text: each.message || reasonWords(each.reason) })]));
+      unserved.draw((model.unserved ?? []).map((each) => [podLink(each.pod), format.number(each.pods), h("span", { title: each.reason, text: each.message || reasonWords(each.reason) })]));
       sold.draw((model.soldOut ?? []).map((each) => [each.type, each.zone === "*" ? "all zones" : each.zone || "any", h("span", { title: each.reason, text: RESTS[each.reason] ?? reasonWords(each.reason) }), format.number(each.failures ?? 0), each.until ? time(each.until, "ahead") : "soon"]));
       history.draw(model.history, MOST_HISTORY);
       fill(facts, factsOf(pool));
@@ -153,7 +155,7 @@ function nodeCell(cell, row, mayListNodes) {
   fill(cell, named(name ?? "none yet", !row.node || row.nodeState === "ready" ? "" : (row.nodeState ?? "gone")));
 }
 
-/** What is not plain about a machine: when the cloud takes it back, why it ends, since when nobody uses it. */
+/** What is not plain about a machine: when the cloud takes it back, why it ends, since when it is idle. */
 function remarks(row) {
   const said = [];
   if (row.reclaimAt) said.push(["The cloud takes it back ", time(row.reclaimAt, "ahead"), ". "]);

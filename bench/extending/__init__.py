@@ -1,0 +1,1 @@
+"""What the measurement of the extender needs beside it."""

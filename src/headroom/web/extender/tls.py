@@ -1,0 +1,164 @@
+"""A certificate of the extender's own making, which kube-scheduler can verify, and which outlives every process: kept in one Secret.
+
+An authority signs it; kube-scheduler is told of that alone, once. The certificate itself is short-lived and made anew at two thirds of
+its life, by whichever process notices first; all processes take it from the Secret.
+"""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from msgspec import Struct
+
+from headroom.model.errors import HeadroomError
+from headroom.model.ports import Clock
+from headroom.runtime.logs import Log
+from headroom.web import certificate
+
+VALID: Final = timedelta(days=90)
+AUTHORITY_VALID: Final = timedelta(days=3650)
+"""kube-scheduler's configuration names it, so it must outlast many upgrades."""
+LOOK_SECONDS: Final = 60.0
+EARLY: Final = timedelta(hours=1)
+"""Clocks differ."""
+Key = ec.EllipticCurvePrivateKey
+
+
+class Pair(Struct, frozen=True):
+    """What the Secret holds, as PEM."""
+
+    authority: str
+    authority_key: str
+    certificate: str
+    key: str
+
+    @property
+    def shown(self) -> bytes:
+        """What a server shows, its key beside it."""
+        return (self.key + self.certificate).encode()
+
+
+class CertificateStore(Protocol):
+    """Where the pair is kept."""
+
+    async def read(self) -> Pair | None:
+        """The pair; None if there is none yet, or none that can be read."""
+        ...
+
+    async def write(self, pair: Pair) -> None:
+        """Keep it in place of the one that was read last. Raises a `HeadroomError` if somebody was faster."""
+        ...
+
+
+def made(names: tuple[str, ...], now: datetime, before: Pair | None = None) -> Pair:
+    """A new certificate, signed by the authority of the one before, or by a new one."""
+    if before is None:
+        authority_key = ec.generate_private_key(ec.SECP256R1())
+        authority = _built("headroom-extender-ca", authority_key, (), now, AUTHORITY_VALID, None)
+    else:
+        loaded = serialization.load_pem_private_key(before.authority_key.encode(), None)
+        assert isinstance(loaded, Key)
+        authority_key, authority = loaded, x509.load_pem_x509_certificate(before.authority.encode())
+    key = ec.generate_private_key(ec.SECP256R1())
+    shown = _built("headroom-extender", key, names, now, VALID, (authority, authority_key))
+    return Pair(_pem(authority), _key_pem(authority_key), _pem(shown), _key_pem(key))
+
+
+def is_due(pair: Pair, names: tuple[str, ...], now: datetime) -> bool:
+    """Whether two thirds of its life are over, or it lacks one of the names."""
+    found = x509.load_pem_x509_certificate(pair.certificate.encode())
+    life = found.not_valid_after_utc - found.not_valid_before_utc
+    alternatives = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    has_all = set(names) <= set(alternatives.get_values_for_type(x509.DNSName))
+    return not has_all or now >= found.not_valid_before_utc + life * 2 / 3
+
+
+def is_readable(pair: Pair) -> bool:
+    """Whether all four parts are what they should be."""
+    try:
+        serialization.load_pem_private_key(pair.authority_key.encode(), None)
+        x509.load_pem_x509_certificate(pair.authority.encode())
+        is_due(pair, (), datetime.now(UTC))
+        certificate.Context(ssl.PROTOCOL_TLS_SERVER).present(pair.shown)
+    except (ValueError, TypeError, ssl.SSLError, x509.ExtensionNotFound):
+        return False
+    return True
+
+
+async def kept(store: CertificateStore, names: tuple[str, ...], now: datetime) -> Pair:
+    """The pair that all processes show; made, or made anew, if it is time."""
+    found = await store.read()
+    if found is not None and not is_readable(found):
+        found = None
+    if found is not None and not is_due(found, names, now):
+        return found
+    fresh = made(names, now, found)
+    try:
+        await store.write(fresh)
+    except HeadroomError:
+        # Another process was faster, or we may not write: what is there counts.
+        other = await store.read()
+        if other is None or not is_readable(other):
+            raise
+        return other
+    return fresh
+
+
+async def follow(
+    tls: certificate.Context, store: CertificateStore, names: tuple[str, ...], clock: Clock, log: Log
+) -> None:
+    """Show what the Secret holds, from the moment it changes. Never returns."""
+    shown = b""
+    while True:
+        await clock.sleep(LOOK_SECONDS)
+        try:
+            found = await kept(store, names, datetime.now(UTC))
+            if found.shown != shown:
+                tls.present(found.shown)
+                shown = found.shown
+        except (HeadroomError, ssl.SSLError) as problem:
+            log.warning("the extender's certificate cannot be kept", why=str(problem))
+
+
+def _built(
+    name: str,
+    key: Key,
+    names: tuple[str, ...],
+    now: datetime,
+    valid: timedelta,
+    signer: tuple[x509.Certificate, Key] | None,
+) -> x509.Certificate:
+    """A certificate for a server, or, without a signer, of an authority."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    issuer = signer[0].subject if signer is not None else subject
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - EARLY)
+        .not_valid_after(now + valid)
+        .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
+    )
+    if signer is not None:
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(each) for each in dict.fromkeys(names)]), critical=False
+        ).add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    return builder.sign(signer[1] if signer is not None else key, hashes.SHA256())
+
+
+def _pem(found: x509.Certificate) -> str:
+    return found.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _key_pem(key: Key) -> str:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()

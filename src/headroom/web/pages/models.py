@@ -1,0 +1,172 @@
+"""GPUs by model: what is allocated and free, what is not there to be had, and which models the pending pods would take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from headroom.api.power_status import State
+from headroom.core import usage
+from headroom.model.facts import Node, Pod, Shape, Taint
+from headroom.model.numbering import ABSENT
+from headroom.model.segments import Bools
+from headroom.model.tables import PHASES, PodTable
+from headroom.model.world import World
+from headroom.web.pages import machines, parts
+from headroom.web.pages.parts import Model
+from headroom.web.view import OperatorView
+
+ENDED: Final = ("Succeeded", "Failed")
+PRODUCTS: Final = (
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "gpu.intel.com/product",
+    "cloud.google.com/gke-accelerator",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "node.kubernetes.io/instance-type",
+)
+"""Labels by which a node tells what its GPUs are; the first that it has counts."""
+UNNAMED: Final = "not named"
+HOST: Final = "kubernetes.io/hostname"
+COUNTED: Final = ("allocated", "free", "asleep", "booting", "cordoned", "unreachable")
+MOST_NEEDS: Final = 20
+MOST_LOOKED_AT: Final = 2000
+"""Pending pods whose needs are told apart."""
+
+
+class Fleet(NamedTuple):
+    """GPUs in millionths."""
+
+    by_model: dict[str, Counter[str]]
+    """Of each model, how many there are of each of `COUNTED`, which add up to all, and `largest`: the most on one node that are free."""
+    allocated: int
+    free: int
+    all: int
+
+
+def fleet(world: World, asleep: Mapping[str, State]) -> Fleet:
+    """The GPUs of all nodes; every one is counted once."""
+    taken = allocated(world)
+    found: dict[str, Counter[str]] = {}
+    for node in world.nodes:
+        all_, held = usage.gpus_on(world, node), taken.get(node.name, 0)
+        if all_ or held:
+            counts = found.setdefault(model_of(node), Counter())
+            counts["allocated"] += held
+            counts[_state(node, asleep)] += max(all_ - held, 0)
+            counts["all"] += all_
+            counts["nodes"] += 1
+            if _state(node, asleep) == "free":
+                counts["largest"] = max(counts["largest"], all_ - held)
+    return Fleet(found, *(sum(each[name] for each in found.values()) for name in ("allocated", "free", "all")))
+
+
+def of(view: OperatorView, world: World) -> Model:
+    """The GPUs of each model in numbers, for whoever may list nodes."""
+    return rows(fleet(world, machines.asleep(world, view.loop.decisions)))
+
+
+def model_of(node: Node) -> str:
+    """What its GPUs are, as its labels say."""
+    labels = dict(node.labels)
+    return next((labels[each] for each in PRODUCTS if labels.get(each)), UNNAMED)
+
+
+def _state(node: Node, asleep: Mapping[str, State]) -> str:
+    """What becomes of GPUs of a node that no pod has."""
+    if node.ready:
+        return "cordoned" if node.unschedulable else "free"
+    known = asleep.get(node.name)
+    return "unreachable" if known is None else "booting" if known == "Booting" else "asleep"
+
+
+def allocated(world: World) -> dict[str, int]:
+    """Millionths of GPUs that pods have on each node, those of their claims included."""
+    pods = world.pods
+    bound = _live(pods) & (pods.column("node") != pods.names.number(""))
+    pairs, counts = np.unique(
+        np.stack([pods.column("node")[bound], pods.column("shape")[bound]]), axis=1, return_counts=True
+    )
+    found = Counter[str]()
+    for node, shape, count in zip(pairs[0].tolist(), pairs[1].tolist(), counts.tolist(), strict=True):
+        if gpus := usage.gpus_in(pods.shapes[shape].requests):
+            found[pods.names[node]] += gpus * count
+    for uid in {uid for claim in world.claims.values() for uid in claim.reserved_for}:
+        pod = pods.get(uid)
+        if pod is not None and pod.node and pod.phase not in ENDED:
+            found[pod.node] += usage.gpus_of(world, pod) - usage.gpus_in(pod.shape.requests)
+    return found
+
+
+def _live(pods: PodTable) -> Bools:
+    return ~np.isin(pods.column("phase"), [ABSENT, *(PHASES.index(each) for each in ENDED)])
+
+
+def rows(found: Fleet) -> Model:
+    """The GPUs of each model in numbers."""
+    return {
+        model: {name: parts.decimal(counts[name]) for name in COUNTED if counts[name] or name in COUNTED[:3]}
+        | {"gpus": parts.decimal(counts["all"]), "nodes": counts["nodes"], "largest": parts.decimal(counts["largest"])}
+        for model, counts in sorted(found.by_model.items())
+    }
+
+
+# --- what pending pods would take ----------------------------------------------------------------------------------------
+
+
+def pending(world: World) -> Iterable[Pod]:
+    """The pods with GPUs that no gate keeps, and that have no node."""
+    for uid in world.pods.unbound:
+        pod = world.pods.get(uid)
+        if pod is not None and not pod.gates and pod.phase not in ENDED and usage.gpus_of(world, pod):
+            yield pod
+
+
+def needs(world: World, pods: Iterable[Pod], sorts: Sorts | None = None) -> list[Model]:
+    """Of which models, and how many GPUs on one node, pending pods need: most pods first."""
+    sorts = sorts or Sorts(world)
+    found: Counter[tuple[tuple[str, ...], int]] = Counter()
+    for number, pod in enumerate(pods):
+        if number >= MOST_LOOKED_AT:
+            break
+        found[sorts.fitting(pod.shape), usage.gpus_of(world, pod)] += 1
+    return [
+        {"pods": count, "gpus": parts.decimal(gpus), "models": list(models)}
+        for (models, gpus), count in sorted(found.items(), key=lambda each: (-each[1], each[0]))[:MOST_NEEDS]
+    ]
+
+
+class Sorts:
+    """Nodes that no shape tells apart, but for those that ask for one by its name."""
+
+    def __init__(self, world: World) -> None:
+        self._nodes = [node for node in world.nodes if usage.gpus_on(world, node)]
+        by_labels = {
+            (tuple(pair for pair in node.labels if pair[0] != HOST), node.taints): node for node in self._nodes
+        }
+        self._sorts = list(by_labels.values())
+        self._known: dict[Shape, tuple[str, ...]] = {}
+
+    def fitting(self, shape: Shape) -> tuple[str, ...]:
+        """The models that a pod may take, by what it says of nodes; none if there is no such node."""
+        if shape not in self._known:
+            from headroom.core.demand import constraints_of, unmatched, untolerated  # noqa: PLC0415  once a pod is pending
+
+            asked = constraints_of(shape)
+            by_name = HOST in shape.affinity or "metadata.name" in shape.affinity or HOST in dict(shape.node_selector)
+            nodes = self._nodes if by_name else self._sorts
+            fits = {
+                model_of(node)
+                for node in nodes
+                if not unmatched(asked, node.labels, node.name) and not untolerated(asked, _lasting(node))
+            }
+            self._known[shape] = () if asked.problem else tuple(sorted(fits))
+        return self._known[shape]
+
+
+def _lasting(node: Node) -> list[Taint]:
+    """The taints that somebody set: those that the cluster sets while a node is not ready say nothing of what a pod needs."""
+    return [each for each in node.taints if not each.key.startswith("node.kubernetes.io/")]
