@@ -226,6 +226,6 @@ async def test_the_operator_rests_for_all_that_an_answer_takes(
 ) -> None:
     page = ("overview",)
     link = Slow(seconds, LinkQuestion(1), *(LinkQuestion(number, page, scope=EVERYTHING) for number in (2, 3)))
-    monkeypatch.setattr(links, "time", SimpleNamespace(monotonic=lambda: link.now))
+    monkeypatch.setattr(links, "time", SimpleNamespace(thread_time=lambda: link.now))
     await LinkServer(Free(Made(a_world(1)).showing()), lambda _: None).serve(link)  # type: ignore[arg-type]  # a link
     assert [each.sheet.rest for each in link.said if each.sheet] == [rest, rest]

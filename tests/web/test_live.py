@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -268,6 +269,18 @@ def test_a_page_is_followed_by_nine_times_as_long_without_one() -> None:
     sheet = Local(Made(a_world(1)).showing()).made(("overview",), EVERYTHING)
     assert sheet.took > 0
     assert sheet.rest == 9 * sheet.took
+
+
+def test_a_page_that_waits_for_a_busy_processor_is_not_dear() -> None:
+    """Else it would not be made anew for ten times as long as it waited."""
+    showing = Made(a_world(1)).showing()
+
+    def waits(view: OperatorView, scope: Scope) -> Model | None:
+        time.sleep(0.5)
+        return {}
+
+    showing.pages = (Page("overview", "overview", lambda: waits),)
+    assert Local(showing).made(("overview",), EVERYTHING).took < 0.25
 
 
 async def test_nobody_has_a_page_made_while_the_operator_is_left_alone() -> None:

@@ -90,12 +90,12 @@ class LinkServer:
         beating = asyncio.create_task(self._beat(link))
         try:
             while (question := await link.heard()) is not None:
-                began = time.monotonic()
+                began = time.thread_time()
                 answer = self._safely(question)
                 link.say(answer)
                 sheets = [answer.sheet, *(sheet for _, sheet in answer.together or ())]
                 paid = sum(each.took for each in sheets if each is not None)
-                self._unpaid = min(MOST_UNPAID, self._unpaid + time.monotonic() - began - paid)
+                self._unpaid = min(MOST_UNPAID, self._unpaid + time.thread_time() - began - paid)
         finally:
             beating.cancel()
             with contextlib.suppress(asyncio.CancelledError):  # by us, just now
@@ -225,9 +225,9 @@ class Remote:
         if (answer := await self._ask(LinkQuestion(self._number(), after=self._taken))).journal is not None:
             self._taken, new = answer.journal
             self._journal.take(new)
-        began = time.monotonic()
+        made_at, began = time.monotonic(), time.thread_time()
         body = decisions.model(self._journal, pulse.now, scope, wanted)
-        took = time.monotonic() - began
+        took = time.thread_time() - began
         return Sheet(
             body=body,
             rings=pulse.rings,
@@ -235,7 +235,7 @@ class Remote:
             epoch=pulse.epoch,
             took=took,
             at=pulse.now,
-            made_at=began,
+            made_at=made_at,
         )
 
     def _number(self) -> int:

@@ -58,7 +58,7 @@ class Sheet(Struct, frozen=True, kw_only=True):
     told_at: float
     epoch: int
     took: float
-    """Seconds."""
+    """Seconds of the processor."""
     rest: float = 0.0
     """Seconds for which the operator should be left alone after it."""
     at: int = 0
@@ -154,14 +154,16 @@ class Local:
         return self._sheet(address, scope, self._view())
 
     def _sheet(self, address: Address, scope: Scope, view: OperatorView) -> Sheet:
-        began, bell, now = time.monotonic(), view.loop.bell, view.world().now
+        # By the processor's time: on a busy machine the clock runs on while nothing is made.
+        made_at, began = time.monotonic(), time.thread_time()
+        bell, now = view.loop.bell, view.world().now
         rings, told_at = bell.rings, bell.rung_at
         body: Model | None
         if address == METRICS:
             body = {"text": self.measured(view).decode()}
         else:
             body = (self._makers if view.moment is None else self._exact).of(address)(view, scope)
-        took = time.monotonic() - began
+        took = time.thread_time() - began
         return Sheet(
             body=body,
             rings=rings,
@@ -170,7 +172,7 @@ class Local:
             took=took,
             rest=took * REST,
             at=now,
-            made_at=began,
+            made_at=made_at,
         )
 
     async def make_together(self, addresses: Sequence[Address], scope: Scope) -> dict[Address, Sheet]:
@@ -184,7 +186,6 @@ class Local:
 
         `failed` hears of a page that cannot be made, which takes no other page away; without it, it is raised.
         """
-        # By the processor's time: on a busy machine the clock runs on while nothing is made.
         view, began = self._view(), time.thread_time()
         view, looked_at = structs.replace(view, moment=view.world()), time.monotonic()
         found: dict[Address, Sheet] = {}
