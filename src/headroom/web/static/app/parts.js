@@ -207,7 +207,7 @@ export class Teller {
   constructor(word) {
     this._word = word;
     this._states = null;
-    this._last = 0;
+    this._last = -ANNOUNCE_MS; // The first news is told at once, however young the page is.
   }
 
   hear(rows) {
