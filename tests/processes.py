@@ -1,14 +1,22 @@
 """Child processes that never outlive the tests, and loopback ports that they can have."""
 
 import contextlib
+import fcntl
+import functools
+import os
 import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO, Final
+
+PATIENCE_SECONDS: Final = 300.0
+"""For whatever comes by itself: only a failure takes so long, and two cores may be shared by many."""
 
 # Above 32767 the kernel takes ports for outgoing connections, and a server there fails now and then.
 PORTS = range(20000, 32768)
@@ -50,7 +58,7 @@ class Guard:
     def close(self) -> None:
         assert self._watcher.stdin is not None
         self._watcher.stdin.close()
-        self._watcher.wait(timeout=60)
+        self._watcher.wait(PATIENCE_SECONDS)
 
     def _tell(self, number: int) -> None:
         assert self._watcher.stdin is not None
@@ -85,7 +93,7 @@ class Process:
     def running(self) -> bool:
         return self._child.poll() is None
 
-    def stop(self, timeout: float = 10) -> None:
+    def stop(self, timeout: float = 60) -> None:
         """Asks it to end, and kills it if it does not."""
         self._end(signal.SIGTERM)
         try:
@@ -97,10 +105,10 @@ class Process:
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
-        self._child.wait(60)
+        self._child.wait(PATIENCE_SECONDS)
         self._guard.remove(self.pid)
 
-    def wait_ready(self, ready: Callable[[], bool], timeout: float) -> None:
+    def wait_ready(self, ready: Callable[[], bool], timeout: float = PATIENCE_SECONDS) -> None:
         deadline = time.monotonic() + timeout
         while not ready():
             if not self.running():
@@ -118,9 +126,11 @@ class Process:
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct free loopback ports. Another process may still be quicker: callers start again on new ones."""
+    """Distinct free loopback ports, for as long as this process lives: no other process of tests is given one of them meanwhile."""
     found: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
+        if port in _ours or not _reserved(port):
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
@@ -130,3 +140,21 @@ def free_ports(count: int) -> list[int]:
         if len(found) == count:
             return found
     raise RuntimeError("no free loopback port")
+
+
+def _reserved(port: int) -> bool:
+    """Locks the byte of this number in a file that all processes of tests share; the kernel lets go when this process ends."""
+    try:
+        fcntl.lockf(_shared_file(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _ours.add(port)
+    return True
+
+
+@functools.cache
+def _shared_file() -> BinaryIO:
+    return (Path(tempfile.gettempdir()) / f"headroom-ports-{os.getuid()}").open("ab")
+
+
+_ours: set[int] = set()

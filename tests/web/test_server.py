@@ -29,6 +29,7 @@ from headroom.web.scope import Scope
 from headroom.web.server import main_app
 from headroom.web.source import Local
 from headroom.web.view import OperatorView, Showing
+from tests.processes import PATIENCE_SECONDS, free_ports
 from tests.web.showing import Made
 
 NOW = 1_770_000_000_000
@@ -321,13 +322,13 @@ def test_right_addresses() -> None:
 
 async def test_a_taken_port_is_one_sentence_and_the_demo_takes_the_next(view: OperatorView) -> None:
     servers = Servers()
-    port = await servers.listen(health_app(shown(view).pulse), f"127.0.0.1:{free_port(20000)}", "x")
+    port = await servers.listen(health_app(shown(view).pulse), f"127.0.0.1:{free_ports(1)[0]}", "x")
     assert free_port(port) > port
     with pytest.raises(
         Misconfigured, match=rf"^listening on 127.0.0.1:{port}: another process listens there already; set x"
     ):
         await servers.listen(health_app(shown(view).pulse), f"127.0.0.1:{port}", "x")
-    await asyncio.wait_for(servers.close(), 5)
+    await asyncio.wait_for(servers.close(), PATIENCE_SECONDS)
 
 
 async def test_files_are_packed_for_whom_that_suits(view: OperatorView, serve: Serve) -> None:
