@@ -21,6 +21,7 @@ from headroom.adapters.kube.http import HttpTransport
 from headroom.adapters.kube.transport import StreamRefused
 from headroom.model.errors import Misconfigured, Unavailable
 from tests.certificates import Authority
+from tests.processes import PATIENCE_SECONDS
 
 
 class Clock:
@@ -299,10 +300,10 @@ async def test_ended_politely_in_the_middle_of_a_line() -> None:
 async def test_silence_is_noticed() -> None:
     async with serving(always(STREAM + chunk(b'{"a":1}\n'))) as (_, transport):
         began = time.monotonic()
-        heard, why = await until_broken(transport, idle=0.3)
-        assert time.monotonic() - began > 0.2
+        heard, why = await until_broken(transport, idle=2)  # on a busy machine the first line takes its time
+        assert time.monotonic() - began > 1.9
     assert heard == [b'{"a":1}']
-    assert why == "watching pods: nothing received for 0.3s"
+    assert why == "watching pods: nothing received for 2s"
 
 
 async def test_a_server_that_accepts_and_never_answers() -> None:
@@ -359,7 +360,7 @@ async def test_an_abandoned_stream_closes_its_connection() -> None:
         async with contextlib.aclosing(lines):
             async for _ in lines:
                 break
-        await asyncio.wait_for(closed.wait(), 5)
+        await asyncio.wait_for(closed.wait(), PATIENCE_SECONDS)
 
 
 # Credentials

@@ -14,6 +14,7 @@ from headroom.model.errors import Unavailable
 from headroom.model.pace import Pace
 from headroom.model.ports import Lease, LeaseTaken
 from headroom.runtime.leader import MARGIN_SECONDS, Leader
+from tests.adapters.simulated import virtual
 from tests.runtime.fakes import HandClock
 
 LEASE_SECONDS = Pace().lease_seconds
@@ -220,23 +221,22 @@ async def test_every_failure_has_a_reason(error: Exception, words: str) -> None:
     assert leader.problem == f"releasing the lease: {words}"
 
 
+@virtual
 async def test_a_server_that_takes_three_seconds_to_answer_has_a_leader(
     clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headroom.runtime.leader.REQUEST_SECONDS", 0.4)
-
     class Slow(OneLease):
         async def read(self) -> Lease | None:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(3)
             return await super().read()
 
         async def write(self, holder: str, duration_seconds: int, before: Lease | None) -> Lease:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(3)
             return await super().write(holder, duration_seconds, before)
 
     (leader,) = candidates(clock, Slow(), 1)
     await leader.attempt()
     assert leader.may_act()
-    monkeypatch.setattr("headroom.runtime.leader.REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr("headroom.runtime.leader.REQUEST_SECONDS", 1)
     with pytest.raises(TimeoutError):
         await leader.attempt()

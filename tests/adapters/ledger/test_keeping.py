@@ -135,7 +135,7 @@ async def test_a_new_connection_and_another_database_system_are_told(
 async def test_a_writer_does_not_wait_for_one_who_prunes(postgres: Postgres) -> None:
     """Pruning takes no turn and touches no row that somebody writes to, so neither of the two waits for the other."""
     url = postgres.new_database()
-    pruner, writer = PostgresLedger(url, timeout=5), PostgresLedger(url, timeout=5)
+    pruner, writer = PostgresLedger(url, timeout=30), PostgresLedger(url, timeout=30)
     await pruner.write([over(number) for number in range(1, 5001)])
     stands_still = asyncio.Event()
 
