@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.certificates import LIFETIME, Authority, certified, encoded, key_pair
-from tests.processes import Guard, NotReady, Process, free_ports
+from tests.processes import PATIENCE_SECONDS, Guard, NotReady, Process, free_ports
 
 CORE = ("etcd", "kube-apiserver", "kubectl")
 COMPONENTS = ("kube-controller-manager", "kube-scheduler", "kwok")
@@ -261,7 +261,9 @@ class ControlPlane:
             f"--cache-dir={self.folder / 'kubectl'}",
         ]
         for _ in range(100):
-            done = subprocess.run([*base, *args], input=input, capture_output=True, text=True, timeout=120, check=False)
+            done = subprocess.run(
+                [*base, *args], input=input, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+            )
             if "conditions accessor error: <nil>" not in done.stderr:
                 break
             time.sleep(0.1)  # `kubectl wait` gives up on what is so new that it has no conditions yet
@@ -419,7 +421,7 @@ class ControlPlane:
         command = [str(self.assets / name), *flags]
         process = Process(command, self.folder / f"{name}.log", self._guard, environment)
         self._processes[name] = process
-        process.wait_ready(ready, timeout=90)
+        process.wait_ready(ready)
 
     def _stop_processes(self) -> None:
         for name in [*COMPONENTS[::-1], "kube-apiserver", "etcd"]:
@@ -477,7 +479,7 @@ class ControlPlane:
     def _fetch(self, url: str, headers: Mapping[str, str], body: bytes | None = None) -> str:
         request = urllib.request.Request(url, body, dict(headers))
         try:
-            with self._opener.open(request, timeout=10) as answer:
+            with self._opener.open(request, timeout=60) as answer:
                 text: bytes = answer.read()
         except urllib.error.HTTPError as refusal:
             refusal.close()
@@ -485,7 +487,7 @@ class ControlPlane:
         return text.decode()
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout: float = 90) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = PATIENCE_SECONDS) -> None:
     """Waits for something that the control plane does in its own time."""
     deadline, pause = time.monotonic() + timeout, 0.1
     while not condition():

@@ -164,7 +164,7 @@ class KarpenterLab:
         }
         environment |= {"FEATURE_GATES": self.gates} if self.gates else {}
         self._process = Process([str(lab / "karpenter-lab")], self.folder / "log", self._guard, environment)
-        self._process.wait_ready(lambda: bool(fetched(f"http://127.0.0.1:{health}/readyz")), timeout=90)
+        self._process.wait_ready(lambda: bool(fetched(f"http://127.0.0.1:{health}/readyz")))
 
     def hang(self) -> None:
         """It answers nobody any more, and is not gone."""

@@ -116,7 +116,7 @@ class Postgres:
             command = [*self._as_owner(), str(self._binaries / "postgres"), *flags]
             self._process = Process(command, self.folder / "log", self._guard, dict(os.environ))
             try:
-                self._process.wait_ready(self._answers, START_SECONDS)
+                self._process.wait_ready(self._answers)
             except NotReady as failure:
                 # What a killed server left behind may live a moment longer, and refuses the next one.
                 self._process.kill()

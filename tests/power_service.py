@@ -138,7 +138,7 @@ class Bmcs:
         command = [sys.executable, "-m", "sushy_tools.emulator.main", "--config", str(self._write_settings())]
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(self._folder)}
         self._process = Process(command, self._folder / "log", self._guard, environment)
-        self._process.wait_ready(lambda: "Running on" in self._process.log.read_text(), timeout=60)
+        self._process.wait_ready(lambda: "Running on" in self._process.log.read_text())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -157,7 +157,7 @@ class Bmcs:
         path = f"{self.url}/redfish/v1/Systems/{self.systems[machine]}"
         request = urllib.request.Request(path, headers={"Authorization": f"Basic {credentials}"})
         context = ssl.create_default_context(cafile=self._authority)
-        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
             found: dict[str, Any] = json.load(answer)
         return str(found["PowerState"]) == "On"
 

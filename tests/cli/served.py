@@ -17,6 +17,7 @@ from headroom.runtime.clock import RealClock
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock
 from headroom.sim.rights import Right, User
+from tests.processes import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ class Served:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._ready.wait(90)
+        assert self._ready.wait(PATIENCE_SECONDS)
 
     def stop(self) -> None:
         if self._loop.is_closed():

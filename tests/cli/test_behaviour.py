@@ -19,7 +19,8 @@ from headroom.cli.main import app
 from tests.cli.conftest import Done, Headroom
 from tests.cli.served import Served
 from tests.cli.stage import ROOT, fleet_behind_a_port
-from tests.processes import free_ports
+from tests.control_plane import wait_until
+from tests.processes import PATIENCE_SECONDS, free_ports
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
 PROGRAM = [sys.executable, "-m", "headroom"]
@@ -163,6 +164,7 @@ def test_help_loads_nothing_heavy() -> None:
     """Not even all help pages together: whoever asks for help wants it at once."""
     code = f"""
 import sys
+from tests.control_plane import wait_until
 from headroom.cli.main import main
 for name in {sorted(commands())!r}:
     sys.argv = ["headroom", *name.split(), "--help"]
@@ -269,7 +271,7 @@ def test_ctrl_c_while_a_cluster_is_read(tmp_path: Path, name: str) -> None:
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
         ) as process:
-            assert slow.asked.wait(90)
+            assert slow.asked.wait(PATIENCE_SECONDS)
             process.send_signal(signal.SIGINT)
             out, said = process.communicate(timeout=120)
     assert (process.returncode, out, said) == (130, "", "")
@@ -291,13 +293,7 @@ def test_ctrl_c_while_standard_input_is_read(words: tuple[str, ...]) -> None:
 
 def _wait_until_it_reads(pid: int) -> None:
     """Until the process sleeps in a read of its standard input."""
-    for _ in range(2000):
-        waits = Path(f"/proc/{pid}/wchan").read_text()
-        loaded = "libyaml" in Path(f"/proc/{pid}/maps").read_text() or "pipe" in waits
-        if loaded and "pipe" in waits:
-            return
-        subprocess.run(["sleep", "0.01"], check=True)
-    raise AssertionError("it never began to read")
+    wait_until(lambda: "pipe" in Path(f"/proc/{pid}/wchan").read_text(), "it reads")
 
 
 def test_ctrl_c_at_a_question(tmp_path: Path) -> None:

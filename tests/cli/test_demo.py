@@ -16,10 +16,10 @@ import pytest
 
 from headroom.sim.fleet import fleet
 from tests.cli.conftest import Headroom
-from tests.processes import free_ports
+from tests.processes import PATIENCE_SECONDS, free_ports
 
 DEMO = [sys.executable, "-m", "headroom", "demo"]
-PATIENCE = 90.0
+PATIENCE = PATIENCE_SECONDS
 SCENARIO = """\
 apiVersion: sim.headroom.dev/v1
 kind: Scenario
@@ -62,7 +62,7 @@ def demo(*flags: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as reply:
+    with urllib.request.urlopen(url, timeout=60) as reply:
         text: str = reply.read().decode()
         return text
 

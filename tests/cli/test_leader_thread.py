@@ -9,6 +9,7 @@ import pytest
 from headroom.model.ports import Lease, Leases
 from headroom.runtime.clock import RealClock
 from headroom.runtime.leader_thread import LeaderThread
+from tests.processes import PATIENCE_SECONDS
 
 
 class Memory:
@@ -38,7 +39,7 @@ class Memory:
         return self, self.close
 
 
-def wait(condition: Callable[[], bool], seconds: float = 10) -> None:
+def wait(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -72,14 +73,14 @@ async def test_a_failure_is_heard_in_the_other_thread() -> None:
     leader = LeaderThread(connect, RealClock(), "me", failed)
     leader.start()
     with pytest.raises(RuntimeError, match="no connection"):
-        raise await asyncio.wait_for(heard, 60)
+        raise await asyncio.wait_for(heard, PATIENCE_SECONDS)
     assert not leader.may_act()
     await leader.stop()
 
 
 async def test_stopping_what_never_led_is_quick() -> None:
     memory = Memory()
-    memory.lease = Lease(holder="another", duration_seconds=15, renewals="x", transitions=0, version="x")
+    memory.lease = Lease(holder="another", duration_seconds=600, renewals="x", transitions=0, version="x")
     leader = LeaderThread(memory.connect, RealClock(), "me", lambda _: None)
     leader.start()
     began = time.monotonic()

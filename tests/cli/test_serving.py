@@ -19,6 +19,7 @@ from headroom.runtime.surroundings import Runtime
 from headroom.sim.apiserver import ApiServer
 from headroom.sim.clock import SimClock
 from tests.builders import NOON
+from tests.processes import PATIENCE_SECONDS
 
 CONFIG = ClientConfig(source="the simulator", server="https://simulated")
 
@@ -53,7 +54,7 @@ async def test_a_task_beside_the_loop_that_ends_by_a_mistake_is_logged_and_the_o
     kube = Kube(ApiServer(clock, random.Random(1)).transport("operator"), clock)
     process = Process(settings, Runtime(clock=clock, log=log), kube, CONFIG, PLANS)
     running = asyncio.create_task(process.run())
-    await asyncio.wait_for(log.said.wait(), 20)
+    await asyncio.wait_for(log.said.wait(), PATIENCE_SECONDS)
     [(_, facts)] = log.errors
     assert facts["error"] == "TypeError('a bug of ours')"
     assert "follow" in facts["task"]

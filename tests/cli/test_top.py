@@ -21,6 +21,7 @@ from tests.cli.conftest import Headroom
 from tests.cli.served import Served
 from tests.cli.stage import FLEET, NOON, ROOT, fleet_behind_a_port
 from tests.cli.test_behaviour import ENVIRONMENT, PROGRAM
+from tests.processes import PATIENCE_SECONDS
 
 EVENT = {
     "apiVersion": "v1",
@@ -41,7 +42,7 @@ THEIRS = EVENT | {
     "reason": "BackOff",
 }
 TENANT = (Right(verbs=("*",), resources=("pods", "gpuworkloadbudgets"), namespaces=("vision",)),)
-PATIENCE = 60.0
+PATIENCE = PATIENCE_SECONDS
 
 
 class Terminal:

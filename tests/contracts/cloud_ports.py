@@ -28,10 +28,10 @@ from tests.builders import a_document
 from tests.cloud_faults import Call, How
 from tests.cloud_sides import CloudSide
 from tests.cloud_stage import Stage, a_launch, a_spotpool, an_intent
+from tests.processes import PATIENCE_SECONDS
 
 START_MS: Final = 1_767_225_600_000
 SPEED: Final = 20.0
-PATIENCE_SECONDS: Final = 60.0
 
 
 class PortSide(ABC):

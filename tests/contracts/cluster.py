@@ -22,10 +22,10 @@ from headroom.adapters.kube.errors import ApiError
 from headroom.adapters.kube.transport import JSON, Reply, Transport
 from headroom.model.ports import Clock
 from tests.contracts.objects import Document, namespace
+from tests.processes import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 120.0
 LONGEST_PAUSE = 0.2
 """How long a test waits for controllers and events; far more than they need."""
 

@@ -26,7 +26,7 @@ _NUMBERS = itertools.count(1)
 def plane_with_kinds(control_plane: ControlPlane) -> ControlPlane:
     """The shared control plane with our kinds in it."""
     control_plane.kubectl("apply", "--server-side", "-f", str(CRDS))
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=300s", "-f", str(CRDS))
     # Established is not enough: for about a second more the server says that its storage is initializing.
     wait_until(lambda: all(_is_served(control_plane, kind) for kind in DEFINITIONS), "our kinds are served")
     return control_plane

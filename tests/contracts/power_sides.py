@@ -35,11 +35,11 @@ from headroom.sim.power import SimSwitches, SimulatedMachines
 from tests.adapters.power.stage import Vault, View
 from tests.builders import a_document, a_resource
 from tests.power_service import Bmcs
+from tests.processes import PATIENCE_SECONDS
 
 Wrong = Literal["", "refuse", "lose", "ignore", "silence"]
 START_MS: Final = 1_767_225_600_000
 SPEED: Final = 20.0
-PATIENCE_SECONDS: Final = 120.0
 FAREWELL_SECONDS: Final = 0.2
 """Both ends of a TLS connection say goodbye; the loop must live for that long."""
 _NUMBERS: Final = itertools.count(1)

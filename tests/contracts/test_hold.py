@@ -110,7 +110,7 @@ def policed_server() -> Iterator[ControlPlane]:
         made.add_token_user(name)
     with made as plane:
         plane.apply(*(crd(kind) for kind in DEFINITIONS.values()))
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
         plane.apply(*policies(), *(each for name in RULES for each in role(name)))
         wait_until(lambda: "budgetholds" in plane.kubectl("api-resources"), "our kinds are served")
         yield plane

@@ -73,7 +73,7 @@ def asked_server() -> Iterator[ControlPlane]:
         made.add_token_user(name)
     with made as plane:
         plane.apply(*(crd(kind) for kind in (KINDS | OPERATOR_KINDS).values()))
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
         plane.apply(*policies(), *(each for name, names in USERS.items() for each in role(name, names)))
         wait_until(lambda: "releaserequests" in plane.kubectl("api-resources"), "our kinds are served")
         yield plane

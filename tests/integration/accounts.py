@@ -86,7 +86,7 @@ def prepared_plane() -> Iterator[ControlPlane]:
     with ControlPlane(assets, components=()) as plane:
         plane.apply(*(crd(kind) for kind in DEFINITIONS.values()))
         plane.kubectl("create", "namespace", OWN_NAMESPACE)
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
         plane.kubectl("apply", "-f", str(generate.ROOT / "deploy" / "policies.yaml"))
         yield plane
 
@@ -124,7 +124,7 @@ class Operator:
         self._process = Process(command, self.folder / "log", self._guard, environment)
         # Health and the dashboard are processes of their own, each of which answers when it is there.
         answering = [f"http://{self.health}/readyz", *([f"http://{self.address}/"] * self.serves_pages)]
-        self._process.wait_ready(lambda: all(map(fetched, answering)), timeout=180)
+        self._process.wait_ready(lambda: all(map(fetched, answering)))
 
     def kill(self) -> None:
         """End it as a lost machine does."""
@@ -179,7 +179,7 @@ class OperatorWithPages(Operator):
 def fetched(url: str) -> str:
     """The body; empty unless the answer is a yes."""
     # An operator that is just starting does not answer yet; the caller asks again.
-    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=60) as answer:
         return str(answer.read().decode())
     return ""
 

@@ -23,6 +23,7 @@ from tests.integration.enforced import (
 from tests.integration.hostile import DEVICES, GANG, NEIGHBOUR, SPACE, THEIRS, Tenant
 from tests.integration.hostile_claims import HeldDevices, by_claim, devices, wants
 from tests.integration.hostile_script import GPUS, PODS_RUNNING, prepare, rounds
+from tests.processes import PATIENCE_SECONDS
 
 LADDER = [
     {"at": "100%", "action": "Hold"},
@@ -33,7 +34,7 @@ BEFORE, QUOTA = 100, "70"
 """GPU-hours that were used before, and the quota from some moment on: nothing leaves the window, so nothing is ever released."""
 RELEASED = 2
 """GPUs of the Job that somebody with the right to do so releases."""
-PATIENCE = 240
+PATIENCE = PATIENCE_SECONDS
 """Seconds to wait for the cluster: an hour of this may share its machine."""
 OTHERS = {"team": "b", GANG: THEIRS}
 LONG = dict.fromkeys(RUNS_ON, "24h")
@@ -120,7 +121,7 @@ class Siege:
         self.released = now()
         config = self._cluster.plane.kubeconfig("releaser")
         command = [sys.executable, "-m", "headroom", "release", f"job/{SPACE}/freed", "--kubeconfig", str(config)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         wait_for(lambda: len(self.team.names(is_running, "freed-")) == RELEASED, "they run", PATIENCE)
 

@@ -50,7 +50,7 @@ def policed_plane() -> Iterator[ControlPlane]:
         plane.apply(*(crd(kind) for kind in DEFINITIONS.values()))
         for name in NAMESPACES:
             plane.kubectl("create", "namespace", name)
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
         for file in ("policies.yaml", "roles.yaml"):
             plane.kubectl("apply", "-f", str(generate.ROOT / "deploy" / file))
         _grant_all(plane)

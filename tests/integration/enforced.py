@@ -20,6 +20,7 @@ from headroom.api.marks import GATE
 from headroom.model.usage import Evidence, UsageRow
 from tests.control_plane import ControlPlane, find_assets, lacking, wait_until
 from tests.integration.accounts import GPU, OWN_NAMESPACE, Account, Api, Document, Operator, condition, moment
+from tests.processes import PATIENCE_SECONDS
 
 USERS = ("editor", "releaser")
 OPERATOR = f"system:serviceaccount:{OWN_NAMESPACE}:headroom"
@@ -79,7 +80,7 @@ def enforced_cluster(
         made.add_token_user(user)
     with made as plane:
         plane.apply(*(crd(kind) for kind in DEFINITIONS.values()), *definitions)
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
         for file in ("rbac.yaml", "roles.yaml", "policies.yaml"):
             plane.kubectl("apply", "-f", str(generate.ROOT / "deploy" / file))
         plane.grant("releaser", "headroom-releaser")
@@ -311,6 +312,6 @@ def marks(document: Mapping[str, Any]) -> list[str]:
     return sorted(each for each in found if each.startswith("headroom.dev/"))
 
 
-def wait_for(condition: Callable[[], bool], what: str, timeout: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], what: str, timeout: float = PATIENCE_SECONDS) -> None:
     """Wait for something that takes a while on a busy machine."""
     wait_until(condition, what, timeout)

@@ -27,7 +27,7 @@ from headroom.api.kinds import DEFINITIONS
 from tests.certificates import Authority
 from tests.control_plane import ControlPlane
 from tests.integration.accounts import fetched
-from tests.processes import Guard, Process, free_ports
+from tests.processes import PATIENCE_SECONDS, Guard, Process, free_ports
 
 Document = dict[str, Any]
 NAMESPACE, OWN = "default", "headroom-system"
@@ -82,7 +82,7 @@ class ExtenderProcess:
         command = [sys.executable, "-m", "headroom", "extender"]
         self._process = Process(command, self.folder / "log", self._guard, environment)
         if waits:
-            self._process.wait_ready(self.is_ready, timeout=120)
+            self._process.wait_ready(self.is_ready)
 
     def is_ready(self) -> bool:
         """What decides whether its Service leads to it."""
@@ -200,7 +200,7 @@ class Stage:
         found = json.loads(self.plane.get(f"/api/v1/namespaces/{NAMESPACE}/events{query}"))["items"]
         return str(max(found, key=lambda each: int(each["metadata"]["resourceVersion"]))["message"]) if found else ""
 
-    def until(self, condition: Callable[[], bool], what: str, timeout: float = 90) -> float:
+    def until(self, condition: Callable[[], bool], what: str, timeout: float = PATIENCE_SECONDS) -> float:
         """Wait for it, and say how long that took."""
         began, pause = time.monotonic(), 0.2
         while not condition():
@@ -255,7 +255,7 @@ def extended_cluster(folder: Path) -> Iterator[Site]:
     parts = ("kube-scheduler", "kwok")
     with ControlPlane(components=parts, scheduler=extender.configuration()) as plane:
         plane.apply(crd(DEFINITIONS["Bandwidth"]))
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
         plane.kubectl("create", "namespace", OWN)
         plane.kubectl("apply", "-f", str(generate.ROOT / "deploy" / "extender.yaml"))
         extender.start(plane)

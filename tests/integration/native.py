@@ -173,7 +173,7 @@ def native_cluster(folder: Path) -> Iterator[NativeSite]:
         pytest.skip(why)  # no control plane is built here; in CI a skip fails
     with ControlPlane(assets, components=PARTS) as plane:
         plane.apply(*(crd(kind) for kind in DEFINITIONS.values()))
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
         for file in ("rbac.yaml", "roles.yaml", "policies.yaml"):
             plane.kubectl("apply", "-f", str(generate.ROOT / "deploy" / file))
         rights = {"kubeconfig": str(plane.account_kubeconfig("headroom", OWN_NAMESPACE))}

@@ -14,6 +14,7 @@ from headroom.api.crd import crd
 from headroom.api.kinds import DEFINITIONS
 from tests.builders import a_document
 from tests.control_plane import ControlPlane, wait_until
+from tests.processes import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 AUDIT_POLICY = {
@@ -67,7 +68,7 @@ class Replicas:
         """End one operator, and wait for it."""
         process = self.running.pop(identity)
         process.send_signal(how)
-        return process.wait(90)
+        return process.wait(PATIENCE_SECONDS)
 
     def end_all(self) -> None:
         """Kill whatever still runs."""
@@ -95,7 +96,7 @@ class Replicas:
     def wait_for(self, evicted: int) -> float:
         """Wait until so many pods were evicted; returns the seconds that took."""
         began = time.monotonic()
-        wait_until(lambda: self.going() >= evicted, f"{evicted} pods evicted", 90)
+        wait_until(lambda: self.going() >= evicted, f"{evicted} pods evicted")
         return time.monotonic() - began
 
     def evictions(self) -> Counter[str]:

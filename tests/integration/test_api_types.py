@@ -131,7 +131,7 @@ def plane(control_plane: ControlPlane) -> ControlPlane:
     files = (generate.ROOT / "deploy" / "crds").glob("*.yaml")
     control_plane.apply(*(yaml.safe_load(path.read_text()) for path in sorted(files)))
     names = [f"crd/{kind.plural}.headroom.dev" for kind in KINDS.values()]
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=300s", *names)
     return control_plane
 
 

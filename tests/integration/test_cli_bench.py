@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.control_plane import ControlPlane, wait_until
+from tests.processes import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_on_kwok_nodes_pods_end_after_their_run_time_and_keep_their_start(
     control_plane.add_node(f"{namespace}-node")
     flags = ("--count", "3", "--rate", "20", "--runtime", "3s", "--gpus", "100m", "--gpu-resource", "cpu", "--kwok")
     done = subprocess.run(
-        command(control_plane, namespace, *flags), capture_output=True, text=True, timeout=60, check=False
+        command(control_plane, namespace, *flags), capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Made 3 pods in ")
@@ -56,9 +57,9 @@ def test_interrupted_it_says_what_it_made_and_how_to_undo_it(control_plane: Cont
     with subprocess.Popen(
         command(control_plane, namespace, *flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        wait_until(lambda: len(pods_in(control_plane, namespace)) >= 2, "two pods are made", 60)
+        wait_until(lambda: len(pods_in(control_plane, namespace)) >= 2, "two pods are made")
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=120)
+        out, said = process.communicate(timeout=PATIENCE_SECONDS)
     made = len(pods_in(control_plane, namespace))
     assert (process.returncode, out) == (130, "")
     # The last one may have been made while its answer was still on the way.

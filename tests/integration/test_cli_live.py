@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.control_plane import ControlPlane, wait_until
-from tests.processes import free_ports
+from tests.processes import PATIENCE_SECONDS, free_ports
 
 # Those of the tests themselves are no settings of the operator.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
@@ -50,7 +50,9 @@ READER = {
 def headroom(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and hold it to its exit code."""
     command = [*PROGRAM, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=120, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE_SECONDS, check=False
+    )
     assert done.returncode == code, f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
     return done
@@ -97,7 +99,7 @@ class Running:
         anyone = ssl.create_default_context()
         anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
         try:
-            with urllib.request.urlopen(request, timeout=10, context=anyone) as reply:
+            with urllib.request.urlopen(request, timeout=60, context=anyone) as reply:
                 return reply.status, reply.read().decode()
         except urllib.error.HTTPError as refusal:
             return refusal.code, refusal.read().decode()
@@ -125,7 +127,7 @@ def running(*flags: str) -> Iterator[Running]:
     ):
         found = Running(process, metrics, health)
         try:
-            wait_until(found.is_ready, "the operator is ready", timeout=180)
+            wait_until(found.is_ready, "the operator is ready")
             yield found
         finally:
             process.kill()
@@ -150,7 +152,7 @@ def test_the_operator_lives_leads_and_ends_in_good_order(plane: ControlPlane, to
         wait_until(lambda: reason(plane) == "Reconciled", "the budget has a status")
         assert read(plane, "lease", "headroom")["spec"]["holderIdentity"]
         headroom("stop", *to, "--reason", "a test")
-        wait_until(lambda: is_stopped(plane, operator), "the operator has stopped all effects", timeout=60)
+        wait_until(lambda: is_stopped(plane, operator), "the operator has stopped all effects")
         assert read(plane, "configmap", "headroom")["data"]["stop-reason"] == "a test"
         assert "\nStopped: Within quota: 0.00 of 10" in headroom("explain", "gwb/team-a", "-n", NAMESPACE, *to).stdout
         plane.apply(HOLD)
@@ -158,9 +160,9 @@ def test_the_operator_lives_leads_and_ends_in_good_order(plane: ControlPlane, to
         assert "Deleted 1 BudgetHold: nobody would release pods now, so new ones start as always." in again
         assert plane.kubectl("get", "budgetholds", "-o", "name") == ""
         assert "its BudgetHold comes back" in headroom("resume", *to).stdout
-        wait_until(lambda: not is_stopped(plane, operator), "effects happen again", timeout=60)
+        wait_until(lambda: not is_stopped(plane, operator), "effects happen again")
         operator.process.send_signal(signal.SIGTERM)
-        assert operator.process.wait(60) == 0
+        assert operator.process.wait(PATIENCE_SECONDS) == 0
         assert operator.process.stderr is not None
         log = [json.loads(line) for line in operator.process.stderr]
     assert read(plane, "lease", "headroom")["spec"]["holderIdentity"] == ""
@@ -312,7 +314,7 @@ def test_uninstall_refuses_while_an_operator_leads(plane: ControlPlane, to: tupl
         assert refused.stdout == ""
         assert "would remove" in headroom("uninstall", "--force", *to, code=2).stdout
         operator.process.send_signal(signal.SIGTERM)
-        assert operator.process.wait(60) == 0
+        assert operator.process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_uninstall_takes_back_what_is_ours_only(plane: ControlPlane, to: tuple[str, ...]) -> None:

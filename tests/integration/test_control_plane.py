@@ -133,5 +133,5 @@ def test_nothing_is_left_when_the_tests_are_killed(tmp_path: Path) -> None:
         pid = int(tests.stdout.readline())
         assert is_alive(pid)
         tests.kill()
-    wait_until(lambda: not is_alive(pid), "the process is gone", timeout=60)
-    wait_until(lambda: not (tmp_path / "plane").exists(), "its folder is gone", timeout=60)
+    wait_until(lambda: not is_alive(pid), "the process is gone")
+    wait_until(lambda: not (tmp_path / "plane").exists(), "its folder is gone")

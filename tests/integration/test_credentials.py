@@ -25,8 +25,7 @@ from headroom.model.ports import Leases
 from headroom.runtime.clock import RealClock
 from headroom.runtime.leader_thread import LeaderThread
 from tests.control_plane import ControlPlane
-
-WITHIN_SECONDS = 60
+from tests.processes import PATIENCE_SECONDS
 
 
 class HurriedClock(RealClock):
@@ -54,7 +53,7 @@ class Connected:
     async def watch(self) -> None:
         query = {"allowWatchBookmarks": "true", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         path = paths.configmaps(self.namespace)
-        async with aclosing(self.kube.watch(path, query=query, idle=WITHIN_SECONDS)) as lines:
+        async with aclosing(self.kube.watch(path, query=query, idle=PATIENCE_SECONDS)) as lines:
             async for line in lines:
                 self.seen.append(json.loads(line)["object"]["metadata"].get("name", ""))
 
@@ -90,7 +89,7 @@ async def connected(plane: ControlPlane, config: ClientConfig) -> AsyncIterator[
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not happened():  # noqa: ASYNC110  nobody here could set an event
             await asyncio.sleep(0.05)
 
@@ -98,7 +97,7 @@ async def until(happened: Callable[[], bool]) -> None:
 async def until_refused(old: ClientConfig) -> None:
     """Who shows only what was there at the beginning is refused from now on."""
     kube = _kube(old)
-    async with asyncio.timeout(WITHIN_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
                 await kube.get(paths.namespaces())
@@ -113,7 +112,7 @@ async def goes_on(us: Connected) -> None:
     assert us.leader.may_act()
     await us.write("after")
     before = await us.renewed_at()
-    async with asyncio.timeout(WITHIN_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await us.renewed_at() == before:  # noqa: ASYNC110  nobody here could set an event
             await asyncio.sleep(0.05)
     await until(lambda: "after" in us.seen)

@@ -32,7 +32,7 @@ from headroom.web.access import ACCESS
 from headroom.web.guard import guard
 from headroom.web.listening import Servers
 from tests.control_plane import ControlPlane, find_assets, lacking, wait_until
-from tests.processes import free_ports
+from tests.processes import PATIENCE_SECONDS, free_ports
 
 PARTS = ("kwok",)
 SYSTEM = "headroom-system"
@@ -76,15 +76,15 @@ class Stage:
             plane.kubectl("apply", "-f", str(generate.ROOT / "deploy" / file))
         for team in TEAMS:
             plane.kubectl("create", "namespace", team)
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
         plane.add_node("n1", {"nvidia.com/gpu": "8"})
-        plane.kubectl("wait", "--for=condition=Ready", "node/n1", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Ready", "node/n1", "--timeout=300s")
         limits = {"limits": {"nvidia.com/gpu": "1"}}
         ports = [{"name": "metrics", "containerPort": 9}, {"name": "https", "containerPort": 9443}]
         wait_until(self._takes_budgets, "the API server takes budgets")
         plane.apply(*(pod("train", team, {"team": team}, resources=limits) for team in TEAMS))
         plane.apply(pod("headroom-0", SYSTEM, {"app.kubernetes.io/name": "headroom"}, ports=ports))
-        plane.kubectl("wait", "--for=condition=Ready", "pod", "--all", "-A", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Ready", "pod", "--all", "-A", "--timeout=300s")
         self._invite()
 
     def _takes_budgets(self) -> bool:
@@ -133,7 +133,7 @@ class Stage:
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(90)
+            self._process.wait(PATIENCE_SECONDS)
             self._process = None
 
     def log(self) -> str:
@@ -151,7 +151,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         made.prepare()
         made.start()
         try:
-            wait_until(lambda: "the view is complete" in made.log(), "the operator sees the cluster", 60)
+            wait_until(lambda: "the view is complete" in made.log(), "the operator sees the cluster")
             yield made
         finally:
             made.end(signal.SIGKILL)
@@ -330,7 +330,7 @@ def dashboard(kubeconfig: Path, *flags: str) -> Iterator[str]:
             assert said.startswith("The dashboard is at http://127.0.0.1:"), said
             yield said.rpartition(" ")[2]
             process.send_signal(signal.SIGINT)
-            assert process.wait(90) == 0
+            assert process.wait(PATIENCE_SECONDS) == 0
         finally:
             process.kill()
 
@@ -393,7 +393,9 @@ async def test_a_certificate_authority_that_did_not_sign_the_operators_certifica
 def refused(kubeconfig: Path, *flags: str) -> str:
     """The sentence of a dashboard that cannot be had."""
     command = [*PROGRAM, "dashboard", "--no-open", "--kubeconfig", str(kubeconfig), *flags]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE_SECONDS, check=False
+    )
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     [said] = done.stderr.splitlines()
     return said

@@ -28,7 +28,7 @@ from tests.integration.test_dashboard_access import (
     json_of,
     refused,
 )
-from tests.processes import free_ports
+from tests.processes import PATIENCE_SECONDS, free_ports
 
 INSTALL = re.findall(r"^## Install\n(.*?)^## ", (generate.ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
 STEPS = [re.split(r"\s{2,}#", each)[0] for each in re.findall(r"^ {4}(\S[^\n]*)$", INSTALL, re.MULTILINE)]
@@ -49,7 +49,13 @@ class Workstation:
     def install(self, step: str) -> str:
         command = ["bash", "-o", "pipefail", "-c", step]
         done = subprocess.run(
-            command, cwd=generate.ROOT, capture_output=True, text=True, env=self._environment, timeout=120, check=False
+            command,
+            cwd=generate.ROOT,
+            capture_output=True,
+            text=True,
+            env=self._environment,
+            timeout=PATIENCE_SECONDS,
+            check=False,
         )
         assert done.returncode == 0, f"{step}: {done.stderr}"
         return done.stdout
@@ -62,12 +68,12 @@ class Workstation:
         with (self._folder / "operator.log").open("ab") as log:
             environment = self._environment | given
             self._process = subprocess.Popen([*PROGRAM, "run"], stdout=log, stderr=log, env=environment)
-        wait_until(lambda: str(self.port) in self.published().values(), "the lease says where the dashboard is", 90)
+        wait_until(lambda: str(self.port) in self.published().values(), "the lease says where the dashboard is")
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(90)
+            self._process.wait(PATIENCE_SECONDS)
             self._process = None
 
     def published(self) -> dict[str, str]:
@@ -131,7 +137,7 @@ def test_nobody_else_on_this_host_is_shown_a_token(station: Workstation) -> None
         command = [*PROGRAM, "run", *flags, "--no-elect-leader"]
         with subprocess.Popen(command, stdout=log, stderr=log, env=station._environment | given) as thief:
             try:
-                wait_until(lambda: _answers(station.port), "somebody answers", 60)
+                wait_until(lambda: _answers(station.port), "somebody answers")
                 assert "its certificate is not trusted" in refused(station.kubeconfig)
             finally:
                 thief.kill()

@@ -68,6 +68,6 @@ def test_disruption_budgets_made_while_a_step_stands_are_named_and_end_nothing(c
     assert team.evicted() == []
     for name in ("all", "again"):
         assert tenant.send("DELETE", f"{PATH}/{name}")[0] == 200
-    wait_for(lambda: team.evicted() == ["burner"], "nothing is in the way any more", 90)
+    wait_for(lambda: team.evicted() == ["burner"], "nothing is in the way any more")
     wait_for(lambda: not team.status().get("refused"), "and nothing is said of it")
     tenant.close()

@@ -57,7 +57,7 @@ def cluster() -> Iterator[ControlPlane]:
         pytest.skip(why)  # no control plane is built here; in CI a skip fails
     with ControlPlane(assets, components=()) as plane:
         plane.apply(*(crd(kind) for kind in DEFINITIONS.values()))
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
         plane.kubectl("apply", "-f", str(ROOT / "deploy" / "roles.yaml"))
         plane.apply(*_objects())
         yield plane

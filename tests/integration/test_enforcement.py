@@ -211,7 +211,7 @@ def crowd(pending: Team) -> Team:
     assert pending.audit.bound("pending") == set()
     pending.pod("burner")
     pending.limit(TINY, "Hold")
-    wait_for(lambda: is_held(pending), "all that can be held is held", 90)
+    wait_for(lambda: is_held(pending), "all that can be held is held")
     words = "since queueing them could harm them: pending/bare-00, pending/bare-01, pending/bare-02 and 17 more."
     wait_for(lambda: words in pending.message("Holding"), "it is said who cannot be held")
     add_node(pending.plane, "late")
@@ -283,8 +283,8 @@ def test_once_there_is_room_all_start_the_oldest_first_and_the_hold_ends(crowd: 
         jobs = crowd.api.items(crowd.path("Job"))
         return waiting <= crowd.names(is_running) and all(each["status"].get("succeeded") == 20 for each in jobs)
 
-    wait_for(is_over, "all have started", 120)
-    wait_for(lambda: crowd.holds() == [], "the hold is gone", 90)
+    wait_for(is_over, "all have started")
+    wait_for(lambda: crowd.holds() == [], "the hold is gone")
     released = [each for each in crowd.audit.requests("pending", "pods", "patch") if each.name in waiting]
     assert [each.name for each in released if each.at < begun] == []
     order = [created[each.name] for each in released]
@@ -301,7 +301,7 @@ def test_pods_start_when_the_forecast_said_and_not_before(later: Team, promised:
     """What 100 GPUs used leaves the window; below 0.6 GPU-hours there is room for the half hour of one pod, and of no second."""
     due = filled + LEAVES_AFTER - round(0.6 * HOUR / 100)
     assert abs(promised - due) <= 1
-    wait_for(lambda: later.names(is_running) == {"first"}, "the first runs", 120)
+    wait_for(lambda: later.names(is_running) == {"first"}, "the first runs")
     [release] = later.audit.requests("later", "pods", "patch")
     assert (release.name, release.at >= promised) == ("first", True)
     assert is_gated(later.get("Pod", "second"))
@@ -315,7 +315,7 @@ def test_pods_start_when_the_forecast_said_and_not_before(later: Team, promised:
 
 def test_ten_that_nothing_less_can_help_all_go_once_and_never_too_many_in_a_minute(ten: Team) -> None:
     """Though the operator was killed in the middle."""
-    wait_for(lambda: len(ten.evicted()) >= 10, "all are evicted", 120)
+    wait_for(lambda: len(ten.evicted()) >= 10, "all are evicted")
     stopped = [(f"Pod/ten/p-{number}", "Stopped") for number in range(10)]
     wait_for(
         lambda: sorted((each["unit"], each["outcome"]) for each in ten.status()["stopped"]) == stopped, "all are told"
@@ -348,7 +348,7 @@ def test_a_gang_goes_as_one_but_for_a_protected_pod(gangs: Team) -> None:
 
 
 def test_a_job_that_is_retried_for_ever_is_evicted_three_times(retried: Team) -> None:
-    wait_for(lambda: retried.is_so("EnforcementBlocked", "EvictionLoop"), "it is given up", 150)
+    wait_for(lambda: retried.is_so("EnforcementBlocked", "EvictionLoop"), "it is given up")
     assert "Job/retried/forever" in retried.message("EnforcementBlocked")
     assert {each["owner"]: each["count"] for each in retried.status()["evictions"]} == {"Job/retried/forever": 3}
     # The operator is killed twice meanwhile: of one that goes while nobody looks, nobody can say whether it was evicted.
@@ -357,7 +357,7 @@ def test_a_job_that_is_retried_for_ever_is_evicted_three_times(retried: Team) ->
 
 
 def test_what_must_not_be_disturbed_is_not_deleted_and_the_next_one_goes(blocked: Team) -> None:
-    wait_for(lambda: blocked.names(is_running) == {"younger"}, "the next one was taken", 150)
+    wait_for(lambda: blocked.names(is_running) == {"younger"}, "the next one was taken")
     assert blocked.evicted() == ["older"]
     assert blocked.is_so("EnforcementBlocked", "EvictionBlocked")
     assert "Pod/blocked/younger" in blocked.message("EnforcementBlocked")

@@ -262,7 +262,7 @@ def assert_undone(team: Team, kept: dict[str, list[str]]) -> None:
     """Nothing else of ours is left, new pods start, and everything runs again."""
     undone: tuple[set[str], dict[str, list[str]], list[str]] = ({"pause", "train", "burner", "waits"}, kept, [])
     with contextlib.suppress(TimeoutError):  # what is not so is shown by the comparison
-        wait_for(lambda: state(team) == undone, "all is undone", 90)
+        wait_for(lambda: state(team) == undone, "all is undone")
     assert state(team) == undone
 
 

@@ -38,18 +38,18 @@ def test_new_pods_wait_in_both_clusters_until_home_has_room(
             operator.start()
         for api in apis:
             api.close()  # the server closes a connection that nobody used for long; the next call makes a new one
-        wait_until(lambda: condition(here.status(), "Holding")[0] == "True", "home holds", timeout=60)
-        wait_until(lambda: condition(there.status(), "Holding")[0] == "True", "the other one does too", timeout=60)
-        wait_until(lambda: follows(there) == ("east", True, False), "by the word of home", timeout=60)
+        wait_until(lambda: condition(here.status(), "Holding")[0] == "True", "home holds")
+        wait_until(lambda: condition(there.status(), "Holding")[0] == "True", "the other one does too")
+        wait_until(lambda: follows(there) == ("east", True, False), "by the word of home")
         assert "following" not in here.status()
 
         container = {"name": "main", "image": "none", "resources": {"limits": {GPU: "1"}}}
         late = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late", "labels": {"team": "a"}}}
         path = f"api/v1/namespaces/{NAMESPACE}/pods"
         assert gates(apis[1].send("POST", path, late | {"spec": {"containers": [container]}})) == [GATE]
-        wait_until(lambda: there.status().get("held", {}).get("pods") == 1, "it is queued", timeout=60)
+        wait_until(lambda: there.status().get("held", {}).get("pods") == 1, "it is queued")
 
         for each in (here, there):
             each.change("team", quota={"gpuHours": "100", "windowHours": 24})
-        wait_until(lambda: not gates(apis[1].send("GET", f"{path}/late")), "home has room, so it starts", timeout=90)
-        wait_until(lambda: condition(there.status(), "Holding")[0] == "False", "nobody waits", timeout=90)
+        wait_until(lambda: not gates(apis[1].send("GET", f"{path}/late")), "home has room, so it starts")
+        wait_until(lambda: condition(there.status(), "Holding")[0] == "False", "nobody waits")

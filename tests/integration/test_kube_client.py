@@ -23,6 +23,7 @@ from headroom.adapters.kube.watch import Reflector
 from headroom.model.errors import Unavailable
 from headroom.model.ports import LeaseTaken
 from tests.control_plane import CLIENT_CERTIFICATE_USER, ControlPlane
+from tests.processes import PATIENCE_SECONDS
 
 MakePlane = Callable[..., ControlPlane]
 
@@ -363,7 +364,7 @@ class Watched:
         await asyncio.wait([self._task])
         await self.gate.close()
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 40) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             if self._task.done():

@@ -169,7 +169,7 @@ def test_node_pools_are_retained_or_deleted_as_it_is_said(karpented: Karpented) 
     assert ladder.running("train") == pods
     ladder.scale("train", 0)
     ladder.remove()
-    wait_for(lambda: ladder.document() is None, "the object is gone", timeout=120)
+    wait_for(lambda: ladder.document() is None, "the object is gone")
     assert ladder.node_pools() == []
     wait_for(lambda: ladder.node_claims() == [], "so are its machines")
 

@@ -196,7 +196,7 @@ def test_the_rights_in_deploy_are_all_it_uses_and_enough(bare_control_plane: Mak
         identity = replicas.start(user="headroom")
         ready = ("get", "gwb", "-A", "-o", "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}")
         ended = replicas.running[identity].poll
-        wait_until(lambda: plane.kubectl(*ready) == "True" or ended() is not None, "the budget is Ready", timeout=90)
+        wait_until(lambda: plane.kubectl(*ready) == "True" or ended() is not None, "the budget is Ready")
         log = replicas.log(identity)
         assert ended() is None, log
     finally:

@@ -408,7 +408,7 @@ def test_secrets_are_told_to_nobody_else(site: Site, cycle: Pool, bmc: Pool, ope
 
 
 def test_a_machine_behind_a_bmc_wakes_and_sleeps(bmc: Pool, bmcs: Bmcs) -> None:
-    wait_for(lambda: bmc.state("bmc-2") == "Off" and bmcs.resets("bmc-2") == [204, 204], "it is off again", 120)
+    wait_for(lambda: bmc.state("bmc-2") == "Off" and bmcs.resets("bmc-2") == [204, 204], "it is off again")
     train = bmc.get("Pod", "train")
     assert (train["spec"]["nodeName"], train["status"]["phase"]) == ("bmc-2", "Succeeded")
     assert not bmcs.is_on("bmc-2")
@@ -448,7 +448,7 @@ def test_what_others_make_anew_is_moved_and_what_belongs_to_the_node_stays(drain
 
 
 def test_a_pod_that_keeps_apart_from_others_gets_a_machine_although_there_is_free_room(spread: Pool) -> None:
-    wait_for(lambda: spread.runs("other", "mate", "next"), "all run", 120)
+    wait_for(lambda: spread.runs("other", "mate", "next"), "all run")
     assert spread.commands() == [("spread-3", "start")]
     assert spread.get("Pod", "next")["spec"]["nodeName"] == "spread-3"
     assert not was_tried(spread)
@@ -463,7 +463,7 @@ def test_a_gang_with_one_rank_per_host_gets_its_machines_at_once(ranks: Pool) ->
 
 def test_a_machine_that_does_not_help_stays_the_only_one(choosy: Pool) -> None:
     """If they were understood, three pods would wake two machines."""
-    wait_for(lambda: choosy.state("choosy-2") == "On", "a machine is tried", 120)
+    wait_for(lambda: choosy.state("choosy-2") == "On", "a machine is tried")
     wait_for(lambda: len(choosy.unserved()) == 1, "it is said that the others are not served")
     [(reason, words)] = choosy.unserved().values()
     assert reason == "Unmodelled"

@@ -177,7 +177,7 @@ def test_the_machine_of_a_cron_job_is_awake_when_the_cronjob_controller_makes_it
     # What else the pool says depends on who else is pending in the cluster.
     assert "CronJob/cron/nightly" in headroom("explain", "powerpool/cron", *to).stdout
     assert [each["of"] for each in pool.pool_status()["expected"]] == ["CronJob/cron/nightly"]
-    wait_for(lambda: len(pool.names(is_placed)) == 1, "its pod has a node", timeout=120)
+    wait_for(lambda: len(pool.names(is_placed)) == 1, "its pod has a node")
     [pod] = pool.pods()
     scheduled = next(each for each in pod["status"]["conditions"] if each["type"] == "PodScheduled")
     # Pods that find no place are tried again much later than that.

@@ -156,7 +156,7 @@ def test_postgresql_dies_and_the_operator_too_and_nothing_is_lost(
     account.delete("torn")
 
     own_postgres.start()
-    wait_until(lambda: health(account) == ("False", "HistoryIncomplete"), "it heals without help", timeout=60)
+    wait_until(lambda: health(account) == ("False", "HistoryIncomplete"), "it heals without help")
     account.assert_exact(account.settled())
     assert operator.metric("ledger_up") == 1
     wait_until(

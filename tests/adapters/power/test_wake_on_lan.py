@@ -12,6 +12,7 @@ from headroom.adapters.power.wake_on_lan import packet
 from headroom.model.errors import Refused
 from tests.adapters.listening import listening
 from tests.adapters.power.stage import a_pool, power
+from tests.processes import PATIENCE_SECONDS
 
 MAC = "0a:1b:2c:3d:4e:5F"
 
@@ -34,7 +35,7 @@ async def test_the_packet_is_sent_and_that_is_all_that_is_known() -> None:
         port = card.getsockname()[1]
         switches = power(port)
         await switches.wake(a_pool(a_machine(port)), "w1")
-        assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(card, 200), 5) == packet(MAC)
+        assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(card, 200), PATIENCE_SECONDS) == packet(MAC)
     assert switches.calls["w1"].outcome == "Accepted"
 
 
