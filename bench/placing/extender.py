@@ -31,6 +31,7 @@ def asked(url: str, authority: str) -> dict[str, Any]:
         "urlPrefix": url,
         "filterVerb": "filter",
         "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
         "weight": 10,
         "enableHTTPS": True,
         "tlsConfig": {"caFile": authority},

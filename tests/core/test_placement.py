@@ -280,6 +280,45 @@ def test_what_is_held_for_a_pod_does_not_lower_its_own_score() -> None:
     assert state.links.left_of("a")[2] == 400 * M
 
 
+# --- preemption -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_is_evicted_on_a_node_whose_links_would_still_be_full() -> None:
+    """kube-scheduler evicts for what it counts itself, and would go on to the next node once the extender refuses this one."""
+    state = nodes("full", "free", "freed")
+    state.bound(ask("stays", 600), "full")
+    state.bound(ask("victim", 600), "freed")
+    victims = {"full": ["other"], "free": ["other"], "freed": ["victim"], "gone": ["other"]}
+    before = {name: state.links.left_of(name) for name in victims}
+    state.links.freed = False
+    assert state.fits_without(ask("one", 600), victims) == ["free", "freed"]
+    assert state.fits_without(ask("huge", 2_000), victims) == []
+    assert {name: state.links.left_of(name) for name in victims} == before
+    assert not state.links.freed
+
+
+def test_a_node_without_victims_is_none_to_evict_on() -> None:
+    """kube-scheduler takes an answer without a victim for a mistake."""
+    assert nodes("a").fits_without(ask("one"), {"a": []}) == []
+
+
+def test_the_preemptor_itself_keeps_no_room_from_itself() -> None:
+    state = nodes("a")
+    state.filter(ask("one", 600), ["a"], 0)
+    assert state.fits_without(ask("one", 600), {"a": ["other"]}) == ["a"]
+    state.bound(ask("one", 600), "a")
+    assert state.fits_without(ask("one", 600), {"a": ["other"]}) == []
+
+
+def test_nobody_is_evicted_where_siblings_elsewhere_would_come_to_talk_over_a_full_card() -> None:
+    state = nodes("home", "away")
+    state.bound(ask("sibling", 600, "group", siblings=True), "home")
+    state.bound(ask("other", 600), "home")
+    one = ask("one", 100, "group", siblings=True)
+    assert state.fits_without(one, {"away": ["x"]}) == []
+    assert state.fits_without(one, {"home": ["sibling"]}) == ["home"]
+
+
 @pytest.mark.parametrize("why", list(NodeRefusal))
 def test_every_cause_has_a_sentence(why: NodeRefusal) -> None:
     said = refusal_sentence(why, ask("one"))

@@ -128,6 +128,28 @@ def test_room_that_kube_scheduler_hears_nothing_of_is_told_to_it(site: Site) -> 
     assert "headroom.dev/touched-at" in touched
 
 
+def test_nobody_is_evicted_for_a_pod_whose_bandwidth_is_not_there(site: Site) -> None:
+    names = ["busy-1", "busy-2"]
+    site.nodes(*names, labels={"pool": "busy"})
+    whole = [pod(f"low-{name}", 0, pool="busy", marker=False) for name in names]
+    for each in whole:
+        each["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "640"}}
+    site.create(whole)
+    low = [each["metadata"]["name"] for each in whole]
+    site.until(lambda: len(site.bound(low)) == len(low), "no node has a CPU left")
+    high = {"metadata": {"name": "high"}, "value": 1000}
+    site.plane.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **high})
+    large, small = pod("urgent-large", 1_500, pool="busy"), pod("urgent-small", 500, pool="busy")
+    for each in (large, small):
+        each["spec"]["priorityClassName"] = "high"
+    site.create([large])
+    site.until(lambda: "no candidate node for preemption" in site.refusal("urgent-large"), "nobody is preempted for it")
+    assert len(site.bound(low)) == len(low)
+    site.create([small])
+    site.until(lambda: bool(site.bound(["urgent-small"])), "it is bound in place of another pod")
+    site.delete("urgent-large", "urgent-small", *site.bound(low))
+
+
 def test_an_extender_that_was_killed_holds_up_nobody_else_and_recovers(site: Site) -> None:
     site.nodes("again")
     site.create([pod("kept", 300, pool="again"), pod("early", 800, pool="again")])

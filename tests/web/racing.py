@@ -184,6 +184,9 @@ class Race:
             assert sorted([*verdict.passed, *verdict.refused()]) == sorted(names)
             assert not set(verdict.passed) - self.nodes
         self.did["answered" if verdict.passed else "refused"] += 1
+        if not verdict.passed:
+            on_nodes = {name: [uid for uid, each in sorted(self.pods.items()) if each.node == name] for name in NODES}
+            self.did["preempts"] += bool(self.extender.fits_without(pod, on_nodes))
         if verdict.passed and self.dice.random() < 0.8:
             within = self.clock.seconds + self.dice.choice((0.0, 0.1, 1.0, LONGEST_BIND)) * self.dice.random()
             self.binding[pod.uid] = self.dice.choice(verdict.passed), within

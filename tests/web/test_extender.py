@@ -140,6 +140,30 @@ async def test_what_is_no_question_is_answered_with_what_is_wrong(
     assert (await asked(client, document, "prioritize"))[0] == 400
 
 
+def eviction(uid: str = "one", rate: str = "600M", victims: Any = None) -> Document:
+    document = question(uid, rate)
+    return {"Pod": document["Pod"], "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
+
+
+async def test_kube_scheduler_is_told_where_an_eviction_would_help(client: Client, stage: Stage) -> None:
+    stage.placement.bound(PodAsk("stays", 600 * M, 600 * M), "a")
+    victims = {"Pods": [{"UID": "other"}], "NumPDBViolations": 1}
+    status, found = await asked(client, eviction(victims={"a": victims, "b": victims, "gone": victims}), "preempt")
+    assert (status, found) == (200, {"NodeNameToMetaVictims": {"b": victims}})
+
+
+@pytest.mark.parametrize("victims", [None, {"a": {"Pods": [{"UID": 1}]}}, {"a": None}])
+async def test_what_names_no_victims_is_answered_with_what_is_wrong(client: Client, victims: Any) -> None:
+    status, found = await asked(client, eviction(victims=victims), "preempt")
+    assert (status, "reading the question" in found["Error"]) == (400, True)
+
+
+async def test_a_standby_lets_nobody_be_evicted(client: Client, stage: Stage) -> None:
+    stage.leads = False
+    victims = {"Pods": [{"UID": "other"}], "NumPDBViolations": 0}
+    assert (await asked(client, eviction(victims={"a": victims}), "preempt"))[0] == 503
+
+
 async def test_a_question_that_is_too_large_is_not_read(client: Client) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(LARGEST_BODY // 2**20 + 1):

@@ -15,4 +15,4 @@ STEPS = 1_000
 def test_no_link_is_given_out_twice_but_by_who_did_not_ask(seed: object) -> None:
     race = Race(f"race-{seed}")
     race.run(STEPS)
-    assert min(race.did[each] for each in ("answered", "refused", "bound")) > 0
+    assert min(race.did[each] for each in ("answered", "refused", "bound", "preempts")) > 0

@@ -53,6 +53,7 @@ def configuration(
         "urlPrefix": url or f"{scheme}://{host}:{port}",
         "filterVerb": "filter",
         "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
         "weight": WEIGHT,
         "enableHTTPS": not flags.plain,
         "httpTimeout": f"{TIMEOUT_SECONDS}s",

@@ -172,6 +172,25 @@ class Placement:
         scores: list[int] = np.rint(found * TOP_SCORE).astype(np.int64).tolist()
         return scores
 
+    def fits_without(self, ask: PodAsk, victims: Mapping[str, Sequence[str]]) -> list[str]:
+        """The nodes where the pod would fit without these pods, by their uids: on others an eviction would not help."""
+        if self.ask_of_bound(ask.uid) is not None:
+            return []
+        self._release(ask.uid)
+        freed = self.links.freed
+        found = [name for name, uids in victims.items() if uids and self._fits_without(ask, name, uids)]
+        self.links.freed = freed
+        return found
+
+    def _fits_without(self, ask: PodAsk, name: str, uids: Sequence[str]) -> bool:
+        there = [each for uid in uids if (each := self._members.get(uid)) is not None and each.nodes == (name,)]
+        for each in there:
+            self.links.remove(each.ask, name)
+        (code,) = self.judge(ask, self.links.rows([name]))
+        for each in there:
+            self.links.add(each.ask, name)
+        return bool(code == NodeRefusal.PASSED)
+
     def _card_takes(self, name: str, there: GroupOnNode) -> bool:
         """Whether siblings could talk over the card of their node."""
         _, _, up, down = self.links.left_of(name)

@@ -1,11 +1,11 @@
-"""The extender's HTTP server: filter and prioritize for kube-scheduler, health and metrics for everybody."""
+"""The extender's HTTP server: filter, prioritize and preempt for kube-scheduler, health and metrics for everybody."""
 
 from __future__ import annotations
 
 import ssl
 import time
 from collections.abc import Callable, Collection
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -24,6 +24,7 @@ SCHEDULER: Final = Limits(connections=256, of_one_peer=128, request_seconds=120.
 """kube-scheduler keeps a connection for 90 seconds: one that the server closes earlier fails the next question."""
 JSON: Final = {"Content-Type": "application/json"}
 OPEN: Final = ("/healthz", "/readyz")
+Asked = TypeVar("Asked", wire.ExtenderArgs, wire.PreemptionArgs)
 
 
 class PlacementBackend(Protocol):
@@ -45,6 +46,10 @@ class PlacementBackend(Protocol):
         """How good each node is for it."""
         ...
 
+    def fits_without(self, pod: Pod, victims: dict[str, list[str]]) -> list[str]:
+        """The nodes where it would fit with these pods evicted."""
+        ...
+
 
 ANSWERING: Final = web.AppKey["PlacementBackend"]("answering")
 METRICS: Final = web.AppKey("metrics", ExtenderMetrics)
@@ -57,7 +62,7 @@ def extender_app(
     middlewares = [in_door, _of_known(names)] if known_clients else [in_door]
     app = web.Application(middlewares=middlewares, client_max_size=LARGEST_BODY)
     app[ANSWERING], app[METRICS] = answering, metrics
-    app.add_routes([web.post("/filter", _filter), web.post("/prioritize", _prioritize)])
+    app.add_routes([web.post("/filter", _filter), web.post("/prioritize", _prioritize), web.post("/preempt", _preempt)])
     app.add_routes([web.get("/healthz", _healthz), web.get("/readyz", _readyz)])
     return app
 
@@ -87,11 +92,15 @@ def _of_known(names: Collection[str]) -> Middleware:
 
 
 async def _filter(request: web.Request) -> web.Response:
-    return await _answered(request, "filter", _filter_now)
+    return await _answered(request, "filter", wire.question, _filter_now)
 
 
 async def _prioritize(request: web.Request) -> web.Response:
-    return await _answered(request, "prioritize", _prioritize_now)
+    return await _answered(request, "prioritize", wire.question, _prioritize_now)
+
+
+async def _preempt(request: web.Request) -> web.Response:
+    return await _answered(request, "preempt", wire.preemption, _preempt_now)
 
 
 def _filter_now(app: web.Application, asked: wire.ExtenderArgs) -> bytes:
@@ -104,14 +113,18 @@ def _prioritize_now(app: web.Application, asked: wire.ExtenderArgs) -> bytes:
     return wire.prioritized(asked.names, app[ANSWERING].score(asked.pod, asked.names))
 
 
+def _preempt_now(app: web.Application, asked: wire.PreemptionArgs) -> bytes:
+    return wire.preempted(asked, app[ANSWERING].fits_without(asked.pod, asked.uids))
+
+
 async def _answered(
-    request: web.Request, verb: str, answer: Callable[[web.Application, wire.ExtenderArgs], bytes]
+    request: web.Request, verb: str, read: Callable[[bytes], Asked], answer: Callable[[web.Application, Asked], bytes]
 ) -> web.Response:
     body, began = await request.read(), time.perf_counter()
     metrics, answering = request.app[METRICS], request.app[ANSWERING]
     metrics.asked.labels(verb).inc()
     try:
-        asked = wire.question(body)
+        asked = read(body)
     except Refused as problem:
         metrics.errors.labels("Malformed").inc()
         # A 200 with an error: kube-scheduler puts only such a sentence into the pod's event.

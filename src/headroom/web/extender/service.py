@@ -101,6 +101,10 @@ class Extender:
         """How good each node is for it."""
         return self.placement.score(self.placement.at_least(ask_of(pod, self._rules)), names)
 
+    def fits_without(self, pod: Pod, victims: dict[str, list[str]]) -> list[str]:
+        """The nodes where the pod would fit with these pods evicted."""
+        return self.placement.fits_without(self.placement.at_least(ask_of(pod, self._rules)), victims)
+
     # What happens by itself
 
     async def run(self, send: Send) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,9 +24,26 @@ class _Args(Struct, rename="pascal"):
     node_names: list[str] | None = None
 
 
+class _Victim(Struct):
+    uid: str = msgspec.field(name="UID")
+
+
+class _Victims(Struct):
+    pods: list[_Victim] = msgspec.field(name="Pods")
+    disruptions: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class _PreemptionArgs(Struct, rename="pascal"):
+    pod: raw.RawPod | None = None
+    node_name_to_meta_victims: dict[str, _Victims] | None = None
+
+
 class _Score(Struct, rename="pascal", gc=False):
     host: str
     score: int
+
+
+Args = TypeVar("Args", _Args, _PreemptionArgs)
 
 
 class ExtenderArgs(Struct, frozen=True):
@@ -36,24 +53,52 @@ class ExtenderArgs(Struct, frozen=True):
     names: list[str]
 
 
+class PreemptionArgs(Struct, frozen=True):
+    """One pod, and whom kube-scheduler would evict for it on each node."""
+
+    pod: Pod
+    victims: dict[str, _Victims]
+
+    @property
+    def uids(self) -> dict[str, list[str]]:
+        """The victims by node."""
+        return {name: [each.uid for each in found.pods] for name, found in self.victims.items()}
+
+
 _ARGS: Final = msgspec.json.Decoder(_Args)
+_PREEMPTION_ARGS: Final = msgspec.json.Decoder(_PreemptionArgs)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
 def question(body: bytes) -> ExtenderArgs:
     """What is asked. Raises `NotTaken` for anything that is no question of a scheduler that keeps to names."""
-    try:
-        found = _ARGS.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise NotTaken(f"reading the question: {problem}") from problem
+    found = _read(_ARGS, body)
     if found.node_names is None:
         raise NotTaken(NAMES_WANTED)
-    meta = found.pod.metadata if found.pod is not None else None
-    if found.pod is None or meta is None or not meta.uid:
-        raise NotTaken("reading the question: it has no pod with a uid")
     if not found.node_names:
         raise NotTaken("reading the question: it names no node")
-    return ExtenderArgs(parse.pod_of(found.pod), list(dict.fromkeys(found.node_names)))
+    return ExtenderArgs(_pod(found.pod), list(dict.fromkeys(found.node_names)))
+
+
+def preemption(body: bytes) -> PreemptionArgs:
+    """Whom kube-scheduler would evict. Raises `NotTaken` as `question` does."""
+    found = _read(_PREEMPTION_ARGS, body)
+    if found.node_name_to_meta_victims is None:
+        raise NotTaken(f"reading the question: it names no victims. {NAMES_WANTED}")
+    return PreemptionArgs(_pod(found.pod), found.node_name_to_meta_victims)
+
+
+def _read(decoder: msgspec.json.Decoder[Args], body: bytes) -> Args:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise NotTaken(f"reading the question: {problem}") from problem
+
+
+def _pod(found: raw.RawPod | None) -> Pod:
+    if found is None or found.metadata is None or not found.metadata.uid:
+        raise NotTaken("reading the question: it has no pod with a uid")
+    return parse.pod_of(found)
 
 
 def filtered(verdict: FilterAnswer, ask: PodAsk) -> bytes:
@@ -90,3 +135,8 @@ def failed(why: str) -> bytes:
 def prioritized(names: list[str], scores: list[int]) -> bytes:
     """The answer to a prioritize call."""
     return _ENCODER.encode(list(map(_Score, names, scores)))
+
+
+def preempted(asked: PreemptionArgs, names: list[str]) -> bytes:
+    """The answer to a preempt call: the victims of these nodes."""
+    return _ENCODER.encode({"NodeNameToMetaVictims": {name: asked.victims[name] for name in names}})
