@@ -145,6 +145,25 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
     assert (watched.used("n1"), watched.used("n2")[0]) == ((0, 0, 0, 0), 600 * MEGABIT)
 
 
+def test_nothing_is_kept_of_pods_and_nodes_that_are_gone() -> None:
+    """Jobs and nodes come and go by the thousand a day, and the process stays."""
+    touching = Touching(Placement())
+    sink = PlacementSink(touching, RULES, lambda: 0)
+    keepers = (sink, touching, touching.placement, touching.placement.links)
+    for number in range(3):
+        node, uid = f"node-{number}", f"pod-{number}"
+        touching.placement.set_node(node, LARGE)
+        sink.edited(node, [Edited(uid, 5, 6, siblings=False)])
+        sink.put(asking(uid, "", group=number + 1))
+        touching.refused(touching.placement.waiting[uid], f"team/{uid}", [node], 0)
+        sink.put(asking(uid, node, group=number + 1))
+        sink.remove(uid, None, 0)
+        sink.edited(node, [])
+        touching.placement.remove_node(node)
+    kept = {name: it for each in keepers for name, it in vars(each).items() if isinstance(it, dict) and it}
+    assert kept == {}
+
+
 WORLD = World(now=0, bandwidth=RULES)
 
 

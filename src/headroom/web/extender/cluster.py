@@ -44,7 +44,6 @@ class PlacementSink:
     def __init__(self, touching: Touching, rules: BandwidthRules, now: Callable[[], int]) -> None:
         self._placement, self._touching, self._rules, self._now = touching.placement, touching, rules, now
         self._known: dict[str, _Known] = {}
-        self._groups: dict[str, str] = {}
         self._edited: dict[str, dict[str, Edited]] = {}
         """By node and uid."""
 
@@ -68,8 +67,12 @@ class PlacementSink:
 
     def edited(self, node: str, found: Iterable[Edited]) -> None:
         """What pods of a node asked for when they were bound, by the operator's status: we may not have seen them before the edit."""
-        self._edited[node] = {each.pod_uid: each for each in found}
-        for each in self._edited[node].values():
+        by_uid = {each.pod_uid: each for each in found}
+        if by_uid:
+            self._edited[node] = by_uid
+        else:
+            self._edited.pop(node, None)
+        for each in by_uid.values():
             if (ask := self._placement.ask_of_bound(each.pod_uid)) is not None:
                 self._placement.was_bound_with(self._as_bound(ask, each))
 
@@ -87,8 +90,8 @@ class PlacementSink:
         if fact.phase in ENDED or not (fact.node or ((ask.up or ask.down) and not fact.gates)):
             self._forget(fact.uid)
             return
-        # Names that many pods share are kept once.
-        ask = ask._replace(group=self._groups.setdefault(ask.group, ask.group))
+        # Names that many pods share are kept once, and for as long as one of these does.
+        ask = ask._replace(group=sys.intern(ask.group))
         self._known[fact.uid] = _Known(sys.intern(fact.namespace), fact.name, fact.resource_version, fact.uid)
         if fact.node:
             said = self._edited.get(fact.node, {}).get(fact.uid)
