@@ -129,6 +129,28 @@ def test_a_crowd_of_one_namespace_does_not_keep_the_others_waiting() -> None:
     assert "one" in due(touching)
 
 
+def test_a_crowd_that_fits_nowhere_does_not_use_up_the_looks_of_those_that_fit() -> None:
+    """Neither too large for every card, nor too large for what is left of any."""
+    placement, touching = full("a", "b")
+    for number in range(LOOKED_AT):
+        refuse(touching, f"huge-{number}", 2_000, "a", "b")
+        refuse(touching, f"large-{number}", 600, "a", "b")
+    refuse(touching, "small", 300, "a", "b")
+    placement.gone("full-a")
+    placement.bound(PodAsk("more", 500 * M, 500 * M), "a")
+    assert due(touching) == ["small"]
+
+
+def test_what_an_earlier_extender_may_have_refused_is_looked_for_on_every_node() -> None:
+    placement, touching = full("a", "b")
+    one = PodAsk("one", 600 * M, 600 * M)
+    placement.unbound(one, 0)
+    touching.adopt([("team/one", one)], 0)
+    assert due(touching) == []
+    placement.gone("full-b")
+    assert due(touching) == ["one"]
+
+
 def test_the_crowd_gives_way_where_no_more_can_be_kept() -> None:
     placement, touching = full("a")
     for number in range(MOST_KEPT + 5):

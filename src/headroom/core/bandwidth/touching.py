@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from headroom.core.bandwidth.holds import PodAsk
+from headroom.core.bandwidth.holds import FourRates, PodAsk
 from headroom.core.bandwidth.placement import UNSEEN_MS, Placement
 from headroom.core.bandwidth.refusals import NodeRefusal
 
@@ -70,7 +70,17 @@ class Touching:
 
     def refused(self, ask: PodAsk, key: str, names: Iterable[str], now: int) -> None:
         """No node was left for a pod."""
-        nodes, again = np.packbits(self.placement.links.mask(names)), now + SETTLE_MS
+        self._put_aside(ask, key, np.packbits(self.placement.links.mask(names)), now)
+
+    def adopt(self, asks: Iterable[tuple[str, PodAsk]], now: int) -> None:
+        """Pods, by their keys, that somebody else may have refused: nobody knows for which nodes."""
+        links = self.placement.links
+        everywhere = np.packbits(links.mask(links.names()))
+        for key, ask in asks:
+            self._put_aside(ask, key, everywhere, now)
+
+    def _put_aside(self, ask: PodAsk, key: str, nodes: npt.NDArray[np.uint8], now: int) -> None:
+        again = now + SETTLE_MS
         before = self._refused.get(ask.uid)
         if before is not None:
             # It came back, so to touch it is of use; somebody else was faster.
@@ -115,7 +125,7 @@ class Touching:
 
     def _next(self, now: int) -> Iterator[_Refusal]:
         """Those for which room may be looked for now, one of each namespace in turn; where there are very many, each has its turn."""
-        looked_at, is_long = 0, len(self._refused) > LOOKED_AT
+        looked_at, is_long, most = 0, len(self._refused) > LOOKED_AT, self._most_left()
         for uid in _in_turn([iter(list(each)) for each in self._queues.values()]):
             refusal = self._refused[uid]
             if uid not in self.placement.waiting and refusal.since + UNSEEN_MS <= now:
@@ -123,6 +133,8 @@ class Touching:
                 continue
             if refusal.near_at > now:
                 self._look_at = min(self._look_at, refusal.near_at)
+                continue
+            if not _may_fit(refusal.ask, most):
                 continue
             if looked_at >= LOOKED_AT:
                 self._look_at = now
@@ -133,6 +145,12 @@ class Touching:
                 self._queues[namespace].move_to_end(uid)
                 self._queues.move_to_end(namespace)
             yield refusal
+
+    def _most_left(self) -> FourRates:
+        """The most that any node has left of each link: whoever asks for more fits nowhere, and is not looked for on thousands."""
+        left = self.placement.links.left(self.placement.links.all_rows())
+        a, b, c, d = left.max(axis=1, initial=0).tolist()
+        return (a, b, c, d)
 
     def _near(self, refusal: _Refusal, now: int) -> str:
         """A node with room, of those that kube-scheduler had found for the pod."""
@@ -159,6 +177,11 @@ class Touching:
         links = self.placement.links
         fits = rows[self.placement.judge(ask, rows) == NodeRefusal.PASSED]
         return links.name_of(int(fits[links.left(fits)[2].argmax()])) if len(fits) else ""
+
+
+def _may_fit(ask: PodAsk, most: FourRates) -> bool:
+    fits_inside = ask.up <= most[0] and ask.down <= most[1]
+    return fits_inside and (ask.siblings_only or (ask.up <= most[2] and ask.down <= most[3]))
 
 
 def _namespace(key: str) -> str:

@@ -144,9 +144,7 @@ class Extender:
 
     def _adopt(self, uids: set[str]) -> None:
         """Pending pods that nobody has asked about may have been refused by an earlier extender."""
-        names = self.placement.links.names()
-        for uid in sorted(uids):
-            self.touching.refused(self.placement.waiting[uid], self._key_of(uid), names, self.now())
+        self.touching.adopt(((self._key_of(uid), self.placement.waiting[uid]) for uid in sorted(uids)), self.now())
 
     def _to_touch(self) -> Sequence[Touch]:
         if self.placement.is_settled:
