@@ -263,11 +263,9 @@ async def test_no_hold_ends_between_the_first_of_what_comes_late_and_the_bind_in
         else:
             raise asyncio.CancelledError
 
-    async def send(_touch: Touch) -> None: ...
-
     stage.clock.sleep = sleep  # type: ignore[assignment]  # what happens between two looks
     with pytest.raises(asyncio.CancelledError):
-        await stage.extender.run(send)
+        await stage.extender.run()
     assert (stage.placement.counts.binds, stage.placement.counts.late) == (1, 0)
 
 
@@ -291,6 +289,35 @@ async def test_whoever_loses_the_lease_settles_anew() -> None:
     stage.settle()
     stage.leads = True
     assert "1 pending pods" in stage.settle().extender.unready()
+
+
+async def test_a_touch_that_hangs_hides_no_loss_of_the_lease() -> None:
+    """Both are what a slow API server does; what another extender answered meanwhile is unknown here."""
+    stage, hangs = Stage().settle(), asyncio.Event()
+    ask = PodAsk("one", 600 * M, 600 * M)
+    stage.placement.unbound(ask, 0)
+    stage.extender.touching.refused(ask, "team/one", ["a"], stage.extender.now())
+
+    async def sleep(seconds: float) -> None:
+        stage.clock.seconds += seconds
+        await asyncio.sleep(0)
+
+    async def send(_touch: Touch) -> None:
+        hangs.set()
+        await asyncio.Event().wait()
+
+    stage.clock.sleep = sleep  # type: ignore[method-assign]  # time that others may use
+    running = [asyncio.create_task(each) for each in (stage.extender.run(), stage.extender.bring_back(send))]
+    await hangs.wait()
+    assert not stage.extender.unready()
+    stage.leads = False
+    for _ in range(20):
+        await asyncio.sleep(0)
+    stage.leads = True
+    assert stage.extender.unready()
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 async def test_numbers_are_told_without_names(stage: Stage) -> None:

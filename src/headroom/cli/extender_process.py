@@ -78,7 +78,8 @@ class ExtenderProcess:
             if self._leader is not None:
                 self._leader.start()
             self._cluster.start(self._fail)
-            tasks += [asyncio.create_task(each) for each in (self._extender.run(self._touch), self._settle())]
+            own = (self._extender.run(), self._extender.bring_back(self._touch), self._settle())
+            tasks += [asyncio.create_task(each) for each in own]
             for task in tasks:
                 task.add_done_callback(self._ended)
             self._log.info("starting", address=self._flags.address, candidates=self._flags.candidates)

@@ -51,7 +51,6 @@ class Extender:
         """Those of them that were touched."""
         self._settled_at = 0
         self._is_stopping = False
-        self._touched_at = float("-inf")
         self._said: str | None = None
 
     def watch(self, unseen: Callable[[], str], heard: Callable[[], float], key_of: Callable[[str], str]) -> None:
@@ -107,8 +106,8 @@ class Extender:
 
     # What happens by itself
 
-    async def run(self, send: Send) -> None:
-        """Look after the holds, the lease and the refused pods. Never returns."""
+    async def run(self) -> None:
+        """Look after the holds and the lease. Never returns."""
         shown = 0
         while True:
             await self._clock.sleep(LOOK_SECONDS)
@@ -117,8 +116,12 @@ class Extender:
             shown = self.shown()
             self.look()
             self._say()
-            if self._leads() and not self._is_stopping and self._clock.monotonic() - self._touched_at >= TOUCH_SECONDS:
-                self._touched_at = self._clock.monotonic()
+
+    async def bring_back(self, send: Send) -> None:
+        """Tell kube-scheduler again of refused pods. Never returns; beside `run`, whose looks wait for no API server."""
+        while True:
+            await self._clock.sleep(TOUCH_SECONDS)
+            if self._leads() and not self._is_stopping:
                 await self._touch(self._to_touch(), send)
 
     async def stop(self, seconds: float) -> None:
