@@ -395,6 +395,13 @@ async def test_a_certificate_is_made_once_and_anew_at_two_thirds_by_the_same_aut
         x509.load_pem_x509_certificate(pair.certificate.encode()).verify_directly_issued_by(signer)
 
 
+async def test_one_that_a_clock_gone_wrong_made_for_the_future_is_made_anew() -> None:
+    store = Kept(tls.made(NAMES, NOW + timedelta(days=10), tls.made(NAMES, NOW)))
+    found = await tls.kept(store, NAMES, NOW)
+    assert x509.load_pem_x509_certificate(found.certificate.encode()).not_valid_before_utc < NOW
+    assert (await tls.kept(store, NAMES, NOW), store.writes) == (found, 1)
+
+
 async def test_of_two_that_make_one_the_faster_counts() -> None:
     store = Kept(is_late=True)
     assert await tls.kept(store, NAMES, NOW) == store.pair

@@ -71,12 +71,12 @@ def made(names: tuple[str, ...], now: datetime, before: Pair | None = None) -> P
 
 
 def is_due(pair: Pair, names: tuple[str, ...], now: datetime) -> bool:
-    """Whether two thirds of its life are over, or it lacks one of the names."""
+    """Whether two thirds of its life are over, or it has not begun since a clock was wrong, or it lacks one of the names."""
     found = x509.load_pem_x509_certificate(pair.certificate.encode())
-    life = found.not_valid_after_utc - found.not_valid_before_utc
+    begin, life = found.not_valid_before_utc, found.not_valid_after_utc - found.not_valid_before_utc
     alternatives = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     has_all = set(names) <= set(alternatives.get_values_for_type(x509.DNSName))
-    return not has_all or now >= found.not_valid_before_utc + life * 2 / 3
+    return not (has_all and begin <= now < begin + life * 2 / 3)
 
 
 def is_readable(pair: Pair) -> bool:
