@@ -27,6 +27,7 @@ from headroom.web.extender import tls
 from headroom.web.extender.app import LARGEST_BODY, extender_app, health_app
 from headroom.web.extender.service import Extender
 from headroom.web.extender.tls import Pair
+from headroom.web.extender.wire import MOST_NAMES
 from tests.certificates import Authority
 from tests.web.racing import StillClock
 
@@ -125,6 +126,7 @@ async def test_scores_are_told_for_every_node(client: Client) -> None:
     [
         (question() | {"NodeNames": None, "Nodes": {"items": []}}, "nodeCacheCapable: true"),
         (question(names=[]), "names no node"),
+        (question(names=[str(number) for number in range(MOST_NAMES + 1)]), "names 20001 nodes"),
         (question() | {"Pod": None}, "no pod with a uid"),
         (question() | {"Pod": {"metadata": {}}}, "no pod with a uid"),
         ([], "reading the question"),
@@ -152,7 +154,10 @@ async def test_kube_scheduler_is_told_where_an_eviction_would_help(client: Clien
     assert (status, found) == (200, {"NodeNameToMetaVictims": {"b": victims}})
 
 
-@pytest.mark.parametrize("victims", [None, {"a": {"Pods": [{"UID": 1}]}}, {"a": None}])
+ENDLESS: Any = {str(number): {"Pods": []} for number in range(MOST_NAMES + 1)}
+
+
+@pytest.mark.parametrize("victims", [None, {"a": {"Pods": [{"UID": 1}]}}, {"a": None}, ENDLESS])
 async def test_what_names_no_victims_is_answered_with_what_is_wrong(client: Client, victims: Any) -> None:
     status, found = await asked(client, eviction(victims=victims), "preempt")
     assert (status, "reading the question" in found["Error"]) == (400, True)

@@ -177,8 +177,14 @@ class Placement:
         if self.ask_of_bound(ask.uid) is not None:
             return []
         self._release(ask.uid)
-        freed = self.links.freed
-        found = [name for name, uids in victims.items() if uids and self._fits_without(ask, name, uids)]
+        names, freed = [name for name, uids in victims.items() if uids], self.links.freed
+        codes = self.judge(ask, self.links.rows(names)).tolist()
+        found = [
+            name
+            for name, code in zip(names, codes, strict=True)
+            if code == NodeRefusal.PASSED
+            or (code != NodeRefusal.UNKNOWN and self._fits_without(ask, name, victims[name]))
+        ]
         self.links.freed = freed
         return found
 

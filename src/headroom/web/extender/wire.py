@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,6 +18,9 @@ NAMES_WANTED: Final = (
     "The bandwidth extender keeps its own view of the nodes and takes only their names: set nodeCacheCapable: true for it in the "
     "KubeSchedulerConfiguration (headroom extender --scheduler-config prints one)."
 )
+
+MOST_NAMES: Final = 20_000
+"""Each gets a reason in the answer, and none is answered meanwhile."""
 
 
 class _Args(Struct, rename="pascal"):
@@ -77,6 +81,7 @@ def question(body: bytes) -> ExtenderArgs:
         raise NotTaken(NAMES_WANTED)
     if not found.node_names:
         raise NotTaken("reading the question: it names no node")
+    _check_size(found.node_names)
     return ExtenderArgs(_pod(found.pod), list(dict.fromkeys(found.node_names)))
 
 
@@ -85,7 +90,13 @@ def preemption(body: bytes) -> PreemptionArgs:
     found = _read(_PREEMPTION_ARGS, body)
     if found.node_name_to_meta_victims is None:
         raise NotTaken(f"reading the question: it names no victims. {NAMES_WANTED}")
+    _check_size(found.node_name_to_meta_victims)
     return PreemptionArgs(_pod(found.pod), found.node_name_to_meta_victims)
+
+
+def _check_size(names: Collection[str]) -> None:
+    if len(names) > MOST_NAMES:
+        raise NotTaken(f"reading the question: it names {len(names)} nodes, more than {MOST_NAMES}")
 
 
 def _read(decoder: msgspec.json.Decoder[Args], body: bytes) -> Args:
