@@ -41,7 +41,7 @@ def used(state: Placement) -> dict[str, list[int]]:
     for each, on, _ in state.asks():
         spread.setdefault(each.group, set()).update(on)
     for each, on, _ in state.asks():
-        is_local = each.siblings_only and len(spread[each.group]) == 1
+        is_local = each.may_be_local and len(spread[each.group]) == 1
         for name in on:
             four = found.setdefault(name, [0, 0, 0, 0])
             for index, more in enumerate((each.up, each.down, each.up, each.down)):

@@ -260,7 +260,7 @@ class Race:
             members[ask.group] += 1
         found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
         for ask, node in asks:
-            on_card = not (ask.siblings_only and len(spread[ask.group]) == 1)
+            on_card = not (ask.may_be_local and len(spread[ask.group]) == 1)
             for index, more in enumerate((ask.up, ask.down, ask.up * on_card, ask.down * on_card)):
                 found[node][index] += more
         return found

@@ -91,16 +91,28 @@ def test_the_extender_counts_what_the_accounting_counts(events: list[Any], sibli
                 uid, node, rate, group, siblings=says, phase=state if state != "host" else "Running", shape=shape
             )
             if before is not None:
-                # A pod never leaves its node, never changes its controller and never comes back from its end.
+                # A pod never leaves its node and never comes back from its end. Its controller may release it, and another adopt it.
                 ended = before.phase == "Succeeded"
                 made = a_pod(
-                    uid, uid=uid, node=before.node, gpus=0, annotations=made.annotations, owner=before.owner,
+                    uid, uid=uid, node=before.node, gpus=0, annotations=made.annotations, owner=made.owner,
                     shape=before.shape, phase="Succeeded" if ended else made.phase, resource_version=str(number),
                 )  # fmt: skip
             watched.put(made)
             if made.node:
                 bound[uid] = made
         assert [watched.used(each) for each in NODES] == [watched.accounted(each) for each in NODES]
+
+
+def test_a_pod_that_its_controller_released_has_no_siblings_any_more() -> None:
+    """As whoever looks into one pod of a Deployment has it: a label less, and its ReplicaSet makes another one."""
+    watched = Watched()
+    for uid in ("one", "two"):
+        watched.put(asking(uid, "n1", group=1, siblings=True))
+    assert watched.used("n1")[2:] == (0, 0)
+    watched.put(asking("one", "n1", siblings=True, resource_version="2"))
+    assert watched.used("n1")[2:] == watched.accounted("n1")[2:] == (50 * MEGABIT, 100 * MEGABIT)
+    watched.put(asking("one", "n1", group=1, siblings=True, resource_version="3"))
+    assert watched.used("n1")[2:] == (0, 0)
 
 
 def test_an_edit_of_before_the_start_is_known_by_the_operator_s_status() -> None:

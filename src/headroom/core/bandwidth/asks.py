@@ -13,5 +13,4 @@ def ask_of(pod: Pod, rules: BandwidthRules) -> PodAsk:
     """What a pod asks for. One in the network of its node is not told apart there, so nothing is reserved for it."""
     rates = Rates() if pod.shape.host_network else asked_by(pod, rules).rates
     group = group_of(pod) if pod.owner is not None else ""
-    siblings_only = bool(group) and says_siblings(pod.annotations, rules)
-    return PodAsk(pod.uid, rates.up, rates.down, group, siblings_only)
+    return PodAsk(pod.uid, rates.up, rates.down, group, says_siblings(pod.annotations, rules))

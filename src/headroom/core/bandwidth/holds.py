@@ -33,6 +33,11 @@ class PodAsk(NamedTuple):
     siblings_only: bool = False
     """It says that it talks only to siblings on the same node."""
 
+    @property
+    def may_be_local(self) -> bool:
+        """Whether it has siblings that it could be alone with."""
+        return self.siblings_only and bool(self.group)
+
 
 class GroupOnNode(Struct, gc=False):
     """The pods of one group on one node."""
@@ -203,7 +208,7 @@ class LinkTable:
     def _take(self, node: _Node, ask: PodAsk, times: int) -> None:
         node.pods += times
         up, down = ask.up * times, ask.down * times
-        on_card = not ask.siblings_only
+        on_card = not ask.may_be_local
         self._use(node, (up, down, up * on_card, down * on_card))
 
     def _charge(self, name: str, up: int, down: int) -> None:

@@ -145,7 +145,7 @@ class Placement:
         if not is_apart_refused and (left >= _needed(ask)).all():
             return codes  # the usual case, with the fewest looks at thousands of nodes
         away = rows != (self.links.rows([home])[0] if home is not None else -1)
-        needs_card = away if ask.siblings_only else np.ones(len(rows), np.bool_)
+        needs_card = away if ask.may_be_local else np.ones(len(rows), np.bool_)
         _refuse(codes, (left[2] < ask.up) & needs_card, NodeRefusal.NETWORK_UP)
         _refuse(codes, (left[3] < ask.down) & needs_card, NodeRefusal.NETWORK_DOWN)
         if is_apart_refused:
@@ -215,7 +215,7 @@ class Placement:
     def _is_answered_one(self, ask: PodAsk) -> bool:
         """Whether a second node in the answer would make somebody talk over the card."""
         group = self.links.groups.get(ask.group, {})
-        return ask.siblings_only or any(each.up or each.down for each in group.values())
+        return ask.may_be_local or any(each.up or each.down for each in group.values())
 
     def _scores(self, ask: PodAsk, rows: Rows, left: Rows) -> Scores:
         """70% by how many siblings are there, 30% by the share of the scarcest link that stays free; each is 1 at its best."""
@@ -235,10 +235,12 @@ class Placement:
         self.links.remove_node(name)
 
     def bound(self, ask: PodAsk, node: str) -> None:
-        """A pod is bound to a node. What it asked for then stays, whatever it says later."""
+        """A pod is bound to a node. What it asked for then stays, whatever it says later; its controller may release it."""
         member = self._members.get(ask.uid)
         self.waiting.pop(ask.uid, None)
         if member is not None and member.until is None and member.nodes == (node,):
+            if member.ask.group != ask.group:
+                self.was_bound_with(member.ask._replace(group=ask.group))
             return
         if self.is_settled and (ask.up or ask.down):
             self._count_bind(member, ask.uid, node)

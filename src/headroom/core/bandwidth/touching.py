@@ -181,7 +181,7 @@ class Touching:
 
 def _may_fit(ask: PodAsk, most: FourRates) -> bool:
     fits_inside = ask.up <= most[0] and ask.down <= most[1]
-    return fits_inside and (ask.siblings_only or (ask.up <= most[2] and ask.down <= most[3]))
+    return fits_inside and (ask.may_be_local or (ask.up <= most[2] and ask.down <= most[3]))
 
 
 def _namespace(key: str) -> str:

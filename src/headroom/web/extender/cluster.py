@@ -77,8 +77,7 @@ class PlacementSink:
                 self._placement.was_bound_with(self._as_bound(ask, each))
 
     def _as_bound(self, ask: PodAsk, said: Edited) -> PodAsk:
-        siblings_only = bool(ask.group) and (said.siblings or self._rules.siblings)
-        return ask._replace(up=said.up, down=said.down, siblings_only=siblings_only)
+        return ask._replace(up=said.up, down=said.down, siblings_only=said.siblings or self._rules.siblings)
 
     def put(self, fact: Pod, *, listed: bool = False) -> None:
         """Take in a pod."""
