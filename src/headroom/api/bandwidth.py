@@ -110,10 +110,10 @@ class Reservation(ApiType, frozen=True, kw_only=True, gc=False):
     pod_uid: Annotated[str, Meta(description="The pod's uid.")]
     pod_name: Annotated[str, Meta(description="The pod's name.")] = ""
     namespace: Annotated[str, Meta(description="The pod's namespace.")] = ""
-    ip: Annotated[str, Meta(description="The pod's address.")] = ""
+    ip: Annotated[str, Meta(description="Empty; kept for compatibility.")] = ""
     deployment_type: Annotated[str, Meta(description="The kind of the workload that the pod belongs to.")] = ""
     deployment_name: Annotated[str, Meta(description="The name of that workload.")] = ""
-    deployment_uid: Annotated[str, Meta(description="The uid of that workload.")] = ""
+    deployment_uid: Annotated[str, Meta(description="The uid of that workload; empty for a Deployment.")] = ""
     bandwidth: Annotated[LinkQuantities, Meta(description="What is reserved for the pod on each link.")] = (
         LinkQuantities()
     )

@@ -83,7 +83,7 @@ def _marked(of: str = "object") -> str:
 
 
 def _readable(text: str) -> str:
-    """Whether a text, in the unit of the annotation `r`, is a rate.; its length and form are looked at first."""
+    """Whether a text, in the unit of the annotation `r`, is a rate; its length and form are looked at first."""
     is_number = f"(r.unit != 'Mbps' || t.matches('{NUMBER}'))"
     # Parts of a bit count as a whole one, so 999.5 is a thousand.
     in_range = f"{_AMOUNT}.isGreaterThan(quantity('999')) && !{_AMOUNT}.isGreaterThan(quantity('1P'))"

@@ -13,16 +13,14 @@ from headroom.core.bandwidth.asks import ask_of
 from headroom.core.bandwidth.capacity import MachineTypes, capacity_of, unreadable_annotations
 from headroom.core.bandwidth.configuring import rules_with
 from headroom.core.bandwidth.explaining import notes, says_something
-from headroom.core.bandwidth.groups import is_together, says_siblings
+from headroom.core.bandwidth.groups import is_together
 from headroom.core.bandwidth.holds import FourRates, PodAsk
 from headroom.core.bandwidth.native import Attestation, attestation
 from headroom.core.bandwidth.placement import FilterAnswer, Placement
 from headroom.core.bandwidth.plan import KIND, PLAN
 from headroom.core.bandwidth.rates import (
-    AskedRates,
     Malformed,
     asked_by,
-    asked_in,
     parse_pair,
     parse_rate,
 )
@@ -38,7 +36,6 @@ __all__ = [
     "KIND",
     "PLAN",
     "TOUCHED_AT_ONCE",
-    "AskedRates",
     "Attestation",
     "FilterAnswer",
     "FourRates",
@@ -52,7 +49,6 @@ __all__ = [
     "amounts_of",
     "ask_of",
     "asked_by",
-    "asked_in",
     "attestation",
     "capacity_of",
     "is_together",
@@ -62,7 +58,6 @@ __all__ = [
     "refusal_sentence",
     "room_links",
     "rules_with",
-    "says_siblings",
     "says_something",
     "unreadable",
     "unreadable_annotations",

@@ -87,10 +87,8 @@ def offer_of(world: World, node: Node, capacity: Links, found: NodeAccount) -> N
     needed = _needed(world, node)
     if is_native and is_attested(node, world.bandwidth):
         room = _room(capacity, found)
-        for (
-            card,
-            rest,
-        ) in EXTENDED_RATES.values():  # what pods request beyond the card passes the virtual switch as well
+        # What pods request beyond the card passes the virtual switch as well.
+        for card, rest in EXTENDED_RATES.values():
             room[rest] = max(0, room[rest] - max(0, needed[card] - room[card]))
         excess = {name: needed[name] - room[name] for name in EXTENDED if needed[name] > room[name]}
         mbps = {name: most for name in EXTENDED if (most := max(room[name], needed[name]))}

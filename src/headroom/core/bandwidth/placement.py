@@ -12,7 +12,8 @@ that of their node must have room for them too. The moment is an argument; nothi
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -159,16 +160,9 @@ class Placement:
         """How well the pod would stand on each, from 0 to 10, without what is held for it itself."""
         if not names:
             return []
-        member = self._members.get(ask.uid)
-        freed = self.links.freed
-        held = member.nodes if member is not None and member.until is not None else ()
-        for name in held:
-            self.links.remove(ask if member is None else member.ask, name)
-        rows = self.links.rows(names)
-        found = self._scores(ask, rows, self.links.left(rows))
-        for name in held:
-            self.links.add(ask if member is None else member.ask, name)
-        self.links.freed = freed
+        member, rows = self._members.get(ask.uid), self.links.rows(names)
+        with self._without([member] if member is not None and member.until is not None else []):
+            found = self._scores(ask, rows, self.links.left(rows))
         scores: list[int] = np.rint(found * TOP_SCORE).astype(np.int64).tolist()
         return scores
 
@@ -177,25 +171,31 @@ class Placement:
         if self.ask_of_bound(ask.uid) is not None:
             return []
         self._release(ask.uid)
-        names, freed = [name for name, uids in victims.items() if uids], self.links.freed
+        names = [name for name, uids in victims.items() if uids]
         codes = self.judge(ask, self.links.rows(names)).tolist()
-        found = [
+        return [
             name
             for name, code in zip(names, codes, strict=True)
             if code == NodeRefusal.PASSED
             or (code != NodeRefusal.UNKNOWN and self._fits_without(ask, name, victims[name]))
         ]
-        self.links.freed = freed
-        return found
 
     def _fits_without(self, ask: PodAsk, name: str, uids: Sequence[str]) -> bool:
         there = [each for uid in uids if (each := self._members.get(uid)) is not None and each.nodes == (name,)]
-        for each in there:
-            self.links.remove(each.ask, name)
-        (code,) = self.judge(ask, self.links.rows([name]))
-        for each in there:
-            self.links.add(each.ask, name)
+        with self._without(there):
+            (code,) = self.judge(ask, self.links.rows([name]))
         return bool(code == NodeRefusal.PASSED)
+
+    @contextmanager
+    def _without(self, members: Sequence[_Member]) -> Iterator[None]:
+        """The links as if these did not count: nothing is freed by that."""
+        counted, freed = [(each.ask, name) for each in members for name in each.nodes], self.links.freed
+        for ask, name in counted:
+            self.links.remove(ask, name)
+        yield
+        for ask, name in counted:
+            self.links.add(ask, name)
+        self.links.freed = freed
 
     def _card_takes(self, name: str, there: GroupOnNode) -> bool:
         """Whether siblings could talk over the card of their node."""
