@@ -91,6 +91,24 @@ async def test_rates_become_what_the_mode_needs(
     assert made["metadata"]["annotations"] == annotations
 
 
+async def test_what_is_requested_by_hand_makes_no_rate_smaller(cluster: Cluster, mode: str) -> None:
+    """In the first container it is set right; in others it comes on top. Neither a node nor resources of the whole pod change that."""
+    by_hand = dict.fromkeys(("headroom.dev/egress-mbps", MARKER), "1")
+    document = asking(**{EGRESS: "100M"})
+    (first,) = document["spec"]["containers"]
+    more = {"image": first["image"], "resources": {"requests": {**by_hand}, "limits": {**by_hand}}}
+    first["resources"] = {"requests": {**by_hand}, "limits": {**by_hand}}
+    document["spec"] |= {
+        "nodeName": "elsewhere",
+        "initContainers": [{"name": "before"} | more],
+        "containers": [first, {"name": "beside"} | more],
+        "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}},
+    }
+    made = await make(cluster, document, dry=True)
+    assert asked(made) == {"headroom.dev/egress-mbps": 100 if mode == "Native" else 1, MARKER: 1}
+    assert made["spec"]["containers"][1]["resources"]["requests"] == by_hand
+
+
 @pytest.mark.parametrize(
     ("key", "value", "example"),
     [(EGRESS, "fast", "100M"), (INGRESS, "-5M", "100M"), (OVN_EGRESS, "100M", "100"), (EGRESS, "x\ny" * 30, "100M")],
