@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headroom.api import marks, quantities
 from headroom.api.kinds import AnyResource
@@ -14,7 +14,7 @@ from headroom.api.offers_status import LeftoverNodePoolStatus, Rung
 from headroom.core.offers.ladder import DesiredRung
 from headroom.core.offers.quotes import WHOLE
 from headroom.core.offers.rendering import PREFIX, is_named_by
-from headroom.model import conditions
+from headroom.model import conditions, times
 from headroom.model.decisions import Ref
 from headroom.model.facts import NodeClaim, NodeClass, NodePool
 from headroom.model.node_pool_specs import template_digest
@@ -85,7 +85,7 @@ class Scene(Struct, frozen=True, kw_only=True):
 
 def gathered(world: World, ref: Ref, resource: AnyResource, claims: Mapping[str, list[NodeClaim]]) -> Scene:
     """All of it. `claims` are those of every NodePool, by its name."""
-    before = resource.status
+    before = _not_ahead(resource.status, world.now)
     remembered = {rung.name: rung for rung in before.rungs}
     live: dict[str, Live] = {}
     strangers: set[str] = set()
@@ -108,6 +108,24 @@ def gathered(world: World, ref: Ref, resource: AnyResource, claims: Mapping[str,
         live=live,
         strangers=frozenset(strangers),
     )
+
+
+def _not_ahead(status: LeftoverNodePoolStatus, now: int) -> LeftoverNodePoolStatus:
+    """A status none of whose past moments is later than now: a clock that was turned back must not make anything wait for it. They are
+    written down so: what is only read as nearer moves along with the clock, and is waited for no shorter.
+    """
+    chosen = status.chosen
+    if chosen is not None:
+        moments = {name: _past(getattr(chosen, name), now) for name in ("since", "challenger_since", "as_of")}
+        switches = tuple(sorted(_past(each, now) for each in chosen.switches))
+        chosen = structs.replace(chosen, switches=switches, **moments)
+    rungs = tuple(structs.replace(each, since=_past(each.since, now)) for each in status.rungs)
+    return structs.replace(status, chosen=chosen, rungs=rungs)
+
+
+def _past(text: str, now: int) -> str:
+    moment = times.moment(text)
+    return text if moment is None or moment <= now else times.text(now)
 
 
 def claims_by_pool(world: World) -> dict[str, list[NodeClaim]]:

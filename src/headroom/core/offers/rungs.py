@@ -48,7 +48,9 @@ def failing(scene: Scene) -> dict[str, Rung]:
         rung = _failed(scene, live, scene.remembered.get(name) or Rung(name=name, state="Active"))
         until = times.moment(rung.until)
         if until is not None and until > scene.now:
-            rung = structs.replace(rung, state="Resting", cause="LaunchFailed")
+            # A clock that was turned back must not make a rung rest longer than the longest rest.
+            until = min(until, scene.now + LONGEST_REST_MS)
+            rung = structs.replace(rung, state="Resting", cause="LaunchFailed", until=times.text(until))
         elif rung.state == "Resting":
             rung = structs.replace(rung, state="Active", cause="", since=times.text(scene.now), until="")
         found[name] = rung
@@ -57,8 +59,10 @@ def failing(scene: Scene) -> dict[str, Rung]:
 
 def _failed(scene: Scene, live: Live, rung: Rung) -> Rung:
     """What is remembered of a rung's failures, with those that are new."""
-    counted = times.moment(rung.failed_at) or 0
-    news = sorted(at for at, _ in failures_of(scene, live.pool.name) if counted < at)
+    every, counted = sorted(at for at, _ in failures_of(scene, live.pool.name)), times.moment(rung.failed_at) or 0
+    if counted > scene.now and counted not in every:
+        counted = 0  # a clock was turned back; Karpenter's own may be a little ahead
+    news = [at for at in every if counted < at]
     if news:
         # Many claims fail together, though not in the same moment; that is one failure of the rung.
         together = rung.failures > 0 and (times.moment(rung.until) or 0) > scene.now

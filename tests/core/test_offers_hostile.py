@@ -1,0 +1,92 @@
+"""Attacks on cheapest capacity: statuses written by hand or by a clock that was ahead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from headroom.model import times
+from tests.core.offer_stage import Stage, a_leftover, an_offer
+
+YEAR = 365 * 24 * times.HOUR
+TWO = (an_offer("g5.xlarge", "us-east-1a", 0.4), an_offer("g6.xlarge", "us-east-1b", 0.6))
+
+
+def remember(stage: Stage, **fields: Any) -> None:
+    """The status says something else."""
+    stage.resources = {
+        ref: structs.replace(each, status=structs.replace(each.status, **fields))
+        for ref, each in stage.resources.items()
+    }
+
+
+def remember_of_rung(stage: Stage, name: str, **fields: Any) -> None:
+    """The status says something else of a rung."""
+    every = stage.status().rungs
+    remember(stage, rungs=tuple(structs.replace(each, **fields) if each.name == name else each for each in every))
+
+
+# --- clocks that were turned back, and statuses written by hand ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["since", "challenger_since", "as_of", "switches"])
+def test_what_a_clock_wrote_that_was_a_year_ahead_holds_a_switch_up_for_a_day_at_most(what: str) -> None:
+    stage = Stage(offers=TWO)
+    stage.settle()
+    first, ahead = stage.by_weight()[0], times.text(stage.now + YEAR)
+    chosen = stage.status().chosen
+    assert chosen is not None
+    written: Any = (ahead,) * 1000 if what == "switches" else ahead
+    remember(stage, chosen=structs.replace(chosen, **{what: written}))
+    stage.price("g5.xlarge-us-east-1a-spot", 0.9)
+    for _ in range(100):
+        stage.tick(15)
+    assert stage.by_weight()[0] != first
+
+
+def test_a_rung_rests_no_longer_than_an_hour_whatever_is_written() -> None:
+    stage = Stage(offers=TWO)
+    stage.settle()
+    first = stage.by_weight()[0]
+    remember_of_rung(stage, first, until=times.text(stage.now + YEAR))
+    for _ in range(5):
+        stage.tick(15)
+    assert stage.rungs("Resting") == []
+
+
+def test_a_failure_is_noticed_although_a_later_one_is_written() -> None:
+    stage = Stage(offers=TWO)
+    stage.settle()
+    first = stage.by_weight()[0]
+    remember_of_rung(stage, first, failed_at=times.text(stage.now + YEAR))
+    stage.tick(1)
+    stage.fail(first)
+    stage.tick(0.1)
+    assert [each.name for each in stage.rungs("Resting")] == [first]
+
+
+def test_a_failure_by_a_clock_that_is_ahead_is_counted_once() -> None:
+    """Karpenter writes the moment, on another machine."""
+    stage = Stage(offers=TWO)
+    stage.settle()
+    first = stage.by_weight()[0]
+    stage.launch(first, launched=False, registered=False, failure="LaunchFailed", failed_at=stage.now + times.MINUTE)
+    stage.tick(0.1)
+    before = stage.rungs("Resting")
+    stage.tick(0.1)
+    assert stage.rungs("Resting") == before
+    assert [each.failures for each in before] == [1]
+
+
+def test_an_empty_rung_that_leaves_goes_whatever_is_written() -> None:
+    stage = Stage(a_leftover(families=["g5", "g6"]), offers=TWO)
+    stage.settle()
+    first = stage.by_weight()[0]
+    del stage.offers["g5.xlarge-us-east-1a-spot"]
+    stage.tick(1)
+    remember_of_rung(stage, first, since=times.text(stage.now + YEAR))
+    for _ in range(3):
+        stage.tick(15)
+    assert first not in stage.pools
