@@ -90,3 +90,18 @@ def test_an_empty_rung_that_leaves_goes_whatever_is_written() -> None:
     for _ in range(3):
         stage.tick(15)
     assert first not in stage.pools
+
+
+def test_fewer_weights_while_no_price_is_known_leave_out_rungs_and_share_no_weight() -> None:
+    kinds = ("g4dn.xlarge", "g5.xlarge", "g6.xlarge")
+    stage = Stage(offers=[an_offer(kind, "us-east-1a", 0.4 + place / 10) for place, kind in enumerate(kinds)])
+    stage.settle()
+    order = stage.by_weight()
+    assert len(order) == 4
+    ref = next(iter(stage.resources))
+    narrow = a_leftover(weights={"min": 7, "max": 9})
+    stage.resources[ref] = structs.replace(narrow, status=stage.resources[ref].status)
+    stage.offers = {}
+    stage.settle()
+    assert stage.by_weight() == [*order[:2], order[3]], "the last one is of on-demand machines"
+    assert [stage.pools[name].weight for name in stage.by_weight()] == [9, 8, 7]

@@ -73,6 +73,11 @@ class Weights(ApiType, frozen=True, kw_only=True):
         ),
     )
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.max - self.min + 1
+
 
 class BudgetReference(ApiType, frozen=True, kw_only=True):
     """A GPUWorkloadBudget."""

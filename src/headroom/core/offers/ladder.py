@@ -111,7 +111,7 @@ def ladder(
     one family and size whose costs differ by no more than `near` millionths share a rung.
     """
     room = _Room(spec.max_instance_types, spec.max_zones)
-    most = spec.weights.max - spec.weights.min + 1 - (1 if spec.falls_back else 0)
+    most = spec.weights.count - (1 if spec.falls_back else 0)
     steps: list[DesiredRung] = []
     every = [market.quotes[key] for key in order if key in market.quotes]
     offers = _Offers(every)

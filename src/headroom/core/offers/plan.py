@@ -159,6 +159,8 @@ def _ranked(scene: Scene, classes: Classes, market: Market, unknown: RankingProb
     near = choosing.threshold_of(scene.spec)
     if unknown:
         steps = [kept[rung.name] for rung in scene.before.rungs if rung.name in kept and rung.state == "Active"]
+        if len(steps) > (weights := scene.spec.weights.count):
+            steps = [*steps[: weights - 1], steps[-1]]  # there are fewer weights by now; the last may be on demand
     else:
         steps = ladder(scene.spec, market, choice.order, standing, near=near)
     taken = {name for each in steps if (name := _name(scene, classes, each)) in scene.strangers}
