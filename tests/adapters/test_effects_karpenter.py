@@ -124,7 +124,7 @@ async def test_a_node_pool_of_somebody_else_is_left_alone_and_told_of() -> None:
 
 
 @virtual
-async def test_what_became_of_a_write_is_known_for_an_hour() -> None:
+async def test_what_became_of_a_write_is_known_for_as_long_as_the_node_pool_stands() -> None:
     async with a_field() as field:
         await field.does(MAKE)
         heavier = {**SPEC, "weight": 90}
@@ -132,7 +132,11 @@ async def test_what_became_of_a_write_is_known_for_an_hour() -> None:
         [written] = field.port.world(field.clock.now()).pool_writes.values()
         digest = spec_digest(heavier)
         assert (written.node_pool, written.uid, written.asked, written.made) == (NAME, field.uid(), digest, digest)
-        assert field.port.world(field.clock.now() + 4_000_000).pool_writes == {}
+        later = field.clock.now() + 4_000_000
+        assert list(field.port.world(later).pool_writes) == [NAME]
+        field.server.do("DELETE", paths.karpenter("nodepools", NAME))
+        await field.settle()
+        assert field.port.world(later).pool_writes == {}
 
 
 @virtual

@@ -28,6 +28,28 @@ def remember_of_rung(stage: Stage, name: str, **fields: Any) -> None:
     remember(stage, rungs=tuple(structs.replace(each, **fields) if each.name == name else each for each in every))
 
 
+# --- an API server that changes what is written ------------------------------------------------------------------------------------
+
+
+def test_a_template_that_the_api_server_adds_to_is_that_of_our_own_rung() -> None:
+    """A default of a later Karpenter, or a webhook of an administrator."""
+    stage = Stage(offers=TWO)
+    stage.keeps = with_a_grace
+    ready = stage.settle().status.conditions[0]
+    assert (ready.status, ready.reason) == ("True", "Reconciled")
+    before = len(stage.performed)
+    stage.writes.clear()
+    stage.settle()
+    assert len(stage.performed) - before == len(stage.pools), "another process writes each once"
+    assert {each.state for each in stage.status().rungs} == {"Active"}
+
+
+def with_a_grace(spec: dict[str, Any]) -> dict[str, Any]:
+    """A spec with one more field in its template."""
+    inner = {**spec["template"]["spec"], "terminationGracePeriod": "48h"}
+    return {**spec, "template": {**spec["template"], "spec": inner}}
+
+
 # --- clocks that were turned back, and statuses written by hand ------------------------------------------------------------------
 
 

@@ -127,9 +127,12 @@ class Viewing(Watching):
 
     def _forget_before(self, moment: int) -> None:
         self._node_claims.forget_before(moment)
-        for known in (self._write_problems, self._pool_writes):
-            for key in [key for key, each in known.items() if each.at < moment]:
-                del known[key]
+        for key in [key for key, each in self._write_problems.items() if each.at < moment]:
+            del self._write_problems[key]
+        # What the API server made of a write is known for as long as the NodePool stands, or it would be written again every hour.
+        standing = self._facts["node_pools"]
+        for key in [key for key, each in self._pool_writes.items() if each.at < moment and key not in standing]:
+            del self._pool_writes[key]
 
     def _able_since(self, now: int, *, can_act: bool) -> int:
         # A clock that was set back must not make it a moment that is yet to come.

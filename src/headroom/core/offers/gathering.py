@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, structs
@@ -93,7 +93,8 @@ def gathered(world: World, ref: Ref, resource: AnyResource, claims: Mapping[str,
         if not name.startswith(f"{PREFIX}{ref.name}"):
             continue
         is_original = name == f"{PREFIX}{ref.name}" and _ORIGINAL in pool.marks
-        if is_original or _is_ours(ref.name, pool, remembered.get(name)):
+        uids = {each.uid for each in (remembered.get(name), world.pool_writes.get(name)) if each is not None}
+        if is_original or _is_ours(ref.name, pool, uids):
             found = tuple(sorted(claims.get(name, ()), key=lambda each: each.name))
             live[name] = Live(pool=pool, claims=found, step=_step_of(pool), is_original=is_original)
         else:
@@ -136,13 +137,13 @@ def claims_by_pool(world: World) -> dict[str, list[NodeClaim]]:
     return found
 
 
-def _is_ours(name: str, pool: NodePool, rung: Rung | None) -> bool:
-    """Whether Headroom wrote it. Anyone may set a label, so either the status knows it by its uid, or its template is the one that its
-    name stands for: then only its weight and limits could be anybody else's.
+def _is_ours(name: str, pool: NodePool, uids: Collection[str]) -> bool:
+    """Whether Headroom wrote it. Anyone may set a label, so either the status or this process knows it by its uid, or its template is the
+    one that its name stands for: then only its weight and limits could be anybody else's.
     """
     if (marks.LEFTOVER, name) not in pool.marks:
         return False
-    return is_named_by(name, pool.name, pool.template) or (rung is not None and bool(rung.uid) and rung.uid == pool.uid)
+    return is_named_by(name, pool.name, pool.template) or (bool(pool.uid) and pool.uid in uids)
 
 
 def _step_of(pool: NodePool) -> DesiredRung:
