@@ -90,6 +90,16 @@ def test_a_budget_over_quota_adds_no_nodes() -> None:
     assert stage.specs[stage.by_weight()[0]]["limits"][GPU] == "1000"
 
 
+def test_a_budget_that_is_not_there_limits_nothing_and_is_told() -> None:
+    """A slip in its name would leave the pool without a bound, and nobody would know."""
+    stage = Stage(a_leftover(budgetRef={"namespace": "team-a", "name": "taem"}), offers=TWO)
+    decision = stage.settle()
+    assert decision.reason == "BudgetNotFound"
+    assert "team-a/taem" in ready(decision).message
+    assert ready(decision).status == "True"
+    assert gpu_limits(stage) == [1000, 1000, 1000]
+
+
 def test_of_two_with_the_same_weights_the_later_is_not_ready() -> None:
     stage = Stage(a_leftover("a"), a_leftover("b"), offers=TWO)
     decisions = stage.decide()

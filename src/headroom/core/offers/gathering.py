@@ -242,13 +242,24 @@ def totals(spec: LeftoverNodePoolSpec) -> dict[str, int]:
 
 def over_quota(scene: Scene) -> str:
     """The budget that the spec names, if it is over quota; empty otherwise."""
+    budget = _budget(scene)
+    is_over = budget is not None and conditions.holds(budget.status.conditions, "QuotaExceeded")
+    return _named(scene) if is_over else ""
+
+
+def missing_budget(scene: Scene) -> str:
+    """The budget that the spec names, if there is none; empty otherwise."""
+    return _named(scene) if _budget(scene) is None else ""
+
+
+def _named(scene: Scene) -> str:
     named = scene.spec.budget_ref
-    if named is None:
-        return ""
-    budget = scene.world.resources.get(Ref("GPUWorkloadBudget", named.namespace, named.name))
-    if budget is None or not conditions.holds(budget.status.conditions, "QuotaExceeded"):
-        return ""
-    return f"{named.namespace}/{named.name}"
+    return f"{named.namespace}/{named.name}" if named is not None else ""
+
+
+def _budget(scene: Scene) -> AnyResource | None:
+    named = scene.spec.budget_ref
+    return scene.world.resources.get(Ref("GPUWorkloadBudget", named.namespace, named.name)) if named else None
 
 
 def rivals(world: World, ref: Ref, spec: LeftoverNodePoolSpec) -> str:

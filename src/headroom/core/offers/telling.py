@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from headroom.core.offers.choosing import OfferChoice, saving
-from headroom.core.offers.gathering import Classes, RankingProblem, Scene
+from headroom.core.offers.gathering import Classes, RankingProblem, Scene, missing_budget
 from headroom.core.offers.quotes import Market
 from headroom.core.offers.rungs import RungPlan
 from headroom.core.offers.wording import REASONS, money, offer_text, percent
@@ -69,6 +69,8 @@ def _sentences(scene: Scene, found: OfferFindings) -> Iterator[tuple[str, str]]:
         yield "ApplyNodePoolError", f"Last write failed: {found.unwritten}."
     if found.over_quota:
         yield "OverQuota", f"No nodes are added: budget {found.over_quota} is over quota."
+    if lacking := missing_budget(scene):
+        yield "BudgetNotFound", f"Budget {lacking} does not exist, so it limits nothing (spec.budgetRef)."
     for each in found.are("Resting"):
         yield "LaunchFailed", f"{each.name} adds no nodes before {each.rung.until}: a launch failed."
     if found.market.below_score:
