@@ -226,6 +226,17 @@ def test_subnets_of_its_own_need_a_copy_of_the_node_class() -> None:
     assert stage.performed[before:] == []
 
 
+def test_a_node_class_that_only_carries_our_label_stays() -> None:
+    """As one that somebody made from a copy of ours, labels and all."""
+    ours = ((marks.LEFTOVER, "cheap"),)
+    classes = [a_class(labels=ours), a_class("leftover-cheap-of-mine", labels=ours)]
+    stage = Stage(a_leftover(subnetSelectorTags={"team": "a"}, deletionPolicy="Delete"), offers=TWO, classes=classes)
+    stage.settle()
+    deleting(stage)
+    stage.settle()
+    assert sorted(each.name for each in stage.classes.values()) == ["gpu", "leftover-cheap-of-mine"]
+
+
 # --- the end, and being held -------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from headroom.api.offers import LeftoverNodePoolSpec
 from headroom.api.offers_status import LeftoverNodePoolStatus, Rung
 from headroom.core.offers.ladder import DesiredRung
 from headroom.core.offers.quotes import WHOLE
-from headroom.core.offers.rendering import PREFIX, is_named_by
+from headroom.core.offers.rendering import PREFIX, is_name_of, is_named_by
 from headroom.model import conditions, times
 from headroom.model.decisions import Ref
 from headroom.model.facts import NodeClaim, NodeClass, NodePool
@@ -210,7 +210,7 @@ def _chosen_class(scene: Scene) -> NodeClass | RankingProblem:
     several = sorted(
         each.name
         for each in scene.world.node_classes.values()
-        if each.kind == kind and wanted <= set(each.labels) and not _is_copy(each)
+        if each.kind == kind and wanted <= set(each.labels) and not _made_for(each)
     )
     if len(several) == 1:
         return scene.world.node_classes[f"{kind}/{several[0]}"]
@@ -223,8 +223,15 @@ def _chosen_class(scene: Scene) -> NodeClass | RankingProblem:
     )
 
 
-def _is_copy(node_class: NodeClass) -> bool:
-    return any(key == marks.LEFTOVER for key, _ in node_class.labels)
+def copies_of(scene: Scene) -> list[NodeClass]:
+    """The node classes that Headroom made for it."""
+    return [each for each in scene.world.node_classes.values() if _made_for(each) == scene.name]
+
+
+def _made_for(node_class: NodeClass) -> str:
+    """The LeftoverNodePool that a node class was made for; empty if Headroom did not make it. A label alone is soon copied."""
+    owner = next((value for key, value in node_class.labels if key == marks.LEFTOVER), "")
+    return owner if is_name_of(owner, node_class.name) else ""
 
 
 # --- limits and budgets -----------------------------------------------------------------------------------------------------------

@@ -227,8 +227,8 @@ def _unused_classes(scene: Scene, classes: Classes) -> Iterator[Action]:
     """Copies of node classes that no rung names any more."""
     if scene.live and any(rung.state == "Leaving" for rung in scene.before.rungs):
         return  # one of those may still name it
-    for each in scene.world.node_classes.values():
-        if (marks.LEFTOVER, scene.name) in each.labels and each.name != classes.name:
+    for each in gathering.copies_of(scene):
+        if each.name != classes.name:
             yield DeleteNodeClass(kind=each.kind, node_class=each.name, uid=each.uid)
 
 
@@ -306,7 +306,7 @@ def _deleted(scene: Scene) -> Decision:
     """The object is being deleted: its NodePools go with it, or stay as they are."""
     due: list[Action] = []
     ours = [live for live in scene.live.values() if not live.is_original]
-    classes = [each for each in scene.world.node_classes.values() if (marks.LEFTOVER, scene.name) in each.labels]
+    classes = gathering.copies_of(scene)
     if scene.spec.deletion_policy == "Delete":
         due += [
             DeleteNodePool(node_pool=live.pool.name, uid=live.pool.uid, with_nodes=True)

@@ -6,6 +6,7 @@ whose template changes. Weight, limits and disruption are no part of it and may 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from headroom.model.node_pool_specs import template_digest
 
 PREFIX: Final = "leftover-"
 _DIGITS: Final = 8
+_DIGEST: Final = re.compile(f"[0-9a-f]{{{_DIGITS}}}")
 _CPU: Final = "cpu"
 
 
@@ -49,6 +51,11 @@ def template_of(spec: LeftoverNodePoolSpec, node_class: str, step: DesiredRung) 
 def name_of(pool: str, template: Mapping[str, Any]) -> str:
     """The NodePool's name."""
     return f"{PREFIX}{pool}-{template_digest({'template': template})[:_DIGITS]}"
+
+
+def is_name_of(pool: str, name: str) -> bool:
+    """Whether a name is one that Headroom gives what it makes for a pool."""
+    return _DIGEST.fullmatch(name.removeprefix(f"{PREFIX}{pool}-")) is not None
 
 
 def is_named_by(pool: str, name: str, template: str) -> bool:
