@@ -236,3 +236,16 @@ def test_an_intent_without_a_token_is_none(state: str) -> None:
     decision = decide(pool, listed=NOON)
     assert launches(decision) == []
     assert status_of(decision).slots == ()
+
+
+@pytest.mark.parametrize("state", ["Launching", "Cancelling"])
+@pytest.mark.parametrize("token", ["", "t" * 40])
+def test_a_slot_with_a_machine_is_no_intent_whatever_it_says(state: str, token: str) -> None:
+    """Its call would buy another one beside the machine that it has, or, once given up, the machine would be bought again."""
+    pool = with_slots(a_spotpool(minimum=1, maximum=3), a_slot(0, state, NOON - HOUR, token=token, instance_id="ins-0"))
+    decision = decide(pool, machines=[a_machine(0)], nodes=[its_node(0)], listed=NOON)
+    assert launches(decision) == []
+    assert states(decision) == ["Running"]
+    absent = decide(pool, listed=NOON)
+    assert launches(absent) == []
+    assert states(absent) == ["Running"], "not to be in the list is no evidence"

@@ -73,6 +73,8 @@ def _observed(pool: SpotPoolState, slot: Slot, claimed: set[str], named: set[str
     if slot.instance_id in named:
         return None  # the status names a machine twice
     named.add(slot.instance_id)
+    if slot.state in UNRESOLVED:  # nobody but a hand writes that: a call for it would buy one more
+        slot = structs.replace(slot, state="Running", cause="")
     instance = world.instances.get(slot.instance_id)
     place = PoolSlot(slot=slot, instance=instance)
     if instance is None and not world.instances_given:
