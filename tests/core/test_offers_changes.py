@@ -305,6 +305,19 @@ def test_the_runner_up_and_what_it_would_need() -> None:
     assert runner.saving.startswith("-")
 
 
+def test_every_pool_ranks_its_own_region_and_what_names_none() -> None:
+    here, there = TWO[0], structs.replace(TWO[1], region="eu-west-1", zone="eu-west-1a", zone_id="euw1-az1")
+    anywhere = structs.replace(an_offer("g4dn.xlarge", "", 0.9), region="", zone_id="")
+    stage = Stage(
+        a_leftover("a", weights={"min": 1, "max": 50}),
+        a_leftover("b", region="eu-west-1", weights={"min": 51, "max": 100}),
+        offers=(here, there, anywhere),
+    )
+    stage.settle()
+    assert stage.status("a").selected_instance_types == ("g5.xlarge", "g4dn.xlarge")
+    assert stage.status("b").selected_instance_types == ("g6.xlarge", "g4dn.xlarge")
+
+
 # --- the law -----------------------------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from headroom.api.kinds import AnyResource
 from headroom.core.offers import choosing, gathering, rungs, telling
 from headroom.core.offers.gathering import KIND, Classes, RankingProblem, Scene
 from headroom.core.offers.ladder import DesiredRung, ladder
-from headroom.core.offers.quotes import ON_DEMAND, Market, market_of
+from headroom.core.offers.quotes import ON_DEMAND, Market, by_region, market_of
 from headroom.core.offers.rendering import PREFIX, name_of, template_of
 from headroom.core.offers.savings import savings
 from headroom.core.offers.telling import OfferFindings
@@ -28,6 +28,7 @@ from headroom.model.actions import (
     RemoveFinalizer,
 )
 from headroom.model.changes import Changes, Topic
+from headroom.model.cloud_facts import Offer
 from headroom.model.decisions import Decision, Ref
 from headroom.model.facts import NodeClaim
 from headroom.model.plans import Plan, judgement
@@ -46,9 +47,9 @@ _TOPICS: Final = frozenset({Topic.OFFERS, Topic.PRICES, Topic.SIGHT, Topic.SETTI
 
 def decide(world: World, changes: Changes) -> Iterator[Decision]:
     """One decision for each resource that may need a new one."""
-    claims = gathering.claims_by_pool(world)
+    claims, offers = gathering.claims_by_pool(world), by_region(world.offers)
     for ref, resource in _affected(world, changes):
-        yield decided(world, ref, resource, claims)
+        yield decided(world, ref, resource, claims, offers)
 
 
 def _affected(world: World, changes: Changes) -> Iterator[tuple[Ref, AnyResource]]:
@@ -68,8 +69,14 @@ def _concerns(name: str, pool: str) -> bool:
     return "/" in name or name.startswith(f"{PREFIX}{pool}")
 
 
-def decided(world: World, ref: Ref, resource: AnyResource, claims: dict[str, list[NodeClaim]]) -> Decision:
-    """The decision on one of them."""
+def decided(
+    world: World,
+    ref: Ref,
+    resource: AnyResource,
+    claims: dict[str, list[NodeClaim]],
+    offers: dict[str, dict[str, Offer]],
+) -> Decision:
+    """The decision on one of them. `offers` are those of the world, by region."""
     if resource.problems:
         listed = "; ".join(f"{each.field} {each.message}" for each in resource.problems)
         return judgement(world, ref, resource, (False, "InvalidSpec", listed))
@@ -93,7 +100,8 @@ def decided(world: World, ref: Ref, resource: AnyResource, claims: dict[str, lis
     classes = gathering.node_class_of(scene)
     if isinstance(classes, RankingProblem):
         return _unchanged(scene, classes)
-    market = market_of(world, resource.spec, classes.zones)
+    near = offers.get(resource.spec.region, {}) | offers.get("", {})
+    market = market_of(structs.replace(world, offers=near), resource.spec, classes.zones)
     return _ranked(scene, classes, market, _unknown(scene, market))
 
 

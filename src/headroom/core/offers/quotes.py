@@ -86,6 +86,14 @@ def experience_key(offer: Offer) -> str:
     return f"{offer.instance_type}/{offer.zone or offer.zone_id}/{offer.capacity_type or SPOT}"
 
 
+def by_region(offers: Mapping[str, Offer]) -> dict[str, dict[str, Offer]]:
+    """Offers by region, so that each pool looks at its own region only; those without one are under no name."""
+    found: dict[str, dict[str, Offer]] = {}
+    for name, each in offers.items():
+        found.setdefault(each.region, {})[name] = each
+    return found
+
+
 def market_of(world: World, spec: LeftoverNodePoolSpec, zones: Collection[str]) -> Market:
     """All offers, judged for a pool. `zones` are those in which its machines can be launched; none: any."""
     passed: Counter[Reason] = Counter()
