@@ -10,9 +10,7 @@ from headroom.api.resources import ApiType, Status
 from headroom.api.schema import extra
 
 RungState = Literal["Active", "Resting", "Leaving"]
-RungCause = Literal[
-    "", "LaunchFailed", "NotRanked", "TemplateChanged", "NodeClassGone", "OverQuota", "Deleted", "Superseded"
-]
+RungCause = Literal["", "LaunchFailed", "NotRanked", "TemplateChanged", "OverQuota", "Superseded"]
 MOST_RUNGS: Final = 100
 """Karpenter knows no more weights."""
 

@@ -25,9 +25,7 @@ CAUSES: Final = {
     "LaunchFailed": "a launch failed",
     "NotRanked": "its offers are no longer among the best",
     "TemplateChanged": "the spec has another template",
-    "NodeClassGone": "its node class is gone",
     "OverQuota": "the budget is over quota",
-    "Deleted": "the object was deleted",
     "Superseded": "it is the NodePool of the original leftover controller",
 }
 """Why a rung adds no nodes."""

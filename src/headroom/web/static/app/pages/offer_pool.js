@@ -23,9 +23,7 @@ const CAUSES = {
   LaunchFailed: "a launch failed",
   NotRanked: "its offers are not among the best any more",
   TemplateChanged: "the spec asks for another template",
-  NodeClassGone: "its node class is gone",
   OverQuota: "the budget is over quota",
-  Deleted: "the object was deleted",
   Superseded: "it is the single NodePool of the original",
 };
 
