@@ -1,4 +1,4 @@
-"""Attacks on cheapest capacity: statuses written by hand or by a clock that was ahead."""
+"""Attacks on cheapest capacity: prices that lie, an API server that changes things, statuses by hand or by a clock that was ahead."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from headroom.api.offers_status import Savings
 from headroom.model import times
-from tests.core.offer_stage import Stage, a_leftover, an_offer
+from tests.core.offer_stage import Stage, a_leftover, an_offer, on_demand
 
 YEAR = 365 * 24 * times.HOUR
 TWO = (an_offer("g5.xlarge", "us-east-1a", 0.4), an_offer("g6.xlarge", "us-east-1b", 0.6))
@@ -26,6 +27,32 @@ def remember_of_rung(stage: Stage, name: str, **fields: Any) -> None:
     """The status says something else of a rung."""
     every = stage.status().rungs
     remember(stage, rungs=tuple(structs.replace(each, **fields) if each.name == name else each for each in every))
+
+
+# --- numbers that nobody should count with ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dollars", [1e7, 1e18, 1e40])
+@pytest.mark.parametrize("strategy", ["CostAndRisk", "CheapestAboveScore"])
+def test_a_price_beyond_all_reason_is_none(dollars: float, strategy: str) -> None:
+    """Nobody can write it down, or divide by it."""
+    absurd = (an_offer("p5.48xlarge", "us-east-1a", dollars), on_demand("g6.xlarge", dollars))
+    stage = Stage(a_leftover(strategy=strategy, minSpotScore=0), offers=(*TWO, *absurd))
+    decision = stage.settle()
+    assert decision.status.conditions[0].reason == "Reconciled"
+    assert set(stage.status().selected_instance_types) == {"g5.xlarge", "g6.xlarge"}
+    assert stage.status().passed_over == {"Unpriced": 2}
+
+
+@pytest.mark.parametrize("usd", ["NaN", "-Infinity", "1e400", "1e999999999", "ten"])
+def test_savings_that_cannot_be_are_forgotten(usd: str) -> None:
+    stage = Stage(offers=TWO)
+    stage.settle()
+    remember(stage, savings=Savings(usd=usd, usd_per_hour=usd, as_of=times.text(stage.now)))
+    stage.tick(5)
+    found = stage.status().savings
+    assert found is not None
+    assert (found.usd, found.usd_per_hour) == ("0", "0")
 
 
 # --- an API server that changes what is written ------------------------------------------------------------------------------------

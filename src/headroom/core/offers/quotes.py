@@ -21,6 +21,8 @@ from headroom.model.world import World
 SPOT, ON_DEMAND = "spot", "on-demand"
 STALE_MS: Final = times.HOUR
 """A price of which nothing was heard for so long counts for nothing."""
+DEAREST: Final = 10**12
+"""A price beyond a million dollars an hour is none."""
 WHOLE: Final = 1_000_000
 _ANY_ZONE: Final = "*"
 
@@ -177,7 +179,7 @@ def _unsold(offer: Offer, now: int) -> Reason | None:
     """Why it has no price that counts."""
     if offer.available is False:
         return "SoldOut"
-    if offer.price_per_hour is None or offer.price_per_hour <= 0:
+    if offer.price_per_hour is None or not 0 < offer.price_per_hour <= DEAREST:
         return "Unpriced"
     return "Stale" if _age(offer, now) > STALE_MS else None
 

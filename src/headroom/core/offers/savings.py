@@ -13,6 +13,8 @@ from headroom.model import times
 
 LONGEST_MS: Final = times.HOUR
 """After a longer silence nobody knows what ran, so no more than this is counted."""
+MOST_DOLLARS: Final = 10**12
+"""Nobody saves more; whoever wrote that did not count."""
 _TYPE, _ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
 _CAPACITY: Final = "karpenter.sh/capacity-type"
 
@@ -53,4 +55,4 @@ def _micro(text: str) -> int:
         found = Decimal(text)
     except InvalidOperation:
         return 0
-    return int(found * MICRO) if found.is_finite() else 0
+    return int(found * MICRO) if found.is_finite() and -MOST_DOLLARS <= found <= MOST_DOLLARS else 0
