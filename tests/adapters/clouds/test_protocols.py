@@ -11,12 +11,23 @@ from typing import Any
 import pytest
 
 from headroom.adapters.clouds.aws import warning_in
-from headroom.adapters.clouds.providers import CloudThrottled, Keys, NotLaunched, code_in, dollars, is_id, millionths
+from headroom.adapters.clouds.providers import (
+    CloudThrottled,
+    Keys,
+    NotLaunched,
+    QuoteRequest,
+    code_in,
+    dollars,
+    is_id,
+    millionths,
+)
 from headroom.adapters.clouds.tencent import TRIES
 from headroom.adapters.clouds.tencent_sdk import not_launched
 from headroom.adapters.clouds.threads import Threads
+from headroom.model import times
 from headroom.model.errors import Unavailable
 from tests.aws_service import AwsService
+from tests.builders import NOON
 from tests.cloud_sides import OnAws, OnTencent, OnWebhook
 from tests.webhook_service import WebhookService
 
@@ -238,6 +249,21 @@ async def test_a_machine_of_aws_is_as_it_was_asked_for(aws: OnAws) -> None:
     assert (made.instance_type, made._placement.zone, made.lifecycle) == (aws.kind, aws.zone, "spot")
     (disk,) = made.block_device_mapping.values()
     assert disk.size == 100
+
+
+async def test_a_price_that_makes_no_sense_costs_the_others_nothing(aws: OnAws) -> None:
+    """As in the prices of a region: one from the future, one that is none, and of two of one moment the dearer."""
+    a, b, day = "use1-az6", "use1-az1", 24 * times.HOUR
+    types = ("g5.xlarge", "g5.2xlarge", "g5.4xlarge")
+    told = [("g5.xlarge", a, "0.4", NOON - day), ("g5.xlarge", a, "0.01", NOON + day)]
+    told += [("g5.2xlarge", b, "0.6", NOON + 1), ("g5.2xlarge", b, "0.7", NOON + 1)]
+    told += [("g5.4xlarge", b, "NaN", NOON + 1), ("g5.4xlarge", b, "0.1", NOON - day)]
+    for order in (1, -1):
+        aws.service.region.history = told[::order]
+        async with aws.provider() as provider:
+            found = await provider.offers(QuoteRequest(types=types, now=NOON))
+        prices = {each.instance_type: each.price_per_hour for each in found if each.price_per_hour}
+        assert prices == {"g5.xlarge": 400_000, "g5.2xlarge": 700_000}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 
-from headroom.adapters.clouds.aws_sdk import AwsError, Clients, told, within
+from headroom.adapters.clouds.aws_sdk import PRODUCT, AwsError, Clients, spot_price, told, within
 from headroom.adapters.clouds.providers import (
     CALL_SECONDS,
     SPOT,
@@ -25,7 +25,6 @@ from headroom.adapters.clouds.providers import (
     checked_region,
     dollars,
     is_id,
-    millionths,
     own_tags,
     unknown_ids,
 )
@@ -173,22 +172,22 @@ class Aws:
         """Spot prices of now. What on-demand machines cost, EC2 does not say."""
         if not question.spot:
             return []
-        newest: dict[tuple[str, str], Mapping[str, Any]] = {}
+        newest: dict[tuple[str, str], tuple[tuple[int, int], Mapping[str, Any]]] = {}
         begin = datetime.fromtimestamp(question.now / times.SECOND, UTC)
         async with self._plain(LIST_SECONDS) as ec2:
             pages = ec2.get_paginator("describe_spot_price_history").paginate(
                 InstanceTypes=list(question.types),
-                ProductDescriptions=["Linux/UNIX"],
+                ProductDescriptions=[PRODUCT],
                 StartTime=begin,
                 PaginationConfig={"MaxItems": MOST_PRICES},
             )
             async for page in pages:
                 for each in page.get("SpotPriceHistory") or ():
                     place = str(each.get("InstanceType") or ""), str(each.get("AvailabilityZone") or "")
-                    known = newest.get(place)
-                    if known is None or each["Timestamp"] > known["Timestamp"]:
-                        newest[place] = each
-        found = (self._offer(each, question) for each in newest.values())
+                    price = spot_price(each, question.now)
+                    if price is not None and (place not in newest or price > newest[place][0]):
+                        newest[place] = price, each
+        found = (self._offer(each, price, question) for (_, price), each in newest.values())
         return [each for each in found if not any(question.zones) or each.zone in question.zones]
 
     async def notices(self) -> list[ReclaimNotice] | None:
@@ -277,7 +276,7 @@ class Aws:
             launched_at=int(launched.timestamp() * times.SECOND) if isinstance(launched, datetime) else None,
         )
 
-    def _offer(self, found: Mapping[str, Any], question: QuoteRequest) -> Offer:
+    def _offer(self, found: Mapping[str, Any], price: int, question: QuoteRequest) -> Offer:
         zone, kind = found.get("AvailabilityZone") or "", found.get("InstanceType") or ""
         return Offer(
             name=f"{NAME}/{self._region}/{zone}/{kind}/{SPOT}",
@@ -287,7 +286,7 @@ class Aws:
             zone_id=found.get("AvailabilityZoneId") or "",
             instance_type=kind,
             capacity_type=SPOT,
-            price_per_hour=millionths(found.get("SpotPrice")),
+            price_per_hour=price or None,
             at=question.now,
         )
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from headroom.adapters.clouds.aws_sdk import AwsError, Clients, told, within
+from headroom.adapters.clouds.aws_sdk import PRODUCT, AwsError, Clients, spot_price, told, within
 from headroom.adapters.clouds.bucket import TokenBucket
 from headroom.adapters.clouds.machine_types import MachineType, machine_type
 from headroom.adapters.clouds.providers import CALL_SECONDS, Keys, batches, checked_region, millionths
@@ -29,9 +29,6 @@ TYPES_AT_ONCE: Final = 150
 """Values of one filter; EC2 takes 200."""
 FAMILIES: Final = ("g*", "p*")
 """What the names of machine types with GPUs begin with; families that resources name are asked for beside them."""
-PRODUCT: Final = "Linux/UNIX"
-AHEAD_MS: Final = 15 * times.MINUTE
-"""A price from further ahead than clocks differ is none."""
 PER_SECOND, BURST = 2.0, 20
 """How many calls a region gets: a small part of what EC2 allows an account."""
 _PRODUCTS: Final = {
@@ -180,17 +177,10 @@ def _word(found: object) -> bool:
 
 
 def _priced(row: Mapping[str, Any], ids: Mapping[str, str], now: int) -> tuple[str, str, int, int] | None:
-    """Type, zone id, moment and price of a row; None for one that makes no sense. A price that is none is 0: no older one stands for it."""
+    """Type, zone id, moment and price of a row; None for one that makes no sense."""
     kind, zone_id = row.get("InstanceType"), row.get("AvailabilityZoneId") or ids.get(str(row.get("AvailabilityZone")))
-    at = row.get("Timestamp")
-    if not _word(kind) or not _word(zone_id) or not isinstance(at, datetime):
-        return None
-    if row.get("ProductDescription") not in (None, PRODUCT):
-        return None
-    moment = int(at.timestamp() * times.SECOND)
-    if moment > now + AHEAD_MS:
-        return None
-    return str(kind), str(zone_id), moment, millionths(row.get("SpotPrice")) or 0
+    price = spot_price(row, now)
+    return (str(kind), str(zone_id), *price) if price is not None and _word(kind) and _word(zone_id) else None
 
 
 def _products(row: object, region: str) -> list[tuple[str, int]]:

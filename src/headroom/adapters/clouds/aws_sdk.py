@@ -1,4 +1,4 @@
-"""What is used of the AWS SDK: clients that are kept for a while, since one costs 35 ms to make, and its errors in our words."""
+"""What is used of the AWS SDK: clients that are kept for a while, since one costs 35 ms to make, its errors and spot prices in our words."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import importlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
 from typing import Any, Final
 
 from msgspec import Struct
@@ -21,9 +22,14 @@ from headroom.adapters.clouds.providers import (
     NotPermitted,
     Unusable,
     code_in,
+    millionths,
 )
+from headroom.model import times
 from headroom.model.errors import HeadroomError, Refused, Unavailable
 
+PRODUCT: Final = "Linux/UNIX"
+AHEAD_MS: Final = 15 * times.MINUTE
+"""A price from further ahead than clocks differ is none."""
 CONNECT_SECONDS, READ_SECONDS = 5, 20
 MOST_IDLE: Final = 8
 _KEYS: Final = frozenset(
@@ -210,3 +216,14 @@ async def within(seconds: float = CALL_SECONDS) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise Unavailable(f"no answer from AWS within {seconds:g}s") from None
+
+
+def spot_price(row: Mapping[str, Any], now: int) -> tuple[int, int] | None:
+    """Moment and price of a row of the spot price history; None for one that makes no sense. A price that is none is 0: no older one
+    stands for it.
+    """
+    at = row.get("Timestamp")
+    if not isinstance(at, datetime) or row.get("ProductDescription") not in (None, PRODUCT):
+        return None
+    moment = int(at.timestamp() * times.SECOND)
+    return None if moment > now + AHEAD_MS else (moment, millionths(row.get("SpotPrice")) or 0)
