@@ -305,6 +305,8 @@ def test_of_two_prices_the_newer_counts_where_both_mean_the_same_zone() -> None:
         structs.replace(newer, zone_id=B),
         structs.replace(newer, zone_id=""),
         structs.replace(newer, price_per_hour=None),
+        structs.replace(newer, price_per_hour=1_000_001),  # what a region's own look doubts at first
+        structs.replace(newer, price_per_hour=249_999),
     ):
         assert united(ours, {"x": theirs}) == ours
     assert united(ours, {"y": newer}) == ours | {"y": newer}

@@ -11,6 +11,7 @@ from msgspec import Struct, field, structs
 from headroom.adapters.clouds.aws_market import AwsMarket, Place
 from headroom.adapters.clouds.machine_types import MachineType, groups
 from headroom.adapters.clouds.providers import ON_DEMAND, SPOT, BadCredentials, NotPermitted
+from headroom.adapters.prices import is_near
 from headroom.api.offers import LeftoverNodePoolSpec
 from headroom.model import times
 from headroom.model.cloud_facts import Offer
@@ -23,8 +24,6 @@ MISSED_MS: Final = 12 * times.MINUTE
 """A spot price that is missing is the last one for so long: who has the first place should not lose it for a hole in one answer."""
 LEAST_SHARE: Final = 100
 """A spot price below this part of the on-demand price is a mistake of whoever tells it: the largest discount is nine tenths."""
-LARGEST_STEP: Final = 2
-"""An on-demand price that is more than so many times what it was, or less than that part of it, counts once it is told a second time."""
 
 
 class RegionMarket(Struct, kw_only=True):
@@ -43,7 +42,7 @@ class RegionMarket(Struct, kw_only=True):
     on_demand: dict[str, int] = field(default_factory=dict)
     on_demand_at: int = 0
     doubted: dict[str, int] = field(default_factory=dict)
-    """On-demand prices that were told once, and are far from those before."""
+    """On-demand prices that were told once, and are far from those before. They count once they are told a second time."""
     scores: dict[str, tuple[int, dict[str, int]]] = field(default_factory=dict)
     """By group of types: when it was asked, and the score of each zone id."""
 
@@ -145,14 +144,10 @@ async def read_on_demand(market: RegionMarket, aws: AwsMarket, now: int) -> None
     doubted = {
         kind: price
         for kind, price in found.items()
-        if not _is_near(price, market.on_demand.get(kind, price)) and not _is_near(price, market.doubted.get(kind, 0))
+        if not is_near(price, market.on_demand.get(kind, price)) and not is_near(price, market.doubted.get(kind, 0))
     }
     kept = {kind: market.on_demand[kind] for kind in doubted}
     market.on_demand, market.on_demand_at, market.doubted = found | kept, now, doubted
-
-
-def _is_near(price: int, other: int) -> bool:
-    return max(price, other) <= LARGEST_STEP * min(price, other)
 
 
 def _must_be_some(found: object, what: str) -> None:

@@ -12,12 +12,20 @@ from headroom.model.cloud_facts import Offer
 
 CONFIRMED_MS: Final = 30 * times.MINUTE
 """A price that stays is told anew after this; after an hour without a word it is not believed any more."""
+LARGEST_STEP: Final = 2
+"""A price that is more than so many times another one, or less than that part of it, may be a mistake."""
+
+
+def is_near(price: int, other: int) -> bool:
+    """Whether a price is neither more than twice nor less than half of another one."""
+    return max(price, other) <= LARGEST_STEP * min(price, other)
 
 
 def united(regions: Mapping[str, Offer], pools: Mapping[str, Offer]) -> Mapping[str, Offer]:
     """The offers of whole regions, with newer prices of the same place as the spot pools' accounts see it; else what only those know.
 
-    Names of zones differ between accounts, so a price counts for another account's offer only where both name the zone's id.
+    Names of zones differ between accounts, so a price counts for another account's offer only where both name the zone's id. One that is
+    far from the region's own waits for the region's next look, which tells mistakes from news.
     """
     if not regions or not pools:
         return regions or pools
@@ -27,7 +35,11 @@ def united(regions: Mapping[str, Offer], pools: Mapping[str, Offer]) -> Mapping[
         if known is None:
             found[name] = each
         elif (
-            each.zone_id and each.zone_id == known.zone_id and (each.at or 0) > (known.at or 0) and each.price_per_hour
+            each.zone_id
+            and each.zone_id == known.zone_id
+            and (each.at or 0) > (known.at or 0)
+            and each.price_per_hour
+            and is_near(each.price_per_hour, known.price_per_hour or each.price_per_hour)
         ):
             found[name] = structs.replace(known, price_per_hour=each.price_per_hour, at=each.at)
     return found
