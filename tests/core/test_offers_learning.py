@@ -18,7 +18,8 @@ LABELS = {TYPE: "g5.xlarge", ZONE: "us-east-1a", CAPACITY: "spot"}
 
 
 def a_claim(name: str = "a", labels: dict[str, str] | None = None, **more: Any) -> NodeClaim:
-    given: dict[str, Any] = {"uid": f"uid-{name}", "created": NOON - HOUR, "node_pool": "rung", "launched": True}
+    given: dict[str, Any] = {"uid": f"uid-{name}", "created": NOON - HOUR, "node_pool": "rung"}
+    given |= {"launched": True, "registered": True}
     return NodeClaim(name=name, labels=tuple(sorted((labels or LABELS).items())), **given | more)
 
 
@@ -68,6 +69,10 @@ def test_only_what_the_cloud_takes_back_is_an_interruption() -> None:
         (a_claim(labels=LABELS | {CAPACITY: "on-demand"}, **ending), a_pool()),
         (a_claim(**ending), NodePool(name="rung", deleting=True)),
         (a_claim(**ending, node_pool="gone"), a_pool()),
+        (
+            a_claim(**ending, registered=False),
+            a_pool(),
+        ),  # Karpenter gives up one that never joins, and marks that nowhere
         (a_claim(), a_pool()),
     ):
         assert [each.outcome for each in records_of(a_world(claim, pool=pool))] == [""]

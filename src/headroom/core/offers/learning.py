@@ -54,9 +54,12 @@ def _launched(world: World, claim: NodeClaim) -> MachineRecord | None:
 
 
 def _is_interrupted(world: World, claim: NodeClaim) -> bool:
-    """Whether its cloud takes it back: it ends, and neither Karpenter's own reasons nor the end of its NodePool explain that."""
+    """Whether its cloud takes it back: it ends, and neither Karpenter's own reasons nor the end of its NodePool explain that. One that
+    never joined is given up by Karpenter, which marks that nowhere.
+    """
     pool = world.node_pools.get(claim.node_pool)
-    return claim.deleting is not None and not claim.disrupted and pool is not None and not pool.deleting
+    is_ended = claim.deleting is not None and claim.registered and not claim.disrupted
+    return is_ended and pool is not None and not pool.deleting
 
 
 def _failed(world: World, failure: LaunchFailure) -> Iterator[MachineRecord]:
