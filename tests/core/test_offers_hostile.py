@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headroom.api.offers_status import Savings
+from headroom.api.offers_status import MOST_RUNGS, Savings
 from headroom.model import times
 from tests.core.offer_stage import Stage, a_leftover, an_offer, on_demand
 
@@ -75,6 +75,21 @@ def with_a_grace(spec: dict[str, Any]) -> dict[str, Any]:
     """A spec with one more field in its template."""
     inner = {**spec["template"]["spec"], "terminationGracePeriod": "48h"}
     return {**spec, "template": {**spec["template"], "spec": inner}}
+
+
+def test_of_more_rungs_than_a_status_holds_the_first_are_kept() -> None:
+    """The API server would refuse the whole status, and nothing would be remembered any more."""
+    stage = Stage(offers=TWO)
+    stage.settle()
+    first = stage.pools[stage.by_weight()[0]]
+    for number in range(MOST_RUNGS):
+        template = f"{number:08x}"
+        name = f"leftover-cheap-{template}"
+        stage.pools[name] = structs.replace(first, name=name, uid=name, template=template)
+        stage.specs[name] = stage.specs[first.name]
+    stage.decide()
+    assert len(stage.status().rungs) == MOST_RUNGS
+    assert len(stage.rungs("Active")) == 3
 
 
 # --- clocks that were turned back, and statuses written by hand ------------------------------------------------------------------

@@ -11,8 +11,8 @@ from headroom.api.schema import extra
 
 RungState = Literal["Active", "Resting", "Leaving"]
 RungCause = Literal["", "LaunchFailed", "NotRanked", "TemplateChanged", "OverQuota", "Superseded"]
-MOST_RUNGS: Final = 100
-"""Karpenter knows no more weights."""
+MOST_RUNGS: Final = 400
+"""Those that leave included; Karpenter knows 100 weights."""
 
 
 class Rung(ApiType, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ class LeftoverNodePoolStatus(Status, frozen=True, kw_only=True):
     node_class: Annotated[str, Meta(description="The node class of the NodePools.")] = ""
     rungs: Annotated[
         tuple[Rung, ...],
-        Meta(max_length=4 * MOST_RUNGS, description="The NodePools, heaviest first.", extra=extra(map_key="name")),
+        Meta(max_length=MOST_RUNGS, description="The NodePools, heaviest first.", extra=extra(map_key="name")),
     ] = ()
     chosen: Annotated[ChosenOffer | None, Meta(description="Which offer is first.")] = None
     runner_up: Annotated[Challenger | None, Meta(description="The next best offer, and the saving it would need.")] = (

@@ -92,7 +92,7 @@ def placed(scene: Scene, classes: Classes, steps: Sequence[DesiredRung], failed:
     for name, live in sorted(scene.live.items()):
         if name not in active:
             places.append(_beside(scene, classes, live, failed[name]))
-    return places
+    return places[:MOST_RUNGS]  # a status holds no more; those beyond come once others are gone
 
 
 def _beside(scene: Scene, classes: Classes, live: Live, rung: Rung) -> RungPlan:
@@ -193,7 +193,7 @@ def _size(place: RungPlan) -> int:
 def written(scene: Scene, places: Sequence[RungPlan], frozen: bool) -> Iterator[tuple[RungPlan, Action | None]]:
     """Each rung as it is remembered from now on, and what is due for it."""
     weights, limits = weighed(scene, places), limited(scene, places, frozen)
-    for each in places[: 4 * MOST_RUNGS]:
+    for each in places:
         each.rung = _told(each, weights[each.name])
         if frozen and each.rung.state == "Active":
             each.rung = structs.replace(each.rung, cause="OverQuota")
