@@ -10,6 +10,7 @@ from msgspec import structs
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.api.offers_status import LeftoverNodePoolStatus, Rung
+from headroom.api.quantities import nano
 from headroom.core.offers import PLAN
 from headroom.model import times
 from headroom.model.actions import Action, ApplyNodeClass, ApplyNodePool, DeleteNodeClass, DeleteNodePool
@@ -71,10 +72,17 @@ def a_class(name: str = "gpu", **fields: Any) -> NodeClass:
     return NodeClass(**{"kind": "EC2NodeClass", "name": name, "uid": f"uid-{name}", "spec": spec} | fields)
 
 
+def amount_of(text: str) -> int:
+    """An amount as it is written, in millionths."""
+    found = nano(text)
+    assert isinstance(found, int), found
+    return found // 1000
+
+
 def _left(spec: dict[str, Any], used: Amounts) -> Amounts:
     """What a NodePool may still add."""
     amounts = dict(used)
-    most = {name: int(text) * 1_000_000 for name, text in spec["limits"].items()}
+    most = {name: amount_of(text) for name, text in spec["limits"].items()}
     return tuple((name, max(0, amount - amounts.get(name, 0))) for name, amount in sorted(most.items()))
 
 

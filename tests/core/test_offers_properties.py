@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from headroom.model.actions import Action, ApplyNodePool, DeleteNodePool
-from tests.core.offer_stage import GPU, ZONE_IDS, Stage, a_leftover, an_offer, on_demand
+from tests.core.offer_stage import GPU, ZONE_IDS, Stage, a_leftover, amount_of, an_offer, on_demand
 
 KINDS = ("g5.xlarge", "g5.2xlarge", "g5g.xlarge", "g6.xlarge", "g6f.xlarge", "p4d.24xlarge")
 GPUS = {"p4d.24xlarge": 8, "g6f.xlarge": 0.125}
@@ -31,7 +31,7 @@ specs = st.fixed_dictionaries(
         "maxInstanceTypes": st.integers(1, 4),
         "maxZones": st.integers(1, 3),
         "families": st.sampled_from(([], ["g5"], ["g5", "g6f"])),
-        "weights": st.sampled_from(({"min": 1, "max": 100}, {"min": 7, "max": 9})),
+        "weights": st.sampled_from(({"min": 1, "max": 100}, {"min": 7, "max": 9}, {"min": 1, "max": 2})),
         "limits": st.just({GPU: 16}),
         "onDemandFallback": st.booleans(),
         "labels": st.sampled_from(({}, {"a": "b"})),
@@ -47,7 +47,8 @@ steps = st.lists(
         st.tuples(st.just("fail"), st.integers(0, 20)),
         st.tuples(st.just("spec"), specs),
         st.tuples(st.just("wait"), st.sampled_from((0.1, 7, 45, 300))),
-        st.tuples(st.just("forget"), st.none()),
+        st.tuples(st.just("back"), st.sampled_from((-1, -90, -5000))),
+        st.tuples(st.sampled_from(("forget", "dark", "restart")), st.none()),
     ),
     max_size=25,
 )
@@ -55,12 +56,31 @@ steps = st.lists(
 
 def step(stage: Stage, what: str, value: Any, number: int) -> None:
     """One thing that happens."""
-    pools, claims = sorted(stage.pools), sorted(stage.claims)
+    ref = next(iter(stage.resources))
     match what:
         case "price":
             stage.offers[value.name] = structs.replace(value, at=stage.now)
         case "gone" if stage.offers:
             del stage.offers[sorted(stage.offers)[value % len(stage.offers)]]
+        case "dark":  # no price is known
+            stage.offers = {}
+        case "spec":
+            stage.resources[ref] = structs.replace(a_leftover(**value), status=stage.resources[ref].status)
+        case "forget":  # the object is deleted and made anew, its NodePools are retained
+            stage.resources[ref] = structs.replace(stage.resources[ref], status=type(stage.resources[ref].status)())
+        case "restart":
+            stage.writes.clear()
+        case "wait" | "back":  # or the clock is turned back
+            stage.now += int(value * 60_000)
+            stage.offers = {name: structs.replace(each, at=stage.now) for name, each in stage.offers.items()}
+        case _:
+            karpenter(stage, what, value, number)
+
+
+def karpenter(stage: Stage, what: str, value: int, number: int) -> None:
+    """One thing that Karpenter does."""
+    pools, claims = sorted(stage.pools), sorted(stage.claims)
+    match what:
         case "launch" if pools:
             name = pools[value % len(pools)]
             if _room(stage, name) >= 1:
@@ -69,21 +89,12 @@ def step(stage: Stage, what: str, value: Any, number: int) -> None:
             stage.end(claims[value % len(claims)])
         case "fail" if pools:
             stage.fail(pools[value % len(pools)])
-        case "spec":
-            ref = next(iter(stage.resources))
-            stage.resources[ref] = structs.replace(a_leftover(**value), status=stage.resources[ref].status)
-        case "wait":
-            stage.now += int(value * 60_000)
-            stage.offers = {name: structs.replace(each, at=stage.now) for name, each in stage.offers.items()}
-        case "forget":  # the object is deleted and made anew, its NodePools are retained
-            ref = next(iter(stage.resources))
-            stage.resources[ref] = structs.replace(stage.resources[ref], status=type(stage.resources[ref].status)())
 
 
 def _room(stage: Stage, name: str) -> int:
     """GPUs that Karpenter may still add."""
-    used = dict(stage.pools[name].used).get(GPU, 0) // 1_000_000
-    return int(stage.specs[name]["limits"][GPU]) - used
+    used = dict(stage.pools[name].used).get(GPU, 0)
+    return (amount_of(stage.specs[name]["limits"][GPU]) - used) // 1_000_000
 
 
 def check(stage: Stage, before: dict[str, str], done: list[Action]) -> None:
