@@ -280,6 +280,16 @@ def test_nothing_is_decided_on_a_part() -> None:
         assert ready(decision).status == "False"
 
 
+def test_node_classes_that_cannot_be_read_are_not_taken_for_missing_ones() -> None:
+    """Or of two that match, the one that is known would be chosen, and every rung would get another template."""
+    classes = {"ec2nodeclasses.karpenter.k8s.aws": "the operator may not list them"}
+    decision = Stage(offers=TWO, classes=[], unseen=classes).decide()[0]
+    assert (ready(decision).status, ready(decision).reason) == ("False", "KarpenterUnseen")
+    assert "ec2nodeclasses" in ready(decision).message
+    others = {"kwoknodeclasses.karpenter.kwok.sh": "the operator may not list them"}
+    assert ready(Stage(offers=TWO, unseen=others).decide()[0]).reason == "Reconciled"
+
+
 @pytest.mark.parametrize(
     ("problem", "reason"),
     [

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
+from headroom.api.offers import NODE_CLASSES
 from headroom.core.offers import choosing, gathering, rungs, telling
 from headroom.core.offers.gathering import KIND, Classes, RankingProblem, Scene
 from headroom.core.offers.ladder import DesiredRung, ladder
@@ -110,7 +111,9 @@ def _blind(scene: Scene) -> RankingProblem | None:
     if not world.complete:
         reason, why = sight.incomplete(world)
         return RankingProblem(reason, f"{why}, so the NodePools do not change.")
-    missing = [kind for kind in NODE_POOLS if kind in world.unseen]
+    kind = scene.spec.node_class_kind
+    needed = (*NODE_POOLS, f"{kind.lower()}es.{NODE_CLASSES[kind]}")
+    missing = [each for each in needed if each in world.unseen]
     if missing:
         return RankingProblem(
             "KarpenterUnseen", f"{sight.listed(missing)} cannot be read, so the NodePools do not change."
