@@ -8,7 +8,7 @@ from msgspec import structs
 from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.core import CAPACITY
-from headroom.model.actions import CordonNode, DrainNode, RemoveFinalizer, TerminateInstance, UncordonNode
+from headroom.model.actions import CordonNode, DrainNode, EmitEvent, RemoveFinalizer, TerminateInstance, UncordonNode
 from headroom.model.changes import Changes
 from tests.builders import NOON, a_pod
 from tests.core.spot_stage import (
@@ -128,6 +128,29 @@ def test_a_machine_that_is_reclaimed_is_replaced_first_then_drained_until_its_mo
     assert ended(waits) == []
     over = decide(pool, machines=[taken], nodes=nodes, pods=[busy(0)], now=NOON + 2 * MINUTE)
     assert ended(over) == ["ins-0"]
+
+
+def test_a_node_may_tell_what_the_cloud_does_not() -> None:
+    """Tencent Cloud tells only inside the machine: whoever looks there labels the node."""
+    pool = with_slots(a_spotpool(minimum=1, maximum=1), a_slot(0, node="node-0"))
+    told = its_node(0, labels=((marks.RECLAIM_AT, str((NOON + 2 * MINUTE) // 1000)),))
+    decision = decide(pool, machines=[a_machine(0)], nodes=[told], pods=[busy(0)], listed=NOON)
+    assert states(decision) == ["Draining", "Launching"]
+    assert condition(decision, "InterruptionNotice") == ("True", "Available")
+    assert [each.reason for each in decision.actions if isinstance(each, EmitEvent)].count("Reclaimed") == 1
+    over = decide(after(pool, decision), machines=[a_machine(0)], nodes=[told], now=NOON + 2 * MINUTE)
+    assert ended(over) == ["ins-0"]
+
+
+@pytest.mark.parametrize(
+    "says", ["", "soon", "-5", "1e12", str(NOON // 1000 - 7200), str(NOON // 1000 + 90_000), "9" * 63]
+)
+def test_a_node_that_tells_of_another_day_tells_nothing(says: str) -> None:
+    pool = with_slots(a_spotpool(minimum=1, maximum=1), a_slot(0, node="node-0"))
+    node = its_node(0, labels=((marks.RECLAIM_AT, says),))
+    decision = decide(pool, machines=[a_machine(0)], nodes=[node], pods=[busy(0)], listed=NOON)
+    assert states(decision) == ["Running"]
+    assert condition(decision, "InterruptionNotice") == ("False", "Unavailable")
 
 
 def test_without_surge_nothing_is_launched_beside_what_is_reclaimed() -> None:

@@ -28,6 +28,7 @@ from headroom.core.spot_pools.places import (
 from headroom.core.spot_pools.wording import dollars
 from headroom.model import times
 from headroom.model.cloud_facts import Instance, Launch
+from headroom.model.facts import Node
 
 NOT_FOUND_MS: Final = 2 * times.MINUTE
 INTENT_MS: Final = times.HOUR
@@ -37,7 +38,10 @@ REFUSALS: Final = ("SoldOut", "PriceTooLow", "QuotaReached", "Refused")
 FLIGHT_MS: Final = times.MINUTE
 """So long after the refusal of one call another with the same token may still be on its way, and find what the first did not. Whether it
 did, only a list tells that began later."""
+EARLIEST_MS, LATEST_MS = times.HOUR, 24 * times.HOUR
+"""A reclaim before that, or later, is none of now."""
 _LONGEST_NUMBER: Final = 6
+_LONGEST_SECONDS: Final = 12
 _MOMENTS: Final = ("since", "launched_at", "seen_at", "joined_at", "idle_since", "not_found_since")
 
 
@@ -197,13 +201,19 @@ def _there(pool: SpotPoolState, place: PoolSlot, instance: Instance) -> PoolSlot
     if not slot.seen_at or slot.not_found_since:
         place.change(seen_at=slot.seen_at or told(now), not_found_since="")
     price = dollars(instance.price_per_hour)
-    reclaim_at = told(instance.reclaim_at) if instance.reclaim_at is not None else slot.reclaim_at
-    if price != slot.price_per_hour or reclaim_at != slot.reclaim_at:
-        if reclaim_at and not slot.reclaim_at:
-            says = f"The cloud reclaims {instance.name} at {reclaim_at}."
-            pool.tell("Reclaimed", says, instance.name, warns=True)
-        place.change(price_per_hour=price or slot.price_per_hour, reclaim_at=reclaim_at)
+    if price and price != slot.price_per_hour:
+        place.change(price_per_hour=price)
+    if instance.reclaim_at is not None:
+        _reclaimed(pool, place, instance.reclaim_at)
     return place
+
+
+def _reclaimed(pool: SpotPoolState, place: PoolSlot, at: int) -> None:
+    """The cloud takes a machine back then."""
+    if not place.slot.reclaim_at:
+        pool.tell("Reclaimed", f"The cloud reclaims {place.name} at {told(at)}.", place.name, warns=True)
+    if place.slot.reclaim_at != told(at):
+        place.change(reclaim_at=told(at))
 
 
 def _ended(pool: SpotPoolState, place: PoolSlot, instance: Instance) -> None:
@@ -301,8 +311,19 @@ def _join(pool: SpotPoolState, fleet: SpotFleet, place: PoolSlot) -> None:
     place.node = fleet.node_of(place, pool.ref.namespace)
     if place.node is not None and slot.node != place.node.name:
         place.change(node=place.node.name)
+    if place.node is not None and not slot.reclaim_at and (at := _told_by(place.node, pool.now)) is not None:
+        _reclaimed(pool, place, at)
     if slot.joined_at or place.instance is None:
         return
     if breaking.has_come(pool, place):
         place.change(joined_at=told(pool.now))
         breaking.joined(pool)
+
+
+def _told_by(node: Node, now: int) -> int | None:
+    """When the cloud takes a node's machine back, as the node's label says."""
+    text = next((value for key, value in node.labels if key == marks.RECLAIM_AT), "") if node.labels else ""
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_SECONDS):
+        return None
+    at = int(text) * times.SECOND
+    return at if now - EARLIEST_MS <= at <= now + LATEST_MS else None

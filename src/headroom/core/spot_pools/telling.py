@@ -225,7 +225,7 @@ def _notices(pool: SpotPoolState) -> Iterator[Condition]:
     """Whether the cloud tells beforehand that it takes a machine back."""
     if pool.listing is None or not pool.listing.at:
         return
-    holds = pool.listing.notices
+    holds = pool.listing.notices or any(each.is_reclaimed for each in pool.places)
     yield conditions.judged(
         pool.resource,
         "InterruptionNotice",
