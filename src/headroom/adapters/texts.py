@@ -7,6 +7,7 @@ one sentence, before anything is built from it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -72,11 +73,69 @@ def _loaded(source: str, text: bytes, repeated: list[Repeated]) -> list[Any]:
             return [msgspec.json.decode(text)]  # what kubectl prints, much faster than as YAML
         except (msgspec.DecodeError, RecursionError):
             pass  # several documents, or no JSON after all
+    with suppress(_NotSimple, *_NO_YAML):
+        return _simple(text)
     try:
         _refuse_bombs(source, text, _Keys(source, repeated))
-        return list(yaml.load_all(text, Loader=_Loader))
+        return [plain(each) for each in yaml.load_all(text, Loader=_Loader)]
     except _NO_YAML as error:
         raise _not_yaml(source, text, error) from None
+
+
+class _NotSimple(Exception):
+    """A text needs the whole of YAML, or has something wrong with it."""
+
+
+class _Words(dict[str, Any]):
+    """What words without quotes mean, such as `true` or `24`; each is resolved once."""
+
+    def __init__(self) -> None:
+        self._loader = _Loader(b"")
+
+    def __missing__(self, word: str) -> Any:
+        tag = self._loader.resolve(yaml.ScalarNode, word, (True, False))
+        found = self[word] = self._loader.construct_object(yaml.ScalarNode(tag, word))
+        return found
+
+
+_NODES: Final = (yaml.ScalarEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent, yaml.AliasEvent)
+
+
+def _simple(text: bytes) -> list[Any]:
+    """The documents of a text as nearly everybody writes them, in one pass and thus in a third of the time.
+
+    Raises `_NotSimple`, or what the parser raises, for one with tags, anchors or merges, with keys that are no text or are there
+    twice, too deep, or with a mistake: what that means, or what is wrong, the other passes say.
+    """
+    parser, words = _Loader(text), _Words()
+    into: list[Any] = []
+    around: list[list[Any]] = []
+    while (kind := type(event := parser.get_event())) is not yaml.StreamEndEvent:
+        if kind in _NODES and (event.anchor is not None or event.tag is not None):
+            raise _NotSimple
+        if kind is yaml.ScalarEvent:
+            into.append(words[event.value] if event.implicit[0] else event.value)
+        elif kind in _NODES:
+            around.append(into)
+            into = []
+            if len(around) > DEEPEST:
+                raise _NotSimple
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            found = _mapping(into) if kind is yaml.MappingEndEvent else into
+            into = around.pop()
+            into.append(found)
+    return into
+
+
+def _mapping(members: list[Any]) -> dict[str, Any]:
+    """The mapping of these keys and values in turn."""
+    keys = members[::2]
+    if not all(type(key) is str and key != "<<" for key in keys):
+        raise _NotSimple
+    found = dict(zip(keys, members[1::2], strict=True))
+    if len(found) < len(keys):
+        raise _NotSimple
+    return found
 
 
 def _flattened(source: str, number: int, value: Any) -> Iterator[ParsedObject]:
@@ -86,7 +145,7 @@ def _flattened(source: str, number: int, value: Any) -> Iterator[ParsedObject]:
         raise Misconfigured(f"reading {source}: document {number} is not a Kubernetes object; {WANTED}")
     items = value.get("items") if str(value.get("kind", "")).endswith("List") else None
     if not isinstance(items, list):
-        yield ParsedObject(source, plain(value))
+        yield ParsedObject(source, value)
         return
     for item in items:
         if isinstance(item, dict) and "kind" not in item and value["kind"] != "List":

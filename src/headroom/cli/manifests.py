@@ -6,6 +6,7 @@ import gc
 import glob
 import re
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -223,8 +224,7 @@ class LineNumbers:
 
     def object_at(self, line: int) -> int:
         """The number of the object that a line belongs to."""
-        begun = [number for number, node in enumerate(self._nodes) if node.start_mark.line < line]
-        return begun[-1] if begun else 0
+        return max(0, bisect_left(self._nodes, line, key=lambda node: node.start_mark.line) - 1)
 
 
 def _flattened(node: yaml.Node) -> Iterator[yaml.Node]:
