@@ -70,8 +70,9 @@ def problems(document: Json) -> list[Problem]:
         found.append(Problem("spec", "is required", "Required"))
     else:
         found += schema.check(spec_schema(kind.name), spec, "spec")
-        stored = {"metadata": metadata or {}, "spec": schema.defaulted(spec_schema(kind.name), spec)}
-        found += schema.check_rules(kind.rules, stored, "")
+        if kind.rules:
+            stored = {"metadata": metadata or {}, "spec": schema.defaulted(spec_schema(kind.name), spec)}
+            found += schema.check_rules(kind.rules, stored, "")
     return found + _status_problems(kind, document)
 
 

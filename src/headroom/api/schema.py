@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -200,6 +201,7 @@ _TYPE_WORDS: Final = {
     "quantity": "a quantity such as 100, 500m or 1.5k; a fraction is written as text, in quotes",
     "int-or-string": "a whole number or text",
 }
+_AS_THEY_ARE: Final = frozenset({"string", "boolean", "quantity"})
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _SHOWN: Final = 60
 _MOST_LOOKED_AT: Final = 4096
@@ -245,7 +247,7 @@ def defaulted(schema: Schema, value: Json) -> Json:
         for name, field in schema.properties.items():
             if name not in filled and field.default is not UNSET:
                 filled[name] = field.default
-            if name in filled:
+            if name in filled and field.type not in _AS_THEY_ARE:
                 filled[name] = defaulted(field, filled[name])
         return filled
     if schema.items and isinstance(value, (list, tuple)):
@@ -291,6 +293,8 @@ def _check_limits(schema: Schema, value: Json, path: str) -> Iterator[Problem]:
             yield Problem(path, f"must be from {least} to {most}, not {shown(value)}")
     if isinstance(value, (int, float)):
         return
+    if schema.min_length is None and schema.max_length is None and not schema.pattern:
+        return
     unit = {"array": "items", "object": "entries"}.get(schema.type, "characters")
     size = len(value) if schema.type != "object" else sum(each is not None for each in value.values())
     if schema.min_length is not None and size < schema.min_length:
@@ -306,7 +310,12 @@ def _check_limits(schema: Schema, value: Json, path: str) -> Iterator[Problem]:
 
 def matches(pattern: str, text: str) -> bool:
     """Whether Go finds `pattern` in `text`: there `$` is the end of the text, in Python also a place before a last newline."""
-    return re.search(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern, text) is not None
+    return _compiled(pattern).search(text) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern)
 
 
 def _check_object(schema: Schema, value: dict[str, Json], path: str) -> Iterator[Problem]:
@@ -352,6 +361,8 @@ def _check_unique(schema: Schema, value: list[Json], path: str) -> Iterator[Prob
 
 def _check_numbers(rules: tuple[Rule, ...], value: Json, path: str) -> Iterator[Problem]:
     for rule in rules:
+        if not rule.numbers:
+            continue
         sent = {name: _at(value, name) for name in rule.numbers}
         pointed = {name: each for name, each in sent.items() if isinstance(each, float)}
         for name, each in pointed.items():
@@ -380,4 +391,4 @@ def no_field(name: str, fields: Sequence[str]) -> str:
 
 def _below(path: str, name: str) -> str:
     """The path of an entry; half of a surrogate pair is shown as the sign that the API server puts in its place."""
-    return f"{path}.{_LONE_SURROGATE.sub(_REPLACEMENT, name)}"
+    return f"{path}.{name if name.isascii() else _LONE_SURROGATE.sub(_REPLACEMENT, name)}"

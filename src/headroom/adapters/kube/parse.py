@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from headroom.adapters.kube import amounts, raw, values
-from headroom.api import kinds, schema
+from headroom.api import kinds
 from headroom.api.bandwidth_config import EXTENDED
 from headroom.api.kinds import AnyResource
 from headroom.api.resources import Status
@@ -378,6 +378,6 @@ def _spec(kind: str, document: Any) -> tuple[Any, tuple[Problem, ...]]:
         return None, problems
     try:
         # The API server drops a null where there is a default; manifests that never met one must mean the same.
-        return kinds.spec_of(kind, schema.defaulted(kinds.spec_schema(kind), document["spec"])), ()
+        return kinds.spec_of(kind, document["spec"]), ()
     except msgspec.ValidationError as error:
         return None, (Problem("spec", str(error)),)
