@@ -31,16 +31,20 @@ class Tick:
         """`known` are the newest decisions of earlier ticks."""
         self.world, self._plans = world, tuple(plans)
         self._decided: dict[str, dict[Ref, Decision]] = {}
+        self._seen: dict[tuple[str, ...], World] = {}
+        """By the kinds that were decided before."""
         self.learn((known or {}).values())
 
     def seen_by(self, plan: Plan) -> World:
         """The world as a plan sees it: with what earlier plans have decided."""
         earlier = self._plans[: self._plans.index(plan)]
-        kinds = [kind for each in earlier for kind in each.kinds if self._decided.get(kind)]
+        kinds = tuple(kind for each in earlier for kind in each.kinds if self._decided.get(kind))
         if not kinds:
             return self.world
-        statuses = {ref: each.status for kind in kinds for ref, each in self._decided[kind].items()}
-        return structs.replace(self.world, resources=self.world.resources.overlaid(statuses))
+        if kinds not in self._seen:
+            statuses = {ref: each.status for kind in kinds for ref, each in self._decided[kind].items()}
+            self._seen[kinds] = structs.replace(self.world, resources=self.world.resources.overlaid(statuses))
+        return self._seen[kinds]
 
     def chores(self, plan: Plan) -> tuple[Action, ...]:
         """What a plan has due although no resource asks for it."""
@@ -60,6 +64,7 @@ class Tick:
         """Later plans see these."""
         for each in decisions:
             self._decided.setdefault(each.resource.kind, {})[each.resource] = each
+            self._seen.clear()
 
 
 class Heard:

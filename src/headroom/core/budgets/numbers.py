@@ -9,6 +9,8 @@ _DECIMALS: Final = 12
 
 def decimal(amount: int, whole: int) -> str:
     """An amount as decimal text, rounded only beyond the twelfth decimal."""
+    if not amount:
+        return "0"
     scaled = (2 * amount * 10**_DECIMALS + whole) // (2 * whole)
     digits, rest = divmod(scaled, 10**_DECIMALS)
     return f"{digits}.{rest:0{_DECIMALS}d}".rstrip("0").rstrip(".")

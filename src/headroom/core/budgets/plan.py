@@ -84,6 +84,8 @@ def chores(world: World) -> Iterator[Action]:
         return
     yield from holding.left_over(world)
     yield from pausing.left_over(world)
+    if not (world.pods.queued or world.pods.annotated or world.holds or world.workloads):
+        return  # nobody was held, released or marked; matching pods with very many budgets takes its time
     acting = [each for each in usage.budgets_of(world) if is_acting(world, each)]
     matcher = Matcher(world, [BudgetAccount(world, each) for each in acting])
     if world.pods.queued or world.holds or world.workloads:

@@ -76,6 +76,8 @@ class Curve:
         """When the sum will first be at least `quota`; None if it never is. Now, if it is already."""
         if self.total >= quota:
             return self._span.as_of
+        if not len(self._start):
+            return None
         rising = self._start < OPEN
         most = self.total + int(np.sum(self._rates.values[rising & (self._end > self._span.as_of)])) * (
             self._rates.unit * self._span.length
