@@ -49,13 +49,6 @@ SOURCES_TO_DO: frozenset[str] = frozenset(
         "src/headroom/web/doors.py",
         "src/headroom/web/extender/tls.py",
         "src/headroom/web/hosts.py",
-        "src/headroom/web/pages/bandwidth.py",
-        "src/headroom/web/pages/budget.py",
-        "src/headroom/web/pages/nodes.py",
-        "src/headroom/web/pages/offers.py",
-        "src/headroom/web/pages/overview.py",
-        "src/headroom/web/pages/parts.py",
-        "src/headroom/web/pages/power.py",
         "src/headroom/web/scope.py",
         "src/headroom/web/server.py",
     }

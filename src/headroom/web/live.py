@@ -1,4 +1,4 @@
-"""Pages that stay true while they are looked at: server-sent events, the whole page first and then what changed in it."""
+"""Live pages over server-sent events: the whole page first, then its changes."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from headroom.web.scope import Access, Scope
 from headroom.web.source import Address, PageSource, Pulse, Sheet
 
 PAUSE_SECONDS: Final = 0.1
-"""Between two messages of a stream: faster than this nobody reads."""
+"""The least time between two messages of a stream: nobody reads faster."""
 SILENCE_SECONDS: Final = 1.0
-"""Time passes on a page even if nothing is decided, and another operator may have taken over."""
+"""Time passes on a page even without decisions, and another operator may have taken over."""
 ALIVE_SECONDS: Final = 10.0
-"""A word that says nothing, so that proxies and browsers know that somebody is there."""
+"""Between two empty messages, which keep proxies and browsers from closing the connection."""
 RETRY_MS: Final = 1000
 MOST_STREAMS: Final = 200
 MOST_MADE: Final = 256
 SHARE: Final = 10
-"""A page that took long to make is not made again for so many times as long: deciding comes before showing."""
+"""After making a page, rest for this many times as long: decisions take precedence over pages."""
 MOST_OF_ONE: Final = 20
-"""Streams of one tenant, so that nobody takes the places of others."""
+"""Streams of one tenant, so that one tenant cannot take all places."""
 WRITE_SECONDS: Final = 30.0
-"""Who does not read for so long is not there any more."""
-GONE: Final = {"problem": "There is no such page any more, or you may not see it any more."}
+"""A reader that takes nothing for this long is considered gone."""
+GONE: Final = {"problem": "This page no longer exists, or you may no longer see it."}
 
 _ENCODER: Final = msgspec.json.Encoder()
 
 
 class Made(Struct, frozen=True):
-    """A page as it was at some moment."""
+    """A page at one moment."""
 
     sheet: Sheet
     at: float
     good_until: float
 
     def is_true(self, pulse: Pulse, now: float) -> bool:
-        """Whether it may still be shown: nothing is new, or it was so dear that news must wait."""
+        """Whether it may still be shown: nothing is new, or it was so expensive that a new one must wait."""
         if pulse.epoch != self.sheet.epoch:
             return False
         return now < self.good_until or (pulse.rings == self.sheet.rings and now - self.at < SILENCE_SECONDS)
@@ -65,7 +65,7 @@ class Streams:
         self.turns = Turns()
 
     async def made(self, address: Address, scope: Scope, tenant: str, oldest: float = math.inf) -> Made:
-        """A page as it is now, or was `oldest` seconds ago; made once for all who look at the same, one at a time, the tenants in turn."""
+        """A page that is at most `oldest` seconds old; made once for all its viewers, one page at a time, the tenants in turn."""
         known = self._known(address, scope, oldest)
         if known is not None:
             return known
@@ -88,12 +88,12 @@ class Streams:
         return known
 
     def whole(self, sheet: Sheet, scope: Scope, access: Access) -> Model:
-        """A page with its frame, for one viewer; it says for which moment it is true."""
+        """A page with its frame for one viewer, with the moment it is true for."""
         at = {"at": times.text(sheet.at - sheet.at % times.SECOND)}
         return framed(self._source.pulse().frame, scope, access.name) | at | (sheet.body or {})
 
     def _has_place(self, tenant: str) -> bool:
-        """Whether one more stream of a tenant may be opened; where all places are taken, whoever has most gives one up."""
+        """Whether a tenant may open one more stream; when all places are taken, the tenant with most streams loses one."""
         if tenant and sum(each == tenant for each in self._open.values()) >= MOST_OF_ONE:
             return False
         if len(self._open) < MOST_STREAMS:
@@ -105,7 +105,7 @@ class Streams:
         return other is not None
 
     async def stream(self, request: web.Request, address: Address, headers: dict[str, str]) -> web.StreamResponse:
-        """Send a page and what becomes of it, until the reader goes away."""
+        """Send a page and its changes until the reader disconnects."""
         tenant = request[ACCESS].tenant
         if not self._has_place(tenant):
             problem = {"problem": "Too many live pages are open; close some."}
@@ -121,7 +121,7 @@ class Streams:
             await response.write(f"retry: {RETRY_MS}\n\n".encode())
             await self._follow(response, request, address)
         except (ConnectionError, TimeoutError, HeadroomError):
-            pass  # the reader went away or reads no more, or nobody can say what they may see: they come again and are asked again
+            pass  # the reader is gone or stuck, or their rights cannot be checked: they reconnect and are authorized again
         finally:
             self._open.pop(task, None)
         return response
@@ -130,7 +130,7 @@ class Streams:
         access = request[ACCESS]
         shown: Model | None = None
         spoke_at = time.monotonic()
-        # Who goes away while there is nothing to say is not noticed by writing.
+        # Only a write notices that a reader has gone, and there may be nothing to write.
         while request.transport is not None and not request.transport.is_closing():
             scope = await access.scope()
             made = await self.made(address, scope, access.tenant)
@@ -162,5 +162,5 @@ async def _write(response: web.StreamResponse, data: bytes) -> None:
 
 
 def _event(kind: str, data: Any, made: Made) -> bytes:
-    """One event; its id is the moment of the news that it tells, so that anybody can see how late it came."""
+    """One event; its id is the time of the news in it, so that readers can measure the delay."""
     return f"event: {kind}\nid: {round(made.sheet.told_at * 1000)}\ndata: ".encode() + _ENCODER.encode(data) + b"\n\n"

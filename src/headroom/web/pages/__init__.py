@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 Maker = Callable[[OperatorView, Scope], Model | None]
-"""Makes a page without its frame, the same for all who may see the same; None if there is no such page for them."""
+"""Makes a page without its frame, the same for all viewers with the same scope; None if they have no such page."""
 
 
 def _search(view: OperatorView, scope: Scope, wanted: Search) -> Model:
@@ -41,7 +41,7 @@ FIRST: Final = (
     Page("overview", "overview", lambda: Overview().model, link="Overview"),
     Page("nodes", "nodes", lambda: nodes.model, link="Nodes"),
 )
-"""The pages that come before those of the capabilities; the very first is shown where no other is named."""
+"""The pages before those of the capabilities; the first one is the default."""
 LAST: Final = (
     Page("pods/{namespace}/{name}", "pod", lambda: pod.model, kind="Pod", noun="pod"),
     Page("namespaces/{name}", "namespace", lambda: NamespacePage().model, kind="Namespace", noun="namespace"),
@@ -51,7 +51,7 @@ LAST: Final = (
 
 
 class Pages:
-    """Makes every page, and remembers for a moment what is dear to work out."""
+    """Makes all pages, and caches expensive results for a moment."""
 
     def __init__(self, pages: Iterable[Page]) -> None:
         self._makers: dict[tuple[str, int], Callable[..., Model | None]] = {}
@@ -61,7 +61,7 @@ class Pages:
                 self._makers[what, len(names) + bool(each.reads)] = each.maker()
 
     def of(self, address: tuple[Any, ...]) -> Maker:
-        """The page at an address: its kind, then the names of what it is about, or what is looked for; the first page if there is none."""
+        """The page at an address: its kind, then the names of its object or the search; the first page if the address is empty."""
         what, *given = address
         if (maker := self._makers.get((what, len(given)))) is None:
             given, maker = [], next(iter(self._makers.values()))

@@ -1,7 +1,7 @@
-"""The pages of bandwidth: every node with how full its links are, the fullest first, and one node with all that is reserved there.
+"""The bandwidth pages: all nodes by how full their links are, fullest first, and one node with all its reservations.
 
-Bandwidths are cluster-scoped and name pods of all of them. Who may see nodes but not every namespace sees how full they are, and names of
-their own pods only; who may not see nodes sees what is reserved for their own pods.
+Bandwidths are cluster-scoped and name pods of all namespaces. A viewer with access to nodes but not to every namespace sees how full the
+links are and the names of their own pods. A viewer without access to nodes sees only the reservations of their own pods.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from headroom.web.view import OperatorView
 
 KIND: Final = api.Bandwidth.kind.name
 MOST_DETAILED: Final = 100
-"""Nodes, the fullest, that are sent with their reservations: a fleet may have 100,000 of them."""
+"""The fullest nodes are sent with their reservations; a fleet may have 100,000 nodes."""
 MOST_IN_A_BAR: Final = 8
-"""Reservations of such a node; its own page has all that its status lists."""
+"""Reservations sent for each of these nodes; the node's own page shows all that its status lists."""
 MOST_OWN: Final = 500
 MOST_HISTORY: Final = 50
 _LINKS: Final = ("network", "local")
@@ -37,13 +37,13 @@ _URGENCY: Final = ("bad", "warn", "good", "idle")
 
 
 class Bandwidths:
-    """Makes the page of all nodes; what stands of a node is worked out again only when something was decided on it."""
+    """Makes the page of all nodes; a node's row is computed again only after a new decision about it."""
 
     def __init__(self) -> None:
         self._known: dict[Ref, Known] = {}
 
     def model(self, view: OperatorView, scope: Scope) -> Model:
-        """The page without its frame; for who may not see nodes, what is reserved for their own pods."""
+        """The page without its frame; for viewers without access to nodes, the reservations of their own pods."""
         world = view.world()
         known = self._of(view, world)
         if not (scope.everything or scope.nodes):
@@ -71,7 +71,7 @@ class Bandwidths:
 
 
 class Known(NamedTuple):
-    """What stands of one node, and what it was made from."""
+    """The row of one node, with its inputs."""
 
     name: str
     resource: AnyResource
@@ -80,7 +80,7 @@ class Known(NamedTuple):
     row: Model
     order: tuple[int, float, str]
     namespaces: frozenset[str]
-    """Of the pods that are listed there."""
+    """Namespaces of the pods that the status lists."""
 
 
 def _known(resource: AnyResource, decision: Decision | None) -> Known:
@@ -91,7 +91,7 @@ def _known(resource: AnyResource, decision: Decision | None) -> Known:
 
 
 def node(view: OperatorView, scope: Scope, name: str) -> Model | None:
-    """The page of one node without its frame; None if there is none, or none that may be seen."""
+    """The page of one node without its frame; None if it does not exist or the viewer may not see it."""
     world, ref = view.world(), Ref(KIND, "", name)
     resource = world.resources.get(ref)
     if resource is None or not (scope.everything or scope.nodes):
@@ -116,7 +116,7 @@ def node(view: OperatorView, scope: Scope, name: str) -> Model | None:
 
 
 def status_of(resource: AnyResource, decision: Decision | None) -> api.BandwidthStatus:
-    """The status that is decided, or else written."""
+    """The last decided status, else the one in the cluster."""
     status = decision.status if decision is not None else resource.status
     return status if isinstance(status, api.BandwidthStatus) else api.BandwidthStatus()
 
@@ -125,7 +125,7 @@ def status_of(resource: AnyResource, decision: Decision | None) -> api.Bandwidth
 
 
 def node_row(resource: AnyResource, decision: Decision | None) -> Model:
-    """One node in a few numbers and words. What is reserved of each link is a pair: reserved and capacity, in Mbps."""
+    """One node in a few numbers and words. Each link is a pair in each direction: reserved and capacity, in Mbps."""
     status = status_of(resource, decision)
     ready = conditions.find(status.conditions, "Ready")
     state, tone = _state(resource, ready, status)
@@ -142,12 +142,12 @@ def node_row(resource: AnyResource, decision: Decision | None) -> Model:
 
 
 def order(row: Model) -> tuple[int, float, str]:
-    """What needs a look first, then the fullest."""
+    """Sort key: nodes with problems first, then the fullest."""
     return min(_URGENCY.index(row["tone"]), _URGENCY.index("good")), -row["percent"], row.get("name", "")
 
 
 def links_of(status: api.BandwidthStatus) -> Model:
-    """What is reserved of each link in each direction, and its capacity."""
+    """Reserved bandwidth and capacity of each link in each direction."""
     if status.capacity is None or status.used is None:
         return {}
     found: Model = {}
@@ -158,7 +158,7 @@ def links_of(status: api.BandwidthStatus) -> Model:
 
 
 def fullness(status: api.BandwidthStatus) -> float:
-    """The share of the fullest link in its fuller direction, in percent; rounded down, so that only what is full reads as 100."""
+    """The share of the fullest link in its fuller direction, in percent; rounded down, so that only a full link reads as 100."""
     pairs = (pair for link in links_of(status).values() for pair in link.values())
     return max((1000 * used // size / 10 for used, size in pairs if size), default=0.0)
 
@@ -169,7 +169,7 @@ def is_overcommitted(status: api.BandwidthStatus) -> bool:
 
 
 def _state(resource: AnyResource, ready: Condition | None, status: api.BandwidthStatus) -> tuple[str, str]:
-    """One word for how a node stands, and how good that is. The words only sum up what the status says."""
+    """One word for the state of a node, and its tone. The words only summarize the status."""
     if resource.problems:
         return "Invalid", "bad"
     if resource.spec is not None and resource.spec.paused:
@@ -209,7 +209,7 @@ def _facts(resource: AnyResource, status: api.BandwidthStatus) -> Model:
 
 
 def reservation(found: api.Reservation) -> Model:
-    """What one pod has of each link, in Mbps, up and down; of the network card nothing if it is link-local."""
+    """One pod's reservation in Mbps, up and down; a link-local pod reserves nothing of the network card."""
     rates = found.bandwidth.local
     row: Model = {"up": rates.ul_mbps, "down": rates.dl_mbps}
     if found.deployment_type and found.deployment_type != "Pod":
@@ -220,7 +220,7 @@ def reservation(found: api.Reservation) -> Model:
 
 
 def _bars(status: api.BandwidthStatus, scope: Scope, most: int = api.MOST_LISTED) -> Model:
-    """The largest reservations that may be named; the rest of a bar is everybody else's."""
+    """The largest reservations that the viewer may see by name; the rest of a bar belongs to other namespaces."""
     mine = sorted((each for each in status.reservations if scope.sees(each.namespace)), key=_largest)
     bar = [{"pod": f"{each.namespace}/{each.pod_name}"} | reservation(each) for each in mine[:most]]
     return {"bar": bar} if bar else {}
@@ -232,7 +232,7 @@ def _largest(found: api.Reservation) -> tuple[int, str, str]:
 
 
 def _own(known: Iterable[Known], scope: Scope) -> Model:
-    """What is reserved for the pods of some namespaces, wherever they are. A fleet has 100,000 of them; only those shown are kept."""
+    """The reservations of some namespaces on all nodes. A fleet may have 100,000 of them; only the rows shown are kept."""
     mine = [(node.name, reserved) for node in known if (reserved := _mine(node, scope))]
     every = ((each.namespace, each.pod_name, name, each) for name, reserved in mine for each in reserved)
     first = heapq.nsmallest(MOST_OWN, every, key=itemgetter(0, 1, 2))

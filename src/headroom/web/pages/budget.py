@@ -1,4 +1,4 @@
-"""The page of one budget: its window as a curve, what comes, who used it, what is queued, and what was done."""
+"""The page of one budget: its window as a curve, the forecast, usage by user, the queue, and the history of enforcement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_RELEASED: Final = 50
 CURVE_SECONDS: Final = 1.0
 SHARES_SECONDS: Final = 5.0
 MOST_CURVES: Final = 64
-"""Budgets whose curve is remembered."""
+"""Budgets whose curves are cached."""
 
 
 class BudgetPage:
@@ -36,7 +36,7 @@ class BudgetPage:
         self._shares: dict[Ref, Paced[usage.Shares]] = {}
 
     def model(self, view: OperatorView, scope: Scope, namespace: str, name: str) -> Model | None:
-        """The page without its frame; None if there is no such budget, or none that may be seen."""
+        """The page without its frame; None if the budget does not exist or the viewer may not see it."""
         world, ref = view.world(), Ref(usage.KIND, namespace, name)
         resource = world.resources.get(ref)
         if resource is None or not scope.sees(ref.namespace):
@@ -73,7 +73,7 @@ class BudgetPage:
 
 
 def _kept(known: dict[Ref, Paced[Answer]], ref: Ref, seconds: float) -> Paced[Answer]:
-    """What is remembered of one budget; those that were looked at last stay."""
+    """The cached answer for one budget; the budgets viewed last stay in the cache."""
     found = known.pop(ref, None) or Paced(seconds)
     known[ref] = found
     while len(known) > MOST_CURVES:
@@ -124,7 +124,7 @@ def _end(step: EnteredStep) -> str:
 
 
 def _selector(selector: LabelSelector) -> str:
-    """As kubectl writes it."""
+    """The selector in kubectl's syntax."""
     words = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
     for each in selector.match_expressions:
         values = f"({', '.join(each.values)})"

@@ -1,4 +1,4 @@
-"""A budget's window as curves: what it held, and what it will hold with the durations that pods declare, and without."""
+"""A budget's window as curves: past usage, and the forecast with and without the durations that pods declare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headroom.web.pages.parts import Model
 
 
 class CurveUnit(NamedTuple):
-    """What a curve is in."""
+    """The unit of a curve."""
 
     name: str
     unit: int
@@ -24,7 +24,7 @@ DOLLARS: Final = CurveUnit("dollars", usage.DOLLAR)
 
 
 def drawn(world: World, budget: AnyResource) -> Model:
-    """The curves of a valid budget, with what is marked on them."""
+    """The curves of a valid budget, with the marks on them."""
     drawing = budgets.drawing(world, budget)
     length = budget.spec.quota.window_hours * HOUR
     endless = BudgetUsage(world, usage.scope_of(world, budget), length).forecasts({})

@@ -20,7 +20,7 @@ LONGEST_NUMBER: Final = 12
 
 
 class Search(NamedTuple):
-    """What is looked for."""
+    """The search."""
 
     words: tuple[str, ...]
     since: str
@@ -32,7 +32,7 @@ class Search(NamedTuple):
 
 
 def search(query: Mapping[str, str]) -> Search:
-    """What a query string asks for. Raises `Misconfigured` for what cannot be read."""
+    """Parse a query string. Raises `Misconfigured` if that fails."""
     asked, since = query.get("q", "")[:LONGEST_QUERY], query.get("since", USUAL_SINCE)
     length = times.duration(since) if len(since) <= LONGEST_NUMBER else None
     if length is None:

@@ -1,4 +1,4 @@
-"""The machines of a power pool as rows: what each is doing, what it was told, and its last hours."""
+"""The machines of a power pool as rows: state, last command and recent history of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headroom.web.pages import parts
 from headroom.web.pages.parts import Model
 
 HOURS: Final = 6
-"""How much of its past a machine shows, as past.js draws it."""
+"""The length of the history that past.js draws for each machine."""
 MOST_TURNS: Final = 200
 _ENDED: Final = ("Succeeded", "Failed")
 _TURNS: Final[Mapping[str, State]] = {
@@ -31,38 +31,38 @@ _TURNS: Final[Mapping[str, State]] = {
     "MachineFailed": "Failed",
     "MachineUnknown": "Unknown",
 }
-"""What a machine is doing after each event about it."""
+"""The state of a machine after each event about it."""
 
 Turns = list[tuple[int, State]]
-"""Since when a machine was in which state, the oldest first."""
+"""The states of a machine with their start times, oldest first."""
 
 
 class Gpus(NamedTuple):
     """GPUs of a machine in millionths."""
 
     all: int
-    """As its node says, or as the pool says while there is none."""
+    """From its node, or from the pool while there is no node."""
     held: int
     is_there: bool
     """Its node is ready."""
 
 
 def remembered(resource: AnyResource, status: PowerPoolStatus) -> list[tuple[MachineSpec, MachineStatus]]:
-    """Every machine of a valid pool, with what is known of it."""
+    """Every machine of a valid pool, with its last known state."""
     spec: PowerPoolSpec = resource.spec
     known = {each.name: each for each in status.machines}
     return [(each, known.get(each.name, MachineStatus(name=each.name))) for each in spec.machines]
 
 
 def status_of(pool: AnyResource, decision: Decision | None) -> PowerPoolStatus:
-    """What was decided last on a pool, else what is written."""
+    """The last decided status of a pool, else the one in the cluster."""
     status = decision.status if decision else pool.status
     assert isinstance(status, PowerPoolStatus)
     return status
 
 
 def asleep(world: World, decisions: Mapping[Ref, Decision]) -> dict[str, State]:
-    """Machines that are not on because their pool wants it so, or not yet, each with what it is doing."""
+    """Machines that their pool has switched off or is still switching on, each with its state."""
     found: dict[str, State] = {}
     for ref, resource in world.of_kind(PowerPool.kind.name):
         status = status_of(resource, decisions.get(ref))
@@ -71,7 +71,7 @@ def asleep(world: World, decisions: Mapping[Ref, Decision]) -> dict[str, State]:
 
 
 def gpus(world: World, machine: MachineSpec) -> Gpus:
-    """The GPUs of a machine, and how many of them pods hold."""
+    """The GPUs of a machine, and how many of them are allocated."""
     node = world.nodes.get(machine.name)
     offered = usage.gpus_in(node.allocatable) if node is not None else 0
     told = offered or machine.gpu_count * usage.MICRO
@@ -108,7 +108,7 @@ def row(world: World, pool: PowerPoolSpec, machine: MachineSpec, found: MachineS
 
 
 def last_told(found: MachineStatus) -> tuple[str, str]:
-    """What a machine was last told to do, and when; empty words if it never was."""
+    """The last command to a machine, and when it was sent; empty if there was none."""
     commands = [("wake", found.woken_at), ("sleep", found.slept_at)]
     moments = [(times.moment(at), word, at) for word, at in commands if at]
     _, word, at = max(((moment, word, at) for moment, word, at in moments if moment is not None), default=(0, "", ""))
@@ -116,7 +116,7 @@ def last_told(found: MachineStatus) -> tuple[str, str]:
 
 
 def _node(node: Node | None) -> str:
-    """What its node looks like to the cluster; empty if there is none."""
+    """The state of its node; empty if there is none."""
     if node is None:
         return ""
     return "not ready" if not node.ready else "cordoned" if node.unschedulable else "ready"
@@ -132,7 +132,7 @@ def _switch(machine: MachineSpec) -> str:
 
 
 def pasts(entries: Iterable[Noted], status: PowerPoolStatus, now: int) -> dict[str, Turns]:
-    """The last hours of every machine, by what the journal says of its pool and by what is known now."""
+    """The last hours of every machine, from the journal of its pool and from the current state."""
     found: dict[str, Turns] = {}
     for entry in sorted(entries):
         for news in entry.news:
@@ -143,10 +143,10 @@ def pasts(entries: Iterable[Noted], status: PowerPoolStatus, now: int) -> dict[s
 
 
 def _past(turns: Turns, known: MachineStatus, now: int) -> Turns:
-    """Its turns from the last one before the hours that are shown, up to what it does now."""
+    """Its changes of state, from the last one before the shown hours up to now."""
     since = times.moment(known.since)
     if since is not None and (not turns or turns[-1][1] != known.state):
-        # What is observed counts, not what was told last.
+        # The observed state counts, not the last command.
         turns = [*(each for each in turns if each[0] < since), (since, known.state)]
     begun = [number for number, (at, _) in enumerate(turns) if at <= now - HOURS * HOUR]
     shown = turns[begun[-1] :] if begun else turns

@@ -1,4 +1,4 @@
-"""GPUs by model: what is allocated and free, what is not there to be had, and which models the pending pods would take."""
+"""GPUs by model: allocated, free and unavailable ones, and the models that pending pods could use."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ PRODUCTS: Final = (
     "karpenter.k8s.aws/instance-gpu-name",
     "node.kubernetes.io/instance-type",
 )
-"""Labels by which a node tells what its GPUs are; the first that it has counts."""
+"""Node labels that name the GPU model; the first one present counts."""
 UNNAMED: Final = "not named"
 HOST: Final = "kubernetes.io/hostname"
 COUNTED: Final = ("allocated", "free", "asleep", "booting", "cordoned", "unreachable")
 MOST_NEEDS: Final = 20
 MOST_LOOKED_AT: Final = 2000
-"""Pending pods whose needs are told apart."""
+"""Most pending pods whose needs are computed."""
 
 
 class Fleet(NamedTuple):
     """GPUs in millionths."""
 
     by_model: dict[str, Counter[str]]
-    """Of each model, how many there are of each of `COUNTED`, which add up to all, and `largest`: the most on one node that are free."""
+    """For each model, the number of GPUs in each state of `COUNTED`, which add up to all, and `largest`: the most free ones on one node."""
     allocated: int
     free: int
     all: int
 
 
 def fleet(world: World, asleep: Mapping[str, State]) -> Fleet:
-    """The GPUs of all nodes; every one is counted once."""
+    """The GPUs of all nodes, each counted once."""
     taken = allocated(world)
     found: dict[str, Counter[str]] = {}
     for node in world.nodes:
@@ -65,18 +65,18 @@ def fleet(world: World, asleep: Mapping[str, State]) -> Fleet:
 
 
 def of(view: OperatorView, world: World) -> Model:
-    """The GPUs of each model in numbers, for whoever may list nodes."""
+    """The GPUs of each model in numbers, for viewers who may list nodes."""
     return rows(fleet(world, machines.asleep(world, view.loop.decisions)))
 
 
 def model_of(node: Node) -> str:
-    """What its GPUs are, as its labels say."""
+    """The node's GPU model, from its labels."""
     labels = dict(node.labels)
     return next((labels[each] for each in PRODUCTS if labels.get(each)), UNNAMED)
 
 
 def _state(node: Node, asleep: Mapping[str, State]) -> str:
-    """What becomes of GPUs of a node that no pod has."""
+    """The state of the unallocated GPUs of a node."""
     if node.ready:
         return "cordoned" if node.unschedulable else "free"
     known = asleep.get(node.name)
@@ -84,7 +84,7 @@ def _state(node: Node, asleep: Mapping[str, State]) -> str:
 
 
 def allocated(world: World) -> dict[str, int]:
-    """Millionths of GPUs that pods have on each node, those of their claims included."""
+    """Allocated GPUs on each node in millionths, those of resource claims included."""
     pods = world.pods
     bound = _live(pods) & (pods.column("node") != pods.names.number(""))
     pairs, counts = np.unique(
@@ -118,7 +118,7 @@ def rows(found: Fleet) -> Model:
 
 
 def pending(world: World) -> Iterable[Pod]:
-    """The pods with GPUs that no gate keeps, and that have no node."""
+    """The pods with GPUs that have neither a gate nor a node."""
     for uid in world.pods.unbound:
         pod = world.pods.get(uid)
         if pod is not None and not pod.gates and pod.phase not in ENDED and usage.gpus_of(world, pod):
@@ -126,7 +126,7 @@ def pending(world: World) -> Iterable[Pod]:
 
 
 def needs(world: World, pods: Iterable[Pod], sorts: Sorts | None = None) -> list[Model]:
-    """Of which models, and how many GPUs on one node, pending pods need: most pods first."""
+    """Which models, and how many GPUs on one node, pending pods need; most pods first."""
     sorts = sorts or Sorts(world)
     found: Counter[tuple[tuple[str, ...], int]] = Counter()
     for number, pod in enumerate(pods):
@@ -140,7 +140,7 @@ def needs(world: World, pods: Iterable[Pod], sorts: Sorts | None = None) -> list
 
 
 class Sorts:
-    """Nodes that no shape tells apart, but for those that ask for one by its name."""
+    """Nodes grouped so that no pod shape distinguishes them, except shapes that name a node."""
 
     def __init__(self, world: World) -> None:
         self._nodes = [node for node in world.nodes if usage.gpus_on(world, node)]
@@ -151,7 +151,7 @@ class Sorts:
         self._known: dict[Shape, tuple[str, ...]] = {}
 
     def fitting(self, shape: Shape) -> tuple[str, ...]:
-        """The models that a pod may take, by what it says of nodes; none if there is no such node."""
+        """The models that a pod may use, by its node constraints; empty if no node matches."""
         if shape not in self._known:
             from headroom.core.demand import constraints_of, unmatched, untolerated  # noqa: PLC0415  once a pod is pending
 
@@ -168,5 +168,5 @@ class Sorts:
 
 
 def _lasting(node: Node) -> list[Taint]:
-    """The taints that somebody set: those that the cluster sets while a node is not ready say nothing of what a pod needs."""
+    """The taints that somebody set, without those that the cluster sets while a node is not ready."""
     return [each for each in node.taints if not each.key.startswith("node.kubernetes.io/")]

@@ -1,4 +1,4 @@
-"""The page of one namespace: its budgets, who used what in it, who is queued or pending, and what it saves."""
+"""The page of one namespace: its budgets, usage by job, user and pod, queued and pending pods, and savings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_QUEUED: Final = 100
 MOST_HISTORY: Final = 25
 SLOW_SECONDS: Final = 5.0
 MOST_KEPT: Final = 64
-"""Namespaces of which is remembered who used what."""
+"""Namespaces whose usage shares are cached."""
 
 
 class NamespacePage:
@@ -35,7 +35,7 @@ class NamespacePage:
         self._shares: dict[str, Paced[Shares]] = {}
 
     def model(self, view: OperatorView, scope: Scope, name: str) -> Model | None:
-        """The page without its frame; None if there is nothing of ours in it, or if it may not be seen."""
+        """The page without its frame; None if Headroom knows nothing in the namespace or the viewer may not see it."""
         if not scope.sees(name):
             return None
         world = view.world()
@@ -93,7 +93,7 @@ def _covers(world: World, ref: Ref, name: str) -> bool:
 
 
 def _hours(world: World, covering: list[Ref]) -> int:
-    """The longest window of its budgets: so much is known of everything that was used."""
+    """The longest window of its budgets: usage is known for that long."""
     specs = [world.resources[ref].spec for ref in covering]
     return max((each.quota.window_hours for each in specs if each is not None), default=USUAL_HOURS)
 
@@ -107,7 +107,7 @@ def _dollars(micro: int | None) -> str | None:
 
 
 def _queue(view: OperatorView, scope: Scope, covering: list[Ref], name: str) -> list[Model]:
-    """What budgets keep queued in this namespace, the first to start first."""
+    """The queued pods and gangs of this namespace, by estimated start."""
     world, found = view.world(), []
     for ref in covering:
         decision = view.loop.decisions.get(ref)
@@ -120,7 +120,7 @@ def _queue(view: OperatorView, scope: Scope, covering: list[Ref], name: str) -> 
 
 
 def _pending(world: World, scope: Scope, live: list[Pod]) -> list[Model]:
-    """The pods that no budget keeps, and that have no node, the oldest first."""
+    """The pods without a node that no budget queues, oldest first."""
     counting = nodes.Counting(world, scope)
     sorts = models.Sorts(world)
     found = sorted((pod for pod in live if not pod.node and not pod.gates), key=lambda pod: (pod.created, pod.key))

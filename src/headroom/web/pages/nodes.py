@@ -1,4 +1,4 @@
-"""The page of the nodes: each with its GPUs and who has them, and the pods without a node."""
+"""The nodes page: each node with its GPUs and the pods that reserve them, and the pods without a node."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def model(view: OperatorView, scope: Scope) -> Model:
 
 
 def _by_model(view: OperatorView, world: World, scope: Scope) -> Model:
-    """GPUs by model, and what the pending pods need of them, as far as their namespaces may be seen."""
+    """GPUs by model, and how many of them pending pods need, for pods in visible namespaces."""
     pods = (pod for pod in models.pending(world) if scope.sees(pod.namespace))
     return {"models": models.of(view, world), "needs": models.needs(world, pods)}
 
 
 def namespaces(world: World) -> set[str]:
-    """Those with pods that ask for GPUs."""
+    """The namespaces of pods that request GPUs."""
     pods = world.pods
     asking = [number for number, shape in pods.shapes.items() if usage.gpus_in(shape.requests)]
     found = np.unique(pods.column("namespace")[np.isin(pods.column("shape"), asking)])
@@ -65,7 +65,7 @@ def namespaces(world: World) -> set[str]:
 
 
 class Counting:
-    """Which budgets count a pod; each combination of namespace and labels is judged once."""
+    """Which budgets count a pod; evaluated once for each combination of namespace and labels."""
 
     def __init__(self, world: World, scope: Scope) -> None:
         self._world, self._scope = world, scope
@@ -77,7 +77,7 @@ class Counting:
         self._known: dict[tuple[object, ...], list[str]] = {}
 
     def of(self, pod: Pod) -> list[str]:
-        """The budgets that count a pod, as far as they may be seen."""
+        """The visible budgets that count a pod."""
         amounts = usage.amounts_of(pod, usage.view_of(self._world))
         key = (pod.namespace, pod.labels, amounts)
         if key not in self._known:
@@ -89,7 +89,7 @@ class Counting:
         return self._known[key]
 
     def may_name(self, pod: Pod) -> bool:
-        """Whether a pod's name may be shown."""
+        """Whether the viewer may see a pod's name."""
         return self._scope.sees(pod.namespace)
 
 
@@ -128,7 +128,7 @@ def _waiting(world: World, scope: Scope) -> Iterable[Pod]:
 
 
 def _starts(view: OperatorView, world: World, scope: Scope) -> dict[str, str]:
-    """The estimated start of everything that a budget keeps queued, as far as it is known and may be seen; the latest counts."""
+    """Known estimated starts of queued pods and gangs in visible namespaces; with several budgets, the latest."""
     found: dict[str, str] = {}
     for ref, _ in world.of_kind(usage.KIND):
         decision = view.loop.decisions.get(ref) if scope.sees(ref.namespace) else None
@@ -141,7 +141,7 @@ def _starts(view: OperatorView, world: World, scope: Scope) -> dict[str, str]:
 
 
 def waits(pod: Pod, counting: Counting, starts: Mapping[str, str]) -> Model:
-    """A pod without a node: what keeps it, and when it is estimated to start."""
+    """A pod without a node: why, and its estimated start."""
     state, budget, why = _why(pod)
     return parts.known(
         {
@@ -157,7 +157,7 @@ def waits(pod: Pod, counting: Counting, starts: Mapping[str, str]) -> Model:
 
 
 def _why(pod: Pod) -> tuple[str, str, str]:
-    """What keeps a pod, by which budget, and the same as a clause."""
+    """Why a pod has no node: its state, the budget that queues it, and the reason as a clause."""
     if marks.GATE in pod.gates:
         by = dict(pod.annotations).get(marks.HELD_BY, "")
         return "Queued", by, f"queued by budget {by}" if by else "queued by a budget"

@@ -1,4 +1,4 @@
-"""The pages of cheapest capacity: every LeftoverNodePool with what is first in it, and one with its rungs and all offers by price and risk."""
+"""The pages of cheapest capacity: all LeftoverNodePools with their first offer; one with its rungs and all offers by price and risk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headroom.web.view import OperatorView
 
 MOST_HISTORY: Final = 100
 MOST_OFFERS: Final = 150
-"""More of them are no picture; the best ones are kept."""
+"""Offers drawn in the chart, best first; more would not be readable."""
 RUNG_STATES: Final = ("Active", "Resting", "Leaving")
 _WHOLE: Final = 1_000_000
 EXAMPLE: Final = """\
@@ -35,11 +35,11 @@ spec:
   taints: ["nvidia.com/gpu:NoSchedule"]
   limits: {nvidia.com/gpu: "64"}
 """
-"""What somebody without one may begin with."""
+"""A first manifest for viewers without a LeftoverNodePool."""
 
 
 def model(view: OperatorView, scope: Scope) -> Model:
-    """The page of all of them, without its frame. They are cluster-scoped, so they are for who sees everything."""
+    """The page of all LeftoverNodePools, without its frame. They are cluster-scoped, so viewing them needs access to everything."""
     if not scope.everything:
         return {"maySee": False, "pools": {}}
     world = view.world()
@@ -51,7 +51,7 @@ def model(view: OperatorView, scope: Scope) -> Model:
 
 
 def pool(view: OperatorView, scope: Scope, name: str) -> Model | None:
-    """The page of one without its frame; None if there is none, or none that may be seen."""
+    """The page of one LeftoverNodePool without its frame; None if it does not exist or the viewer may not see it."""
     world, ref = view.world(), Ref(LeftoverNodePool.kind.name, "", name)
     resource = world.resources.get(ref)
     if resource is None or not scope.everything:
@@ -68,14 +68,14 @@ def pool(view: OperatorView, scope: Scope, name: str) -> Model | None:
 
 
 def status_of(resource: AnyResource, decision: Decision | None) -> LeftoverNodePoolStatus:
-    """What was decided last, else what is written."""
+    """The last decided status, else the one in the cluster."""
     status = decision.status if decision else resource.status
     assert isinstance(status, LeftoverNodePoolStatus)
     return status
 
 
 def pool_row(world: World, resource: AnyResource, decision: Decision | None) -> Model:
-    """One of them in a few numbers and words."""
+    """One LeftoverNodePool in a few numbers and words."""
     row: Model = {"name": resource.name}
     if resource.spec is None:
         said = "; ".join(f"{each.field} {each.message}" for each in resource.problems)
@@ -112,7 +112,7 @@ def first_rung(status: LeftoverNodePoolStatus) -> Rung | None:
 
 
 def first_text(status: LeftoverNodePoolStatus) -> str:
-    """The offer that has the first place: `g5.xlarge in us-east-1a`."""
+    """The offer in first place: `g5.xlarge in us-east-1a`."""
     if status.chosen is None or not status.chosen.offer:
         top = first_rung(status)
         return f"{top.instance_types[0]} on demand" if top and top.instance_types else ""
@@ -120,7 +120,7 @@ def first_text(status: LeftoverNodePoolStatus) -> str:
 
 
 def _state(world: World, resource: AnyResource, status: LeftoverNodePoolStatus) -> tuple[str, str]:
-    """One word for how it stands, and how good that is. The words only sum up what the status says."""
+    """One word for the state of a LeftoverNodePool, and its tone. The words only summarize the status."""
     if resource.deleting:
         return "Deleting", "idle"
     if resource.spec.paused:
@@ -166,7 +166,7 @@ def _rung(rung: Rung) -> Model:
 
 
 def _market(world: World, ref: Ref, resource: AnyResource, status: LeftoverNodePoolStatus) -> Model:
-    """Every offer that is ranked now, the best first, and what was passed over."""
+    """All ranked offers, best first, and the offers passed over."""
     market = capability.market_now(world, ref, resource)
     every = [*market.quotes.values(), *market.fallback]
     names = capability.zone_names(status) | {
@@ -214,7 +214,7 @@ def _offer(
 
 
 def _has(rung: Rung, quote: capability.Quote) -> bool:
-    """Whether an offer is one of a rung's machines."""
+    """Whether a rung includes an offer."""
     return (
         quote.offer.instance_type in rung.instance_types
         and (not rung.zones or capability.zone_of(quote) in rung.zones)

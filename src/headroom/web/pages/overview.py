@@ -1,4 +1,4 @@
-"""The first page: how much is used of what, what is free, and what was decided in the last hour."""
+"""The first page: usage by budget, free GPUs, and the decisions of the last hour."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from headroom.web.view import OperatorView
 MOST_DECISIONS: Final = 30
 MOST_COUNTED: Final = 1000
 SLOW_SECONDS: Final = 2.0
-"""What is worked out over the whole fleet is not worked out more often than this, whoever looks."""
+"""Numbers of the whole fleet are computed at most this often, for any number of viewers."""
 
 
 DECIDED: Final = frozenset(kind for each in CAPABILITIES for kind in each.kinds)
-"""The kinds that something is done for in this version."""
+"""The kinds that this version acts on."""
 MOVING_SECONDS: Final = 2.0
 MOVING: Final = frozenset({"asOf", "consumedGpuHours", "consumedUsd", "message", "percent"})
-"""What moves by itself while a budget is used; that it reached something is in its state."""
+"""Fields that change continuously while pods run; the state shows when a limit is crossed."""
 
 
 class BudgetRow(NamedTuple):
-    """A budget as it was last shown."""
+    """The last shown row of a budget."""
 
     of: tuple[AnyResource, Decision | None]
-    """What it was made from."""
+    """The inputs of the row."""
     due: float
-    """When its numbers are to move again."""
+    """When its numbers may change again."""
     row: Model
 
 
 class Overview:
-    """Makes the page; what only the whole fleet tells is remembered for a moment."""
+    """Makes the page; numbers of the whole fleet are cached for a moment."""
 
     def __init__(self) -> None:
         self._fleet = FleetSummary()
@@ -81,7 +81,7 @@ class Overview:
         return model
 
     def _budgets(self, view: OperatorView, world: World, scope: Scope) -> Model:
-        # A page of one moment shows the numbers of that moment.
+        # A page for one moment shows the numbers of exactly that moment.
         now, shown = time.monotonic() if view.moment is None else math.inf, {}
         for ref, each in world.of_kind(usage.KIND):
             if scope.sees(ref.namespace):
@@ -91,7 +91,7 @@ class Overview:
         return shown
 
     def _row(self, ref: Ref, of: tuple[AnyResource, Decision | None], now: float) -> Model:
-        """A row as it is shown: news at once, numbers that only move with time at a readable pace, not all in one moment."""
+        """The row to show: changes of state at once, moving numbers at a readable pace and spread over time."""
         known = self._rows.get(ref)
         if known is not None and known.of[0] is of[0] and known.of[1] is of[1]:
             return known.row
@@ -116,7 +116,7 @@ def _others(view: OperatorView, world: World, scope: Scope) -> Model:
 
 
 def _is_routine(view: OperatorView, ref: Ref) -> bool:
-    """A Bandwidth that is well: there is one for each node, and they have a page of their own."""
+    """A Bandwidth that is Ready: each node has one, and they have their own page."""
     decision = view.loop.decisions.get(ref)
     return (
         ref.kind == Bandwidth.kind.name
@@ -140,14 +140,14 @@ def _other(view: OperatorView, world: World, ref: Ref) -> Model:
 
 
 def _acts(world: World, ref: Ref) -> bool:
-    """Whether anything is done for a resource: one that is only looked at may be ready, and is not at work."""
+    """Whether Headroom acts for a resource. One that it only observes may be ready without acting."""
     spec = world.resources[ref].spec
     is_accounted_only = ref.kind == Bandwidth.kind.name and world.bandwidth.mode == "Off"
     return not (is_accounted_only or getattr(spec, "paused", False) or world.stopped) and ref.kind in DECIDED
 
 
 class FleetSummary:
-    """The fleet in a few numbers, worked out again only when pods or nodes changed."""
+    """The fleet in a few numbers, computed again only when pods or nodes changed."""
 
     def __init__(self) -> None:
         self._seen: tuple[object, ...] = ()
@@ -189,7 +189,7 @@ def _numbers(world: World, found: models.Fleet) -> dict[str, Any]:
 
 
 def nodes_asleep(world: World, decisions: Mapping[Ref, Decision]) -> dict[str, Any]:
-    """How many of the nodes that are not ready sleep, boot or go to sleep; nothing where none does."""
+    """How many nodes that are not ready are asleep, booting or going to sleep; left out if none is."""
     there = (world.nodes.get(name) for name in machines.asleep(world, decisions))
     count = sum(node is not None and not node.ready for node in there)
     return {"nodesAsleep": count} if count else {}
@@ -204,20 +204,20 @@ def _unbound(pods: PodTable) -> Bools:
 
 
 def _asking(pods: PodTable, which: Bools) -> list[tuple[int, int]]:
-    """GPUs that some pods ask for, and how many ask for so many; by shape, so a large fleet costs no more than a small one."""
+    """GPU requests and the number of pods with each, by shape, so that the cost does not grow with the fleet."""
     numbers, counts = np.unique(pods.column("shape")[which], return_counts=True)
     found = [usage.gpus_in(pods.shapes[int(number)].requests) for number in numbers]
     return list(zip(found, counts.tolist(), strict=True))
 
 
 def _uncovered(world: World) -> Model:
-    """What no budget covers, in the last 24 hours and now."""
+    """Usage that no budget covers, in the last 24 hours and now."""
     sums = usage.uncovered(world)
     return {"gpuHours": parts.amount(sums.gpu_ms, usage.GPU_HOUR), "burnRateGpus": parts.decimal(sums.burn)}
 
 
 def _gpus(world: World) -> Model:
-    """GPUs in use over the last day."""
+    """Allocated GPUs over the last day."""
     line = usage.held(world, world.as_of - 24 * HOUR)
     return {
         "t": [moment // SECOND for moment in line.moments],

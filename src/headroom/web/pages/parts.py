@@ -1,4 +1,4 @@
-"""Parts that several pages are made of: the frame, one budget as a row, one entry of the journal, and numbers as text."""
+"""What several pages share: the frame, one budget as a row, one journal entry, and numbers as text."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from headroom.web.view import OperatorView
 
 _UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 Model = dict[str, Any]
-"""A page as plain data; what is not known is left out."""
+"""A page as plain data; unknown values are left out."""
 
 
 def framed(whole: Model, scope: Scope, name: str) -> Model:
-    """The frame for one viewer, who is named in it."""
+    """The frame for one viewer, with the viewer's name."""
     viewer: Model = {"everything": scope.everything} | ({"name": name} if name else {})
     if scope.everything:
         return whole | {"viewer": viewer}
     viewer["namespaces"] = sorted(scope.namespaces)
     operator = whole.get("operator", {})
     if operator.get("problems"):
-        # The details may name what is not theirs.
-        operator = operator | {"problems": ["The operator does not see the whole cluster just now."]}
+        # The details may name objects of other namespaces.
+        operator = operator | {"problems": ["The operator cannot see the whole cluster at the moment."]}
     return whole | {"operator": operator, "viewer": viewer}
 
 
 def frame(view: OperatorView) -> Model:
-    """What every page says, with all that only some may see: the moment, and who acts."""
+    """What every page shows: the time and who acts. It includes details that only some viewers may see."""
     world = view.world()
     return known(
         {
-            # Whole seconds: a page that only gets older is no news more often than that.
+            # Whole seconds, so that the passing of time alone updates a page at most once a second.
             "at": times.text(world.now - world.now % times.SECOND),
             "title": view.title,
             "cluster": world.cluster,
@@ -60,12 +60,12 @@ def frame(view: OperatorView) -> Model:
 
 
 def _short(cluster: str) -> str:
-    """A uid as people can tell it from others; another id says more by itself."""
+    """The first part of a uid, which is enough to tell clusters apart; any other id is meant to be read and has a name already."""
     return cluster[:8] if _UID.fullmatch(cluster) else ""
 
 
 def known(model: Model) -> Model:
-    """Without what is not known."""
+    """The model without unknown values."""
     return {name: value for name, value in model.items() if value is not None and value != ""}
 
 
@@ -105,7 +105,7 @@ def budget_row(resource: AnyResource, decision: Decision | None) -> Model:
 
 
 def _state(resource: AnyResource, status: GPUWorkloadBudgetStatus) -> tuple[str, str]:
-    """One word for where a budget stands, and how good that is. The words only sum up what the status says."""
+    """One word for the state of a budget, and its tone. The words only summarize the status."""
     if resource.spec.paused:
         return "Paused", "idle"
     if not status.as_of:
@@ -123,19 +123,19 @@ def _state(resource: AnyResource, status: GPUWorkloadBudgetStatus) -> tuple[str,
 
 
 def _percent(*parts: tuple[str, str | int | None]) -> float:
-    """The largest share of a quota that is used; for drawing only, the exact numbers stand beside it."""
+    """The largest used share of any quota, for drawing only: the page shows the exact numbers beside it."""
     amounts = [(nano(used), nano(quota)) for used, quota in parts if used and quota is not None]
     shares = [
         used / quota
         for used, quota in amounts
         if not isinstance(used, InvalidQuantity) and not isinstance(quota, InvalidQuantity) and quota
     ]
-    # Rounded down: what is below the quota must not read as 100.
+    # Rounded down: usage below the quota must not read as 100.
     return int(1000 * max(shares, default=0.0)) / 10
 
 
 def _number(amount: str | int | None) -> float:
-    """For drawing and comparing; what nobody can read is 0."""
+    """For drawing and comparing; an amount that cannot be parsed counts as 0."""
     found = nano(amount) if amount not in (None, "") else 0
     return 0.0 if isinstance(found, InvalidQuantity) else found / NANO
 
@@ -145,12 +145,12 @@ def _text(amount: str | int | None) -> str:
 
 
 def entries(found: Iterable[Noted]) -> Model:
-    """Entries of the journal under ids that sort by time."""
+    """Journal entries by ids that sort by time."""
     return {f"{each.at:013d}-{each.key.hex()[:8]}": entry(each) for each in found}
 
 
 def entry(each: Noted) -> Model:
-    """One entry of the journal."""
+    """One journal entry."""
     return {
         "at": times.text(each.at),
         "resource": each.resource,
@@ -171,7 +171,7 @@ def may_see(each: Noted, scope: Scope) -> bool:
 
 
 def decimal(micro: int) -> str:
-    """Millionths as people write them."""
+    """Millionths as a decimal number, without trailing zeros."""
     whole, rest = divmod(micro, MICRO)
     return f"{whole}.{rest:06d}".rstrip("0").rstrip(".") if rest else str(whole)
 

@@ -1,4 +1,4 @@
-"""The page of one pod: why it is as it is and since when, when it starts, and what it used."""
+"""The page of one pod: its state, why and since when, its estimated start, and its usage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORD: Final = re.compile(r"[\w./-]+")
 
 
 def model(view: OperatorView, scope: Scope, namespace: str, name: str) -> Model | None:
-    """The page without its frame; None if nothing is known of such a pod, or if its namespace may not be seen."""
+    """The page without its frame; None if the pod is unknown or the viewer may not see its namespace."""
     if not (scope.sees(namespace) and name):
         return None
     world = view.world()
@@ -80,7 +80,7 @@ def _named(world: World, namespace: str, name: str) -> list[Pod]:
 def _explained(
     world: World, scope: Scope, statuses: dict[Ref, GPUWorkloadBudgetStatus], what: Ref, pod: Pod | None
 ) -> Explained | None:
-    """Why it is so, by the budgets that may be seen; of others only that there is one."""
+    """Why the pod is in its state, by the visible budgets; other budgets are not named."""
     if scope.everything:
         return explained(world, statuses, what)
     seen = {ref: each for ref, each in world.resources.items() if scope.sees(ref.namespace)}
@@ -122,7 +122,7 @@ def _facts(view: OperatorView, world: World, pod: Pod | None, used: UsageShare |
 
 
 def _siblings(world: World, pod: Pod | None) -> list[Model]:
-    """The other pods of what made it."""
+    """The other pods of its owner."""
     owner = owner_of(pod) if pod is not None else ""
     if pod is None or not owner:
         return []
@@ -142,7 +142,7 @@ def _siblings(world: World, pod: Pod | None) -> list[Model]:
 
 
 def _unserved(view: OperatorView, world: World, scope: Scope, pod: Pod) -> list[Model]:
-    """Why no pool that may be seen brings a machine for it."""
+    """Why no visible pool brings a machine for it."""
     found = []
     for ref, resource in world.resources.items():
         if not scope.sees(ref.namespace):

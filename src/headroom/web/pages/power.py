@@ -1,4 +1,4 @@
-"""The pages of power: every pool with its machines on and off, and one pool with what each machine is doing and has done."""
+"""The power pages: all pools with their machines on and off, and one pool with the state and history of each machine."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ spec:
     scaleDownEndpoint: https://power-api.example.com/gpu-worker-1/stop
   policy: {idleSeconds: 900, minOn: 0}
 """
-"""What somebody without a pool may begin with."""
+"""A first manifest for viewers without a pool."""
 
 
 def model(view: OperatorView, scope: Scope) -> Model:
-    """The page of all pools, without its frame. Pools are cluster-scoped, so they are for who sees everything."""
+    """The page of all pools, without its frame. Pools are cluster-scoped, so viewing them needs access to everything."""
     if not scope.everything:
         return {"maySee": False, "pools": {}}
     world = view.world()
@@ -47,7 +47,7 @@ def model(view: OperatorView, scope: Scope) -> Model:
 
 
 def pool(view: OperatorView, scope: Scope, name: str) -> Model | None:
-    """The page of one pool without its frame; None if there is none, or none that may be seen."""
+    """The page of one pool without its frame; None if it does not exist or the viewer may not see it."""
     world, ref = view.world(), Ref(PowerPool.kind.name, "", name)
     resource = world.resources.get(ref)
     if resource is None or not scope.everything:
@@ -102,7 +102,7 @@ def pool_row(world: World, resource: AnyResource, decision: Decision | None) -> 
 
 
 def _state(resource: AnyResource, status: PowerPoolStatus) -> tuple[str, str]:
-    """One word for how a pool stands, and how good that is. The words only sum up what the status says."""
+    """One word for the state of a pool, and its tone. The words only summarize the status."""
     if resource.spec.paused:
         return "Paused", "idle"
     if status.on is None:
@@ -138,7 +138,7 @@ def _details(resource: AnyResource, status: PowerPoolStatus) -> Model:
 
 
 def _policy(policy: PowerPolicy, machines: int) -> Model:
-    from headroom.core.power import warm_percent  # noqa: PLC0415  loaded once there is a pool
+    from headroom.core.power import warm_percent  # noqa: PLC0415  loaded with the first pool
 
     return parts.known(
         {

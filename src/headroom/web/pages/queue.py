@@ -1,4 +1,4 @@
-"""What budgets keep queued, as rows: each with its estimated start, and a pod of it whose page says more."""
+"""The queue as rows: each with its estimated start, and a pod to link to."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows(world: World, scope: Scope, queue: Iterable[QueuedUnit]) -> list[Model]
 
 
 def _first_pods(world: World, scope: Scope) -> dict[str, str]:
-    """Of everything that is queued the first of its pods, as far as it may be seen."""
+    """The first visible pod of every queued gang and pod."""
     found: dict[str, str] = {}
     for uid in world.pods.queued:
         pod = world.pods.get(uid)

@@ -29,7 +29,7 @@ _STANDING: Final = {
     "GatewayFailing": "warn",
     "Orphans": "warn",
 }
-"""The conditions that say more than the number of machines, the most urgent first, and how bad each is."""
+"""Conditions shown in place of the number of machines, most urgent first, with their tone."""
 _ENDED: Final = ("Succeeded", "Failed")
 EXAMPLE: Final = """\
 apiVersion: headroom.dev/v1alpha1
@@ -48,11 +48,11 @@ spec:
   template: {gpuCount: 4}
   credentialsSecretRef: {name: spot-keys}
 """
-"""What somebody without a pool may begin with."""
+"""A first manifest for viewers without a pool."""
 
 
 def model(view: OperatorView, scope: Scope) -> Model:
-    """The page of all pools that may be seen, without its frame."""
+    """The page of all visible pools, without its frame."""
     world = view.world()
     seen = [(ref, each) for ref, each in world.of_kind(Spotpool.kind.name) if scope.sees(ref.namespace)]
     pools = {f"{ref.namespace}/{ref.name}": pool_row(each, view.loop.decisions.get(ref)) for ref, each in seen}
@@ -60,7 +60,7 @@ def model(view: OperatorView, scope: Scope) -> Model:
 
 
 def pool(view: OperatorView, scope: Scope, namespace: str, name: str) -> Model | None:
-    """The page of one pool without its frame; None if there is none, or none that may be seen."""
+    """The page of one pool without its frame; None if it does not exist or the viewer may not see it."""
     world, ref = view.world(), Ref(Spotpool.kind.name, namespace, name)
     resource = world.resources.get(ref)
     if resource is None or not scope.sees(namespace):
@@ -93,7 +93,7 @@ def pool(view: OperatorView, scope: Scope, namespace: str, name: str) -> Model |
 
 
 def status_of(resource: AnyResource, decision: Decision | None) -> SpotpoolStatus:
-    """What was decided last on a pool, else what is written."""
+    """The last decided status of a pool, else the one in the cluster."""
     status = decision.status if decision else resource.status
     assert isinstance(status, SpotpoolStatus)
     return status
@@ -130,14 +130,14 @@ def pool_row(resource: AnyResource, decision: Decision | None) -> Model:
 
 
 def price_per_hour(status: SpotpoolStatus) -> str | None:
-    """What all machines of a pool cost in an hour, as far as it is known; None if nothing is."""
+    """The known cost of all machines of a pool per hour; None if no price is known."""
     amounts = [nano(each.price_per_hour) for each in status.slots if each.instance_id and each.price_per_hour]
     found = [each for each in amounts if not isinstance(each, InvalidQuantity)]
     return parts.decimal(sum(found) * usage.MICRO // NANO) if found else None
 
 
 def slot_row(world: World, slot: Slot) -> Model:
-    """One slot: what it is doing, its machine and its node."""
+    """One slot: its state, machine and node."""
     node = world.nodes.get(slot.node) if slot.node else None
     instance = world.instances.get(slot.instance_id)
     return parts.known(
@@ -165,7 +165,7 @@ def slot_row(world: World, slot: Slot) -> Model:
 
 
 def machines_of_nodes(world: World, decisions: Mapping[Ref, Decision]) -> dict[str, Model]:
-    """What the machine of each node costs, and when its cloud takes it back, by the node's name."""
+    """By node name: the price of its machine, and when the cloud reclaims it."""
     found: dict[str, Model] = {}
     for ref, resource in world.of_kind(Spotpool.kind.name):
         for slot in status_of(resource, decisions.get(ref)).slots:
@@ -184,7 +184,7 @@ def _allocated(world: World, node: str) -> int:
 
 
 def _state(resource: AnyResource, status: SpotpoolStatus) -> tuple[str, str]:
-    """One word for how a pool stands, and how good that is. The words only sum up what the status says."""
+    """One word for the state of a pool, and its tone. The words only summarize the status."""
     if resource.deleting:
         return "Deleting", "idle"
     if resource.spec.paused:

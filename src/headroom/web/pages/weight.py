@@ -1,4 +1,4 @@
-"""What a decision is about, by what was done and why: evictions and failures must not look like a machine that woke."""
+"""The type of a decision, from its actions and reason, so that evictions and failures stand out from routine wakes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headroom.model import actions
 from headroom.runtime.journal import Noted
 
 TYPES: Final = ("stops", "failures", "queue", "machines", "other")
-"""The weightiest first; an entry is of the first that fits."""
+"""Most important first; an entry gets the first type that matches."""
 _DONE: Final = {
     "stops": (actions.EvictPod, actions.DeletePod, actions.SuspendOwner, actions.PausePod),
     "queue": (
@@ -36,7 +36,7 @@ _KINDS: Final = ("PowerPool", "Spotpool", "LeftoverNodePool")
 
 
 def type_of(entry: Noted) -> str:
-    """Of which type an entry is."""
+    """The type of an entry."""
     done = {_OF_ACTION.get(each.partition(" ")[0], "") for each in entry.actions}
     reasons = (entry.reason, *(each.reason for each in entry.news))
     if "stops" in done:

@@ -1,4 +1,4 @@
-"""Who used how much of a window: by job, by user and by pod. Of other namespaces only that they did is told."""
+"""Usage in a window by job, by user and by pod. Other namespaces appear as a sum without names."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from headroom.web.scope import Scope
 
 MOST: Final = 10
 TOGETHER_MS: Final = 60_000
-"""Pods of one Job are made within so much of each other."""
+"""Pods of one Job are created within this time of each other."""
 _MADE: Final = re.compile(r"(.+)-[bcdfghjklmnpqrstvwxz2456789]{5}")
-"""A name that the API server made: it ends in five of these letters."""
+"""A generated name ends in five of these letters."""
 _INDEXED: Final = re.compile(r"(.+)-([0-9]+)")
 Key = tuple[str, str]
-"""Namespace and name; both empty for what may not be named."""
+"""Namespace and name; both empty if the viewer may not see them."""
 HIDDEN: Final[Key] = "", ""
 
 
@@ -41,7 +41,7 @@ class Sum(NamedTuple):
 
 
 def model(world: World, scope: Scope, found: Shares, user_key: str) -> Model:
-    """Everybody who used something, the largest first."""
+    """All users of GPUs, largest first."""
     there = {use.uid: pod for use in found.pods if (pod := world.pods.get(use.uid)) is not None}
     made = {(use.namespace, _base(use.pod)): use.begun for use in reversed(found.pods)}
     owners = {(pod.namespace, owner_of(pod).rpartition("/")[2]) for pod in there.values() if pod.owner is not None}
@@ -70,7 +70,7 @@ def model(world: World, scope: Scope, found: Shares, user_key: str) -> Model:
 
 
 def user_of(use: UsageShare | None, pod: Pod | None, key: str) -> str:
-    """Whose a pod is, by its label, or by its annotation while it is there; empty if nobody says."""
+    """The user of a pod, from its label, or from its annotation while the pod exists; empty if neither is set."""
     known = dict(use.labels).get(key, "") if use is not None else ""
     if not known and pod is not None:
         known = dict(pod.labels).get(key, "") or dict(pod.annotations).get(key, "")
@@ -78,20 +78,20 @@ def user_of(use: UsageShare | None, pod: Pod | None, key: str) -> str:
 
 
 def _base(name: str) -> str:
-    """The name of a pod without the letters that the API server put at its end."""
+    """The name of a pod without its generated suffix."""
     made = _MADE.fullmatch(name)
     return made[1] if made else name
 
 
 def _job(use: UsageShare, pod: Pod | None, owners: set[Key], made: Mapping[Key, int]) -> str:
-    """What made a pod: its owner while it is there, else as its name tells, and when the pods of like names were made."""
+    """The owner of a pod: from the pod while it exists, else guessed from its name and from when pods of similar names were created."""
     if pod is not None and pod.owner is not None:
         return owner_of(pod).rpartition("/")[2]
     base = _base(use.pod)
     indexed = _INDEXED.fullmatch(base)
     if (use.namespace, base) in owners or indexed is None:
         return base
-    # A pod of an indexed Job has its number in its name too, and there is a first or a second one, made with it.
+    # A pod of an indexed Job has its index in its name too, and a pod with index 0 or 1 was created at the same time.
     begun = made.get((use.namespace, f"{indexed[1]}-{0 if int(indexed[2]) else 1}"))
     is_one_of = begun is not None and abs(begun - use.begun) <= TOGETHER_MS
     return indexed[1] if is_one_of or (use.namespace, indexed[1]) in owners else base
