@@ -46,11 +46,6 @@ SOURCES_TO_DO: frozenset[str] = frozenset(
         "src/headroom/sim/whatif/placing.py",
         "src/headroom/sim/whatif/policy.py",
         "src/headroom/sim/whatif/traces.py",
-        "src/headroom/web/doors.py",
-        "src/headroom/web/extender/tls.py",
-        "src/headroom/web/hosts.py",
-        "src/headroom/web/scope.py",
-        "src/headroom/web/server.py",
     }
 )
 

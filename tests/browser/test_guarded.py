@@ -98,7 +98,7 @@ def test_a_credential_that_ends_says_so_and_comes_back(
     context.set_extra_http_headers({"Authorization": "Bearer another"})
     guarded.stop()
     guarded.start()
-    expect(page.locator("#stale")).to_contain_text("Show who you are")
+    expect(page.locator("#stale")).to_contain_text("Authentication required")
     as_alice(context)
     expect(page.locator("#live")).to_have_text("Live")
     complaints.clear()

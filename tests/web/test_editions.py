@@ -72,7 +72,7 @@ async def test_no_page_is_sent_that_is_older_than_two_seconds(monkeypatch: pytes
     async with asyncio.timeout(120):
         await pages.page(OVERVIEW, EVERYTHING, "ann")
         late.late = editions.OLDEST_SECONDS
-        with pytest.raises(Unavailable, match="too much to do"):
+        with pytest.raises(Unavailable, match="too busy"):
             await pages.page(BUDGET, EVERYTHING, "ann")
 
 

@@ -182,7 +182,7 @@ async def test_a_server_that_goes_silent_in_the_middle_of_a_request_is_a_sentenc
     judge.patience = questions
     async with serving(judge) as url:
         status, said = await get(url, "/api/overview", "Bearer t-ada")
-    assert (status, said["problem"]) == (503, "The API server cannot be asked who you are; try again.")
+    assert (status, said["problem"]) == (503, "The API server could not verify who you are; try again.")
 
 
 async def test_what_is_lost_while_a_page_is_open_is_seen_no_more(judge: Judge) -> None:

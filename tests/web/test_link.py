@@ -131,7 +131,7 @@ async def test_metrics_are_measured_once_a_second_whoever_asks() -> None:
 async def test_a_page_with_a_bug_takes_only_itself_away() -> None:
     failures = list[Exception]()
     async with linked(Counted(Made(a_world(1)).showing()), failures) as remote:
-        with pytest.raises(Unavailable, match="a mistake in Headroom"):
+        with pytest.raises(Unavailable, match="a bug in Headroom"):
             await remote.make(("nodes",), Scope())
         assert (await remote.make(("overview",), EVERYTHING)).body
     assert [type(each) for each in failures] == [ZeroDivisionError]

@@ -92,7 +92,7 @@ async def test_one_tenant_may_not_wait_for_everything(monkeypatch: pytest.Monkey
     async with asyncio.timeout(120), turns.turn("ann"):
         waiting = [asyncio.create_task(turns._wait("ann")) for _ in range(2)]
         await asyncio.sleep(0)
-        with pytest.raises(Unavailable, match="too many of yours"):
+        with pytest.raises(Unavailable, match="too many of your requests"):
             await turns._wait("ann")
     await asyncio.sleep(0.01)
     for task in waiting:
@@ -149,7 +149,7 @@ async def test_a_search_for_the_sake_of_searching_is_turned_away() -> None:
                 found.append(reply.status)
                 if reply.status == 429:
                     assert int(reply.headers["Retry-After"]) >= 1
-                    assert "too often" in (await reply.json())["problem"]
+                    assert "Too many requests" in (await reply.json())["problem"]
         assert found.count(200) < 30
         async with client.get("/api/decisions?q=mine", headers=by("ann")) as reply:
             assert reply.status == 200

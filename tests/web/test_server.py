@@ -191,11 +191,11 @@ async def test_pages_are_there_as_json(view: OperatorView, serve: Serve) -> None
         assert json.loads((await text(client, "/api/nodes"))[1])["nodes"]["n1"]["held"] == "2"
         assert json.loads((await text(client, "/api/budgets/lab/team-a"))[1])["budget"]["name"] == "team-a"
         status, said = await text(client, "/api/budgets/lab/none")
-        assert (status, "There is no such page" in said) == (404, True)
+        assert (status, "This page does not exist" in said) == (404, True)
         assert json.loads((await text(client, "/api/decisions?q=team-b"))[1])["q"] == "team-b"
         assert json.loads((await text(client, "/api/power"))[1])["pools"] == {}
         status, said = await text(client, "/api/power/none")
-        assert (status, "There is no such page" in said) == (404, True)
+        assert (status, "This page does not exist" in said) == (404, True)
 
 
 @pytest.mark.parametrize(

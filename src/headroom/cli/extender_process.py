@@ -92,7 +92,7 @@ class ExtenderProcess:
         finally:
             await self._stop(servers, tasks)
         if self._failure is not None:
-            self._log.error("ended by a mistake in Headroom", error=repr(self._failure))
+            self._log.error("ended by a bug in Headroom", error=repr(self._failure))
             return output.COULD_NOT_RUN
         self._log.info("stopped")
         return output.OK

@@ -210,7 +210,7 @@ class Process:
         except TimeoutError:
             self._around.log.warning("not everything came to its end in time", seconds=SHUTDOWN_SECONDS)
         if self._failure is not None:
-            self._around.log.error("ended by a mistake in Headroom", error=repr(self._failure))
+            self._around.log.error("ended by a bug in Headroom", error=repr(self._failure))
             return output.COULD_NOT_RUN
         self._around.log.info("stopped")
         return output.OK

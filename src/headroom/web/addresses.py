@@ -29,7 +29,7 @@ def bound(address: str, what: str) -> list[socket.socket]:
                     raise
                 lacks = error
         if not made:
-            raise lacks or OSError(errno.EADDRNOTAVAIL, "it has no number")
+            raise lacks or OSError(errno.EADDRNOTAVAIL, "the host has no address")
     except OSError as error:
         for each in made:
             each.close()
@@ -57,7 +57,7 @@ def free_port(first: int, tries: int = 100) -> int:
             except OSError:
                 continue
             return port
-    raise Misconfigured(f"listening on 127.0.0.1:{first}: no port from there on is free; give another --port")
+    raise Misconfigured(f"listening on 127.0.0.1:{first}: no port at or above it is free; choose another --port")
 
 
 def _why(error: OSError) -> str:

@@ -1,7 +1,7 @@
-"""A door: accepts connections within limits, so that no client can keep others out or use up what the process has.
+"""A door: accepts connections within limits, so that no client can lock others out or exhaust the process.
 
-The HTTP library closes what sends no whole request in time. Here is what it leaves to its user: how many connections there are, in
-all and of one peer, counted before TLS begins; how long a handshake may take; and readers who do not read.
+The HTTP library closes connections that send no whole request in time. This module adds what it lacks: limits on the number of
+connections, in all and per peer, counted before TLS begins; on the duration of a handshake; and on readers that take nothing.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from msgspec import Struct
 
 SEND_BUFFER: Final = 128 * 1024
 RECEIVE_BUFFER: Final = 64 * 1024
-"""Of the kernel for one connection; by default it grows to megabytes for a reader who does not read."""
+"""Kernel buffers of one connection; by default they grow to megabytes for a reader that takes nothing."""
 AT_ONCE: Final = 64
-"""Connections accepted before anything else gets its turn."""
+"""Connections to accept before other work gets its turn."""
 REST_SECONDS: Final = 0.1
-"""After the process ran out of descriptors."""
+"""How long to rest after the process ran out of descriptors."""
 LINGER_SECONDS: Final = 1.0
-"""How long the rest of a request that is answered already is read: nothing here takes a body."""
+"""How long to keep reading a request after its answer: no request here needs a body."""
 CLOSE_SECONDS: Final = 5.0
-"""For the last words of TLS."""
+"""How long a TLS shutdown may take."""
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What the clients of one server may take."""
+    """Limits for the clients of one server."""
 
     connections: int = 512
     of_one_peer: int = 256
-    """An ingress brings all viewers from one address."""
+    """Large, because an ingress brings all viewers from one address."""
     request_seconds: float = 10.0
     """For the handshake, and again for each whole request after it."""
     reading_seconds: float = 30.0
-    """Who takes nothing of an answer for so long is not there any more."""
+    """A client that reads nothing of its answer for this long is considered gone."""
 
 
 DASHBOARD: Final = Limits()
@@ -54,7 +54,7 @@ HEALTH: Final = Limits(connections=128, of_one_peer=64)
 
 
 class Connection(asyncio.Protocol):
-    """One connection: passes everything on to the HTTP library, and knows whether a request is being answered."""
+    """One connection: passes all data to the HTTP library, and tracks whether a request is being answered."""
 
     def __init__(self, door: Door, peer: str, inner: asyncio.Protocol) -> None:
         self._door, self.peer, self._inner = door, peer, inner
@@ -64,11 +64,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_made(self) -> bool:
-        """Whether it was ever open; one that is not yet, or never was, has no end that anybody hears of."""
+        """Whether it was ever open: only then does asyncio report its end."""
         return self._transport is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is done, where there is one."""
+        """The connection is open, its TLS handshake done."""
         self._transport = transport
         self._inner.connection_made(transport)
 
@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
         self._inner.resume_writing()
 
     def abort(self) -> None:
-        """Close it at once, whatever is still to be sent."""
+        """Close it at once and drop unsent data."""
         if isinstance(self._transport, asyncio.WriteTransport):
             self._transport.abort()
         elif self.opening is not None:
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
-        """While a request is answered: it does not wait, so others do not take its place."""
+        """While a request is answered, the connection is not idle, so the door does not close it to make room."""
         self._door.waits(self, False)
         try:
             yield
@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
 
 @web.middleware
 async def in_door(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Tells the door which connections wait for a request; the first middleware of every app."""
+    """Tell the door which connections are idle; the first middleware of every app."""
     connection = request.transport.get_protocol() if request.transport is not None else None
     if not isinstance(connection, Connection):
         return await handler(request)
@@ -132,8 +132,8 @@ async def in_door(request: web.Request, handler: Handler) -> web.StreamResponse:
 class Door:
     """Accepts connections for one server.
 
-    When there is no room, a connection that has waited long for its request is closed: the longest of the peer that has too many, or
-    that has most. So who sends a request at once gets in, however many others hold a half of one.
+    When there is no room, the door closes the connection that has been idle longest, of the peer that is over its limit or has most. So a
+    client that sends its request at once gets in, however many half-sent requests others keep open.
     """
 
     def __init__(
@@ -141,11 +141,11 @@ class Door:
     ) -> None:
         self.limits = limits
         self.refused = 0
-        """Connections that were closed for others, or not taken at all."""
+        """Connections closed to make room, or refused."""
         self._made, self._tls, self._name = made, tls, name
         self._listening: list[socket.socket] = []
         self._waiting: OrderedDict[Connection, None] = OrderedDict()
-        """The longest first."""
+        """Idle connections, longest first."""
         self._open: set[Connection] = set()
         self._of_peer: Counter[str] = Counter()
 
@@ -154,7 +154,7 @@ class Door:
         self._listening = list(listening)
         for each in self._listening:
             each.setblocking(False)
-            # Accepted ones inherit these.
+            # Accepted sockets inherit these.
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
             asyncio.get_running_loop().add_reader(each.fileno(), self._accept, each)
@@ -170,7 +170,7 @@ class Door:
                 connection.opening.cancel()
 
     def waits(self, connection: Connection, does: bool) -> None:
-        """Whether a connection waits for its next request."""
+        """Note whether a connection is idle."""
         self._waiting.pop(connection, None)
         if does and connection in self._open:
             self._waiting[connection] = None
@@ -197,7 +197,7 @@ class Door:
             self._take(accepted, peer_of(str(address[0])))
 
     def _rest(self, listening: socket.socket, error: OSError) -> None:
-        """Let go of somebody and try again soon, rather than be woken for ever for what cannot be accepted."""
+        """Make room and try again soon; otherwise the loop would spin on a socket that it cannot accept."""
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
             self._make_room_fairly()
         loop = asyncio.get_running_loop()
@@ -214,7 +214,7 @@ class Door:
             has_room = len(self._open) < self.limits.connections or self._make_room_fairly()
         if not has_room:
             self.refused += 1
-            # A reset, so that nothing of it is left in the kernel either.
+            # A reset, so that nothing of it stays in the kernel.
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             accepted.close()
             return
@@ -226,16 +226,16 @@ class Door:
         connection.opening.add_done_callback(lambda _: self._opened(connection, accepted))
 
     def _make_room_fairly(self) -> bool:
-        """Of the peer that has most, so that a crowd of one address makes no room at the cost of others."""
+        """Close one of the peer with most connections, so that a crowd from one address does not displace others."""
         most = max(self._of_peer.items(), key=lambda each: each[1], default=("", 0))[0]
         return self._make_room(lambda each: each.peer == most) or self._make_room(lambda _: True)
 
     def _make_room(self, of: Callable[[Connection], bool]) -> bool:
-        """Close the one that has waited longest, of those that are meant. False: none of them waits."""
+        """Close the matching connection that has been idle longest. False: none of them is idle."""
         for connection in self._waiting:
             if of(connection):
                 self.refused += 1
-                # Not open any more from here on; its descriptor goes within this turn of the loop or the next.
+                # It counts as closed from here on; asyncio frees its descriptor in this iteration of the loop or the next.
                 self.lost(connection)
                 connection.abort()
                 return True
@@ -244,7 +244,7 @@ class Door:
     async def _begin(self, connection: Connection, accepted: socket.socket) -> None:
         limit = self.limits.request_seconds if self._tls else None
         closing = CLOSE_SECONDS if self._tls else None
-        with contextlib.suppress(OSError, ssl.SSLError):  # not in time, or no TLS
+        with contextlib.suppress(OSError, ssl.SSLError):  # too slow, or no TLS
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=limit, ssl_shutdown_timeout=closing
             )
@@ -256,7 +256,7 @@ class Door:
 
 
 def peer_of(address: str) -> str:
-    """Who somebody is by their address: an IPv4 address, or the IPv6 network of which one machine has all addresses."""
+    """The peer behind an address: an IPv4 address, or the /64 IPv6 network, all of whose addresses one machine may use."""
     try:
         known = ip_address(address.partition("%")[0])
     except ValueError:
@@ -267,7 +267,7 @@ def peer_of(address: str) -> str:
 
 
 def quiet_logger() -> logging.Logger:
-    """For the HTTP library: what strangers send that is no HTTP is answered, and fills nobody's log."""
+    """A logger for the HTTP library: data that is not HTTP is answered but not logged, so that strangers cannot fill the log."""
     logger = logging.getLogger("headroom.web")
     if not logger.filters:
         logger.addFilter(_is_ours)

@@ -92,7 +92,7 @@ class Editions:
             found = edition.sheet(address, self._source.pulse().epoch, OLDEST_SECONDS)
             if found is not None:
                 return found
-        raise Unavailable("making this page: the operator has too much to do to make it in time; ask again")
+        raise Unavailable("making this page: the operator is too busy; try again")
 
     def is_free(self, scope: Scope) -> bool:
         """Whether a page of this scope need not wait for its turn."""

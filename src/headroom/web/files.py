@@ -47,7 +47,7 @@ class Files:
         """The file at the path of the request."""
         found = self._files.get(request.match_info["path"])
         if found is None:
-            raise web.HTTPNotFound(text="There is nothing here.\n")
+            raise web.HTTPNotFound(text="Not found.\n")
         headers = {"ETag": found.tag, "Vary": "Accept-Encoding"}
         if found.tag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)

@@ -1,4 +1,4 @@
-"""Who may see what: whoever the API server knows, as much of the cluster as they may list budgets in."""
+"""Authorization: users of the API server see the namespaces in which they may list budgets."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def guard(judge: Judge, namespaces: Callable[[], Collection[str]]) -> Middleware
 
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-        # A path that is not ours is no reason to ask the API server.
+        # Unknown paths are refused without a call to the API server.
         resource = request.match_info.route.resource
         if request.match_info.http_exception is not None or resource is None:
-            return _problem(404, "There is nothing here.")
+            return _problem(404, "Not found.")
         viewer = Viewer(request, judge, namespaces)
         try:
             refusal = await _refusal(viewer, resource.canonical)
@@ -105,23 +105,23 @@ def guard(judge: Judge, namespaces: Callable[[], Collection[str]]) -> Middleware
             # It asks what they may see once more.
             return await handler(request)
         except HeadroomError:
-            # The reason is for the operator's log and metrics, not for a stranger.
-            return _problem(503, "The API server cannot be asked who you are; try again.", {"Retry-After": "5"})
+            # The reason goes to the operator's log and metrics, not to a stranger.
+            return _problem(503, "The API server could not verify who you are; try again.", {"Retry-After": "5"})
 
     return guarded
 
 
 async def _refusal(viewer: Viewer, path: str) -> web.Response | None:
-    """Why somebody may not get a path; None if they may. The page without its data is for everybody who is known."""
+    """The error response if a user may not read a path; None if they may. The page without its data is for every authenticated user."""
     who = await viewer.who()
     if who is None:
         unknown = _problem(
             401,
-            "Show who you are: send a token that the API server knows (Authorization: Bearer TOKEN), or a client "
+            "Authentication required: send a token that the API server accepts (Authorization: Bearer TOKEN), or a client "
             "certificate of the cluster. `headroom dashboard` does that for you.",
             SCHEMES,
         )
-        # A certificate is shown once in a connection; another one needs another connection.
+        # A client presents its certificate once per connection; another certificate needs another connection.
         unknown.force_close()
         return unknown
     if path == "/" or path.startswith("/static"):
@@ -129,7 +129,7 @@ async def _refusal(viewer: Viewer, path: str) -> web.Response | None:
     if path == METRICS.resource:
         if await viewer.may(METRICS):
             return None
-        return _problem(403, f"{who.name} may not get /metrics; bind them to the ClusterRole headroom-metrics-reader.")
+        return _problem(403, f"{who.name} may not read /metrics; bind them to the ClusterRole headroom-metrics-reader.")
     if await viewer.scope():
         return None
     return _problem(

@@ -1,4 +1,4 @@
-"""Which host a request names, read strictly: a page of somebody else, whose name was made to lead here, names another one."""
+"""The host that a request names, parsed strictly: a foreign page whose DNS name points here (DNS rebinding) names another host."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9.-]{1,253}))
 
 
 def named(request: web.Request) -> tuple[str, int | None] | None:
-    """Host and port that a request names; None if it names none, several, or one that can be read in more than one way."""
+    """Host and port that a request names; None if it names none, several, or an ambiguous one."""
     given = request.headers.getall(hdrs.HOST, [])
-    # A target that is a whole address names a host too, and it is that one which counts.
+    # A target that is a whole URL names a host too, and that host takes precedence.
     if len(given) != 1 or request.host != given[0]:
         return None
     return parsed(given[0])
@@ -35,18 +35,18 @@ def parsed(host: str) -> tuple[str, int | None] | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine by number, or by the one name that every machine has for itself."""
+    """Whether a host is a loopback address or `localhost`."""
     if host == "localhost":
         return True
     try:
-        # Four plain numbers only: what looks like one, or resolves to one, is a name.
+        # Four plain numbers only: any other spelling of an address is treated as a name.
         return host == "::1" or IPv4Address(host).is_loopback
     except AddressValueError:
         return False
 
 
 def is_at_loopback(request: web.Request) -> bool:
-    """Whether a request came in by the loopback."""
+    """Whether a request arrived on the loopback interface."""
     here = (request.get_extra_info("sockname") or ("",))[0]
     try:
         number = ip_address(str(here).partition("%")[0])

@@ -35,7 +35,7 @@ MOST_OF_ONE: Final = 20
 """Streams of one tenant, so that one tenant cannot take all places."""
 WRITE_SECONDS: Final = 30.0
 """A reader that takes nothing for this long is considered gone."""
-GONE: Final = {"problem": "This page no longer exists, or you may no longer see it."}
+GONE: Final = {"problem": "This page does not exist, or you may not see it."}
 
 _ENCODER: Final = msgspec.json.Encoder()
 

@@ -83,7 +83,7 @@ class Turns:
             return
         queue = self._queues.setdefault(tenant, deque())
         if len(queue) >= MOST_WAITING:
-            raise Unavailable("making a page: too many of yours are waited for already; close some")
+            raise Unavailable("making a page: too many of your requests are waiting; close some pages")
         mine = asyncio.get_running_loop().create_future()
         queue.append(mine)
         try:

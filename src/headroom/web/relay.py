@@ -110,7 +110,7 @@ class Relay:
     @web.middleware
     async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if hosts.named(request) not in (("127.0.0.1", self.port), ("localhost", self.port)):
-            return _refused(request, 403, "This is the dashboard of another address.")
+            return _refused(request, 403, "This is not the address that `headroom dashboard` printed.")
         if self._has_key(request):
             self.entered.set()
             return self._welcome()
@@ -119,8 +119,8 @@ class Relay:
             return _refused(
                 request,
                 403,
-                "This dashboard belongs to whoever started it. Open the address that `headroom dashboard` printed; it works "
-                "once, so start it anew for another browser.",
+                "This dashboard belongs to the user who started it. Open the address that `headroom dashboard` printed; it "
+                "works once, so run the command again for another browser.",
             )
         return await handler(request)
 

@@ -1,4 +1,4 @@
-"""What one viewer may see. The guard says so, and every page is made for a scope."""
+"""What one viewer may see. The guard decides it, and every page is made for a scope."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from msgspec import Struct
 
 
 class Scope(Struct, frozen=True, kw_only=True):
-    """What may be seen: everything, or some namespaces."""
+    """What a viewer may see: everything, or some namespaces."""
 
     everything: bool = False
     namespaces: frozenset[str] = frozenset()
     nodes: bool = False
-    """Nodes are of no namespace, so they are a right of their own."""
+    """Nodes are cluster-scoped, so seeing them is a separate right."""
 
     def __bool__(self) -> bool:
         return self.everything or self.nodes or bool(self.namespaces)
 
     def sees(self, namespace: str) -> bool:
-        """Whether what is in a namespace may be shown; an empty one stands for what is in none."""
+        """Whether objects of a namespace may be shown; an empty one stands for cluster-scoped objects."""
         return self.everything or (bool(namespace) and namespace in self.namespaces)
 
 
@@ -27,23 +27,23 @@ EVERYTHING: Final = Scope(everything=True, nodes=True)
 
 
 class Access(Protocol):
-    """One who was let in."""
+    """An authorized viewer."""
 
     name: str
-    """As the API server knows them; empty where nobody is asked."""
+    """Their name on the API server; empty without authentication."""
     tenant: str
-    """Whose share they take."""
+    """The tenant whose fair share they use."""
 
     async def scope(self) -> Scope:
-        """What they may see now; asked again before every message of a live page, so answers are kept for a while."""
+        """What they may see now. Live pages ask before every message, so answers are cached for a while."""
         ...
 
 
 class Anybody:
-    """Whoever comes to a server without a guard, on the loopback of their own machine."""
+    """Any viewer of a server without a guard, on the loopback of their own machine."""
 
     name = tenant = ""
 
     async def scope(self) -> Scope:
-        """All there is."""
+        """Everything."""
         return EVERYTHING

@@ -29,7 +29,7 @@ from headroom.web.source import METRICS, Address, PageSource
 METRICS_COST: Final = 5.0
 HERE: Final = Path(__file__).parent
 CHARTS: Final = HERE / "node_modules" / "uplot" / "dist"
-"""The charting library as its package has it; without it the pages show numbers only."""
+"""The charting library from its npm package; without it the pages show numbers only."""
 SOURCE: Final = web.AppKey[PageSource]("source")
 STREAMS: Final = web.AppKey("streams", Streams)
 EDITIONS: Final = web.AppKey("editions", Editions)
@@ -38,7 +38,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def main_app(source: PageSource, judge: Judge | None) -> web.Application:
-    """Metrics, the pages and their data; without a judge they are for everyone."""
+    """Metrics, the pages and their data; without a judge they are open to everyone."""
     guarded = guard(judge, source.namespaces) if judge else _for_everyone
     app = web.Application(middlewares=[in_door, with_headers, guarded])
     app[SOURCE], app[STREAMS], app[ALLOWANCE] = source, Streams(source), Allowance()
@@ -59,8 +59,8 @@ def main_app(source: PageSource, judge: Judge | None) -> web.Application:
 @web.middleware
 async def _for_everyone(request: web.Request, handler: Handler) -> web.StreamResponse:
     if not _is_meant(request):
-        # A page of somebody else, whose name was made to lead here, must not read what only this machine may.
-        return web.Response(status=403, text="Open this by the address that was printed.\n")
+        # A foreign page whose DNS name points here must not read data that is for this machine only.
+        return web.Response(status=403, text="Open this page at the address that was printed.\n")
     request[ACCESS] = Anybody()
     return await handler(request)
 
@@ -84,13 +84,13 @@ async def _metrics(request: web.Request) -> web.Response:
         except Unavailable as problem:
             return web.Response(status=503, text=f"{problem}\n")
     else:
-        # Who watches the operator is not kept waiting because others look at pages.
+        # Monitoring does not wait behind the viewers of pages.
         body = await request.app[SOURCE].metrics()
     return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
 async def _shell(shell: str, _: web.Request) -> web.Response:
-    """The one document: it holds no data, scripts ask for that."""
+    """The one document: it contains no data; its scripts fetch that."""
     return web.Response(text=shell, content_type="text/html")
 
 
@@ -101,7 +101,7 @@ async def _once(page: Page, request: web.Request) -> web.Response:
     access, streams = request[ACCESS], request.app[STREAMS]
     scope = await access.scope()
     try:
-        if page.reads:  # a search is for whoever asks, so it is made alone
+        if page.reads:  # results of a search are not shared, so it is made alone
             sheet = (await streams.made(address, scope, access.tenant, OLDEST_SECONDS)).sheet
         else:
             sheet = await request.app[EDITIONS].page(address, scope, access.tenant)
@@ -120,7 +120,7 @@ async def _live(page: Page, request: web.Request) -> web.StreamResponse:
 
 
 def _allowed(page: Page, request: web.Request) -> Address | web.Response:
-    """Which page is asked for; or the answer, if the question cannot be read or was asked too often."""
+    """The requested page, or an error response if the request is invalid or exceeds the rate limit."""
     try:
         address = _address(page, request)
     except Misconfigured as error:
@@ -131,7 +131,7 @@ def _allowed(page: Page, request: web.Request) -> Address | web.Response:
 
 
 def _too_often(wait: float) -> web.Response:
-    problem = {"problem": f"You ask too often; ask again in {math.ceil(wait)} s."}
+    problem = {"problem": f"Too many requests; try again in {math.ceil(wait)} s."}
     return web.json_response(problem, status=429, headers={"Retry-After": str(math.ceil(wait))})
 
 

@@ -17,7 +17,7 @@ from headroom.web.view import OperatorView, Showing
 
 REST: Final = 9
 """A page takes at most a tenth of the operator's time: so many times as long as one took to make, no other is made."""
-BROKEN: Final = "making this page: there is a mistake in Headroom; the operator's log says more"
+BROKEN: Final = "making this page: a bug in Headroom; see the operator's log"
 TOGETHER_SECONDS: Final = 0.1
 """Pages of one moment take so much of the operator's processor time at most, and then the page that is being made."""
 MOST_REASONS: Final = 20
@@ -66,7 +66,7 @@ class Sheet(Struct, frozen=True, kw_only=True):
     made_at: float = 0.0
     """The same by the machine's monotonic clock, which all its processes share."""
     is_broken: bool = False
-    """It cannot be made, because of a mistake in Headroom."""
+    """It cannot be made because of a bug in Headroom."""
 
 
 class PageSource(Protocol):

@@ -77,7 +77,7 @@ class Extender:
             return f"The cluster is not seen completely: {why}."
         if not self.placement.is_settled:
             waits = len(self._unheard) if self._unheard is not None else 0
-            return f"Answers of an earlier extender may be on their way: {waits} pending pods may be bound any moment."
+            return f"An earlier extender may still have answers in flight: kube-scheduler may be binding {waits} pending pods."
         return ""
 
     def heard(self, pod: Pod) -> None:

@@ -1,7 +1,7 @@
-"""A certificate of the extender's own making, which kube-scheduler can verify, and which outlives every process: kept in one Secret.
+"""The extender's own certificate, which kube-scheduler can verify. A Secret keeps it across restarts.
 
-An authority signs it; kube-scheduler is told of that alone, once. The certificate itself is short-lived and made anew at two thirds of
-its life, by whichever process notices first; all processes take it from the Secret.
+An authority signs it; kube-scheduler's configuration names only that authority. The certificate itself is short-lived. The first process
+that notices renews it after two thirds of its life; all processes read it from the Secret.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from headroom.web import certificate
 
 VALID: Final = timedelta(days=90)
 AUTHORITY_VALID: Final = timedelta(days=3650)
-"""kube-scheduler's configuration names it, so it must outlast many upgrades."""
+"""Long, because kube-scheduler's configuration names the authority."""
 LOOK_SECONDS: Final = 60.0
 EARLY: Final = timedelta(hours=1)
-"""Clocks differ."""
+"""Valid from before now, since clocks differ."""
 Key = ec.EllipticCurvePrivateKey
 
 
 class Pair(Struct, frozen=True):
-    """What the Secret holds, as PEM."""
+    """The content of the Secret, as PEM."""
 
     authority: str
     authority_key: str
@@ -40,24 +40,24 @@ class Pair(Struct, frozen=True):
 
     @property
     def shown(self) -> bytes:
-        """What a server shows, its key beside it."""
+        """The certificate that a server presents, with its key."""
         return (self.key + self.certificate).encode()
 
 
 class CertificateStore(Protocol):
-    """Where the pair is kept."""
+    """Storage for the pair."""
 
     async def read(self) -> Pair | None:
-        """The pair; None if there is none yet, or none that can be read."""
+        """The pair; None if there is none yet, or it cannot be parsed."""
         ...
 
     async def write(self, pair: Pair) -> None:
-        """Keep it in place of the one that was read last. Raises a `HeadroomError` if somebody was faster."""
+        """Replace the pair that was read last. Raises a `HeadroomError` if another process was faster."""
         ...
 
 
 def made(names: tuple[str, ...], now: datetime, before: Pair | None = None) -> Pair:
-    """A new certificate, signed by the authority of the one before, or by a new one."""
+    """A new certificate, signed by the previous authority, or by a new one."""
     if before is None:
         authority_key = ec.generate_private_key(ec.SECP256R1())
         authority = _built("headroom-extender-ca", authority_key, (), now, AUTHORITY_VALID, None)
@@ -80,7 +80,7 @@ def is_due(pair: Pair, names: tuple[str, ...], now: datetime) -> bool:
 
 
 def is_readable(pair: Pair) -> bool:
-    """Whether all four parts are what they should be."""
+    """Whether all four parts can be parsed."""
     try:
         serialization.load_pem_private_key(pair.authority_key.encode(), None)
         x509.load_pem_x509_certificate(pair.authority.encode())
@@ -92,7 +92,7 @@ def is_readable(pair: Pair) -> bool:
 
 
 async def kept(store: CertificateStore, names: tuple[str, ...], now: datetime) -> Pair:
-    """The pair that all processes show; made, or made anew, if it is time."""
+    """The pair that all processes present; created or renewed if that is due."""
     found = await store.read()
     if found is not None and not is_readable(found):
         found = None
@@ -102,7 +102,7 @@ async def kept(store: CertificateStore, names: tuple[str, ...], now: datetime) -
     try:
         await store.write(fresh)
     except HeadroomError:
-        # Another process was faster, or we may not write: what is there counts.
+        # Another process was faster, or we may not write: the stored pair counts.
         other = await store.read()
         if other is None or not is_readable(other):
             raise
@@ -113,7 +113,7 @@ async def kept(store: CertificateStore, names: tuple[str, ...], now: datetime) -
 async def follow(
     tls: certificate.Context, store: CertificateStore, names: tuple[str, ...], clock: Clock, log: Log
 ) -> None:
-    """Show what the Secret holds, from the moment it changes. Never returns."""
+    """Present the pair in the Secret, and follow its changes. Never returns."""
     shown = b""
     while True:
         await clock.sleep(LOOK_SECONDS)
@@ -123,7 +123,7 @@ async def follow(
                 tls.present(found.shown)
                 shown = found.shown
         except (HeadroomError, ssl.SSLError) as problem:
-            log.warning("the extender's certificate cannot be kept", why=str(problem))
+            log.warning("cannot renew the extender's certificate", why=str(problem))
 
 
 def _built(
@@ -134,7 +134,7 @@ def _built(
     valid: timedelta,
     signer: tuple[x509.Certificate, Key] | None,
 ) -> x509.Certificate:
-    """A certificate for a server, or, without a signer, of an authority."""
+    """A server's certificate, or without a signer an authority's."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     issuer = signer[0].subject if signer is not None else subject
     builder = (
