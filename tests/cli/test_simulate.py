@@ -36,56 +36,50 @@ metadata: {name: headroom-prices, namespace: headroom-system}
 data: {book: '- {pricePerHour: "8"}'}
 """
 GOLDEN = """\
-What if budget research had 10 GPU-hours instead of 100, with other settings?
+What if budget research had 10 GPU-hours instead of 100 and enforcement.action Hold instead of AlertOnly?
 
-With this change BE would queue 15 more pods, spend $20.00 less and leave 10 more pods without a machine.
-It would also get 20.0 GPU-hours less of work done and wait 12.3h at most instead of 0s.
+With this change BE would queue 15 more pods, spend $20.00 less and start 10 fewer pods.
+It would also get 20.0 fewer GPU-hours of work done and wait up to 12h 20m instead of 0s.
 Nothing would change for LS.
 
-Better
-      BEFORE   AFTER      DIFFERENCE
-cost  $80.00  $60.00  -$20.00 (-25%)
-
-Worse
-                                      BEFORE  AFTER    DIFFERENCE
-work that counted, GPU-hours            80.0   60.0  -20.0 (-25%)
-wait for a machine, 95 of 100 within      0s  12.3h        +12.3h
-wait for a machine, longest               0s  12.3h        +12.3h
-pods finished                             39     29    -10 (-26%)
-pods that never got a machine              0     10           +10
-pods queued by a budget                    0     15           +15
-
-Different
-                      BEFORE  AFTER    DIFFERENCE
-GPU-hours used          80.0   60.0  -20.0 (-25%)
-GPUs allocated, mean     1.7    1.3   -0.4 (-25%)
-pods released again        0      5            +5
-Unchanged: GPU-hours lost (0.0), GPUs allocated, most (2.0), wait for a machine, median (0s), pods requested (40), owners suspended (0), pods evicted (0), pods paused (0), switches of machines and node pools (0).
+Overall
+                                        BEFORE    AFTER      DIFFERENCE
+Better  cost                            $80.00   $60.00  -$20.00 (-25%)
+Worse   GPU-hours of work that counted    80.0     60.0    -20.0 (-25%)
+        95th percentile wait                0s  12h 20m        +12h 20m
+        longest wait for a machine          0s  12h 20m        +12h 20m
+        pods finished                       39       29      -10 (-26%)
+        pods not started                     0       10             +10
+        pods queued by a budget              0       15             +15
+Other   GPU-hours used                    80.0     60.0    -20.0 (-25%)
+        average GPUs allocated             1.7      1.3     -0.4 (-25%)
+        pods released                        0        5              +5
+Unchanged: peak GPUs allocated 2.0, pods requested 40. Zero on both sides: GPU-hours lost, median wait for a machine, owners suspended, pods evicted, pods paused, machine and node pool switches.
 
 By team
-TEAM                                 BEFORE   AFTER      DIFFERENCE
-BE    work that counted, GPU-hours     40.0    20.0    -20.0 (-50%)
-      GPU-hours used                   40.0    20.0    -20.0 (-50%)
-      cost                           $40.00  $20.00  -$20.00 (-50%)
-      wait, median                       0s    6.2h           +6.2h
-      wait, 95 of 100 within             0s   12.3h          +12.3h
-      pods queued                         0      15             +15
-      pods that never got a machine       0      10             +10
+TEAM                                  BEFORE    AFTER      DIFFERENCE
+BE    GPU-hours of work that counted    40.0     20.0    -20.0 (-50%)
+      GPU-hours used                    40.0     20.0    -20.0 (-50%)
+      cost                            $40.00   $20.00  -$20.00 (-50%)
+      median wait                         0s   6h 10m         +6h 10m
+      95th percentile wait                0s  12h 20m        +12h 20m
+      pods queued                          0       15             +15
+      pods not started                     0       10             +10
 Unchanged: LS.
 
 By budget
-BUDGET                                                   BEFORE         AFTER    DIFFERENCE
-default/research  quota                           100 h in 24 h  10 h in 24 h
-                  GPU-hours                                40.0          20.0  -20.0 (-50%)
-                  most of its quota used at once            21%          100%          +79%
-                  hours over quota                          0.0          26.2         +26.2
-                  pods queued                                 0            15           +15
+BUDGET                                                   BEFORE                AFTER    DIFFERENCE
+default/research  quota                    100 GPU-hours in 24h  10 GPU-hours in 24h
+                  GPU-hours used                           40.0                 20.0  -20.0 (-50%)
+                  peak share of its quota                   21%                 100%    +79 points
+                  hours over quota                          0.0                 26.2         +26.2
+                  pods queued                                 0                   15           +15
 
-What was changed
+Changes
 - GPUWorkloadBudget/default/research: quota.gpuHours 100 -> 10, enforcement.action AlertOnly -> Hold
 
-What to know
-- openb, pods.csv: 40 pods on 2 nodes, 2.0 days from 2023-01-01 to 2023-01-02, played twice: before the change and after it.
+About this replay
+- 40 pods on 2 nodes, from 2023-01-01 00:00 to 2023-01-02 23:30 UTC, replayed before and after the change. Source: openb, pods.csv.
 """
 
 
@@ -148,7 +142,7 @@ def test_a_page_is_written_with_what_is_installed(
     monkeypatch.setenv("HEADROOM_UPLOT", str(files / "nowhere"))
     done = headroom(*asked(files, "--html", str(files / "bare.html")))
     assert done.err == (
-        f"wrote {files / 'bare.html'}. The plots are missing: uPlot is not installed here. All numbers are in the tables.\n"
+        f"wrote {files / 'bare.html'}. Charts are missing because uPlot is not installed. The tables have all the numbers.\n"
     )
     refused = headroom(*asked(files, "--html", str(files / "no" / "report.html")))
     assert (refused.code, refused.out) == (2, "")
@@ -183,7 +177,7 @@ def test_a_snapshot_is_played_for_its_last_days(headroom: Headroom, tmp_path: Pa
     )
     found = json.loads(headroom(*flags).out)
     assert found["days"] == pytest.approx(2)
-    assert found["changes"] == ["GPUWorkloadBudget/team-a/one is left out"]
+    assert found["changes"] == ["GPUWorkloadBudget/team-a/one removed"]
     assert found["before"]["total"]["gpuHours"] == pytest.approx(found["recordedGpuHours"], rel=0.001)
     assert found["before"]["total"]["usd"] == pytest.approx(2 * found["recordedGpuHours"], rel=0.001)
     assert [each["budget"] for each in found["before"]["budgets"]] == ["team-a/one"]
@@ -213,7 +207,7 @@ def test_machines_may_be_what_is_changed(headroom: Headroom, files: Path) -> Non
         "json",
     )
     found = json.loads(headroom("simulate", *flags).out)
-    assert found["changes"] == ["1 machines are added or changed"]
+    assert found["changes"] == ["nodes added or replaced: 1"]
     assert found["before"]["total"]["waits"]["longest"] > found["after"]["total"]["waits"]["longest"] == 0
 
 
@@ -242,9 +236,9 @@ def test_machines_may_sleep(headroom: Headroom, files: Path) -> None:
     flags = ("--trace", files / "sparse.csv", "--nodes", files / "nodes.csv", "--change", files / "pool.yaml")
     done = headroom("simulate", *flags)
     assert (done.code, done.err) == (0, "")
-    assert "hours that machines were on" in done.out
+    assert "machine-hours powered on" in done.out
     found = json.loads(headroom("simulate", *flags, "-o", "json").out)
-    assert found["changes"] == ["PowerPool/metal is added", "1 machines are on or off at the begin as it says"]
+    assert found["changes"] == ["PowerPool/metal added", "machines with given power: 1"]
     before, after = found["before"], found["after"]
     assert before["machineHours"] == pytest.approx(2 * 24 * found["days"])
     # One is never needed, and the other for less than half of the time.
@@ -281,9 +275,9 @@ spec:
 def test_namespaces_are_played_and_what_is_not_is_said(headroom: Headroom, files: Path) -> None:
     (files / "change.yaml").write_text(NAMESPACE + WIDE)
     done = headroom(*asked(files, "-o", "json"))
-    assert done.err == "passed over 1 Pod: a replay takes its work and all outside the cluster from the record\n"
+    assert done.err == "passed over 1 Pod: a replay takes work and everything outside the cluster from the record\n"
     found = json.loads(done.out)
-    assert "1 namespaces are added or changed" in found["changes"]
+    assert "namespaces added or replaced: 1" in found["changes"]
     assert found["after"]["held"] > 0
 
 
@@ -314,23 +308,29 @@ def test_a_scenario_is_played_on_the_full_simulator(headroom: Headroom, tmp_path
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ((), "choosing what to play: give one of SCENARIO, --from and --trace, not nothing"),
+        ((), "choosing the input: give one of SCENARIO, --from and --trace, with a change; for example"),
         (("--trace", "{}/pods.csv", "--from", "x"), "give one of SCENARIO, --from and --trace, not --from and --trace"),
         (("--trace", "{}/none.csv"), "reading {}/none.csv: No such file or directory; check the path and its rights"),
         (("--from", "{}/pods.csv"), "it is no snapshot"),
-        (("--from", "{}/pods.csv", "--nodes", "{}/nodes.csv"), "--nodes is for traces; a snapshot has all that itself"),
+        (("--from", "{}/pods.csv", "--nodes", "{}/nodes.csv"), "--nodes is for traces only; a snapshot includes it"),
         (("--trace", "{}/pods.csv", "--every", "soon"), "reading --every: it must be a duration such as 10s or 5m"),
         (
             ("--trace", "{}/pods.csv", "--boot-time", "0"),
             "reading --boot-time: it must be a duration such as 10s or 5m",
         ),
-        (("--trace", "{}/pods.csv", "--team-label", "team"), "naming teams: give the label and what it says"),
-        (("--trace", "{}/pods.csv", "--without", "gwb/a/b"), "leaving out gwb/a/b: there is no such resource"),
-        (("--trace", "{}/nodes.csv"), "line 1 is not the head of a trace that is known here"),
+        (("--trace", "{}/pods.csv", "--team-label", "team"), "naming teams: give the label with its value"),
+        (
+            ("--trace", "{}/pods.csv", "--without", "gwb/a/b"),
+            "leaving out gwb/a/b: no such resource; the record has none",
+        ),
+        (("--trace", "{}/nodes.csv"), "line 1 is not the header of a known trace"),
         (("--trace", "{}/pods.csv", "--days", "inf"), "reading --days: it must be from 0.01 to 3,650, not inf"),
         (("--trace", "{}/pods.csv", "--policy", "-", "--change", "-"), "it can be read once only; give - once"),
         (("--trace", "-", "--nodes", "-"), "it can be read once only; give - once"),
-        (("--trace", "{}/pods.csv"), "comparing: nothing is changed; give --change FILE with what to put over"),
+        (
+            ("--trace", "{}/pods.csv"),
+            "comparing: there is no change to compare with. Give --change FILE with manifests",
+        ),
         (("{}/base.yaml",), "it must hold exactly one document of kind Scenario, not 0"),
     ],
 )
@@ -362,7 +362,7 @@ def test_a_budget_that_counts_nothing_is_named(headroom: Headroom, files: Path, 
     (files / "change.yaml").write_text(text)
     said = headroom(*asked(files)).out
     name = "lab/research" if "lab" in text else "default/research"
-    assert f"- Budget {name} counts none of these pods{when}, so it does nothing: give the trace's pods" in said
+    assert f"- Budget {name} matches no pod{when}, so it has no effect: set the namespace of the trace's pods" in said
     assert "--namespace" in said
     assert "--team-label" in said
 

@@ -28,7 +28,7 @@ from headroom.sim.whatif.measures import PolicyOutcome
 from headroom.sim.whatif.outcome import outcome
 from headroom.sim.whatif.page import NO_PLOTS, Assets, page
 from headroom.sim.whatif.replay import LONGEST_MS, OUTSIDE, SHORTEST_MS, pace_of, replay
-from headroom.sim.whatif.report import report
+from headroom.sim.whatif.report import Section, report, span
 from headroom.sim.whatif.work import Case, RequestedPod, owner_of
 from tests.builders import NOON, a_node, a_pod, a_used_world
 from tests.core.stage import a_budget
@@ -124,10 +124,10 @@ def test_what_a_reader_should_know_of_a_record_is_said() -> None:
     ]
     small = structs.replace(world, kueue=True, nodes=a_used_world(nodes=[a_node(gpus=1)]).nodes)
     notes = " ".join(recorded.read(small, "test", days=None).notes)
-    assert "Up to 2 GPUs were held at once in the record, and its nodes have 1 now" in notes
+    assert "Pods had up to 2 GPUs at once in the record, and its nodes now have 1" in notes
     assert "Kueue runs in this cluster" in notes
     bare = structs.replace(world, nodes=a_used_world().nodes)
-    assert recorded.read(bare, "test", days=None).notes == ["The snapshot has no nodes, so there is always room."]
+    assert recorded.read(bare, "test", days=None).notes == ["The snapshot has no nodes, so capacity is unlimited."]
 
 
 def a_detailed_row(name: str, begin: float, end: float, **more: Any) -> UsageRow:
@@ -357,18 +357,18 @@ def test_a_change_replaces_adds_and_leaves_out() -> None:
     assert sorted(ref.name for ref in after) == ["one", "three"]
     assert policy.differences(before, after) == [
         "GPUWorkloadBudget/team-a/one: quota.gpuHours 100 -> 7",
-        "GPUWorkloadBudget/team-a/three is added",
-        "GPUWorkloadBudget/team-a/two is left out",
+        "GPUWorkloadBudget/team-a/three added",
+        "GPUWorkloadBudget/team-a/two removed",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("gwb/team-a/no", "there is no such resource; these are there: GPUWorkloadBudget/team-a/one"),
-        ("Deployment/a/b", "'Deployment' is no kind of Headroom's"),
-        ("gwb/one", "a GPUWorkloadBudget is written KIND/NAMESPACE/NAME"),
-        ("powerpool/a/b", "a PowerPool is written KIND/NAME"),
+        ("gwb/team-a/no", "no such resource; the record has GPUWorkloadBudget/team-a/one"),
+        ("Deployment/a/b", "'Deployment' is not a kind of Headroom's"),
+        ("gwb/one", "write a GPUWorkloadBudget as KIND/NAMESPACE/NAME"),
+        ("powerpool/a/b", "write a PowerPool as KIND/NAME"),
     ],
 )
 def test_what_cannot_be_left_out_is_said(text: str, says: str) -> None:
@@ -397,14 +397,17 @@ def compared() -> Comparison:
 def test_both_are_told_side_by_side() -> None:
     found = compared()
     told = report(found)
-    worse, different, budgets = told.sections
-    assert [each.title for each in told.sections] == ["Worse", "Different", "By budget"]
-    rows = {row[0]: row[1:] for row in (*worse.rows, *different.rows)}
+    overall, budgets = told.sections
+    assert (overall.title, budgets.title) == ("Overall", "By budget")
+    assert [row[0] for row in overall.rows if row[0]] == ["Worse", "Other"]
+    rows = {row[1]: row[2:] for row in overall.rows}
     assert rows["pods queued by a budget"][0] == "0"
-    assert "cost (unknown)" in different.unchanged
-    assert rows["work that counted, GPU-hours"][0] == rows["GPU-hours used"][0] == "16.0"
+    assert "cost unknown" in overall.folded
+    assert "pods evicted" in overall.folded.partition("Zero on both sides: ")[2]
+    assert rows["GPU-hours of work that counted"][0] == rows["GPU-hours used"][0] == "16.0"
     assert rows["GPU-hours used"][2].startswith("-")
-    assert budgets.rows[0][:4] == ("team-a/one", "quota", "-", "8 h in 24 h")
+    assert budgets.rows[0][:4] == ("team-a/one", "quota", "no budget", "8 GPU-hours in 24h")
+    assert "evictions and suspensions" not in [row[1] for row in budgets.rows], "none there, and no budget before"
     wire = found.wire(lines=False)
     assert wire["before"]["total"]["gpuHours"] == 16
     assert "lines" not in wire["after"]
@@ -440,38 +443,58 @@ def test_the_answer_comes_first_in_words() -> None:
     assert told.verdict[0].startswith("With this change team-a would queue ")
     assert len(told.verdict) <= 3
     same = report(structs.replace(found, after=found.before))
-    assert same.verdict == ["This change would make no difference to anybody's work."]
+    assert same.verdict == ["This change would make no difference to anyone's work."]
     assert [each.rows for each in same.sections] == [[]]
-    assert "work that counted, GPU-hours (16.0)" in same.sections[0].unchanged
+    assert "GPU-hours of work that counted 16.0" in same.sections[0].folded
 
 
 def test_page_and_terminal_tell_the_same() -> None:
     found = compared()
     told, text = report(found), page(found, Assets("x", ""))
-    for each in (told.title, *told.verdict, told.played, *(each.unchanged for each in told.sections)):
+    for each in (told.title, *told.verdict, told.played, *(each.folded for each in told.sections)):
         assert html.escape(each) in text
     for section in told.sections:
         for row in section.rows:
             assert all(html.escape(each) in text for each in row)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "says"),
+    [(0, "0s"), (0.4, "0s"), (90, "1m 30s"), (660, "11m"), (44_280, "12h 18m"), (7200, "2h"), (270_000, "3d 3h")],
+)
+def test_a_span_has_its_two_largest_units(seconds: float, says: str) -> None:
+    assert span(seconds) == says
+
+
+def test_a_chart_that_the_change_leaves_alone_is_only_named() -> None:
+    found = compared()
+    assert "<figcaption>Pods queued or pending</figcaption>" in page(found, Assets("x", ""))
+    same = page(structs.replace(found, after=found.before), Assets("x", ""))
+    assert (same.count("<figcaption>"), "Unchanged: Pods queued or pending." in same) == (1, True)
+
+
 def test_shorter_waits_are_no_better_where_the_others_never_start() -> None:
     sides = [played(a_case(*(a_work(f"job-{n}", gpus=8, hours=2) for n in range(3)), hours=each)) for each in (12, 2)]
     case = a_case(hours=12)
     told = report(Comparison(case=case, changes=[], every=1, before=sides[0], after=sides[1]))
-    better = [row[0] for each in told.sections for row in each.rows if each.title == "Better"]
-    assert not [each for each in better if each.startswith("wait")]
+    assert "longest wait" in str(told.sections[0].rows)
+    assert "Better" not in [row[0] for row in told.sections[0].rows]
+    assert "wait" not in " ".join(told.verdict)
 
 
 def test_a_report_says_how_far_a_replay_is_from_its_record() -> None:
-    def told(recorded: float) -> list[str]:
+    def told(recorded: float) -> Section:
         found = played(a_case(a_work(hours=4)), a_budget())
         budgets = [structs.replace(each, recorded_gpu_hours=recorded) for each in found.budgets]
         found = structs.replace(found, budgets=budgets)
         both = Comparison(case=a_case(), changes=[], every=1, before=found, after=found, is_record=True)
-        return report(both).closeness
+        found_accuracy = report(both).accuracy
+        assert found_accuracy is not None
+        return found_accuracy
 
-    assert told(4.0) == ["team-a/one: 4.0 GPU-hours replayed, 4.0 recorded (+0.0%)."]
-    assert told(3.0)[0] == "team-a/one: 4.0 GPU-hours replayed, 3.0 recorded (+33.3%)."
-    assert told(3.0)[1].startswith("Warning: team-a/one differs by more than 2% from the record")
-    assert told(0.0)[0].endswith("(the record has none).")
+    assert (told(4.0).rows, told(4.0).folded) == ([], "Within 0.1% of the record: team-a/one.")
+    assert (told(3.95).rows[0][-1], told(3.95).folded) == ("+1.3%", "")
+    assert told(3.0).rows == [("team-a/one", "3.0", "4.0", "+33.3%")]
+    assert "Warning: team-a/one differs" in told(3.0).folded
+    assert told(0.0).rows[0][3] == "no record"
+    assert report(compared()).accuracy is None

@@ -140,9 +140,9 @@ def test_the_times_of_both_quotas_are_united() -> None:
 def test_a_page_draws_each_quota_in_its_unit() -> None:
     case = a_case(a_work(hours=10), hours=10, prices=(Price(price_per_hour=16 * 10**6),))
     both = played(case, a_budget(window=168, enforce="AlertOnly", quota=BOTH))
-    shown = page(Comparison(case=case, changes=[], every=1000, before=both, after=both), Assets("x", ""))
-    assert "Budget team-a/one: GPU-hours in its window" in shown
-    assert "Budget team-a/one: dollars in its window" in shown
+    shown = page(Comparison(case=case, changes=[], every=1000, before=both, after=played(case)), Assets("x", ""))
+    assert "<figcaption>Budget team-a/one: GPU-hours in the window</figcaption>" in shown
+    assert "<figcaption>Budget team-a/one: dollars in the window</figcaption>" in shown
 
 
 # --- which rows count -------------------------------------------------------------------------------------------------------------

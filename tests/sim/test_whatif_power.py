@@ -177,15 +177,15 @@ def test_before_and_after_a_pool_show_what_it_saves_and_what_it_costs() -> None:
     assert 90 <= after.total.waits.longest < 100
     found = Comparison(case=case, changes=[], every=1000, before=before, after=after)
     sections = report(found).sections
-    rows = {row[0]: row[1:] for each in sections for row in each.rows}
-    assert "hours that machines were on" in [row[0] for each in sections for row in each.rows if each.title == "Better"]
-    assert rows["hours that machines were on"][0] == "96.0"
+    assert sections[0].rows[0][:2] == ("Better", "machine-hours powered on")
+    rows = {row[1]: row[2:] for row in sections[0].rows}
+    assert rows["machine-hours powered on"][0] == "96.0"
     assert rows["machines woken"][0] == "0"
-    assert rows["energy drawn, where watts are known"][0] == "unknown"
+    assert rows["energy used by machines of known wattage"][0] == "unknown"
     assert rows["energy saved by sleeping"][1].endswith(" kWh")
-    assert "Machines that are on" in page(found, Assets("void 0;", ""))
+    assert "Machines on" in page(found, Assets("void 0;", ""))
     without = Comparison(case=case, changes=[], every=1000, before=before, after=before)
-    assert "machines woken" not in report(without).sections[0].unchanged
+    assert "machines woken" not in report(without).sections[0].folded
 
 
 def test_a_floor_and_office_hours_keep_machines_on() -> None:
@@ -222,7 +222,7 @@ def test_what_slept_in_a_record_is_on_without_its_pool() -> None:
     nodes = [a_node("worker-0"), structs.replace(asleep, taints=(taint,)), a_node("broken", ready=False)]
     world = a_used_world(a_pool(*workers(2)), usage=rows, nodes=nodes, now=NOON)
     case = recorded.read(load(save(world)), "test", days=None)
-    assert "1 machines of PowerPools were off where the record ends" in " ".join(case.notes)
+    assert "PowerPool machines off at the end of the record: 1." in " ".join(case.notes)
     assert not [note for note in case.notes if "kWh" in note], "it has counted nothing"
     before, log = played(case, *case.resources.values())
     assert [shift.machine for shift in log.shifts] == ["worker-0"]
@@ -415,4 +415,4 @@ def test_what_a_pool_has_counted_is_told_beside_the_energy_of_the_replay() -> No
     case = recorded.read(load(save(a_used_world(pool, nodes=[a_node("worker-0")], now=NOON))), "test", days=None)
     [note] = [each for each in case.notes if "kWh" in each]
     assert "PowerPool/" in note
-    assert "23.8 kWh used and 4 kWh saved up to 2026-11-15T12:00:00Z" in note
+    assert "23.8 kWh used and 4.0 kWh saved up to 2026-11-15T12:00:00Z" in note

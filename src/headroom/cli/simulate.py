@@ -1,4 +1,4 @@
-"""`headroom simulate`: recorded work played again under two policies, or a scenario on the full simulator."""
+"""`headroom simulate`: replays recorded work under two policies, or runs a scenario on the full simulator."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from headroom.sim.whatif.work import Case
 
 UPLOT: Final = "HEADROOM_UPLOT"
-"""Where uPlot lies, should it not be where npm put it."""
+"""The folder of uPlot, if it is not where npm installed it."""
 NOTHING_CHANGED: Final = (
-    "comparing: nothing is changed; give --change FILE with what to put over the policies of the record (a budget with another "
-    "quota, a PowerPool, Nodes, a price book), or --without gwb/NAMESPACE/NAME to leave a budget out"
+    "comparing: there is no change to compare with. Give --change FILE with manifests to apply over the recorded policies, such as "
+    "a budget with another quota, a PowerPool, Nodes or a price book; or --without gwb/NAMESPACE/NAME to remove a budget"
 )
 _REMEDIES: Final = {
-    True: "give the trace's pods its namespace with --namespace, and a label that its selector asks for with --team-label",
-    False: "look at its namespace and its spec.selector",
+    True: "set the namespace of the trace's pods with --namespace, and a label that its selector matches with --team-label",
+    False: "check its namespace and spec.selector",
 }
-"""What to do about a budget that counts nothing, for a trace and for a snapshot."""
+"""What to do about a budget that matches no pod, for a trace and for a snapshot."""
 
 
 class _Source(NamedTuple):
-    """What is played."""
+    """The input."""
 
     snapshot: Path | None
     trace: Path | None
@@ -45,44 +45,46 @@ class _Source(NamedTuple):
 
 
 Scenario = Annotated[
-    Path | None, typer.Argument(metavar="[SCENARIO]", help="A file with a Scenario, to play on the full simulator.")
+    Path | None, typer.Argument(metavar="[SCENARIO]", help="A file with a Scenario, to run on the full simulator.")
 ]
 Snapshot = Annotated[
-    Path | None, typer.Option("--from", metavar="FILE", help="A recorded cluster: what `headroom snapshot` wrote.")
+    Path | None,
+    typer.Option(
+        "--from", metavar="FILE", help="A snapshot of a cluster, from `headroom snapshot` or `headroom demo`."
+    ),
 ]
 Trace = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A public trace: openb, Philly's machines, or gavel's arrivals.")
 ]
-Nodes = Annotated[Path | None, typer.Option(metavar="FILE", help="The trace's machines, as openb has them.")]
-Runtimes = Annotated[Path | None, typer.Option(metavar="FILE", help="Lengths to draw from, for a trace that has none.")]
+Nodes = Annotated[Path | None, typer.Option(metavar="FILE", help="The machines of the trace, as a node list of openb.")]
+Runtimes = Annotated[Path | None, typer.Option(metavar="FILE", help="Run times to draw from, for a trace without any.")]
 Policy = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE", help="The policies before the change; over those of the record.")
+    list[Path] | None, typer.Option(metavar="FILE", help="Policies before the change, applied over the recorded ones.")
 ]
 Change = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE", help="What is changed: put over the policies before it.")
+    list[Path] | None, typer.Option(metavar="FILE", help="The change: manifests applied over the policies before it.")
 ]
 Without = Annotated[
-    list[str] | None, typer.Option(metavar="KIND/NAMESPACE/NAME", help="What the change takes away; repeatable.")
+    list[str] | None,
+    typer.Option(metavar="KIND/NAMESPACE/NAME", help="A resource that the change removes; repeatable."),
 ]
-Days = Annotated[float | None, typer.Option(min=0.01, metavar="DAYS", help="Only the last days of the record.")]
+Days = Annotated[float | None, typer.Option(min=0.01, metavar="DAYS", help="Replay only the last DAYS of the record.")]
 InNamespace = Annotated[
     str, typer.Option(metavar="NAME", help="The namespace of a trace's pods; {qos} stands for that column.")
 ]
 TeamLabel = Annotated[
     str,
     typer.Option(
-        metavar="KEY[=TEXT]", help="The label that names a team; for a trace also what it says, such as team={qos}."
+        metavar="KEY[=TEXT]", help="The label that names a team; for a trace also its value, such as team={qos}."
     ),
 ]
-Every = Annotated[str, typer.Option(metavar="DURATION", help="Gather arrivals and ends for so long, such as 10s.")]
+Every = Annotated[str, typer.Option(metavar="DURATION", help="Gather arrivals and ends for this long, such as 10s.")]
 BootTime = Annotated[
     str,
-    typer.Option(
-        metavar="DURATION", help="How long machines of a PowerPool take to boot, such as 5m; 90s if not given."
-    ),
+    typer.Option(metavar="DURATION", help="Boot time of PowerPool machines, such as 5m; 90s by default."),
 ]
-Seed = Annotated[int | None, typer.Option(help="Another seed, other chances.")]
-Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots too.")]
+Seed = Annotated[int | None, typer.Option(help="The seed of random choices.")]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report as an HTML page with charts.")]
 
 
 def simulate(
@@ -103,11 +105,11 @@ def simulate(
     html: Html = None,
     form: Output = Form.table,
 ) -> None:
-    """Play recorded work again under two policies.
+    """Replay recorded work before and after a change.
 
-    It prints what differs, and needs no cluster. The decisions are those of the operator itself; time jumps from event to event. A snapshot's ledger says who ran what and
-    when; a trace is recognised by what stands in it. With a SCENARIO the full simulator plays it instead, and the exit code is 1 if
-    something was not as it expects.
+    No cluster is needed. The operator's own code makes every decision; time jumps from event to event. A snapshot's ledger has the
+    recorded work; the format of a trace is detected. A SCENARIO runs on the full simulator instead, and the exit code is 1 if
+    one of its expectations failed.
 
     Example: headroom simulate --from snapshot.json --change policy.yaml --days 7 --html report.html
     """
@@ -116,9 +118,9 @@ def simulate(
         name for name, each in (("SCENARIO", scenario), ("--from", snapshot), ("--trace", trace)) if each is not None
     ]
     if len(given) != 1:
-        what = " and ".join(given) or "nothing"
+        what = f"not {' and '.join(given)}" if given else "with a change"
         raise Misconfigured(
-            f"choosing what to play: give one of SCENARIO, --from and --trace, not {what}; such as "
+            f"choosing the input: give one of SCENARIO, --from and --trace, {what}; for example "
             "`headroom simulate --from snapshot.json --change policy.yaml`, with a snapshot of `headroom snapshot` or `headroom demo`"
         )
     if scenario is not None:
@@ -145,9 +147,11 @@ def _naming(is_trace: bool, namespace: str, team_label: str) -> Naming:
 
     key, equals, text = team_label.partition("=")
     if is_trace and key and not equals:
-        raise Misconfigured(f"naming teams: give the label and what it says, such as --team-label {key}={{qos}}")
+        raise Misconfigured(f"naming teams: give the label with its value, such as --team-label {key}={{qos}}")
     if not is_trace and equals:
-        raise Misconfigured(f"naming teams: the pods of a snapshot have labels; give only the key, --team-label {key}")
+        raise Misconfigured(
+            f"naming teams: pods of a snapshot have labels already; give only the key, --team-label {key}"
+        )
     return Naming(namespace, key or "team", text) if is_trace else Naming(team_label=key)
 
 
@@ -161,9 +165,9 @@ def _case(source: _Source, naming: Naming, days: float | None, seed: int) -> Cas
     if source.snapshot is not None:
         for name, path in (("--nodes", source.nodes), ("--runtimes", source.runtimes)):
             if path is not None:
-                raise Misconfigured(f"reading {path}: {name} is for traces; a snapshot has all that itself")
+                raise Misconfigured(f"reading {path}: {name} is for traces only; a snapshot includes it")
         world = worlds.saved(source.snapshot)
-        return recorded.read(world, f"recorded cluster {world.cluster}", days, naming.team_label)
+        return recorded.read(world, f"the record of cluster {world.cluster}", days, naming.team_label)
     wanted = [source.trace, source.nodes, source.runtimes]
     texts = [None if path is None else manifests.read([path])[0] for path in wanted]
     assert texts[0] is not None
@@ -171,7 +175,7 @@ def _case(source: _Source, naming: Naming, days: float | None, seed: int) -> Cas
 
 
 def _documents(files: Sequence[Path]) -> Documents:
-    """What stands in some files of policies; what is wrong with it is printed, and ends the command."""
+    """The documents of some policy files; prints mistakes and ends the command if there are any."""
     from headroom.adapters import documents
     from headroom.cli import manifests, output, passing
     from headroom.sim.whatif import beside
@@ -179,7 +183,7 @@ def _documents(files: Sequence[Path]) -> Documents:
     texts = manifests.read_manifests(files)
     found = documents.read(texts)
     passing.say(found.ignored)
-    passing.say(beside.passed_over(found), "a replay takes its work and all outside the cluster from the record")
+    passing.say(beside.passed_over(found), "a replay takes work and everything outside the cluster from the record")
     complaints = manifests.complaints(found, texts)
     for each in complaints:
         output.say(manifests.spoken(each))
@@ -189,7 +193,7 @@ def _documents(files: Sequence[Path]) -> Documents:
 
 
 class _Wishes(NamedTuple):
-    """What is compared."""
+    """The two sides to compare."""
 
     policy: Sequence[Path]
     change: Sequence[Path]
@@ -215,7 +219,7 @@ def _compared(case: Case, wishes: _Wishes) -> Comparison:
             changes.append(said)
             clauses.append(clause)
     if not changes:
-        case.notes.append("The change is what there was already, so both sides are the same.")
+        case.notes.append("The change equals the current policies, so both sides are the same.")
     every = replay.pace_of(case) if wishes.every is None else wishes.every
     outcomes = []
     with progress.shown("Playing", "days", round(2 * _days(case))) as told:
@@ -237,22 +241,24 @@ def _compared(case: Case, wishes: _Wishes) -> Comparison:
 
 
 def _beside(change: Documents) -> list[tuple[int, str, str]]:
-    """What is changed beside policies: how much of it, as a fact and as a clause of the question."""
+    """Changes beside policies: how many, as a fact and as a clause of the question."""
+    from headroom.cli import output
+
     nodes, machines, spaces = len(change.nodes), len(change.of("machines")), len(change.of("namespaces"))
     return [
-        (len(change.prices), "the price book is changed", "prices were as in the change"),
-        (nodes, f"{nodes} machines are added or changed", f"{nodes} machines were added or changed"),
+        (len(change.prices), "price book replaced", "the new price book applied"),
+        (nodes, f"nodes added or replaced: {nodes}", f"{output.counted(nodes, 'node')} were added or replaced"),
+        (machines, f"machines with given power: {machines}", f"{output.counted(machines, 'machine')} started as given"),
         (
-            machines,
-            f"{machines} machines are on or off at the begin as it says",
-            f"{machines} machines were on or off as in the change",
+            spaces,
+            f"namespaces added or replaced: {spaces}",
+            f"{output.counted(spaces, 'namespace')} had the given labels",
         ),
-        (spaces, f"{spaces} namespaces are added or changed", f"{spaces} namespaces were as in the change"),
     ]
 
 
 class _Shown:
-    """Tells a bar how far it is, a hundred times and not at every step."""
+    """Moves a progress bar a hundred times, not at every step."""
 
     def __init__(self, told: Callable[[int], None], days: float, number: int) -> None:
         self._told, self._days, self._number, self._last = told, days, number, -1
@@ -293,16 +299,15 @@ def _show(found: Comparison, form: Form) -> None:
     output.line()
     for each in told.verdict:
         output.line(each)
-    for section in told.sections:
+    for section in (*told.sections, *([told.accuracy] if told.accuracy else ())):
         output.line()
         output.line(section.title)
         if section.rows:
             output.as_table(section.columns, section.rows, texts=0, figures=len(section.columns) - section.names)
-        if section.unchanged:
-            output.line(section.unchanged)
-    _listed("How close a replay of the unchanged policy is to the record", told.closeness)
-    _listed("What was changed", told.changes)
-    _listed("What to know", [told.played, *told.notes])
+        if section.folded:
+            output.line(section.folded)
+    _listed("Changes", told.changes)
+    _listed("About this replay", [told.played, *told.notes])
 
 
 def _listed(title: str, lines: Sequence[str]) -> None:
@@ -328,7 +333,7 @@ def _write(file: Path, found: Comparison) -> None:
 
 
 def _assets() -> Assets:
-    """uPlot, where npm put it for the dashboard, or where the environment says."""
+    """uPlot from the folder in the environment, or where npm installed it for the dashboard."""
     import os
 
     import headroom
@@ -347,7 +352,7 @@ def _assets() -> Assets:
 
 
 def _play(file: Path, seed: int | None, form: Form) -> int:
-    """Play a scenario on the full simulator, as fast as it goes; the exit code."""
+    """Run a scenario on the full simulator at full speed; the exit code."""
     from msgspec import structs
 
     from headroom.cli import output

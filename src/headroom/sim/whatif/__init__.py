@@ -1,5 +1,5 @@
-"""What if: recorded work played again under two policies, decided by the production plans on a clock that jumps.
+"""What-if: replays recorded work under two policies, with the production plans and a clock that jumps.
 
-`recorded` and `traces` read what people asked for, `policy` and `beside` what applies to it; `replay` plays it over a `Cluster`, `outcome` measures
-what came of it, `comparing` and `page` put two outcomes side by side.
+`recorded` and `traces` read the work, `policy` and `beside` the policies; `replay` runs it on a `ReplayCluster`, `outcome` measures the result, and
+`comparing`, `report` and `page` put two outcomes side by side.
 """

@@ -1,4 +1,4 @@
-"""Carries out what was decided: each action by its name, as the production effects would; what has no effect here is counted."""
+"""Carries out decisions: each action by its name, as the production effects would; actions without an effect here are counted."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from headroom.sim.whatif.cluster import BUDGET, ReplayCluster, note
 from headroom.sim.whatif.lives import EVICTED, SUSPENDED
 
 SILENT: Final = (actions.EmitEvent, actions.RemoveFinalizer)
-"""Said or tidied only: nothing in a replay follows from them."""
+"""Messages and clean-up: they have no effect in a replay."""
 
 
 class Hands:
-    """Do to a cluster what plans decide."""
+    """Carries out the decisions of plans on a cluster."""
 
     def __init__(self, cluster: ReplayCluster) -> None:
         self._cluster = cluster
         self._do: dict[type[Action], Callable[[Any, AnyResource | None], bool]] = handlers_of(self, *cluster.outside)
 
     def carry_out(self, due: Iterable[Action], by: AnyResource | None) -> None:
-        """Do what is due; `by` is the resource that asks for it, None for chores."""
+        """Carry out an action; `by` is the resource that decided it, None for chores."""
         for action in due:
             if isinstance(action, SILENT):
                 continue
             do = self._do.get(type(action))
             if do is None or do(action, by):
-                # What nothing here stands for yet, such as buying a machine, counts as done.
+                # An action without a stand-in, such as buying a machine, counts as done.
                 who = "" if by is None else f"{by.namespace}/{by.name}"
                 self._cluster.log.done[type(action).__name__, who] += 1
 
@@ -96,7 +96,7 @@ class Hands:
         if pod is None or life is None or pod.deleting is not None:
             return False
         self._cluster.stop(action.uid, EVICTED)
-        # Its owner makes it anew at once, while the old one is still on its way out.
+        # Its owner creates a new one at once, while the old one is terminating.
         self._cluster.make(life.work)
         return self._acted()
 
@@ -139,7 +139,7 @@ class Hands:
         else:
             cluster.workloads[key] = structs.replace(owner, suspended=False, suspended_by="", released_at=cluster.now)
         if not owner.suspended:
-            return False  # it went on before, and lost only a mark
+            return False  # it was running already, and lost only an annotation
         for work in list(cluster.of_owner.get(key, ())):
             cluster.make(work)
         return self._acted()
@@ -150,6 +150,6 @@ class Hands:
 
 
 def _annotated(pod: Pod, told: dict[str, str]) -> Pod:
-    """A pod with these annotations; an empty one is taken away."""
+    """The pod with these annotations; an empty value removes one."""
     kept = dict(pod.annotations) | told
     return structs.replace(pod, annotations=tuple(sorted((key, value) for key, value in kept.items() if value)))

@@ -1,7 +1,7 @@
-"""The cluster that decisions are carried out on: pods come, wait, run and go, and what they used is kept as rows.
+"""The cluster of a replay: pods are created, queued, scheduled and deleted, and their usage is kept as rows.
 
-It does at once what the API server's policies, the scheduler, kubelets and owners of pods would do, and nothing else: whether a pod
-waits for a budget, starts or is stopped was decided by the production plans.
+It does at once what the API server's policies, the scheduler, kubelets and owners of pods would do, and nothing else: the production
+plans decide whether a pod is queued, released or stopped.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from headroom.sim.whatif.placing import Placer
 from headroom.sim.whatif.work import Case, RequestedPod
 
 PULL_MS: Final = 2 * times.SECOND
-"""From getting a node to running."""
+"""Time from being bound to running."""
 BUDGET: Final = "GPUWorkloadBudget"
 BRINGERS: Final = frozenset(CAPACITY.kinds)
 """The kinds whose resources bring machines."""
 NO_ROOM: Final = "no node has room for it"
-"""What the replay's scheduler says of a pod that has to wait."""
+"""The message of the replay's scheduler for a pending pod."""
 Later = Callable[[int, Callable[[], None]], None]
-"""Do something at a moment."""
+"""Do something at a given time."""
 
 
 class ReplayCluster:
@@ -46,7 +46,7 @@ class ReplayCluster:
     def __init__(
         self, case: Case, resources: Mapping[Ref, AnyResource], later: Later, outside: Iterable[Makes] = ()
     ) -> None:
-        """`outside` makes what is played beside the cluster."""
+        """`outside` makes the stand-ins for things outside the cluster."""
         self.case, self.resources = case, ResourceTable(resources)
         self.now = case.begin
         self.log = ReplayLog()
@@ -55,14 +55,14 @@ class ReplayCluster:
         self.workloads: dict[str, Workload] = {}
         self.index: Any = None
         self.changed: set[str] = set()
-        """The kinds of policies that may care about something that happened."""
+        """The kinds whose plans to ask again after a change."""
         self.urgent: set[str] = set()
-        """And those that wait for it."""
+        """The kinds whose plans wait for such a change, and are asked sooner."""
         self.living: dict[str, Life] = {}
         self.of_owner: dict[str, list[RequestedPod]] = {}
         self.later = later
         self.facts: dict[str, dict[str, Any]] = {}
-        """What is told by things beside the cluster: fields of the World, by name."""
+        """Facts from stand-ins outside the cluster: fields of the World, by name."""
         self.outside = [make(self) for make in outside]
         nodes = {node.name: node for node in case.nodes}
         to_come = [node for each in self.outside for node in each.stage(nodes)]
@@ -70,22 +70,22 @@ class ReplayCluster:
         self._nodes = NodeTable()
         for node in nodes.values():
             self._nodes.put(node)
-        # Without any node there is always room, also where something could bring some.
+        # Without any node capacity is unlimited, even if a plan could bring nodes.
         rooms = [*nodes.values(), *to_come] if nodes else []
         self._placer = Placer(rooms, {work.shape for work in case.works}, case.boundless)
         self._seeking: list[str] = []
-        """Pods that the scheduler has not looked at yet."""
+        """Pods that the scheduler has not tried yet."""
         self._gatekeeper = Gatekeeper()
         self._tries: dict[int, int] = {}
         self._number = count(1)
         self._rows: dict[tuple[str, Pairs, Any, str], UsageRow] = {}
         self._open: dict[str, UsageRow] = {}
         self._counted: dict[tuple[str, Pairs, Amounts], bool] = {}
-        """What budgets count, by namespace, labels and amounts of a row."""
+        """Whether a budget counts a row, by its namespace, labels and amounts."""
         self.usage.extend(case.history)
 
     def world(self) -> World:
-        """The world as the plans see it now."""
+        """The current World for the plans."""
         case = self.case
         facts: dict[str, Any] = {**case.facts, **self.facts}
         return World(
@@ -109,32 +109,32 @@ class ReplayCluster:
 
     @property
     def machines(self) -> dict[str, Machine]:
-        """What is known of the power of machines; none where nothing plays them."""
+        """The power of machines; none without a stand-in for them."""
         return self.facts.get("machines", {})
 
     # --- nodes ------------------------------------------------------------------------------------------------------------
 
     def node(self, name: str) -> Node | None:
-        """A node that the cluster shows."""
+        """A node of the cluster."""
         return self._nodes.get(name)
 
     def show(self, node: Node) -> None:
-        """A node came or changed; pods that wait may fit there."""
+        """A node was added or changed; pending pods may fit there."""
         if self._nodes.put(node):
             self._placer.show(node)
             self.urgent |= BRINGERS
 
-    # --- pods come --------------------------------------------------------------------------------------------------------
+    # --- creation --------------------------------------------------------------------------------------------------------
 
     def arrive(self, work: RequestedPod) -> None:
-        """Somebody asks for work to be done."""
+        """Somebody requests work."""
         self.of_owner.setdefault(work.owner_key, []).append(work)
         owner = self.workloads.get(work.owner_key)
         if owner is None or not owner.suspended:
             self.make(work)
 
     def make(self, work: RequestedPod) -> None:
-        """Make a pod, as its owner does; the API server may let it wait."""
+        """Create a pod, as its owner does; the API server may gate it."""
         until = work.until
         if work.is_service and until is not None and until <= self.now:
             return
@@ -150,7 +150,7 @@ class ReplayCluster:
             self._seek(pod.uid, work.shape)
 
     def resume(self, work: RequestedPod) -> None:
-        """Take up work that ran already when the time begins."""
+        """Take up work that is running already at the start."""
         assert work.began is not None
         pod = self._pod(work)
         life = Life(work=work, uid=pod.uid, made=min(work.arrives, work.began), gpus=usage.gpus_in(work.shape.requests))
@@ -168,7 +168,7 @@ class ReplayCluster:
         declared = durations.milliseconds(dict(work.annotations).get(marks.EXPECTED_DURATION, ""))
         deadlines = [each for each in (work.deadline, declared) if each is not None]
         return Pod(
-            # Names repeat: in records, and where the second try of one work is named like another.
+            # Names may repeat: in records, and between a retry and other work.
             uid=f"{work.namespace}/{name}#{next(self._number)}",
             namespace=work.namespace,
             name=name,
@@ -184,7 +184,7 @@ class ReplayCluster:
         )
 
     def _concerns(self, row: UsageRow) -> bool:
-        """Whether some budget counts such rows; like rows are judged once."""
+        """Whether any budget counts such rows; judged once for similar rows."""
         kind = (row.namespace, row.labels, row.amounts)
         if kind not in self._counted:
             world = self.world()
@@ -192,10 +192,10 @@ class ReplayCluster:
             self._counted[kind] = any(usage.rate_of(scope, row) for scope in scopes)
         return self._counted[kind]
 
-    # --- and run ----------------------------------------------------------------------------------------------------------
+    # --- running ----------------------------------------------------------------------------------------------------------
 
     def lift(self, uid: str) -> None:
-        """A pod whose gate is gone looks for room."""
+        """Schedule a pod whose gate was removed."""
         self._seek(uid, self.living[uid].work.shape)
 
     def _seek(self, uid: str, shape: Shape) -> None:
@@ -203,7 +203,7 @@ class ReplayCluster:
         self._seeking.append(uid)
 
     def place(self) -> None:
-        """Give nodes to those that find room; they run a moment later. Of the others it is said that they found none."""
+        """Bind pods that fit on a node, which then start to run; mark the others as unschedulable."""
         for uid, node in self._placer.place():
             pod = self.pods.get(uid)
             assert pod is not None
@@ -219,12 +219,12 @@ class ReplayCluster:
                 self.urgent |= BRINGERS
 
     def _noticed_on(self, node: str) -> None:
-        """Something came to a node or went: whoever brought it may care."""
+        """The pods on a node changed: notify whoever brings such nodes."""
         if any(each.has(node) for each in self.outside):
             self.changed |= BRINGERS
 
     def start(self, uid: str, at: int) -> None:
-        """A pod begins to run, unless it is on its way out."""
+        """A pod starts to run, unless it is terminating."""
         pod, life = self.pods.get(uid), self.living.get(uid)
         if pod is None or life is None or pod.deleting is not None:
             return
@@ -241,7 +241,7 @@ class ReplayCluster:
             self.later(max(until, self.now), lambda: self.end(uid, FINISHED))
 
     def _row(self, pod: Pod, work: RequestedPod) -> UsageRow:
-        """What the production recorder makes of a pod that runs; pods that are alike on a node are asked about once."""
+        """The production recorder's row for a running pod; computed once for similar pods on a node."""
         key = (pod.namespace, pod.labels, pod.shape.requests, pod.node)
         if key not in self._rows:
             world = self.world()
@@ -262,10 +262,10 @@ class ReplayCluster:
             price=like.price if work.price is None else work.price,
         )
 
-    # --- and go -----------------------------------------------------------------------------------------------------------
+    # --- the end -----------------------------------------------------------------------------------------------------------
 
     def end(self, uid: str, how: str) -> None:
-        """A pod is over and gone; one that is on its way out does not finish any more."""
+        """A pod has ended and is removed; a terminating pod can no longer finish."""
         life, pod = self.living.get(uid), self.pods.get(uid)
         if life is None or pod is None or (how == FINISHED and pod.deleting is not None):
             return
@@ -286,7 +286,7 @@ class ReplayCluster:
             self._finish(life.work)
 
     def stop(self, uid: str, how: str) -> None:
-        """A pod is told to go: at once if it has no node, else it takes the time that it asks for."""
+        """Delete a pod: at once if it has no node, else after its grace period."""
         pod = self.pods.get(uid)
         if pod is None or pod.deleting is not None:
             return
@@ -299,7 +299,7 @@ class ReplayCluster:
         self.later(at, lambda: self.end(uid, how))
 
     def _finish(self, work: RequestedPod) -> None:
-        # By identity: another work may be equal to this one.
+        # Compared by identity: other work may be equal.
         left = self.of_owner[work.owner_key] = [each for each in self.of_owner[work.owner_key] if each is not work]
         if not left:
             del self.of_owner[work.owner_key]
@@ -307,7 +307,7 @@ class ReplayCluster:
 
 
 def note(pod: Pod, name: str) -> str:
-    """One annotation of a pod; empty if it is not there."""
+    """One annotation of a pod; empty if unset."""
     return next((value for key, value in pod.annotations if key == name), "")
 
 
@@ -317,7 +317,7 @@ def _end_of(start: int, length: int | None, deadline: int | None) -> int | None:
 
 
 def _nothing(cluster: str, pod: Pod) -> UsageRow:
-    """The row of a pod that holds nothing which anybody counts."""
+    """The row of a pod without anything that a budget counts."""
     return UsageRow(
         cluster=cluster, uid=pod.uid, start=0, earliest=0, seen_until=0, namespace=pod.namespace, labels=pod.labels
     )

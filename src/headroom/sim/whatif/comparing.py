@@ -1,4 +1,4 @@
-"""Two outcomes side by side, as numbers for programs; `report` makes of them what people read."""
+"""Two outcomes side by side, as numbers for programs; `report` turns them into text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headroom.sim.whatif.measures import PolicyOutcome
 from headroom.sim.whatif.work import Case
 
 FAR: Final = 0.02
-"""A replay that is farther from its record than this is told with a warning."""
+"""A replay that differs more than this from its record gets a warning."""
 
 
 class Closeness(NamedTuple):
-    """What a budget counted in the record, and in a replay of it."""
+    """A budget's usage in the record, and in a replay of it."""
 
     budget: str
     recorded: float
@@ -25,14 +25,14 @@ class Closeness(NamedTuple):
 
     @property
     def gap(self) -> float | None:
-        """By what part the replay is more; None where the record has nothing to compare with."""
+        """The relative difference of the replay; None if the record has no usage to compare with."""
         if self.recorded:
             return self.replayed / self.recorded - 1
         return None if self.replayed else 0.0
 
     @property
     def is_far(self) -> bool:
-        """Whether a reader should be warned."""
+        """Whether the report should warn."""
         return self.gap is None or abs(self.gap) > FAR
 
     def wire(self) -> dict[str, Any]:
@@ -46,27 +46,27 @@ class Closeness(NamedTuple):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """What was played, what was changed, and what came of it."""
+    """What was replayed, what was changed, and both outcomes."""
 
     case: Case
     changes: list[str]
     every: int
-    """For how long what people did was gathered before the plans were asked, in milliseconds."""
+    """How long arrivals and ends are gathered before the plans are asked, in milliseconds."""
     before: PolicyOutcome
     after: PolicyOutcome
     clauses: list[str] = []
-    """The same changes as clauses of a question: what if...?"""
+    """The same changes as clauses of the question: what if ...?"""
     is_record: bool = False
-    """Whether the policies before are those of the record, so that the replay of them can be held against it."""
+    """Whether the policies before are those of the record, so that the first replay can be compared with it."""
 
     def closeness(self) -> list[Closeness]:
-        """How far a replay of the unchanged policy is from the record, by budget; nothing where there is no such record."""
+        """How far a replay of the unchanged policy is from the record, by budget; empty without such a record."""
         if not self.is_record:
             return []
         return [Closeness(each.budget, each.recorded_gpu_hours, each.gpu_hours) for each in self.before.budgets]
 
     def wire(self, *, lines: bool = True) -> dict[str, Any]:
-        """The form that `-o json` prints; the lines to draw are long, and left out where nobody draws."""
+        """The form that `-o json` prints, without the long lines of the charts."""
         case = self.case
         found: dict[str, Any] = {
             "played": case.title,
@@ -89,12 +89,12 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 def machines_slept(found: Comparison) -> bool:
-    """Whether machines were off for a time, on either side."""
+    """Whether any machine was off for a time, on either side."""
     return any(each.wakes or each.sleeps or each.saved_kwh for each in (found.before, found.after))
 
 
 def unmatched(found: Comparison, remedy: str) -> list[str]:
-    """A sentence for each budget that counts no pod at all, on either side."""
+    """A sentence for each budget that counts no pod at all on one of the sides."""
     before, after = ({each.budget: each for each in it.budgets} for it in (found.before, found.after))
     said = []
     for key in sorted(before.keys() | after.keys()):
@@ -102,5 +102,5 @@ def unmatched(found: Comparison, remedy: str) -> list[str]:
         idle = [name for name, each in sides if each is not None and not each.counts_pods]
         when = f" {idle[0]} the change" if len(idle) == 1 and key in before and key in after else ""
         if idle:
-            said.append(f"Budget {key} counts none of these pods{when}, so it does nothing: {remedy}.")
+            said.append(f"Budget {key} matches no pod{when}, so it has no effect: {remedy}.")
     return said

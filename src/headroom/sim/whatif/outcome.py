@@ -1,4 +1,4 @@
-"""What came of a replay, in numbers: hours, dollars, waits, what was done to pods, and the lines to draw."""
+"""The outcome of a replay in numbers: hours, dollars, waits, evictions and suspensions, and the lines of the charts."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from headroom.sim.whatif.steps import Floats, Steps
 from headroom.sim.whatif.work import Case
 
 POINTS: Final = 400
-"""A drawing has no more pixels that matter."""
+"""Points of a line: a chart shows no more."""
 HAIR: Final = 1e-6
 
 
 def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: ReplayLog) -> PolicyOutcome:
-    """What came of a case under some policies."""
+    """The outcome of a case under some policies."""
     done: dict[str, int] = {}
     for (action, _), times_ in sorted(log.done.items()):
         done[action] = done.get(action, 0) + times_
     measured = _Measured(case, log)
     held = [life for life in log.lives if life.held_by]
-    # A record without work has no length either.
+    # A record without work has no duration.
     machines = machine_time(case, resources, log)
     moments = np.linspace(case.begin, max(case.end, case.begin + 1), POINTS + 1)
     limited = measured.limited(resources)
@@ -76,14 +76,14 @@ def outcome(case: Case, resources: Mapping[Ref, AnyResource], log: ReplayLog) ->
 
 
 def _means(steps: Steps, moments: Floats) -> list[float]:
-    """The mean from each moment to the next; the last one stands twice, so that there is one for each."""
+    """The mean between moments; the last one is repeated so that every moment has one."""
     sums = steps.upto(moments)
     means = np.diff(sums) / np.diff(moments)
     return [round(float(each), 3) for each in (*means, *means[-1:])]
 
 
 class _Measured:
-    """The lives of a replay, measured."""
+    """The measures of all lives of a replay."""
 
     def __init__(self, case: Case, log: ReplayLog) -> None:
         self._case, self._log = case, log
@@ -105,7 +105,7 @@ class _Measured:
         return self._first(life.ended)
 
     def _held_ms(self, life: Life) -> int:
-        """How long it held its GPUs in the time that is played."""
+        """How long it had its GPUs within the replayed time."""
         if life.started is None:
             return 0
         return max(0, self._end(life) - max(life.started, self._case.begin))
@@ -114,7 +114,7 @@ class _Measured:
         return life.gpus * self._held_ms(life)
 
     def sums(self, lives: Sequence[Life]) -> Sums:
-        """What some lives come to."""
+        """The sums of some lives."""
         usd_ms = sum((life.price or 0) * self._held_ms(life) for life in lives if life.price is not None)
         unpriced = sum(self._gpu_ms(life) for life in lives if life.price is None)
         first: dict[int, Life] = {}
@@ -145,7 +145,7 @@ class _Measured:
     # --- budgets ----------------------------------------------------------------------------------------------------------
 
     def limited(self, resources: Mapping[Ref, AnyResource]) -> list[_Limited]:
-        """Every budget with what it counts."""
+        """All budgets with their usage."""
         case = self._case
         world = World(
             now=case.end,
@@ -166,7 +166,7 @@ class _Measured:
         return found
 
     def _counted(self, scope: usage.BudgetScope) -> tuple[Steps, Steps]:
-        """What a budget counts, history included: GPUs, and dollars an hour."""
+        """The usage of a budget, history included: GPUs, and dollars per hour."""
         begins, ends, gpus, prices = [], [], [], []
         rates: dict[tuple[str, str, Pairs, Amounts], int] = {}
         for row, end in self._rows():
@@ -181,7 +181,7 @@ class _Measured:
         return Steps(begins, ends, gpus), Steps(begins, ends, prices)
 
     def _recorded(self, scope: usage.BudgetScope) -> int:
-        """What a budget would count of the record, in millionths x milliseconds."""
+        """A budget's usage in the record, in millionths x milliseconds."""
         begin, end = self._case.begin, self._case.end
         return sum(
             usage.rate_of(scope, row) * max(0, min(over, end) - max(row.start, begin))
@@ -189,7 +189,7 @@ class _Measured:
         )
 
     def _rows(self) -> Iterator[tuple[UsageRow, int]]:
-        """All that is in the ledger at the end, and when each of it ended."""
+        """All rows of the ledger at the end, each with its end."""
         for life in self._log.lives:
             if life.row is not None:
                 yield life.row, self._end(life)
@@ -197,7 +197,7 @@ class _Measured:
             yield row, row.seen_until if row.closed is None else row.closed
 
     def _never_begun(self) -> Iterator[UsageRow]:
-        """What the ledger would have of pods that only waited."""
+        """Rows for pods that never started."""
         for life in self._log.lives:
             if life.row is None:
                 work, made = life.work, life.made
@@ -216,7 +216,7 @@ class _Measured:
         """One budget in numbers."""
         case, key, quota = self._case, limited.key, limited.quota
         within = limited.gpus.upto(np.array([case.begin, case.end], np.float64))
-        peak, over = limited.used_up(case.begin, case.end)
+        peak, over = limited.over_quota(case.begin, case.end)
         held = [life for life in self._log.lives if life.held_by == key]
         done = self._log.done
         return OfBudget(
@@ -238,7 +238,7 @@ class _Measured:
 
 
 class _Limited:
-    """A budget: what it counts over time, and how much of that its quotas allow."""
+    """A budget: its usage over time, and its quotas."""
 
     def __init__(self, budget: AnyResource, gpus: Steps, dollars: Steps) -> None:
         self.key = f"{budget.namespace}/{budget.name}"
@@ -250,11 +250,11 @@ class _Limited:
         self.gpu_limit = None if self.quota.gpu_ms is None else self.quota.gpu_ms / usage.GPU_HOUR
         self.usd_limit = None if self.quota.usd_ms is None else self.quota.usd_ms / usage.DOLLAR
 
-    def used_up(self, begin: int, end: int) -> tuple[float | None, float]:
-        """The largest share of a quota that was used at once, and for how many milliseconds one was used up."""
+    def over_quota(self, begin: int, end: int) -> tuple[float | None, float]:
+        """The peak share of a quota, and for how many milliseconds usage was over quota."""
         pairs = [(self.gpus, self.gpu_limit), (self.dollars, self.usd_limit)]
         limits = [(steps, limit) for steps, limit in pairs if limit is not None]
-        # The sums bend only where something begins or ends, or where the window leaves that behind.
+        # The slope of the sums changes only where usage begins, ends, or leaves the window.
         bends = np.concatenate([self.gpus.at, self.gpus.at + self.window])
         turns = np.unique(np.concatenate([[begin, end], bends[(bends > begin) & (bends < end)]]))
         crossings = [_crossings(turns, _in_window(steps, self.window, turns) - limit) for steps, limit in limits]
@@ -262,14 +262,14 @@ class _Limited:
         shares, over = [], np.zeros(len(turns) - 1, np.bool_)
         for steps, limit in limits:
             used = _in_window(steps, self.window, turns)
-            # Between two turns it is either used up all the time or never; a sum of floats may miss the quota by a hair.
+            # Between two turns usage is either over quota all the time or never; a sum of floats may miss the quota by a hair.
             over |= (used[:-1] + used[1:]) / 2 >= limit * (1 - HAIR)
             shares += [float(used.max()) / limit] if limit else []
         return max(shares, default=None), float((np.diff(turns) * over).sum())
 
 
 def _crossings(turns: Floats, gaps: Floats) -> Floats:
-    """Where a line through these points crosses nought."""
+    """Where the line through these points crosses zero."""
     first, second = gaps[:-1], gaps[1:]
     crosses = first * second < 0
     parts = first[crosses] / (first[crosses] - second[crosses])
@@ -282,7 +282,7 @@ def _drawn(steps: Steps, window: int, moments: Floats) -> list[float]:
 
 
 def _in_window(steps: Steps, window: int, moments: Floats) -> Floats:
-    """What the window held that ends at each moment, in hours."""
+    """The usage in the window that ends at each moment, in hours."""
     found: Floats = (steps.upto(moments) - steps.upto(moments - window)) / times.HOUR
     return np.maximum(found, 0)
 

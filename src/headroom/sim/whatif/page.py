@@ -1,4 +1,4 @@
-"""The comparison as one HTML file that needs nothing else: tables, and plots drawn by uPlot, which is put into it."""
+"""The comparison as one self-contained HTML file: tables, and charts drawn by an embedded uPlot."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 from headroom.sim.whatif.comparing import Comparison, machines_slept
 from headroom.sim.whatif.report import Section, report
 
-NO_PLOTS: Final = "The plots are missing: uPlot is not installed here. All numbers are in the tables."
+NO_PLOTS: Final = "Charts are missing because uPlot is not installed. The tables have all the numbers."
 
 
 class Assets(NamedTuple):
-    """uPlot as it is installed; empty where it is not."""
+    """The installed uPlot; empty without one."""
 
     script: str = ""
     style: str = ""
@@ -24,10 +24,10 @@ class Assets(NamedTuple):
 _STYLE: Final = """
 :root { color-scheme: light dark; --ground: #fff; --ink: #1b1f24; --soft: #5b6470; --rule: #d8dde3; --before: #6b7683; --after: #0b66c3;
   --quota: #b42318; --quota-before: #8a6100; }
-@media (prefers-color-scheme: dark) { :root { --ground: #14171b; --ink: #e8ebee; --soft: #a3acb7; --rule: #343b44; --before: #97a3b0;
+@media (prefers-color-scheme: dark) { :root:not(.printing) { --ground: #14171b; --ink: #e8ebee; --soft: #a3acb7; --rule: #343b44; --before: #97a3b0;
   --after: #66b2ff; --quota: #ff8a80; --quota-before: #e3b341; } }
 body { margin: 0 auto; padding: 1.5rem; max-width: 72rem; background: var(--ground); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2.5rem; } h1, p, li { max-width: 48rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; line-height: 1.25; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin-top: 2.5rem; } p, li { max-width: 48rem; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
 th, td { text-align: left; padding: .3rem 1rem .3rem 0; border-bottom: 1px solid var(--rule); white-space: nowrap; }
@@ -36,11 +36,11 @@ thead th { color: var(--soft); font-weight: 600; font-size: .85rem; } tbody th {
 .verdict p { font-size: 1.15rem; margin: .3rem 0; }
 .soft { color: var(--soft); } figure { margin: 1rem 0 2rem; } figcaption { font-weight: 600; } .plot { min-height: 240px; }
 .u-legend { font-size: .85rem; } .u-legend th { cursor: pointer; } .u-legend th, .u-legend td { border: 0; }
-/* A marker is a piece of its line. Before anybody points at a moment, the legend only names the lines. */
+/* A marker looks like its line. Without a pointer on the chart, the legend only names the lines. */
 .u-legend .u-marker { width: 1.8em; height: 0; border-width: 2px 0 0 !important; }
 .uplot:not(.pointed) .u-legend .u-value, .uplot:not(.pointed) .u-legend .u-series:first-child { display: none; }
 .uplot:not(.pointed) .u-legend th::after { content: none; }
-/* On a phone each row is a block: its name, and below it the cells, each under the head of its column. */
+/* On a phone each row is a block: its name, then its cells, each below the head of its column. */
 @media (max-width: 44rem) {
   body { padding: 1rem; } .scroll { overflow-x: visible; }
   .scroll table, .scroll tbody { display: block; } .scroll thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden; }
@@ -51,8 +51,8 @@ thead th { color: var(--soft); font-weight: 600; font-size: .85rem; } tbody th {
   .scroll td::before { content: attr(data-head); display: block; color: var(--soft); font-size: .8rem; }
 }
 @media print {
-  :root { color-scheme: light; --ground: #fff; --ink: #000; --soft: #444; --rule: #bbb; --before: #6b7683; --after: #0b66c3; }
-  body { max-width: none; padding: 0; font-size: 11pt; } h2 { break-after: avoid; } figure, tr { break-inside: avoid; } .scroll { overflow: visible; }
+  :root { color-scheme: light; --ground: #fff; --ink: #000; --soft: #444; --rule: #bbb; }
+  body { max-width: none; padding: 0; font-size: 10pt; } h2 { break-after: avoid; } figure, tr { break-inside: avoid; } .scroll { overflow: visible; }
 }
 """
 
@@ -62,7 +62,8 @@ _SCRIPT: Final = """
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const stamp = (seconds) => new Date(seconds * 1000).toISOString();
-  let plots = [];
+  const PAPER = 660;  // fits A4 and Letter with the margins of a browser
+  let plots = [], printing = false;
   const draw = () => {
     plots.forEach((plot) => plot.destroy());
     plots = data.plots.map((each) => {
@@ -73,8 +74,8 @@ _SCRIPT: Final = """
         value: (_, number) => (number === null ? "" : number.toLocaleString("en", { maximumFractionDigits: 1 })),
       }));
       const options = {
-        // One time axis for all: the same span, the same room at the left, and one cursor.
-        width: Math.max(280, place.clientWidth), height: 260, scales: { x: { range: () => [data.moments[0], data.moments[data.moments.length - 1]] }, y: { range: (_, low, high) => [0, Math.max(high * 1.05, 1)] } },
+        // All charts share one time axis: the same span, the same left margin, and one cursor.
+        width: printing ? PAPER : Math.max(280, place.clientWidth), height: printing ? 190 : 260, scales: { x: { range: () => [data.moments[0], data.moments[data.moments.length - 1]] }, y: { range: (_, low, high) => [0, Math.max(high * 1.05, 1)] } },
         legend: { live: true, markers: { dash: (_, number) => (each.series[number - 1].dash ? "dashed" : "solid") } },
         hooks: { setCursor: [(plot) => plot.root.classList.toggle("pointed", plot.cursor.idx !== null && plot.cursor.left >= 0)] },
         cursor: { sync: { key: "time" } },
@@ -88,6 +89,10 @@ _SCRIPT: Final = """
   dark.addEventListener("change", draw);
   let later = 0;
   addEventListener("resize", () => { clearTimeout(later); later = setTimeout(draw, 100); });
+  // A canvas keeps its size and colours, so the charts are drawn again for paper: narrow, and in the colours of the light theme.
+  const paper = (on) => { printing = on; document.documentElement.classList.toggle("printing", on); draw(); };
+  addEventListener("beforeprint", () => paper(true));
+  addEventListener("afterprint", () => paper(false));
 })();
 """
 
@@ -110,9 +115,9 @@ def page(found: Comparison, assets: Assets) -> str:
         *(_section(each) for each in told.sections),
         "<h2>Over time</h2>",
         figures if assets.script else f"<p>{NO_PLOTS}</p>",
-        _listed("How close a replay of the unchanged policy is to the record", told.closeness),
-        _listed("What was changed", told.changes),
-        _listed("What to know", [told.played, *told.notes]),
+        _section(told.accuracy) if told.accuracy else "",
+        _listed("Changes", told.changes),
+        _listed("About this replay", [told.played, *told.notes]),
         "</main>",
     ]
     if assets.script:
@@ -135,14 +140,14 @@ def _listed(title: str, lines: list[str]) -> str:
 
 
 def _spoken(head: str) -> str:
-    """The head of a column as a page has it."""
+    """The head of a column as the page shows it."""
     return head.capitalize().replace("Gpu-", "GPU-")
 
 
 def _section(section: Section) -> str:
     if not section.rows:
-        return f"<h2>{section.title}</h2>{_folded(section)}"
-    # The roles are said: where a narrow page lays rows out as blocks, browsers forget that it is a table.
+        return f"<h2>{_plain(section.title)}</h2>{_folded(section)}"
+    # Explicit roles, since browsers stop treating it as a table where a narrow page lays rows out as blocks.
     heads = [_plain(_spoken(each)) for each in section.columns]
     kinds = ["" if place < section.names else ' class="number"' for place in range(len(heads))]
     head = "".join(
@@ -165,32 +170,44 @@ def _section(section: Section) -> str:
 
 
 def _folded(section: Section) -> str:
-    return f'<p class="soft">{_plain(section.unchanged)}</p>' if section.unchanged else ""
+    return f'<p class="soft">{_plain(section.folded)}</p>' if section.folded else ""
 
 
 # --- plots ----------------------------------------------------------------------------------------------------------------------
 
 
 def _figures(found: Comparison) -> tuple[str, dict[str, Any]]:
-    """The places of the plots, and the lines to draw in them."""
+    """The elements of the charts, and the lines to draw in them. Charts that the change leaves alone are only named, save the first."""
     before, after = found.before, found.after
     plots = [
         ("GPUs allocated", _pair(before.lines.gpus_held, after.lines.gpus_held)),
         ("Pods queued or pending", _pair(before.lines.waiting, after.lines.waiting)),
     ]
     if machines_slept(found):
-        plots.append(("Machines that are on", _pair(before.lines.machines_on, after.lines.machines_on)))
+        plots.append(("Machines on", _pair(before.lines.machines_on, after.lines.machines_on)))
     plots += _of_budgets(found)
-    places, lines = [], []
+    places, lines, same = [], [], []
     for number, (title, series) in enumerate(plots):
+        if number and not _differs(series):
+            same.append(title)
+            continue
         name = f"plot-{number}"
         places.append(f'<figure><figcaption>{_plain(title)}</figcaption><div class="plot" id="{name}"></div></figure>')
         lines.append({"id": name, "series": series})
+    if same:
+        places.append(f'<p class="soft">Unchanged: {_plain("; ".join(same))}.</p>')
     return "\n".join(places), {"moments": before.lines.moments, "plots": lines}
 
 
+def _differs(series: list[dict[str, Any]]) -> bool:
+    """Whether a chart shows a change: two lines that are not the same, or one that stands alone, such as that of a removed budget."""
+    first, *others = (each["values"] for each in series if not each["dash"])
+    limits = [each for each in series if each["dash"]]
+    return not others or others[0] != first or len(limits) > 1
+
+
 def _of_budgets(found: Comparison) -> list[tuple[str, list[dict[str, Any]]]]:
-    """A plot for each quota of each budget: what its window held, and the quota itself."""
+    """A chart for each quota of each budget: the usage in its window, and the quota."""
     before, after = found.before, found.after
     quotas = [{each.budget: each for each in it.budgets} for it in (before, after)]
     hours = (before.lines.budgets, after.lines.budgets)
@@ -207,7 +224,7 @@ def _of_budgets(found: Comparison) -> list[tuple[str, list[dict[str, Any]]]]:
             for label, colour, value in _distinct(limit):
                 series.append(_line(label, colour, [value] * len(before.lines.moments), dash=True))
             if series:
-                plots.append((f"Budget {key}: {unit} in its window", series))
+                plots.append((f"Budget {key}: {unit} in the window", series))
     return plots
 
 
@@ -234,5 +251,5 @@ def _digest(text: str) -> str:
 
 
 def _inside(text: str) -> str:
-    """Text that stands inside an element whose end it must not contain."""
+    """Text inside an element, so that it cannot close the element."""
     return text.replace("</", "<\\/")

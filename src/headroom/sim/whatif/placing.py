@@ -1,7 +1,7 @@
-"""Where pods go: the rule of the simulated scheduler, the first node by name with room, over columns instead of objects.
+"""Placement: the rule of the simulated scheduler, the first node by name with room, on columns instead of objects.
 
-A share of a GPU must fit on one card, and a pod that asks for whole cards gets cards that nobody shares. What fits nowhere is tried
-again only against the nodes on which something became free.
+A share of a GPU must fit on one card, and a pod that requests whole cards gets unshared ones. A pod that fits nowhere is tried again
+only on nodes where something became free.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from headroom.model.facts import Node, Shape
 
 WHOLE: Final = 1_000_000
 ANYWHERE: Final = "anywhere"
-"""The node of every pod where no nodes are given."""
+"""The node of every pod if no nodes are given."""
 _BOUNDLESS: Final = 2**62
 _PODS: Final = "pods"
 Bools = NDArray[np.bool_]
 
 
 class Placer:
-    """Knows what is free, and who waits for room."""
+    """Tracks free capacity and pending pods."""
 
     def __init__(self, nodes: Iterable[Node], shapes: Collection[Shape], boundless: Collection[str] = ()) -> None:
         self._nodes = sorted(nodes, key=lambda node: node.name)
@@ -38,33 +38,33 @@ class Placer:
             for name, amount in node.allocatable:
                 if name in self._row:
                     self._free[self._row[name], column] = min(amount, _BOUNDLESS)
-        # What nobody asks for in this time, only before it, has no row.
+        # Resources that only earlier pods requested have no row.
         for name in self._row.keys() & set(boundless):
             self._free[self._row[name]] = _BOUNDLESS
         self._cards = {name: Cards(self._free[self._row[name]]) for name in _shared(shapes) - set(boundless)}
         self._placed: dict[str, tuple[int, Shape, dict[str, tuple[int, int]]]] = {}
-        """Pod to its node, its shape, and the card that it shares of each shared resource."""
+        """By pod: its node, its shape, and its card of each shared resource."""
         self._waiting: dict[str, Shape] = {}
         self._new: list[str] = []
         self._freed: set[int] = set()
         self._allowed: dict[Shape, Bools] = {}
         self._open = np.array([_is_open(node) for node in self._nodes], np.bool_)
-        """Nodes that are ready and take pods."""
+        """Ready and schedulable nodes."""
 
     def show(self, node: Node) -> None:
-        """A node is ready, or takes pods, or no longer."""
+        """A node became ready or schedulable, or ceased to be."""
         number, is_open = self._number[node.name], _is_open(node)
         if is_open and not self._open[number]:
             self._freed.add(number)
         self._open[number] = is_open
 
     def add(self, uid: str, shape: Shape) -> None:
-        """A pod waits for room."""
+        """A pod becomes pending."""
         self._waiting[uid] = shape
         self._new.append(uid)
 
     def forget(self, uid: str) -> None:
-        """A pod needs no room any more: what it had is free."""
+        """A pod is removed: its capacity becomes free."""
         self._waiting.pop(uid, None)
         place = self._placed.pop(uid, None)
         if place is None:
@@ -80,11 +80,11 @@ class Placer:
 
     @property
     def waiting(self) -> int:
-        """How many wait for room."""
+        """The number of pending pods."""
         return len(self._waiting)
 
     def place(self) -> Iterator[tuple[str, str]]:
-        """Every pod that finds room now, with its node; in the order in which they came."""
+        """Every pod that fits now, with its node, in order of arrival."""
         new, self._new = [uid for uid in self._new if uid in self._waiting], []
         freed, self._freed = sorted(self._freed), set()
         if not self._nodes:
@@ -100,7 +100,7 @@ class Placer:
         for uid, shape in list(self._waiting.items()) if again else [(uid, self._waiting[uid]) for uid in new]:
             if shape in unfit or (uid not in fresh and shape not in again):
                 continue
-            # What fitted nowhere before can only fit where something became free since.
+            # A pod that fitted nowhere can only fit where something became free since.
             number = self._first(shape, None if uid in fresh else freed)
             if number is None:
                 unfit.add(shape)
@@ -109,7 +109,7 @@ class Placer:
             yield uid, self.names[number]
 
     def put(self, uid: str, shape: Shape) -> str:
-        """Place a pod that runs already: where it fits, or on a node of nobody's if the record has too few."""
+        """Place a running pod: where it fits, or on an extra node if the record has too few."""
         number = self._first(shape, None) if self._nodes else None
         if number is None:
             return ANYWHERE
@@ -161,30 +161,30 @@ class Cards:
 
     def __init__(self, capacity: NDArray[np.int64]) -> None:
         self._untouched = capacity // WHOLE
-        """Cards that nobody has any part of."""
+        """Cards without any pod."""
         self._open: list[list[int]] = [[] for _ in capacity]
-        """What is left of each card that is shared; a closed place stands as a whole card."""
+        """The free part of each shared card; an unused entry counts as a whole card."""
         self._largest = np.zeros(len(capacity), np.int64)
 
     def fit(self, amount: int) -> Bools:
-        """On which nodes so much fits."""
+        """The nodes on which an amount fits."""
         if amount % WHOLE == 0:
             found: Bools = self._untouched * WHOLE >= amount
             return found
         return (self._largest >= amount) | (self._untouched * WHOLE >= amount)
 
     def whole(self, node: int, amount: int) -> None:
-        """Take whole cards; give them back if it is less than nothing."""
+        """Take whole cards; a negative number returns them."""
         self._untouched[node] -= amount // WHOLE
 
     def share(self, node: int, amount: int) -> int:
-        """Take a part of the fullest card that has it, or of a new one; which."""
+        """Take a part of the fullest card with room, or of a new one; returns the card."""
         open_ = self._open[node]
         fitting = [(left, card) for card, left in enumerate(open_) if amount <= left < WHOLE]
         if fitting:
             card = min(fitting)[1]
         else:
-            # More than one card is taken whole, and its rest left to nobody.
+            # A request above one card takes whole cards; the rest stays unused.
             self._untouched[node] -= -(-amount // WHOLE)
             card = next((card for card, left in enumerate(open_) if left == WHOLE), len(open_))
             if card == len(open_):
@@ -194,7 +194,7 @@ class Cards:
         return card
 
     def give_back(self, node: int, card: int, amount: int) -> None:
-        """A part of a card is free again."""
+        """Return a part of a card."""
         open_ = self._open[node]
         if amount > WHOLE:
             self._untouched[node] += -(-amount // WHOLE) - 1
@@ -205,7 +205,7 @@ class Cards:
 
 
 def _shared(shapes: Iterable[Shape]) -> set[str]:
-    """Resources of which somebody asks for a part of one: GPUs, not CPUs."""
+    """Resources of which some pod requests a fraction: GPUs, not CPUs."""
     asked = {pair for shape in shapes for pair in shape.requests}
     return {name for name, amount in asked if amount % WHOLE and usage.gpus_in(((name, WHOLE),))}
 
@@ -215,7 +215,7 @@ def _is_open(node: Node) -> bool:
 
 
 def _may_go(shape: Shape, node: Node) -> bool:
-    """Whether pods of a shape may go to a node, as far as labels and taints say."""
+    """Whether labels and taints of a node allow pods of a shape."""
     wishes = demand.constraints_of(shape)
     refused = wishes.problem or demand.unmatched(wishes, node.labels, node.name)
     return not refused and demand.untolerated(wishes, node.taints) is None

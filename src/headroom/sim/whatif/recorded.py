@@ -1,4 +1,4 @@
-"""A recorded cluster as a case: the rows of usage of a snapshot are the work, its nodes the machines, its resources the policies."""
+"""A snapshot as a case: its usage rows are the work, its nodes the machines, its resources the policies."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from headroom.sim.whatif import metal
 from headroom.sim.whatif.work import Case, Recorded, RequestedPod, cut, named, owner_of
 
 JOB_NAMES: Final = ("batch.kubernetes.io/job-name", "job-name")
-"""Labels by which a Job marks its pods: a row of usage has them, and nothing else of its owner."""
+"""Labels that a Job sets on its pods: all that a usage row keeps about the owner."""
 KEPT: Final = (marks.EXPECTED_DURATION, marks.PROTECTED)
-"""Annotations that are a pod's own; the others say what was done to it in the record."""
+"""Annotations set by users; all others describe effects in the record."""
 PLAYED: Final = frozenset(
     {"namespaces", "machines", "calls", "holds", "workloads", "claims"}
     | {"instances", "node_pools", "node_claims", "cron_jobs"}
@@ -35,7 +35,7 @@ _ENDED: Final = ("Succeeded", "Failed")
 
 
 def read(world: World, title: str, days: float | None, team_label: str = "") -> Case:
-    """The last days of a snapshot."""
+    """The last days of a snapshot as a case."""
     nodes, asleep = metal.woken((node for node in world.nodes if node.deleting is None), world.resources.values())
     case = Case(
         title=title,
@@ -51,7 +51,7 @@ def read(world: World, title: str, days: float | None, team_label: str = "") -> 
         caps=world.caps,
         bandwidth=world.bandwidth,
         hold_problem=world.hold_problem,
-        # What somebody asked for once is no policy that is played again.
+        # A ReleaseRequest is carried out once, so it is not a policy to replay.
         resources={
             ref: each
             for ref, each in world.resources.items()
@@ -62,7 +62,7 @@ def read(world: World, title: str, days: float | None, team_label: str = "") -> 
     records = [*_ran(world), *_waits(world)]
     if asleep:
         case.notes.append(
-            f"{len(asleep)} machines of PowerPools were off where the record ends: with their pool they begin so, without it they are on."
+            f"PowerPool machines off at the end of the record: {len(asleep)}. A replay starts with them off, or on without their pool."
         )
     case.notes += list(_counted(world))
     _remark(case, world, records)
@@ -72,18 +72,23 @@ def read(world: World, title: str, days: float | None, team_label: str = "") -> 
 
 
 def _counted(world: World) -> Iterator[str]:
-    """How the energy of a replay differs from what pools have counted."""
+    """How the energy of a replay differs from the energy that pools have counted."""
     for ref, each in world.of_kind(PowerPool.kind.name):
         energy = each.status.energy
         if energy is not None:
             yield (
-                f"{ref} has counted {energy.used_kwh} kWh used and {energy.saved_kwh} kWh saved up to {energy.as_of}, since it is "
-                "watched: what happened. The energy here is that of a replay over the whole record, in which pods may go to other machines."
+                f"{ref} itself has counted {_kwh(energy.used_kwh)} used and {_kwh(energy.saved_kwh)} saved up to {energy.as_of}, "
+                "since the operator began to watch it. The energy above is that of the replay, over the whole record and with pods "
+                "on other machines."
             )
 
 
+def _kwh(amount: str) -> str:
+    return f"{float(amount):,.1f} kWh"
+
+
 def _ran(world: World) -> Iterator[Recorded]:
-    """Every pod that held something, as its rows tell of it."""
+    """Every pod that ran, from its usage rows."""
     rows: dict[str, list[UsageRow]] = {}
     for row in world.usage:
         if row.cluster == world.cluster:
@@ -103,7 +108,7 @@ def _ran(world: World) -> Iterator[Recorded]:
 
 
 def _believed(work: RequestedPod, ran: int) -> RequestedPod:
-    """Work without the length that it declared, where it ran for longer: nothing stopped it then, and nothing shall now."""
+    """Work without its declared length if it ran longer: nothing stopped it in the record, so nothing may in the replay."""
     declared = durations.milliseconds(dict(work.annotations).get(marks.EXPECTED_DURATION, ""))
     if declared is None or ran <= declared:
         return work
@@ -139,7 +144,7 @@ def _work(row: UsageRow, pod: Pod | None, arrives: int, length: int | None) -> R
 
 
 def shape_of(amounts: Amounts, details: PodDetails) -> Shape:
-    """Where a pod could run: where its node selector let it, and without one, on machines like the one that it ran on.
+    """The nodes that a pod could run on: those of its node selector, or without one, those like the one that it ran on.
 
     What it tolerated is not known, but it was let in there.
     """
@@ -174,7 +179,7 @@ def _of_pod(pod: Pod, arrives: int, length: int | None, amounts: Amounts, price:
 
 
 def _waits(world: World) -> Iterator[Recorded]:
-    """Pods that had not begun where the record ends: what they declare is how long they run."""
+    """Pods that had not started by the end of the record: they run for their declared length."""
     known = {row.uid for row in world.usage}
     for pod in sorted(world.pods, key=lambda each: each.uid):
         if pod.phase == "Pending" and pod.deleting is None and pod.started is None and pod.uid not in known:
@@ -185,40 +190,40 @@ def _waits(world: World) -> Iterator[Recorded]:
 
 
 def _owner(namespace: str, pod: str, labels: Pairs) -> Owner:
-    """Who made a pod: the Job that its labels name, or one of its own."""
+    """The owner of a pod: the Job in its labels, or a Job of its own."""
     has = dict(labels)
     name = next((has[key] for key in JOB_NAMES if has.get(key)), pod)
     return owner_of("Job", namespace, name)
 
 
 def _remark(case: Case, world: World, records: list[Recorded]) -> None:
-    """Say what a reader should know of this record."""
+    """Note the limits of this record for the reader."""
     offered = {name for node in case.nodes for name, _ in node.allocatable}
     asked = {name for each in records for name, amount in each.work.shape.requests if amount}
     missing = sorted(asked - offered) if case.nodes else []
     case.boundless = frozenset(missing)
     if missing:
-        case.notes.append(f"No node of the snapshot offers {', '.join(missing)}; there is always room for it here.")
+        case.notes.append(f"No node of the snapshot offers {', '.join(missing)}, so its capacity is unlimited here.")
     if not case.nodes:
-        case.notes.append("The snapshot has no nodes, so there is always room.")
+        case.notes.append("The snapshot has no nodes, so capacity is unlimited.")
     peak, room = _peak(records, case.end), sum(usage.gpus_in(node.allocatable) for node in case.nodes)
     if case.nodes and peak > room:
         case.notes.append(
-            f"Up to {peak / 1e6:g} GPUs were held at once in the record, and its nodes have {room / 1e6:g} now: "
-            "machines have gone since, so pods wait here that did not."
+            f"Pods had up to {peak / 1e6:g} GPUs at once in the record, and its nodes now have {room / 1e6:g}. Machines have left "
+            "since, so some pods are pending here that were not."
         )
     broken = sum(1 for each in world.resources.values() if each.spec is None)
     if broken:
-        case.notes.append(f"{broken} resources of the snapshot are invalid and left out.")
+        case.notes.append(f"Invalid resources in the snapshot, left out: {broken}.")
     if world.kueue:
-        case.notes.append("Kueue runs in this cluster; its queues are not played.")
+        case.notes.append("Kueue runs in this cluster; a replay does not include its queues.")
     suspended = sum(1 for each in world.workloads.values() if each.suspended)
     if suspended:
-        case.notes.append(f"{suspended} suspended owners had no pods where the record ends, and are not played.")
+        case.notes.append(f"Suspended owners without pods at the end of the record, left out: {suspended}.")
 
 
 def _peak(records: Iterable[Recorded], end: int) -> int:
-    """Millionths of GPUs that were held at once at most."""
+    """The most GPUs allocated at once, in millionths."""
     begun = [each for each in records if each.start is not None]
     if not begun:
         return 0
@@ -226,5 +231,5 @@ def _peak(records: Iterable[Recorded], end: int) -> int:
     starts = np.array([each.start for each in begun], np.int64)
     ends = np.array([end if each.end is None else each.end for each in begun], np.int64)
     moments, steps = np.concatenate([ends, starts]), np.concatenate([-gpus, gpus])
-    # What ends in the moment in which another begins has made room for it: ends come first.
+    # A pod that ends at the moment another begins has made room for it, so ends come first.
     return int(np.cumsum(steps[np.argsort(moments, kind="stable")]).max())

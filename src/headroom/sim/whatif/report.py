@@ -1,6 +1,6 @@
-"""A comparison as people read it, the same text on the terminal and on the page: the question, the answer in three lines, then figures.
+"""A comparison as text, the same on the terminal and on the page: the question, a verdict in three lines, then tables.
 
-What got better and what got worse comes first, and what is the same on both sides is folded into one line.
+Better and worse figures come first; figures that are the same on both sides are folded into one line.
 """
 
 from __future__ import annotations
@@ -9,52 +9,54 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from headroom.model import times
-from headroom.sim.whatif.comparing import Closeness, Comparison, machines_slept
+from headroom.sim.whatif.comparing import FAR, Closeness, Comparison, machines_slept
 from headroom.sim.whatif.measures import OfBudget, PolicyOutcome, Sums
 
 UNKNOWN: Final = "unknown"
 NONE: Final = "-"
 SAME: Final = "same"
 MOST_NAMED: Final = 5
+NEAR: Final = 0.001
+"""A replay that is nearer to its record than this is folded."""
 MOST_CLAUSES: Final = 3
-"""In one line of the verdict."""
+"""Clauses in one line of the verdict."""
 
 
 class Section(NamedTuple):
-    """A table, and what is left out of it because it is the same on both sides."""
+    """A table, and a line below it for the rows that are folded."""
 
     title: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     names: int
     """How many of the first columns are names; all others are numbers."""
-    unchanged: str = ""
+    folded: str = ""
 
 
 class WhatIfReport(NamedTuple):
-    """All that there is to read."""
+    """The whole text of a report."""
 
     title: str
     verdict: list[str]
     played: str
     changes: list[str]
     sections: list[Section]
-    closeness: list[str]
-    """How far a replay of the unchanged policy is from the record, in sentences."""
+    accuracy: Section | None
+    """How far a replay of the unchanged policy is from the record, by budget; None without a record of it."""
     notes: list[str]
 
 
 def report(found: Comparison) -> WhatIfReport:
-    """What people read of a comparison."""
+    """The text of a comparison."""
     lines = (*_LINES, *(_MACHINES if machines_slept(found) else ()))
-    sections = [*_whole(lines, found), *_parts(found)]
+    sections = [_overall(lines, found), *_parts(found)]
     return WhatIfReport(
         title=_title(found),
         verdict=list(_verdict(found)),
         played=_played(found),
         changes=found.changes,
         sections=sections,
-        closeness=list(_closeness(found.closeness())),
+        accuracy=_accuracy(found.closeness()),
         notes=found.case.notes,
     )
 
@@ -73,14 +75,13 @@ def money(value: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time to wait, in words."""
-    if seconds < 1:
-        return "0s"
-    if seconds < 120:
-        return f"{seconds:.0f}s"
-    if seconds < 2 * 3600:
-        return f"{seconds / 60:.0f}m"
-    return f"{seconds / 3600:.1f}h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f}d"
+    """A duration in its two largest units: `12h 18m`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours_, minutes = divmod(minutes, 60)
+    days, hours_ = divmod(hours_, 24)
+    parts = [(days, "d"), (hours_, "h"), (minutes, "m"), (rest, "s")]
+    first = next((place for place, (amount, _) in enumerate(parts) if amount), len(parts) - 1)
+    return " ".join(f"{amount}{unit}" for amount, unit in parts[first : first + 2] if amount) or "0s"
 
 
 def _count(value: float) -> str:
@@ -96,13 +97,15 @@ def _share(value: float) -> str:
 
 
 def _difference(before: float | None, after: float | None, form: Callable[[float], str]) -> str:
-    """By how much the second is more, and by what part."""
+    """The absolute and the relative change; of a share, the change in percentage points."""
     if before is None or after is None:
         return NONE
     gap = after - before
     if form(before) == form(after):
         return SAME
-    share = f" ({gap / before:+.0%})" if before and abs(gap / before) >= 0.005 and form is not _share else ""
+    if form is _share:
+        return f"{100 * gap:+.0f} points"
+    share = f" ({gap / before:+.0%})" if before and abs(gap / before) >= 0.005 else ""
     return f"{'+' if gap > 0 else '-'}{form(abs(gap))}{share}"
 
 
@@ -112,26 +115,26 @@ def _title(found: Comparison) -> str:
 
 def _played(found: Comparison) -> str:
     case = found.case
-    machines = f"{len(case.nodes):,} nodes" if case.nodes else "nodes without number"
-    days = (case.end - case.begin) / times.HOUR / 24
+    machines = _counted_as(len(case.nodes), "node") if case.nodes else "unlimited nodes"
+    begin, end = (f"{times.text(each)[:10]} {times.text(each)[11:16]}" for each in (case.begin, case.end))
     return (
-        f"{case.title}: {len(case.works):,} pods on {machines}, {days:.1f} days from "
-        f"{times.text(case.begin)[:10]} to {times.text(case.end)[:10]}, played twice: before the change and after it."
+        f"{_counted_as(len(case.works), 'pod')} on {machines}, from {begin} to {end} UTC, replayed before and after the "
+        f"change. Source: {case.title}."
     )
 
 
-# --- the answer in three lines ----------------------------------------------------------------------------------------------------
+# --- the verdict ------------------------------------------------------------------------------------------------------------------
 
 
 def _verdict(found: Comparison) -> Iterator[str]:
-    """Who notices the change, who most of all first."""
+    """The teams that the change affects, the most affected one first."""
     pairs = _of_teams(found)
     told = [(_weight(*pair), team, list(_clauses(*pair))) for team, pair in pairs.items()]
     touched = sorted(
         ((weight, team, clauses) for weight, team, clauses in told if clauses), key=lambda one: (-one[0], one[1])
     )
     if not touched:
-        yield "This change would make no difference to anybody's work."
+        yield "This change would make no difference to anyone's work."
         return
     [(_, most, clauses), *others] = touched
     yield f"With this change {most} would {_and(clauses[:MOST_CLAUSES])}."
@@ -142,7 +145,7 @@ def _verdict(found: Comparison) -> Iterator[str]:
     more = len(others) - 1
     same = sorted(pairs.keys() - {team for _, team, _ in touched})
     if more > 0:
-        yield f"{more} more {'team' if more == 1 else 'teams'} would notice it; see below."
+        yield f"It would affect {_counted_as(more, 'more team')}; see the table by team."
     elif same:
         yield f"Nothing would change for {_and(same[:MOST_NAMED])}{' and others' if len(same) > MOST_NAMED else ''}."
 
@@ -153,7 +156,7 @@ def _of_teams(found: Comparison) -> dict[str, tuple[Sums | None, Sums | None]]:
 
 
 def _weight(before: Sums | None, after: Sums | None) -> float:
-    """How much a team notices: by the work that counts, and by pods that are queued or never start."""
+    """How much the change affects a team: by work that counted, and by pods that are queued or do not start."""
     gaps = [_gap(before, after, value) for value in (_counted, _never, _queued)]
     return sum(abs(each) for each in gaps)
 
@@ -176,7 +179,7 @@ def _gap(before: Sums | None, after: Sums | None, value: Callable[[Sums], float]
 
 
 def _clauses(before: Sums | None, after: Sums | None) -> Iterator[str]:
-    """What would change for a team: what it would do more or less of."""
+    """The effects on a team, as verb phrases."""
     queued, never = _gap(before, after, _queued), _gap(before, after, _never)
     stopped = _gap(before, after, lambda it: it.evictions + it.suspended_pods)
     if queued:
@@ -186,20 +189,25 @@ def _clauses(before: Sums | None, after: Sums | None) -> Iterator[str]:
         if money(abs(spent)) != money(0):
             yield f"spend {_dollars(abs(spent))} {'more' if spent > 0 else 'less'}"
     if never:
-        yield f"leave {_more(never, 'pod')} without a machine"
+        yield f"start {_more(-never, 'pod')}"
     if stopped:
         yield f"have {_more(stopped, 'pod')} stopped"
     counted = _gap(before, after, _counted)
     if hours(abs(counted)) != hours(0):
-        yield f"get {hours(abs(counted))} GPU-hours {'more' if counted > 0 else 'less'} of work done"
+        yield f"get {hours(abs(counted))} {'more' if counted > 0 else 'fewer'} GPU-hours of work done"
     if before is not None and after is not None:
         waits = before.waits.longest or 0.0, after.waits.longest or 0.0
-        if span(waits[0]) != span(waits[1]):
-            yield f"wait {span(waits[1])} at most instead of {span(waits[0])}"
+        # Pods that do not start at all have no wait, so fewer starts shorten waits without being a gain.
+        if span(waits[0]) != span(waits[1]) and not (never > 0 and waits[1] < waits[0]):
+            yield f"wait up to {span(waits[1])} instead of {span(waits[0])}"
 
 
 def _dollars(value: float) -> str:
     return f"${value:,.0f}" if value >= 100 else money(value)
+
+
+def _counted_as(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _more(gap: float, noun: str) -> str:
@@ -216,7 +224,7 @@ _HEADS: Final = ("BEFORE", "AFTER", "DIFFERENCE")
 
 
 class _Line(NamedTuple):
-    """One figure: what it is called, and whether more of it is better (1), worse (-1), or neither."""
+    """One figure: its name, and whether more of it is better (1), worse (-1), or neither (0)."""
 
     name: str
     value: Callable[[PolicyOutcome], float | None]
@@ -226,55 +234,57 @@ class _Line(NamedTuple):
 
 
 _LINES: Final = (
-    _Line("work that counted, GPU-hours", lambda it: it.total.counted_gpu_hours, 1, hours),
+    _Line("GPU-hours of work that counted", lambda it: it.total.counted_gpu_hours, 1, hours),
     _Line("GPU-hours used", lambda it: it.total.gpu_hours, 0, hours),
     _Line("GPU-hours lost", lambda it: it.total.lost_gpu_hours, -1, hours),
     _Line("cost", lambda it: it.total.usd, -1, money, UNKNOWN),
-    _Line("GPUs allocated, mean", lambda it: it.mean_gpus, 0, hours),
-    _Line("GPUs allocated, most", lambda it: it.peak_gpus, 0, hours),
-    _Line("wait for a machine, median", lambda it: it.total.waits.median, -1, span),
-    _Line("wait for a machine, 95 of 100 within", lambda it: it.total.waits.p95, -1, span),
-    _Line("wait for a machine, longest", lambda it: it.total.waits.longest, -1, span),
+    _Line("average GPUs allocated", lambda it: it.mean_gpus, 0, hours),
+    _Line("peak GPUs allocated", lambda it: it.peak_gpus, 0, hours),
+    _Line("median wait for a machine", lambda it: it.total.waits.median, -1, span),
+    _Line("95th percentile wait", lambda it: it.total.waits.p95, -1, span),
+    _Line("longest wait for a machine", lambda it: it.total.waits.longest, -1, span),
     _Line("pods requested", lambda it: it.total.asked, 0),
     _Line("pods finished", lambda it: it.total.finished, 1),
-    _Line("pods that never got a machine", lambda it: it.total.never_started, -1),
+    _Line("pods not started", lambda it: it.total.never_started, -1),
     _Line("pods queued by a budget", lambda it: it.held, -1),
-    _Line("pods released again", lambda it: it.released, 0),
+    _Line("pods released", lambda it: it.released, 0),
     _Line("owners suspended", lambda it: it.suspensions, -1),
     _Line("pods evicted", lambda it: it.evictions, -1),
     _Line("pods paused", lambda it: it.pauses, -1),
-    _Line("switches of machines and node pools", lambda it: it.switches, 0),
+    _Line("machine and node pool switches", lambda it: it.switches, 0),
 )
 _MACHINES: Final = (
-    _Line("hours that machines were on", lambda it: it.machine_hours, -1, hours),
+    _Line("machine-hours powered on", lambda it: it.machine_hours, -1, hours),
     _Line("machines woken", lambda it: it.wakes, 0),
     _Line("machines put to sleep", lambda it: it.sleeps, 0),
-    _Line("energy drawn, where watts are known", lambda it: it.energy_kwh, -1, _energy, UNKNOWN),
+    _Line("energy used by machines of known wattage", lambda it: it.energy_kwh, -1, _energy, UNKNOWN),
     _Line("energy saved by sleeping", lambda it: it.saved_kwh, 1, _energy, UNKNOWN),
 )
 
 
-def _whole(lines: Sequence[_Line], found: Comparison) -> Iterator[Section]:
-    """Everything, by how it changed; what did not change is folded."""
+def _overall(lines: Sequence[_Line], found: Comparison) -> Section:
+    """All figures of the whole cluster by the way they changed."""
     rows: dict[int, list[tuple[str, ...]]] = {1: [], -1: [], 0: []}
-    same = []
+    same, nil = list[str](), list[str]()
     for line in lines:
         before, after = line.value(found.before), line.value(found.after)
         words = [line.unknown if each is None else line.form(each) for each in (before, after)]
         if words[0] == words[1]:
-            same.append(f"{line.name} ({words[0]})")
+            same += [f"{line.name} {words[0]}"] if before != 0 else []
+            nil += [line.name] if before == 0 else []
             continue
         way = 0 if before is None or after is None else line.good * (1 if after > before else -1)
         if way > 0 and line.form is span and found.after.total.never_started > found.before.total.never_started:
-            way = 0  # those who waited longest wait still
+            way = 0  # the pods with the longest waits do not start any more
         rows[way].append((line.name, *words, _difference(before, after, line.form)))
-    named = [(title, rows[way]) for title, way in (("Better", 1), ("Worse", -1), ("Different", 0)) if rows[way]]
-    folded = f"Unchanged: {', '.join(same)}." if same else ""
-    for number, (title, found_rows) in enumerate(named):
-        is_last = number == len(named) - 1
-        yield Section(title, ("", *_HEADS), found_rows, 1, folded if is_last else "")
-    if not named:
-        yield Section("Everything", ("", *_HEADS), [], 1, folded)
+    told = [
+        (title if not number else "", *row)
+        for title, way in (("Better", 1), ("Worse", -1), ("Other", 0))
+        for number, row in enumerate(rows[way])
+    ]
+    folded = [f"Unchanged: {', '.join(same)}."] if same else []
+    folded += [f"Zero on both sides: {', '.join(nil)}."] if nil else []
+    return Section("Overall", ("", "", *_HEADS), told, 2, " ".join(folded))
 
 
 class _Part(NamedTuple):
@@ -297,7 +307,7 @@ def _parts(found: Comparison) -> Iterator[Section]:
 
 
 def _folded(title: str, head: str, parts: dict[str, list[_Part]]) -> Section:
-    """A table of what changed for each; the unchanged ones are named below it."""
+    """A table of the changed figures of each team or budget; the unchanged ones are named below it."""
     rows, same = list[tuple[str, ...]](), list[str]()
     for name, figures in parts.items():
         changed = [each for each in figures if each.before != each.after]
@@ -319,47 +329,64 @@ def _of_team(before: Sums | None, after: Sums | None) -> Iterator[_Part]:
     def both(value: Callable[[Sums], float | None]) -> Iterator[float | None]:
         return (None if each is None else value(each) for each in sides)
 
-    yield _figure("work that counted, GPU-hours", both(lambda it: it.counted_gpu_hours), hours)
+    yield _figure("GPU-hours of work that counted", both(lambda it: it.counted_gpu_hours), hours)
     yield _figure("GPU-hours used", both(lambda it: it.gpu_hours), hours)
     yield _figure("GPU-hours lost", both(lambda it: it.lost_gpu_hours), hours)
     yield _figure("cost", both(lambda it: it.usd), money, UNKNOWN)
-    yield _figure("wait, median", both(lambda it: it.waits.median), span)
-    yield _figure("wait, 95 of 100 within", both(lambda it: it.waits.p95), span)
+    yield _figure("median wait", both(lambda it: it.waits.median), span)
+    yield _figure("95th percentile wait", both(lambda it: it.waits.p95), span)
     yield _figure("pods queued", both(lambda it: it.queued), _count)
-    yield _figure("pods that never got a machine", both(lambda it: it.never_started), _count)
+    yield _figure("pods not started", both(lambda it: it.never_started), _count)
 
 
 def _of_budget(before: OfBudget | None, after: OfBudget | None) -> Iterator[_Part]:
     sides = (before, after)
-
-    def both(value: Callable[[OfBudget], float | None]) -> Iterator[float | None]:
-        return (None if each is None else value(each) for each in sides)
-
-    quotas = [NONE if each is None else quota(each) for each in sides]
+    quotas = ["no budget" if each is None else quota(each) for each in sides]
     yield _Part("quota", quotas[0], quotas[1], "" if quotas[0] != quotas[1] else SAME)
-    yield _figure("GPU-hours", both(lambda it: it.gpu_hours), hours)
-    yield _figure("most of its quota used at once", both(lambda it: it.peak_share), _share)
-    yield _figure("hours over quota", both(lambda it: it.hours_over), hours)
-    yield _figure("pods queued", both(lambda it: it.held), _count)
-    yield _figure("pods evicted and owners suspended", both(lambda it: it.evictions + it.suspensions), _count)
+    figures: tuple[tuple[str, Callable[[OfBudget], float | None], Callable[[float], str]], ...] = (
+        ("GPU-hours used", lambda it: it.gpu_hours, hours),
+        ("peak share of its quota", lambda it: it.peak_share, _share),
+        ("hours over quota", lambda it: it.hours_over, hours),
+        ("pods queued", lambda it: it.held, _count),
+        ("evictions and suspensions", lambda it: it.evictions + it.suspensions, _count),
+    )
+    for name, value, form in figures:
+        pair = [None if each is None else value(each) for each in sides]
+        if set(pair) != {None, 0}:  # of a budget on one side only, what is zero there says nothing
+            yield _figure(name, pair, form)
 
 
 def quota(budget: OfBudget) -> str:
     """A quota in words."""
-    parts = [] if budget.quota_gpu_hours is None else [f"{budget.quota_gpu_hours:,g} h"]
+    parts = [] if budget.quota_gpu_hours is None else [f"{budget.quota_gpu_hours:,g} GPU-hours"]
     parts += [] if budget.quota_usd is None else [f"${budget.quota_usd:,g}"]
-    return f"{' and '.join(parts)} in {budget.window_hours} h"
+    return f"{' and '.join(parts)} in {budget.window_hours}h"
 
 
 # --- how far to trust it ----------------------------------------------------------------------------------------------------------
 
 
-def _closeness(found: Sequence[Closeness]) -> Iterator[str]:
-    """How near a replay of the unchanged policy comes to what happened, by budget."""
+def _accuracy(found: Sequence[Closeness]) -> Section | None:
+    """How far a replay of the unchanged policy is from the record, with a warning for budgets where that is too far."""
+    if not found:
+        return None
+    rows, near = list[tuple[str, ...]](), list[str]()
     for each in found:
-        gap = "the record has none" if each.gap is None else f"{each.gap:+.1%}"
-        yield f"{each.budget}: {hours(each.replayed)} GPU-hours replayed, {hours(each.recorded)} recorded ({gap})."
-    far = [each.budget for each in found if each.is_far]
-    if far:
+        if each.gap is not None and abs(each.gap) < NEAR:
+            near.append(each.budget)
+        else:
+            gap = "no record" if each.gap is None else f"{each.gap:+.1%}"
+            rows.append((each.budget, hours(each.recorded), hours(each.replayed), gap))
+    said = [f"Within {NEAR:.1%} of the record: {', '.join(near)}."] if near else []
+    if far := [each.budget for each in found if each.is_far]:
         verb = "differs" if len(far) == 1 else "differ"
-        yield f"Warning: {_and(far)} {verb} by more than 2% from the record, so trust no smaller change there."
+        said.append(
+            f"Warning: {_and(far)} {verb} from the record by more than {FAR:.0%}; do not trust smaller changes there."
+        )
+    return Section(
+        "Accuracy of the replay, in GPU-hours",
+        ("BUDGET", "RECORDED", "REPLAYED", "DIFFERENCE"),
+        rows,
+        1,
+        " ".join(said),
+    )

@@ -1,6 +1,6 @@
-"""Public traces as cases: openb (Alibaba, GPU shares), Philly's busy machines minute by minute, and Philly-like arrivals (gavel).
+"""Public traces as cases: openb (Alibaba, GPU shares), Philly's busy machines by the minute, and Philly-like arrivals (gavel).
 
-Which of them a file is, is told by what stands in it. Whatever is wrong with it is said with file, line and column.
+The format is detected from the content. Errors name file, line and column.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from headroom.sim.whatif.work import GPU, LONGEST_DAYS, Case, Recorded, Requeste
 MICRO: Final = 1_000_000
 MIB: Final = 2**20
 MODEL: Final = "nvidia.com/gpu.product"
-"""The label of a node that says which GPUs it has."""
+"""The node label with the GPU model."""
 BEGIN: Final = 1_672_531_200_000
-"""Where a trace counts from nought, it is taken to begin with 2023."""
+"""The start of a trace whose times count from zero."""
 GPUS_OF_A_MACHINE: Final = 8
 LARGEST_UNPACKED: Final = 2**30
 MOST_GPUS: Final = 10_000
 MOST_CPU_MILLI: Final = 10**9
 MOST_MIB: Final = 2**22
-"""4 TiB: twice as much, in millionths of a byte, is more than the counters of free room hold."""
+"""4 TiB: twice as much, in millionths of a byte, overflows the counters of free capacity."""
 MOST_MACHINES: Final = 100_000
 LATEST_S: Final = 10**10
 LONGEST_S: Final = LONGEST_DAYS * 86_400
 OPENB_PODS: Final = ("name", "num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time")
 OPENB_NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 PHILLY: Final = ("time", "active", "total")
-TOO_LONG: Final = f"makes the trace longer than {LONGEST_DAYS:,} days, which is the most that is played"
+TOO_LONG: Final = f"makes the trace longer than {LONGEST_DAYS:,} days, which is the limit"
 _GAVEL_COLUMNS: Final = 7
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9-]+")
 _NOT_IN_A_VALUE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 Text = tuple[str, bytes]
-"""Where it came from and what stands in it."""
+"""The name and content of a file."""
 
 
 class Naming(NamedTuple):
-    """In which namespace a trace's pods are, and under which label their team stands; `{qos}` is a column of the trace."""
+    """The namespace and the team label of a trace's pods; `{qos}` is a column of the trace."""
 
     namespace: str = "default"
     team_label: str = "team"
@@ -84,7 +84,7 @@ def label_value(text: str) -> str:
 def read(
     trace: Text, nodes: Text | None, runtimes: Text | None, naming: Naming, *, seed: int = 0, days: float | None = None
 ) -> Case:
-    """The case that a trace tells of; only its last days, if so many are asked for."""
+    """The case of a trace; with `days`, only its last days."""
     source, text = trace[0], unpacked(*trace)
     head = text.partition("\n")[0].rstrip("\r")
     columns = tuple(each.strip() for each in head.split(","))
@@ -97,18 +97,18 @@ def read(
     elif len(head.split("\t")) >= _GAVEL_COLUMNS:
         if runtimes is None:
             raise Misconfigured(
-                f"reading {source}: this trace says when jobs arrive, not how long they run; "
-                "give lengths to draw from with --runtimes FILE"
+                f"reading {source}: this trace has arrivals but no run times; "
+                "give run times to draw from with --runtimes FILE"
             )
         lengths = _runtimes(runtimes[0], unpacked(*runtimes))
         records, title = list(_gavel(source, text, lengths, naming, seed)), "Philly-like arrivals"
     else:
         raise Misconfigured(
-            f"reading {source}: line 1 is not the head of a trace that is known here; openb has {','.join(OPENB_PODS)}, "
+            f"reading {source}: line 1 is not the header of a known trace; openb has {','.join(OPENB_PODS)}, "
             f"Philly's machines {','.join(PHILLY)}, and gavel's traces seven columns with tabs between them"
         )
     if not records:
-        raise Misconfigured(f"reading {source}: no pods stand in it")
+        raise Misconfigured(f"reading {source}: it has no pods")
     end = max(each.end if each.end is not None else each.work.arrives for each in records)
     case = Case(
         title=f"{title}, {PurePath(source).name}", begin=0, end=max(end, min(each.work.arrives for each in records) + 1)
@@ -117,12 +117,12 @@ def read(
     names = {each.work.namespace for each in records}
     case.namespaces = {name: namespace_of(name) for name in sorted(names | {case.own_namespace})}
     if not machines:
-        case.notes.append("No machines are given, so there is always room; give them with --nodes.")
+        case.notes.append("No machines are given, so capacity is unlimited; give them with --nodes.")
     return cut(case, records, days)
 
 
 def unpacked(source: str, text: bytes) -> str:
-    """The text of a file, which may be packed with gzip."""
+    """The text of a file, which may be gzipped."""
     try:
         if text[:2] == b"\x1f\x8b":
             with gzip.open(io.BytesIO(text)) as file:
@@ -131,7 +131,7 @@ def unpacked(source: str, text: bytes) -> str:
                 raise Misconfigured(f"reading {source}: it is larger than {LARGEST_UNPACKED >> 20} MiB unpacked")
         return text.decode("utf-8-sig")
     except (OSError, EOFError, zlib.error) as error:
-        raise Misconfigured(f"reading {source}: it is packed and cannot be unpacked: {error}") from None
+        raise Misconfigured(f"reading {source}: it cannot be unpacked: {error}") from None
     except UnicodeDecodeError as error:
         raise Misconfigured(f"reading {source}: it is not UTF-8 text (byte {error.start})") from None
 
@@ -140,7 +140,7 @@ def unpacked(source: str, text: bytes) -> str:
 
 
 class TraceRow(NamedTuple):
-    """One row of a table, and where it stands."""
+    """One row of a table, with its line."""
 
     source: str
     number: int
@@ -154,7 +154,7 @@ class TraceRow(NamedTuple):
         return int(value)
 
     def seconds(self, column: str, *, default: int | None = None) -> int:
-        """A moment or a length; decimals are left out."""
+        """A time or a duration; decimals are dropped."""
         return int(self._number(column, LATEST_S, default))
 
     def _number(self, column: str, most: int, default: int | None) -> float:
@@ -165,7 +165,7 @@ class TraceRow(NamedTuple):
             value = float(text)
         except ValueError:
             value = -1.0
-        # Written so that what is no number at all does not pass either.
+        # Written so that NaN does not pass either.
         if not 0 <= value <= most:
             raise self.wrong(column, f"must be a number from 0 to {most:,}, not {self._text(column)!r}")
         return value
@@ -174,7 +174,7 @@ class TraceRow(NamedTuple):
         return (self.values.get(column) or "").strip()[:40]
 
     def wrong(self, column: str, why: str) -> Misconfigured:
-        """What is wrong, and where."""
+        """An error with its position."""
         return Misconfigured(f"reading {self.source}: line {self.number}, column {column}: {why}")
 
 
@@ -210,7 +210,7 @@ def _machines(source: str, text: str) -> list[Node]:
         amounts = tuple(sorted((name, amount) for name, amount in room.items() if amount))
         found.append(Node(name=line.values["sn"], labels=labels, ready=True, allocatable=amounts))
     if not found:
-        raise Misconfigured(f"reading {source}: no machines stand in it")
+        raise Misconfigured(f"reading {source}: it has no machines")
     return found
 
 
@@ -262,16 +262,14 @@ def _one_of(models: list[str]) -> str:
 
 
 def _philly(source: str, text: str, naming: Naming) -> tuple[list[Recorded], list[Node]]:
-    """Every busy machine is one pod that holds it whole; of those that go, the oldest goes first."""
+    """Every busy machine is one pod that takes it whole; the oldest pod ends first."""
     found: list[tuple[int, int | None]] = []
     busy: deque[int] = deque()
     most, first, before = 0, -1, -1
     for line in _table(source, text, PHILLY):
         at = times.moment(line.values["time"].strip())
         if at is None or at <= before:
-            raise line.wrong(
-                "time", f"must be a moment after that of the line before, not {line.values['time'][:40]!r}"
-            )
+            raise line.wrong("time", f"must be later than on the line before, not {line.values['time'][:40]!r}")
         first, before = at if first < 0 else first, at
         if at - first > LONGEST_S * times.SECOND:
             raise line.wrong("time", TOO_LONG)
@@ -334,5 +332,5 @@ def _runtimes(source: str, text: str) -> list[int]:
             raise line.wrong(head, f"is longer than {LONGEST_DAYS:,} days")
         lengths += [found] if found else []
     if not lengths:
-        raise Misconfigured(f"reading {source}: no lengths above 0 s stand in it")
+        raise Misconfigured(f"reading {source}: it has no run times above 0 s")
     return lengths
