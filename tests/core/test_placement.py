@@ -293,6 +293,7 @@ def test_nobody_is_evicted_on_a_node_whose_links_would_still_be_full() -> None:
     state.links.freed = False
     assert state.fits_without(ask("one", 600), victims) == ["free", "freed"]
     assert state.fits_without(ask("huge", 2_000), victims) == []
+    assert state.fits_without(ask("larger", 1_100), {"freed": ["victim", "victim"]}) == []
     assert {name: state.links.left_of(name) for name in victims} == before
     assert not state.links.freed
 
@@ -306,6 +307,8 @@ def test_the_preemptor_itself_keeps_no_room_from_itself() -> None:
     state = nodes("a")
     state.filter(ask("one", 600), ["a"], 0)
     assert state.fits_without(ask("one", 600), {"a": ["other"]}) == ["a"]
+    assert state.fits_without(ask("one", 1_500), {"a": ["one", "one"]}) == []
+    assert state.holds == 1, "whoever asks this gives nothing free"
     state.bound(ask("one", 600), "a")
     assert state.fits_without(ask("one", 600), {"a": ["other"]}) == []
 

@@ -160,8 +160,8 @@ class Placement:
         """How well the pod would stand on each, from 0 to 10, without what is held for it itself."""
         if not names:
             return []
-        member, rows = self._members.get(ask.uid), self.links.rows(names)
-        with self._without([member] if member is not None and member.until is not None else []):
+        rows = self.links.rows(names)
+        with self._without(self._held_for(ask)):
             found = self._scores(ask, rows, self.links.left(rows))
         scores: list[int] = np.rint(found * TOP_SCORE).astype(np.int64).tolist()
         return scores
@@ -170,21 +170,27 @@ class Placement:
         """The nodes where the pod would fit without these pods, by their uids: on others an eviction would not help."""
         if self.ask_of_bound(ask.uid) is not None:
             return []
-        self._release(ask.uid)
         names = [name for name, uids in victims.items() if uids]
-        codes = self.judge(ask, self.links.rows(names)).tolist()
-        return [
-            name
-            for name, code in zip(names, codes, strict=True)
-            if code == NodeRefusal.PASSED
-            or (code != NodeRefusal.UNKNOWN and self._fits_without(ask, name, victims[name]))
-        ]
+        with self._without(self._held_for(ask)):
+            codes = self.judge(ask, self.links.rows(names)).tolist()
+            return [
+                name
+                for name, code in zip(names, codes, strict=True)
+                if code == NodeRefusal.PASSED
+                or (code != NodeRefusal.UNKNOWN and self._fits_without(ask, name, victims[name]))
+            ]
 
     def _fits_without(self, ask: PodAsk, name: str, uids: Sequence[str]) -> bool:
-        there = [each for uid in uids if (each := self._members.get(uid)) is not None and each.nodes == (name,)]
+        victims = {*uids} - {ask.uid}
+        there = [each for uid in victims if (each := self._members.get(uid)) is not None and each.nodes == (name,)]
         with self._without(there):
             (code,) = self.judge(ask, self.links.rows([name]))
         return bool(code == NodeRefusal.PASSED)
+
+    def _held_for(self, ask: PodAsk) -> list[_Member]:
+        """What the pod itself keeps from others."""
+        member = self._members.get(ask.uid)
+        return [member] if member is not None and member.until is not None else []
 
     @contextmanager
     def _without(self, members: Sequence[_Member]) -> Iterator[None]:
