@@ -150,7 +150,9 @@ def eviction(uid: str = "one", rate: str = "600M", victims: Any = None) -> Docum
 async def test_kube_scheduler_is_told_where_an_eviction_would_help(client: Client, stage: Stage) -> None:
     stage.placement.bound(PodAsk("stays", 600 * M, 600 * M), "a")
     victims = {"Pods": [{"UID": "other"}], "NumPDBViolations": 1}
-    status, found = await asked(client, eviction(victims={"a": victims, "b": victims, "gone": victims}), "preempt")
+    status, found = await asked(
+        client, eviction(victims={"a": victims, "b": victims, "gone": victims, "c": {"Pods": None}}), "preempt"
+    )
     assert (status, found) == (200, {"NodeNameToMetaVictims": {"b": victims}})
 
 

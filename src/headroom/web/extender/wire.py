@@ -33,7 +33,7 @@ class _Victim(Struct):
 
 
 class _Victims(Struct):
-    pods: list[_Victim] = msgspec.field(name="Pods")
+    pods: list[_Victim] | None = msgspec.field(name="Pods", default=None)
     disruptions: int = msgspec.field(name="NumPDBViolations", default=0)
 
 
@@ -66,7 +66,7 @@ class PreemptionArgs(Struct, frozen=True):
     @property
     def uids(self) -> dict[str, list[str]]:
         """The victims by node."""
-        return {name: [each.uid for each in found.pods] for name, found in self.victims.items()}
+        return {name: [each.uid for each in found.pods or ()] for name, found in self.victims.items()}
 
 
 _ARGS: Final = msgspec.json.Decoder(_Args)
