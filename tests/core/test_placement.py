@@ -119,6 +119,18 @@ def test_what_an_earlier_process_answered_for_counts_where_kube_scheduler_says_s
     assert state.links.left_of("a")[2] == 400 * M
 
 
+def test_nobody_takes_the_bandwidth_for_which_pods_are_being_evicted() -> None:
+    """They take their time to end, and the preemptor is asked about only then."""
+    state = nodes("a", "b")
+    state.bound(ask("other", 600), "b")
+    state.unbound(ask("one", 600), 0, nominated="a")
+    state.unbound(ask("two", 600), 0, nominated="b")
+    assert state.filter(ask("three", 600), ["a", "b"], 0).passed == []
+    assert state.links.oversubscribed() == []
+    state.expire(HOLD_MS)
+    assert state.filter(ask("one", 600), ["a"], HOLD_MS).passed == ["a"]
+
+
 def test_a_pod_that_nobody_else_has_seen_holds_for_a_moment_only() -> None:
     state = nodes("a")
     state.filter(ask("one", 600), ["a"], 0)

@@ -271,8 +271,9 @@ class Placement:
             self._release(ask.uid)  # another pod than before
         elif member is not None:
             member.unseen_until, member.is_nominated = None, nominated in member.nodes
-        elif nominated and not self.is_settled:
-            self._hold(ask, (nominated,), now)  # whoever was here before us has answered for it
+        elif nominated and (not self.is_settled or self._fits_without(ask, nominated, ())):
+            # Whoever was here before us has answered for it, or pods are being evicted for it.
+            self._hold(ask, (nominated,), now)
             self._members[ask.uid].is_nominated = True
 
     def gone(self, uid: str) -> None:
