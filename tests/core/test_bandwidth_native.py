@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -242,6 +243,17 @@ def test_an_absurd_amount_stays_one_that_can_be_added_up() -> None:
     [_, published] = done(a_scene(the_node(WHOLE), *many))
     assert isinstance(published, SetNodeResources)
     assert int(published.resources[EGRESS]) == 10**12
+
+
+@pytest.mark.parametrize("mbps", [10**9 + 1, 9 * 10**15, UNREADABLE // MILLION])
+def test_the_api_server_takes_what_is_said_of_absurd_requests(mbps: int) -> None:
+    """Or nothing would be written of the node, and so nothing be published on it, for as long as such a pod names it."""
+    both = Shape(requests=amounts({EGRESS: mbps, LOCAL_EGRESS: mbps}))
+    status = decided(a_scene(the_node(), *(requesting(f"p{number}", 1, shape=both) for number in range(300)))).status
+    assert isinstance(status, BandwidthStatus)
+    assert msgspec.convert(msgspec.to_builtins(status), BandwidthStatus) == status
+    assert status.used is not None
+    assert status.used.local.ul_mbps < 2**53, "which JSON numbers carry exactly"
 
 
 def test_requests_alone_may_be_too_many() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -241,7 +242,7 @@ steps = st.tuples(
     st.booleans(),
     st.sampled_from(SETS),
     st.sampled_from(["Pending", "Running", "Succeeded"]),
-    st.sampled_from([0, 5, 1500]),
+    st.sampled_from([0, 5, 1500, 10**13]),
 )
 
 
@@ -319,6 +320,10 @@ def test_deciding_on_what_changed_equals_deciding_on_everything(
         absent = {ref for ref in due | (absent - found.keys()) if ref not in cluster.world.resources}
         known = {ref: each for ref, each in known.items() if ref in cluster.world.resources or ref in absent}
         assert known == decided(cluster.world)
+        for each in found.values():
+            assert msgspec.convert(msgspec.to_builtins(each.status), BandwidthStatus) == each.status, (
+                "the server takes it"
+            )
 
 
 placings = st.tuples(st.sampled_from("abcd"), st.sampled_from(["", *NODES, "gone", "ended"]), st.sampled_from(SETS[1:]))

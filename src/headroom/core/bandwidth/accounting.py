@@ -16,7 +16,7 @@ from headroom.api import bandwidth as api
 from headroom.api.bandwidth_config import EXTENDED, EXTENDED_RATES, NATIVE
 from headroom.core.bandwidth.groups import is_marked, is_together
 from headroom.core.bandwidth.rates import AskedRates, Malformed, asked_in
-from headroom.model.bandwidth import MEGABIT, BandwidthRules, Links, Rates, is_counted, mbps
+from headroom.model.bandwidth import MEGABIT, MOST_BITS, BandwidthRules, Links, Rates, is_counted, mbps
 from headroom.model.facts import Pairs, Pod
 from headroom.model.world import World
 
@@ -161,7 +161,7 @@ def native_links(pod: Pod, rules: BandwidthRules) -> Links | None:
     """What the pod requests of kube-scheduler on each link, in bits per second; None if it requests nothing.
 
     What it requests of the virtual switch comes on top of what it requests of the card. In other modes nobody holds its requests against
-    the annotations, so they are what anybody wrote.
+    the annotations, so they are what anybody wrote. More than a link can ever carry counts as that, whatever a pod for a named node asks.
     """
     if rules.mode != NATIVE or not (
         found := {name: bits for name, bits in pod.shape.requests if name in EXTENDED and bits}
@@ -169,7 +169,11 @@ def native_links(pod: Pod, rules: BandwidthRules) -> Links | None:
         return None
     # Whole megabits in millionths are bits.
     card, inside = (Rates(*(found.get(names[link], 0) for names in EXTENDED_RATES.values())) for link in (0, 1))
-    return Links(local=card + inside, network=card)
+    return Links(local=_carried(card + inside), network=_carried(card))
+
+
+def _carried(rates: Rates) -> Rates:
+    return Rates(min(rates.up, MOST_BITS), min(rates.down, MOST_BITS))
 
 
 def _order(held: HeldRates) -> tuple[bool, bool, int, str, str, str]:
