@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,9 @@ from headroom.model.snapshots import save
 from headroom.model.times import HOUR
 from tests.builders import NOON, a_node, a_used_world
 from tests.cli.conftest import Headroom
+from tests.control_plane import wait_until
 from tests.core.stage import a_budget
+from tests.processes import PATIENCE_SECONDS, cpu_seconds
 
 HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n-{number},64000,262144,8,T4\n" for number in range(2))
@@ -382,7 +383,7 @@ def test_ctrl_c_prints_nothing_half(files: Path) -> None:
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"}
     )
-    time.sleep(3)
+    wait_until(lambda: cpu_seconds(process.pid) > 2, "it has read its files and simulates")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=180)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out, err) == (130, b"", b"")
