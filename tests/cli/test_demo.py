@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from headroom.api.policies import policies
 from headroom.sim.fleet import fleet
 from tests.cli.conftest import Headroom
 from tests.processes import PATIENCE_SECONDS, free_ports
+from tests.tiers import DEEP
 
 DEMO = [sys.executable, "-m", "headroom", "demo"]
 PATIENCE = PATIENCE_SECONDS
@@ -36,6 +38,62 @@ spec:
   selector: {matchLabels: {team: a}}
   quota: {gpuHours: 1, windowHours: 1}
   enforcement: {action: AlertOnly}
+"""
+STORY = """\
+apiVersion: sim.headroom.dev/v1
+kind: Scenario
+metadata: {name: story}
+spec:
+  start: 2026-03-03T08:00:00Z
+  duration: 100h
+  bootSeconds: 30
+  timeline:
+  - at: 1m
+    apply:
+      apiVersion: v1
+      kind: Pod
+      metadata: {name: short, namespace: lab, annotations: {sim.headroom.dev/runs-for: 1m}}
+      spec: {restartPolicy: Never, containers: [{name: main, image: "main:1", resources: {limits: {nvidia.com/gpu: 8}}}]}
+  - at: 8m
+    apply:
+      apiVersion: batch/v1
+      kind: Job
+      metadata: {name: late, namespace: lab}
+      spec:
+        template:
+          metadata: {labels: {team: lab}}
+          spec: {restartPolicy: Never, containers: [{name: main, image: "main:1", resources: {limits: {nvidia.com/gpu: 4}}}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: gpu-1}
+status: {allocatable: {cpu: "32", nvidia.com/gpu: "100"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: burner, namespace: lab, labels: {team: lab}}
+spec: {nodeName: gpu-1, containers: [{name: main, image: "main:1", resources: {limits: {nvidia.com/gpu: 100}}}]}
+---
+apiVersion: headroom.dev/v1alpha1
+kind: GPUWorkloadBudget
+metadata: {name: lab, namespace: lab}
+spec:
+  selector: {matchLabels: {team: lab}}
+  quota: {gpuHours: "10", windowHours: 24}
+  enforcement: {steps: [{at: 80%, action: AlertOnly}, {at: 100%, action: Hold}]}
+---
+apiVersion: headroom.dev/v1alpha1
+kind: PowerPool
+metadata: {name: basement}
+spec:
+  template: {idleWatts: 500, busyWatts: 3000}
+  policy: {idleSeconds: 60, bootTimeoutSeconds: 600}
+  machines: [{name: metal-1, gpuCount: 8, scaleUpEndpoint: "http://power/1/on", scaleDownEndpoint: "http://power/1/off"}]
+---
+apiVersion: sim.headroom.dev/v1
+kind: Machine
+metadata: {name: metal-1}
+spec: {power: "Off"}
 """
 PAST = """\
 ---
@@ -131,27 +189,33 @@ def test_it_shows_a_fleet_at_work_and_ends_at_ctrl_c() -> None:
         assert (process.returncode, err) == (0, "")
 
 
-def test_the_terminal_and_the_page_tell_the_same_story() -> None:
-    """At ten times the usual speed, or as fast as the machine can: what is promised for the first minutes comes."""
+def test_the_terminal_and_the_page_tell_the_same_story(tmp_path: Path) -> None:
+    """As fast as the machine can. A deep run tells the demo's own story, of which scenarios/test_demo_story.py knows every line."""
+    file = tmp_path / "story.yaml"
+    file.write_text("\n---\n".join([STORY, *map(json.dumps, policies())]))
+    played, speed, name, quota = (("--scenario", file), 60, "lab", "10 of 10")
+    if DEEP:
+        played, speed, name, quota = ((), 600, "vision", "240 of 240")
     [port] = free_ports(1)
-    with demo("--port", port, "--speed", 600) as (process, url):
+    with demo("--port", port, "--speed", speed, *played) as (process, url):
         lines = lines_until(
             process,
-            "forecast: vision goes over quota at ",
-            "vision has used 80% of its quota",
-            "vision is over quota (240 of 240 GPU-hours in 24h), as forecast at 08:",
-            "queued: vision/",
+            f"forecast: {name} goes over quota at ",
+            f"{name} has used 80% of its quota",
+            f"{name} is over quota ({quota} GPU-hours in 24h), as forecast at 08:",
+            f"queued: {name}/",
         )
-        when = re.search(r"quota at (\d\d:\d\d)", next(line for line in lines if "forecast: vision" in line))
-        full = next(line for line in lines if "vision is over quota" in line)
+        when = re.search(r"quota at (\d\d:\d\d)", next(line for line in lines if f"forecast: {name}" in line))
+        full = next(line for line in lines if f"{name} is over quota" in line)
         assert when
         assert full.startswith(when[1])
-        assert any(" power: l4-" in line and " goes to sleep" in line for line in lines)
-        assert any(" power: l4-" in line and " wakes for " in line for line in lines)
+        machine = "l4-" if DEEP else "metal-1"
+        assert any(f" power: {machine}" in line and " goes to sleep" in line for line in lines)
+        assert any(f" power: {machine}" in line and " wakes for " in line for line in lines)
         # A slow machine says every few seconds how far it has come; that is no news.
-        assert len([line for line in lines if " pods running, " not in line]) < 60
-        vision = until(url, lambda page: page["budgets"]["vision/vision"].get("heldPods"))["budgets"]["vision/vision"]
-        assert vision["state"] == "Holding"
+        assert len([line for line in lines if " running, " not in line]) < 60
+        budget = until(url, lambda page: page["budgets"][f"{name}/{name}"].get("heldPods"))["budgets"][f"{name}/{name}"]
+        assert budget["state"] == "Holding"
         assert "headroom_plan_differences_total{" not in get(f"{url}metrics")
 
 
