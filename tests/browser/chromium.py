@@ -10,6 +10,28 @@ from typing import Final
 from playwright.sync_api import Browser, Page, sync_playwright
 
 EXECUTABLE: Final = "/usr/bin/chromium"
+WITHOUT: Final = (
+    # Its address bar draws its suggestions as two pages of their own, for each new window: half of the time of most tests.
+    "WebUIOmniboxPopup",
+    "WebUIOmniboxAimPopup",
+    # A process for a page that may come is started anew for each page that has come.
+    "SpareRendererForSitePerProcess",
+    # What Playwright switches off itself: only the last list of such names counts.
+    "AimEnabled",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades",
+    "LensOverlay",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PaintHolding",
+    "PreconnectToSearch",
+    "ThirdPartyStoragePartitioning",
+)
+"""Features that nobody here needs."""
 FLAGS: Final = (
     "--no-sandbox",
     "--disable-gpu",
@@ -18,6 +40,7 @@ FLAGS: Final = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    f"--disable-features={','.join(WITHOUT)}",
 )
 PAGES: Final = {
     "overview": "#/",
@@ -32,6 +55,7 @@ PAGES: Final = {
     "decisions": "#/decisions",
     "resources": "#/resources",
 }
+PATIENCE_MS: Final = 60_000  # a busy machine is not a bug
 READY: Final = ".page:not([data-loading])"
 """A page that has drawn its first model."""
 

@@ -7,7 +7,9 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 
 import pytest
@@ -16,11 +18,11 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 from headroom.model.world import World
 from headroom.web.guard import Judge
 from tests.browser import chromium as browsers
+from tests.browser.chromium import PATIENCE_MS
 from tests.browser.served import Served
 from tests.browser.worlds import a_fleet
 from tests.processes import Guard, Process, free_ports
 
-PATIENCE_MS = 60_000  # a busy machine is not a bug
 expect.set_options(timeout=PATIENCE_MS)
 
 VIOLATIONS = """
@@ -39,12 +41,31 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def context(chromium: Browser) -> Iterator[BrowserContext]:
-    """A profile for one test."""
-    made = chromium.new_context(viewport={"width": 1280, "height": 800})
+def profile(chromium: Browser) -> Iterator[Callable[..., BrowserContext]]:
+    """Makes profiles for one test: `profile(color_scheme="dark")`."""
+    with ExitStack() as stack:
+        yield lambda **more: _profile(stack, chromium, more)
+
+
+def _profile(stack: ExitStack, browser: Browser, more: dict[str, Any]) -> BrowserContext:
+    # Nothing pulses: a browser without a graphics card draws it sixty times a second, which takes more than all else.
+    made = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce"} | more)
+    stack.callback(made.close)
     made.set_default_timeout(PATIENCE_MS)
-    yield made
-    made.close()
+    return made
+
+
+@pytest.fixture
+def context(profile: Callable[..., BrowserContext]) -> BrowserContext:
+    """A profile for one test."""
+    return profile()
+
+
+@pytest.fixture(scope="package")
+def open_to_axe(chromium: Browser) -> Iterator[Page]:
+    """Only here the policy is passed over: axe is a script that the page does not have."""
+    with ExitStack() as stack:
+        yield _profile(stack, chromium, {"bypass_csp": True}).new_page()
 
 
 class Complaints(list[str]):
@@ -101,10 +122,10 @@ def demo() -> Iterator[str]:
     """The address of a demo that runs, as a process of its own: for one file only, since it is never idle."""
     with tempfile.TemporaryDirectory(prefix="headroom-demo-") as folder:
         port, guard = free_ports(1)[0], Guard(Path(folder))
-        command = [sys.executable, "-m", "headroom", "demo", "--port", str(port), "--speed", "60"]
+        command = [sys.executable, "-m", "headroom", "demo", "--port", str(port), "--speed", "10"]
         process = Process(command, Path(folder) / "demo.log", guard, dict(os.environ))
         try:
-            process.wait_ready(lambda: _answers(f"http://127.0.0.1:{port}/api/overview"), timeout=180)
+            process.wait_ready(lambda: _answers(f"http://127.0.0.1:{port}/api/overview"))
             yield f"http://127.0.0.1:{port}"
         finally:
             process.stop()
@@ -113,7 +134,7 @@ def demo() -> Iterator[str]:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as reply:
+        with urllib.request.urlopen(url, timeout=60) as reply:
             return b'"budgets"' in reply.read()
     except (URLError, OSError):
         return False

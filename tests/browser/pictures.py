@@ -57,7 +57,7 @@ def demo() -> Iterator[str]:
         process = Process(command, Path(folder) / "demo.log", guard, dict(os.environ))
         url = f"http://127.0.0.1:{port}"
         try:
-            process.wait_ready(lambda: bool(asked(url, "overview")), timeout=60)
+            process.wait_ready(lambda: bool(asked(url, "overview")))
             yield url
         finally:
             process.stop()

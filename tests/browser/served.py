@@ -57,7 +57,7 @@ class Served:
         """Stop for good."""
         self.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join()
         self._loop.close()
 
     async def _start(self) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from headroom.model.world import World
+from tests.browser import axe
 from tests.browser.chromium import opened
+from tests.browser.layout import nav_rows, resized, row_ends
 from tests.browser.served import Served
 from tests.browser.told import told
 from tests.browser.worlds import HOSTILE
@@ -176,36 +177,15 @@ def test_a_tenant_sees_the_own_reservations_and_no_node(page: Page, fleet_links:
 # --- for everybody ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def open_to_axe(chromium: Browser) -> Iterator[Page]:
-    """Only here the policy is passed over: axe is a script that the page does not have."""
-    context = chromium.new_context(bypass_csp=True, viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(20_000)
-    yield context.new_page()
-    context.close()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("address", ["#/bandwidth", NODE])
-def test_axe_finds_nothing(
-    open_to_axe: Page, fleet_links: Served, address: str, theme: Literal["light", "dark"]
-) -> None:
-    open_to_axe.emulate_media(color_scheme=theme)
-    page = opened(open_to_axe, fleet_links.url, address)
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+def test_axe_finds_nothing(open_to_axe: Page, fleet_links: Served, address: str) -> None:
+    assert axe.found(opened(open_to_axe, fleet_links.url, address)) == []
 
 
-@pytest.mark.parametrize("width", [360, 420, 520, 641, 768, 1000, 1600, 2560])
 @pytest.mark.parametrize("address", ["#/bandwidth", NODE])
-def test_no_width_needs_sideways_scrolling(page: Page, fleet_links: Served, width: int, address: str) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
+def test_no_width_needs_sideways_scrolling(page: Page, fleet_links: Served, address: str) -> None:
     opened(page, fleet_links.url, address)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    tops = page.locator("nav a").evaluate_all("links => links.map(link => link.getBoundingClientRect().top)")
-    assert len(set(tops)) <= (1 if width > 640 else 2), "one row of pages, or two on a phone"
-    ends: dict[float, float] = {}
-    for each in (tile.bounding_box() for tile in page.locator(".tile:visible").all()):
-        assert each is not None
-        ends[each["y"]] = max(ends.get(each["y"], 0), each["x"] + each["width"])
-    assert len({round(end) for end in ends.values()}) <= 1, "no tile alone beside nothing"
+    for width in (360, 420, 520, 641, 768, 1000, 1600, 2560):
+        resized(page, width)
+        assert nav_rows(page) <= (1 if width > 640 else 2), f"{width}: one row of pages, or two on a phone"
+        assert len(row_ends(page)) <= 1, f"{width}: no tile alone beside nothing"

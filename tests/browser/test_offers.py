@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from headroom.model.world import World
+from tests.browser import axe
 from tests.browser.chromium import opened
+from tests.browser.layout import boxes, fits, nav_rows, resized, row_ends
 from tests.browser.served import Served
 from tests.browser.told import told
 from tests.browser.worlds import HOSTILE
@@ -19,7 +20,7 @@ from tests.builders import a_resource, a_used_world
 from tests.core.offer_stage import Stage
 from tests.web import cheap
 
-PHONE = {"width": 360, "height": 740}
+PHONE: ViewportSize = {"width": 360, "height": 740}
 POOL = "#/offers/cheap"
 
 
@@ -132,7 +133,7 @@ def test_offers_are_filtered_and_sorted_and_the_address_keeps_it(page: Page, mar
     head = page.locator("#offers").get_by_role("columnheader", name="Risk adds")
     head.get_by_role("button").click()
     expect(head).to_have_attribute("aria-sort", "descending")
-    assert "sort=-risk" in page.url
+    expect(page).to_have_url(re.compile(r"sort=-risk"))
     expect(page.locator("#offers tbody th").first).to_contain_text("g4dn.xlarge")
 
 
@@ -169,45 +170,27 @@ def test_what_a_cloud_says_is_text_and_never_markup(page: Page, market: Served) 
     assert page.locator("main img").count() == 0
 
 
-@pytest.fixture
-def open_to_axe(chromium: Browser) -> Iterator[Page]:
-    """A page that lets axe in, which our policy keeps out."""
-    context = chromium.new_context(bypass_csp=True, viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(20_000)
-    yield context.new_page()
-    context.close()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("address", ["#/offers", POOL])
-def test_axe_finds_nothing(open_to_axe: Page, market: Served, address: str, theme: Literal["light", "dark"]) -> None:
-    open_to_axe.emulate_media(color_scheme=theme)
-    page = opened(open_to_axe, market.url, address)
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+def test_axe_finds_nothing(open_to_axe: Page, market: Served, address: str) -> None:
+    assert axe.found(opened(open_to_axe, market.url, address)) == []
 
 
 @pytest.mark.parametrize("address", ["#/offers", POOL])
 def test_a_phone_shows_cards_and_needs_no_sideways_scrolling(page: Page, market: Served, address: str) -> None:
-    page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
+    page.set_viewport_size(PHONE)
     opened(page, market.url, address)
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    fits(page, PHONE["width"])
     for table in page.locator("table:visible").all():
         expect(table.locator("thead")).to_be_hidden()
-    tops = page.locator("nav a").evaluate_all("links => links.map(link => link.getBoundingClientRect().top)")
-    assert len(set(tops)) <= 2, "two rows of pages"
+    assert nav_rows(page) <= 2
 
 
-@pytest.mark.parametrize("width", [360, 768, 1000, 1280])
 @pytest.mark.parametrize("address", ["#/offers", POOL])
-def test_no_tile_stands_alone_beside_nothing(page: Page, market: Served, width: int, address: str) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
+def test_no_tile_stands_alone_beside_nothing(page: Page, market: Served, address: str) -> None:
     opened(page, market.url, address)
-    ends: dict[float, float] = {}
-    for each in (tile.bounding_box() for tile in page.locator(".tile").all()):
-        assert each is not None
-        ends[each["y"]] = max(ends.get(each["y"], 0), each["x"] + each["width"])
-    assert len({round(end) for end in ends.values()}) == 1
+    for width in (360, 768, 1000, 1280):
+        resized(page, width)
+        assert len(row_ends(page)) == 1, width
 
 
 def test_the_axes_have_round_numbers(page: Page, market: Served) -> None:
@@ -233,11 +216,8 @@ def test_few_offers_and_many_are_drawn_within_the_picture(page: Page, market: Se
     told(page, market, "offers/cheap", crowded)
     opened(page, market.url, POOL)
     expect(page.locator("#chart svg .point")).to_have_count(120)
-    box = page.locator("#chart .scatter").bounding_box()
-    assert box is not None
-    for each in page.locator("#chart svg .point").all()[::10]:
-        inner = each.bounding_box()
-        assert inner is not None
-        assert box["x"] <= inner["x"]
-        assert inner["x"] + inner["width"] <= box["x"] + box["width"] + 1
-        assert box["y"] <= inner["y"]
+    picture, *points = boxes(page.locator("#chart .scatter, #chart svg .point"))
+    for each in points:
+        assert picture.x <= each.x
+        assert each.right <= picture.right + 1
+        assert picture.y <= each.y

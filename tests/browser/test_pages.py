@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
-from collections.abc import Callable, Iterator
-from typing import Literal
+from collections.abc import Callable
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.chromium import PAGES, address_of, opened
+from tests.browser import axe
+from tests.browser.chromium import PAGES, PATIENCE_MS, address_of, opened
+from tests.browser.layout import resized
 from tests.browser.served import Served
 from tests.browser.worlds import HOSTILE, empty
 
@@ -43,10 +43,11 @@ def address(name: str, demo: str = "") -> str:
 
 
 def a_pod_of(demo: str) -> str:
-    """Some pod that runs there just now."""
-    with urllib.request.urlopen(f"{demo}/api/nodes", timeout=10) as reply:
+    """A pod that runs there for two hours from the start: one of the story, none of those that end any moment."""
+    with urllib.request.urlopen(f"{demo}/api/nodes", timeout=60) as reply:
         nodes = json.load(reply)["nodes"]
-    return str(next(pod["pod"] for node in nodes.values() for pod in node["pods"]))
+    pods = (str(pod["pod"]) for node in nodes.values() for pod in node["pods"])
+    return next(pod for pod in pods if pod.startswith("vision/"))
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -57,7 +58,9 @@ def test_every_page_of_the_demo_is_drawn(page: Page, demo: str, name: str) -> No
     expect(page.locator("h1")).to_have_text(heading)
     expect(page).to_have_title(re.compile(rf"^{heading} · simulated · Headroom demo$"))
     expect(page.locator("#live")).to_have_text("Live")
-    expect(page.locator("#speed")).to_contain_text("60× real time")
+    expect(page.locator("#speed")).to_have_text(
+        re.compile(r"^\d+× real time$")
+    )  # less where the machine cannot keep up
     assert page.locator("main time").count() + page.locator("main .badge").count() > 0
     charts = {"overview": 1, "budget": 1}.get(name, 0)
     assert page.locator(".plot canvas").count() >= charts
@@ -70,57 +73,35 @@ def test_the_demo_moves(page: Page, demo: str) -> None:
     page.wait_for_function(
         "([clock, held]) => document.getElementById('clock').innerText !== clock && document.querySelector('.tile').innerText !== held",
         arg=[first, held],
-        timeout=60_000,
+        timeout=5 * PATIENCE_MS,
     )
 
 
 def test_charts_have_something_on_them(page: Page, demo: str) -> None:
     opened(page, demo, address("budget"))
-    colours = page.locator(".plot canvas").first.evaluate(
-        """canvas => {
+    page.wait_for_function(
+        """() => {
+            const canvas = document.querySelector(".plot canvas");
             const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-            return new Set(new Uint32Array(data.buffer)).size;
+            return new Set(new Uint32Array(data.buffer)).size > 20;
         }"""
     )
-    assert colours > 20
-
-
-@pytest.fixture(scope="module")
-def open_to_axe(chromium: Browser) -> Iterator[Page]:
-    """Only here the policy is passed over: axe is a script that the page does not have."""
-    context = chromium.new_context(bypass_csp=True, viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(20_000)
-    yield context.new_page()
-    context.close()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-def test_axe_finds_nothing_serious(open_to_axe: Page, demo: str, name: str, theme: Literal["light", "dark"]) -> None:
-    open_to_axe.emulate_media(color_scheme=theme)
-    page = opened(open_to_axe, demo, address(name, demo))
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-    bad = [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in {"serious", "critical"}]
-    assert bad == []
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_phone_needs_no_sideways_scrolling(page: Page, demo: str, name: str) -> None:
+def test_axe_finds_nothing_serious(open_to_axe: Page, demo: str, name: str) -> None:
+    assert axe.found(opened(open_to_axe, demo, address(name, demo)), ("serious", "critical")) == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_phone_needs_no_sideways_scrolling_and_tables_hold_at_every_width(page: Page, demo: str, name: str) -> None:
+    """Nothing is cut off, and no name is split where it could have been broken at its slash, or not at all."""
     page.set_viewport_size({"width": 360, "height": 740})
     opened(page, demo, address(name, demo))
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     for link in page.locator("nav a").all():
         expect(link).to_be_in_viewport()
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_tables_hold_at_every_width(page: Page, demo: str, name: str) -> None:
-    """Nothing is cut off, and no name is split where it could have been broken at its slash, or not at all."""
-    opened(page, demo, address(name, demo))
     for width in WIDTHS:
-        page.set_viewport_size({"width": width, "height": 900})
-        # Charts hear of their new width a moment after everything else has it.
-        page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
+        resized(page, width, 900)
         assert page.evaluate(CUT) == [], width
 
 

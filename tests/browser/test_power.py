@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Literal
+from collections.abc import Callable
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from headroom.api.power_status import State
 from headroom.model.decisions import Ref
 from headroom.model.times import HOUR, MINUTE
 from headroom.model.world import World
+from tests.browser import axe
 from tests.browser.chromium import opened
+from tests.browser.layout import boxes, fits, nav_rows, resized, row_ends
 from tests.browser.served import Served
 from tests.browser.told import told
 from tests.browser.worlds import HOSTILE
@@ -28,7 +28,7 @@ MANY = 512
 RACK: dict[str, State] = {f"r-{number:03}": "On" if number % 2 else "Off" for number in range(MANY)} | {
     "r-000": "Failed"
 }
-PHONE = {"width": 360, "height": 740}
+PHONE: ViewportSize = {"width": 360, "height": 740}
 
 
 def world_of(*left: pools.Left, now: int = NOON) -> World:
@@ -152,7 +152,7 @@ def test_machines_are_sorted_and_filtered_and_the_address_keeps_it(page: Page, c
     page.keyboard.press("Enter")
     expect(head).to_have_attribute("aria-sort", "ascending")
     expect(page.locator("#machines tbody .badge").first).to_have_text("Failed")
-    assert "sort=state" in page.url
+    expect(page).to_have_url(re.compile(r"sort=state"))
     page.reload()
     expect(page.locator("#machines tbody .badge").first).to_have_text("Failed")
 
@@ -262,53 +262,31 @@ def test_as_time_passes_the_bars_move(page: Page, cellar: Served) -> None:
 # --- for everybody ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def open_to_axe(chromium: Browser) -> Iterator[Page]:
-    """Only here the policy is passed over: axe is a script that the page does not have."""
-    context = chromium.new_context(bypass_csp=True, viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(20_000)
-    yield context.new_page()
-    context.close()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("address", ["#/power", "#/power/basement"])
-def test_axe_finds_nothing(open_to_axe: Page, cellar: Served, address: str, theme: Literal["light", "dark"]) -> None:
-    open_to_axe.emulate_media(color_scheme=theme)
-    page = opened(open_to_axe, cellar.url, address)
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+def test_axe_finds_nothing(open_to_axe: Page, cellar: Served, address: str) -> None:
+    assert axe.found(opened(open_to_axe, cellar.url, address)) == []
 
 
 @pytest.mark.parametrize("address", ["#/power", "#/power/basement"])
 def test_a_phone_shows_cards_and_needs_no_sideways_scrolling(page: Page, cellar: Served, address: str) -> None:
-    page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
+    page.set_viewport_size(PHONE)
     opened(page, cellar.url, address)
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    fits(page, PHONE["width"])
     for table in page.locator("table:visible").all():
         expect(table.locator("thead")).to_be_hidden()
     expect(page.locator("table td:empty:visible")).to_have_count(0)
     for link in page.locator("nav a").all():
         expect(link).to_be_in_viewport(ratio=1)
-    tops = page.locator("nav a").evaluate_all("links => links.map(link => link.getBoundingClientRect().top)")
-    assert len(set(tops)) <= 2, "two rows of pages"
-    for strip in page.locator(".past:visible").all():
-        box = strip.bounding_box()
-        assert box is not None
-        assert box["x"] + box["width"] <= PHONE["width"]
+    assert nav_rows(page) <= 2
+    assert all(strip.right <= PHONE["width"] for strip in boxes(page.locator(".past:visible")))
 
 
-@pytest.mark.parametrize("width", [360, 768, 1000, 1280])
 @pytest.mark.parametrize("address", ["#/power", "#/power/basement", "#/power/attic"])
-def test_no_tile_stands_alone_beside_nothing(page: Page, cellar: Served, width: int, address: str) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
+def test_no_tile_stands_alone_beside_nothing(page: Page, cellar: Served, address: str) -> None:
     opened(page, cellar.url, address)
-    boxes = [tile.bounding_box() for tile in page.locator(".tile").all()]
-    ends: dict[float, float] = {}
-    for each in boxes:
-        assert each is not None
-        ends[each["y"]] = max(ends.get(each["y"], 0), each["x"] + each["width"])
-    assert len({round(end) for end in ends.values()}) == 1
+    for width in (360, 768, 1000, 1280):
+        resized(page, width)
+        assert len(row_ends(page)) == 1, width
 
 
 def test_512_machines(page: Page, serve: Callable[..., Served]) -> None:

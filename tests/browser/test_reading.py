@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from headroom.model.world import World
 from tests.browser.chromium import opened
@@ -34,7 +34,7 @@ def test_the_budgets_are_sorted_and_the_order_is_in_the_address(page: Page, flee
     head.get_by_role("button").click()
     expect(head).to_have_attribute("aria-sort", "descending")
     assert names(page) == sorted(names(page), reverse=True)
-    assert "sort=-name" in page.url
+    expect(page).to_have_url(re.compile(r"sort=-name"))
     shown = names(page)
     page.reload()
     page.wait_for_selector("#budgets tbody th a")
@@ -55,7 +55,7 @@ def test_a_filter_keeps_what_matches_every_word(page: Page, fleet: Served) -> No
     page.get_by_role("searchbox").fill("team-a roomy")
     expect(page.locator("#budgets tbody tr")).to_have_count(1)
     expect(page.locator("#budgets [role=status]")).to_have_text("1 of 4 budgets match")
-    assert "q=team-a+roomy" in page.url
+    expect(page).to_have_url(re.compile(r"q=team-a\+roomy"))
 
 
 def test_decisions_are_searched_as_one_types_and_the_search_is_in_the_address(page: Page, fleet: Served) -> None:
@@ -64,7 +64,7 @@ def test_decisions_are_searched_as_one_types_and_the_search_is_in_the_address(pa
     box.press_sequentially("elsewhere two")
     expect(page.locator(".entry")).to_have_count(1)
     expect(page.locator(".entry")).to_contain_text("elsewhere/two")
-    assert "q=elsewhere+two" in page.url
+    expect(page).to_have_url(re.compile(r"q=elsewhere\+two"))
     expect(box).to_be_focused()
     page.reload()
     page.wait_for_selector(".entry")
@@ -82,7 +82,7 @@ def test_nodes_are_filtered_by_what_they_hold(page: Page, fleet: Served) -> None
     page.get_by_role("searchbox").fill("")
     page.get_by_role("combobox").select_option(label="Not ready or cordoned")
     expect(page.locator(".node h3")).to_have_text(["m"])
-    assert "show=trouble" in page.url
+    expect(page).to_have_url(re.compile(r"show=trouble"))
 
 
 def test_a_time_says_how_far_away_it_is_and_on_hovering_when(page: Page, serve: Callable[..., Served]) -> None:
@@ -191,10 +191,9 @@ def test_500_budgets_and_1000_nodes(page: Page, serve: Callable[..., Served], cr
 
 @pytest.mark.parametrize(("system", "dark"), [("light", False), ("dark", True)])
 def test_the_theme_follows_the_system_until_one_is_chosen(
-    chromium: Browser, fleet: Served, system: str, dark: bool
+    profile: Callable[..., BrowserContext], fleet: Served, system: str, dark: bool
 ) -> None:
-    context = chromium.new_context(color_scheme="dark" if system == "dark" else "light")
-    page = opened(context.new_page(), fleet.url)
+    page = opened(profile(color_scheme=system).new_page(), fleet.url)
 
     def is_dark() -> bool:
         paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -210,13 +209,12 @@ def test_the_theme_follows_the_system_until_one_is_chosen(
     page.reload()
     expect(button).to_have_accessible_name("Theme: light")
     assert is_dark() is False
-    context.close()
 
 
-def test_nothing_moves_for_those_who_want_it_so(chromium: Browser, fleet: Served) -> None:
-    context = chromium.new_context(reduced_motion="reduce")
-    page = opened(context.new_page(), fleet.url)
-    expect(page.locator("#live")).to_have_text("Live")
-    assert page.evaluate("getComputedStyle(document.getElementById('live'), '::before').animationName") == "none"
-    assert page.evaluate("document.getAnimations().length") == 0
-    context.close()
+def test_nothing_moves_for_those_who_want_it_so(profile: Callable[..., BrowserContext], fleet: Served) -> None:
+    name = "getComputedStyle(document.getElementById('live'), '::before').animationName"
+    for motion, animation in (("no-preference", "beat"), ("reduce", "none")):
+        page = opened(profile(reduced_motion=motion).new_page(), fleet.url)
+        expect(page.locator("#live")).to_have_text("Live")
+        assert page.evaluate(name) == animation
+        assert page.evaluate("document.getAnimations().length > 0") == (motion != "reduce")

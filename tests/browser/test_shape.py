@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 
 import pytest
-from playwright.sync_api import FloatRect, Locator, Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from headroom.model.times import HOUR, text
 from tests.browser.chromium import opened
+from tests.browser.layout import boxes, fits, resized, row_ends
 from tests.browser.served import Served
 from tests.browser.told import Model, told
 from tests.builders import NOON
 
 BUDGET = "budgets/team-a/roomy"
-PHONE = {"width": 360, "height": 740}
+PHONE: ViewportSize = {"width": 360, "height": 740}
 LONG = "vision/vit-large-pretrain-with-a-long-name-0"
 
 
@@ -36,26 +38,21 @@ def full(model: Model) -> None:
     model["stopped"] = [{"unit": f"Job/{LONG}", "action": "Evict", "at": since, "outcome": "Stopped"}]
 
 
-def box(node: Locator) -> FloatRect:
-    found = node.bounding_box()
-    assert found is not None
-    return found
-
-
 def test_on_a_phone_a_step_and_since_when_do_not_lie_on_each_other(page: Page, fleet: Served) -> None:
-    page.set_viewport_size({"width": 360, "height": 740})
+    page.set_viewport_size(PHONE)
     told(page, fleet, BUDGET, full)
     opened(page, fleet.url, f"#/{BUDGET}")
-    for step in page.locator(".ladder li").all():
-        words, reached = box(step.locator("b")), box(step.locator(".reached"))
-        assert reached["y"] >= words["y"] + words["height"] or reached["x"] >= words["x"] + words["width"]
-        assert reached["x"] + reached["width"] <= PHONE["width"]
-        assert words["height"] < 30, "one line"
+    parts = boxes(page.locator(".ladder li b, .ladder li .reached"))
+    assert len(parts) == 4
+    for words, reached in zip(parts[::2], parts[1::2], strict=True):
+        assert reached.y >= words.bottom or reached.x >= words.right
+        assert reached.right <= PHONE["width"]
+        assert words.height < 30, "one line"
 
 
 @pytest.mark.parametrize("address", [f"#/{BUDGET}", "#/nodes", "#/", "#/resources"])
 def test_on_a_phone_every_table_is_cards(page: Page, fleet: Served, address: str) -> None:
-    page.set_viewport_size({"width": 360, "height": 740})
+    page.set_viewport_size(PHONE)
     told(page, fleet, BUDGET, full)
     opened(page, fleet.url, address)
     for numbers in page.locator(".numbers summary:visible").all():
@@ -65,34 +62,34 @@ def test_on_a_phone_every_table_is_cards(page: Page, fleet: Served, address: str
     assert tables
     for table in tables:
         expect(table.locator("thead")).to_be_hidden()
-        caption = table.locator("caption:not(.away)")
-        assert not caption.count() or box(caption)["width"] == box(table)["width"]
+        wide = {each.width for each in boxes(table.locator("xpath=self::* | caption[not(contains(@class, 'away'))]"))}
+        assert len(wide) == 1, "its caption is as wide"
         cells = table.locator("tbody td:visible").evaluate_all(
             "cells => cells.map(cell => [cell.dataset.title, getComputedStyle(cell, '::before').content])"
         )
         assert cells
         assert [said for _, said in cells] == [json.dumps(title) for title, _ in cells], "each says its column"
     expect(page.locator("table.plain td:empty:visible")).to_have_count(0)
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    fits(page, PHONE["width"])
 
 
 def test_on_a_phone_names_are_not_broken_into_many_lines(page: Page, fleet: Served) -> None:
-    page.set_viewport_size({"width": 360, "height": 740})
+    page.set_viewport_size(PHONE)
     told(page, fleet, BUDGET, full)
     opened(page, fleet.url, f"#/{BUDGET}")
     names = page.locator(
         "#who th:visible, #waiting th:visible, #stopped th:visible, #released th:visible, #refused th:visible"
     )
     expect(names).to_have_count(5)
-    assert max(box(name)["height"] for name in names.all()) < 60, "two lines at most"
+    assert max(each.height for each in boxes(names)) < 60, "two lines at most"
 
 
 def test_charts_beside_each_other_begin_and_end_on_the_same_lines(page: Page, fleet: Served) -> None:
     opened(page, fleet.url, f"#/{BUDGET}")
-    hours, dollars = box(page.locator("#curve .plot")), box(page.locator("#usd-curve .plot"))
-    assert hours["x"] < dollars["x"]
-    assert (hours["y"], hours["height"]) == (dollars["y"], dollars["height"])
-    assert box(page.locator("#curve"))["height"] == box(page.locator("#usd-curve"))["height"]
+    fits(page, 1280)
+    one, hours, other, dollars = boxes(page.locator("#curve, #curve .plot, #usd-curve, #usd-curve .plot"))
+    assert hours.x < dollars.x
+    assert (hours.y, hours.height, one.height) == (dollars.y, dollars.height, other.height)
 
 
 def test_the_numbers_of_a_chart_of_dollars_are_dollars(page: Page, fleet: Served) -> None:
@@ -106,36 +103,26 @@ def test_the_numbers_of_a_chart_of_dollars_are_dollars(page: Page, fleet: Served
     )
 
 
-@pytest.mark.parametrize(
-    ("marks", "end"),
-    [
-        ([(50, "now", "now"), (90, "exhausted", "used up")], 100),  # its word fits at the left of its line
-        ([(88, "now", "now"), (95, "exhausted", "used up")], None),  # there it would cross the line of now
-        ([(88, "now", "now")], 100),
-        ([(10, "now", "now"), (15, "exhausted", "used up")], 100),  # it fits at the right
-    ],
-)
-def test_the_word_of_a_mark_has_room(
-    page: Page, fleet: Served, marks: list[tuple[int, str, str]], end: int | None
-) -> None:
+def test_the_word_of_a_mark_has_room(page: Page, fleet: Served) -> None:
     opened(page, fleet.url)
-    given = json.dumps([{"t": at, "kind": kind, "label": label} for at, kind, label in marks])
-    found = page.evaluate(f"import('./static/app/chart.js').then(({{ roomFor }}) => roomFor({given}, 0, 100, 500))")
-    if end is None:
-        at, _, label = marks[-1]
-        assert (found - at) / found * 500 >= len(label) * 7
-    else:
-        assert found == end
+
+    def ends(*marks: tuple[int, str, str]) -> float:
+        given = json.dumps([{"t": at, "kind": kind, "label": label} for at, kind, label in marks])
+        script = f"import('./static/app/chart.js').then(({{ roomFor }}) => roomFor({given}, 0, 100, 500))"
+        return float(page.evaluate(script))
+
+    assert ends((88, "now", "now")) == 100
+    assert ends((50, "now", "now"), (90, "exhausted", "used up")) == 100, "its word fits at the left of its line"
+    assert ends((10, "now", "now"), (15, "exhausted", "used up")) == 100, "it fits at the right"
+    end = ends((88, "now", "now"), (95, "exhausted", "used up"))
+    assert (end - 95) / end * 500 >= len("used up") * 7, "at the left it would cross the line of now"
 
 
-@pytest.mark.parametrize("width", [360, 768, 1000, 1280])
 @pytest.mark.parametrize("address", ["#/", f"#/{BUDGET}"])
-def test_no_tile_stands_alone_beside_nothing(page: Page, fleet: Served, width: int, address: str) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
+def test_no_tile_stands_alone_beside_nothing(page: Page, fleet: Served, address: str) -> None:
     opened(page, fleet.url, address)
-    boxes = [box(tile) for tile in page.locator(".tile").all()]
-    rows = [[each for each in boxes if each["y"] == top] for top in sorted({each["y"] for each in boxes})]
-    ends = {round(max(each["x"] + each["width"] for each in row)) for row in rows}
-    assert len(ends) == 1, "every row is filled"
-    if width > 640:
-        assert min(len(row) for row in rows) > 1
+    for width in (360, 768, 1000, 1280):
+        resized(page, width)
+        assert len(row_ends(page)) == 1, width
+        rows = Counter(each.y for each in boxes(page.locator(".tile")))
+        assert width <= 640 or min(rows.values()) > 1, width

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from msgspec import structs
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from headroom.model.times import HOUR, MINUTE
 from headroom.model.world import World
+from tests.browser import axe
 from tests.browser.chromium import opened
+from tests.browser.layout import fits, nav_rows, resized, row_ends
 from tests.browser.served import Served
 from tests.browser.told import told
 from tests.browser.worlds import HOSTILE
@@ -21,7 +22,7 @@ from tests.builders import NOON, a_used_world
 from tests.core.stage import running
 from tests.web import pools, spots
 
-PHONE = {"width": 360, "height": 740}
+PHONE: ViewportSize = {"width": 360, "height": 740}
 POOL = "#/spot/team-a/inference"
 STEADY = spots.SLOTS[:2]
 
@@ -132,7 +133,7 @@ def test_slots_are_sorted_and_filtered_and_the_address_keeps_it(page: Page, clou
     head.get_by_role("button").focus()
     page.keyboard.press("Enter")
     expect(head).to_have_attribute("aria-sort", "descending")
-    assert "sort=-price" in page.url
+    expect(page).to_have_url(re.compile(r"sort=-price"))
     page.reload()
     expect(page.locator("#slots tbody th").first).to_have_text(re.compile("^[03]$"))
 
@@ -196,42 +197,24 @@ def test_nodes_tell_cost_and_reclaim(page: Page, cloud: Served) -> None:
 # --- for everybody ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def open_to_axe(chromium: Browser) -> Iterator[Page]:
-    """Only here the policy is passed over: axe is a script that the page does not have."""
-    context = chromium.new_context(bypass_csp=True, viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(20_000)
-    yield context.new_page()
-    context.close()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("address", ["#/spot", POOL])
-def test_axe_finds_nothing(open_to_axe: Page, cloud: Served, address: str, theme: Literal["light", "dark"]) -> None:
-    open_to_axe.emulate_media(color_scheme=theme)
-    page = opened(open_to_axe, cloud.url, address)
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+def test_axe_finds_nothing(open_to_axe: Page, cloud: Served, address: str) -> None:
+    assert axe.found(opened(open_to_axe, cloud.url, address)) == []
 
 
 @pytest.mark.parametrize("address", ["#/spot", POOL])
 def test_a_phone_shows_cards_and_needs_no_sideways_scrolling(page: Page, cloud: Served, address: str) -> None:
-    page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
+    page.set_viewport_size(PHONE)
     opened(page, cloud.url, address)
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    fits(page, PHONE["width"])
     for table in page.locator("table:visible").all():
         expect(table.locator("thead")).to_be_hidden()
-    tops = page.locator("nav a").evaluate_all("links => links.map(link => link.getBoundingClientRect().top)")
-    assert len(set(tops)) <= 2, "two rows of pages"
+    assert nav_rows(page) <= 2
 
 
-@pytest.mark.parametrize("width", [360, 768, 1000, 1280])
 @pytest.mark.parametrize("address", ["#/spot", POOL, "#/spot/team-b/batch"])
-def test_no_tile_stands_alone_beside_nothing(page: Page, cloud: Served, width: int, address: str) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
+def test_no_tile_stands_alone_beside_nothing(page: Page, cloud: Served, address: str) -> None:
     opened(page, cloud.url, address)
-    ends: dict[float, float] = {}
-    for each in (tile.bounding_box() for tile in page.locator(".tile").all()):
-        assert each is not None
-        ends[each["y"]] = max(ends.get(each["y"], 0), each["x"] + each["width"])
-    assert len({round(end) for end in ends.values()}) == 1
+    for width in (360, 768, 1000, 1280):
+        resized(page, width)
+        assert len(row_ends(page)) == 1, width

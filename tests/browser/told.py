@@ -16,7 +16,7 @@ Model = dict[str, Any]
 
 def told(page: Page, served: Served, path: str, change: Callable[[Model], None]) -> None:
     """From now on the page hears the real model of a path, changed."""
-    with urllib.request.urlopen(f"{served.url}/api/{path}", timeout=10) as reply:
+    with urllib.request.urlopen(f"{served.url}/api/{path}", timeout=60) as reply:
         model: Model = json.load(reply)
     change(model)
     body = f"retry: 3600000\nevent: state\ndata: {json.dumps(model)}\n\n"
