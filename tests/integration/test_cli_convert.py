@@ -57,7 +57,7 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     control_plane.kubectl("apply", "--server-side", "-f", "-", input=headroom("crds").stdout)
     control_plane.kubectl("create", "namespace", NAMESPACE)
     names = [f"{kind.plural}.headroom.dev" for kind in KINDS.values()]
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", *names)
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=300s", "crd", *names)
     wait_until(lambda: "lonp" in control_plane.kubectl("api-resources", "--api-group=headroom.dev"), "kinds are served")
     yield control_plane
     # Others use the same plane, and would find two budgets of one name.

@@ -1,5 +1,7 @@
 """The command line against a real API server: the operator as a process, and every way in which it cannot start."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -13,9 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from headroom.cli.main import main
 from tests.control_plane import ControlPlane, wait_until
 from tests.processes import PATIENCE_SECONDS, free_ports
 
@@ -48,14 +52,36 @@ READER = {
 
 
 def headroom(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end and hold it to its exit code."""
-    command = [*PROGRAM, *map(str, arguments)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE_SECONDS, check=False
-    )
+    """Run a command to its end and hold it to its exit code: the operator as a process, all else within this one, as its start is long."""
+    words = [*map(str, arguments)]
+    if words[0] == "run":
+        command = [*PROGRAM, *words]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE_SECONDS, check=False
+        )
+    else:
+        done = _called(words)
     assert done.returncode == code, f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
     return done
+
+
+def _called(words: list[str]) -> subprocess.CompletedProcess[str]:
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    code: object = 0
+    with (
+        mock.patch.dict(os.environ, ENVIRONMENT, clear=True),
+        mock.patch.object(sys, "argv", ["headroom", *words]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code or 0
+    said = (each.buffer.getvalue().decode() for each in (out, err))
+    assert isinstance(code, int), code
+    return subprocess.CompletedProcess(words, code, *said)
 
 
 def sentence(done: subprocess.CompletedProcess[str]) -> str:
@@ -70,7 +96,7 @@ def plane(control_plane: ControlPlane) -> ControlPlane:
     control_plane.kubectl("apply", "--server-side", "-f", "-", input=headroom("crds").stdout)
     control_plane.kubectl("create", "namespace", NAMESPACE)
     names = "gpuworkloadbudgets.headroom.dev", "powerpools.headroom.dev"
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", *names)
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=300s", "crd", *names)
     wait_until(lambda: _applies(control_plane), "the API server takes a budget")
     return control_plane
 

@@ -206,7 +206,7 @@ def test_odd_pods_with_claims_are_judged_alike_by_policies_and_core(
         assert core.hides_devices(pod) or said.gated == core.counts(pod), shown
         pods[pod.uid] = pod
         seen["queued" if core.counts(pod) else "released" if said.gated else "free"] += 1
-    assert min(seen[each] for each in ("refused", "queued", "released", "free")) > PODS / 50, f"seed {SEED}: {seen}"
+    assert min(seen[each] for each in ("refused", "queued", "released", "free")) > PODS / 200, f"seed {SEED}: {seen}"
     # The core lets go at once what it does not count, and nothing else: every quota is used up.
     world = world_of(stored, [each for each in pods.values() if marks.GATE in each.gates])
     PLAN.prepare(world)

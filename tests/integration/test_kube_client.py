@@ -176,7 +176,7 @@ async def test_the_status_of_a_custom_resource_made_anew_is_not_written(
 ) -> None:
     group = f"client-{uuid4().hex[:8]}.dev"
     control_plane.apply(crd(group))
-    control_plane.kubectl("wait", "--for=condition=Established", f"crd/things.{group}")
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=300s", f"crd/things.{group}")
     collection, path = paths.of(group, "v1", "things"), paths.of(group, "v1", "things", name="t")
     body = {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "t"}}
     old = json.loads(await kube.create(collection, body))["metadata"]
