@@ -72,16 +72,20 @@ def prices(service: AwsService) -> None:
 
 
 def claim(server: ApiServer, pool: str, name: str) -> None:
-    """A spot machine of a rung in the first zone, launched by Karpenter."""
+    """A spot machine of a rung in the first zone, launched by Karpenter, that has joined."""
     labels = {
         "karpenter.sh/nodepool": pool,
         "karpenter.sh/capacity-type": "spot",
         "node.kubernetes.io/instance-type": "g5.xlarge",
         "topology.kubernetes.io/zone": "us-east-1a",
     }
-    done = {"type": "Launched", "status": "True", "reason": "Launched", "lastTransitionTime": "2026-11-15T11:00:00Z"}
+    at = "2026-11-15T11:00:00Z"
+    done = [
+        {"type": each, "status": "True", "reason": each, "lastTransitionTime": at}
+        for each in ("Launched", "Registered")
+    ]
     metadata = {"labels": labels, "finalizers": ["karpenter.sh/termination"]}
-    put(server, "NodeClaim", name, "karpenter.sh/v1", metadata=metadata, spec={}, status={"conditions": [done]})
+    put(server, "NodeClaim", name, "karpenter.sh/v1", metadata=metadata, spec={}, status={"conditions": done})
 
 
 async def test_what_aws_tells_becomes_nodepools_and_what_becomes_of_machines_is_learnt(
