@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from headroom.api.offers_status import Challenger, ChosenOffer, LeftoverNodePoolStatus
 from headroom.core.offers import reasons
+from headroom.model import times
 from tests.core.offer_stage import Stage, a_leftover, an_offer
 
 PAIR = (an_offer("g5.xlarge", "us-east-1a", 0.5), an_offer("g6.xlarge", "us-east-1b", 0.6))
@@ -59,3 +61,11 @@ def test_what_is_passed_over_is_counted() -> None:
     stage = Stage(a_leftover(strategy="CheapestAboveScore", families=["g5"]), offers=PAIR)
     stage.settle()
     assert said(stage)[-1] == "Passed over: 1 below minSpotScore; 1 of another family."
+
+
+def test_the_last_moment_of_all_can_be_told() -> None:
+    """Somebody may write it into the status."""
+    chosen = ChosenOffer(offer="g5.xlarge/use1-az6/spot", since=times.text(times.LAST))
+    other = Challenger(offer="g6.xlarge/use1-az1/spot", saving="10%", saving_needed="5%")
+    found = list(reasons(a_leftover().spec, LeftoverNodePoolStatus(chosen=chosen, runner_up=other)))
+    assert found[-1].startswith("No switch before 9999-12-31T23:59:59")

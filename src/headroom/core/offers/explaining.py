@@ -80,9 +80,14 @@ def _earliest(spec: LeftoverNodePoolSpec, chosen: ChosenOffer, since: str, now: 
         most = spec.max_switches_per_day
         often = "once" if most == 1 else f"{most} times"
         yield f"The first offer changed {often} in the last day, as often as spec.maxSwitchesPerDay allows."
-    dwell = (times.moment(chosen.since) or 0) + (durations.milliseconds(spec.min_dwell) or 0)
-    lasting = (times.moment(since) or 0) + (durations.milliseconds(spec.switch_after) or 0) if since else 0
+    dwell = _after(chosen.since, spec.min_dwell)
+    lasting = _after(since, spec.switch_after) if since else 0
     if dwell >= lasting and dwell > now:
         yield f"No switch before {times.text(dwell)}: an offer stays first for at least {spec.min_dwell} (spec.minDwell)."
     elif lasting > now:
         yield f"No switch before {times.text(lasting)}: the saving must last {spec.switch_after} (spec.switchAfter)."
+
+
+def _after(since: str, length: str) -> int:
+    """So long after a moment of the status, which a hand may have written."""
+    return min((times.moment(since) or 0) + (durations.milliseconds(length) or 0), times.LAST)
