@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from headroom.core.offers import SwitchRules
-from headroom.core.offers.switching import DAY, MILLION
+from headroom.core.offers.ranking import MILLION
+from headroom.core.offers.switching import DAY
 from headroom.sim.backtest.rules import Margin, Paid, Production, play
 from headroom.sim.backtest.timeline import Timeline
 

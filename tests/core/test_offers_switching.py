@@ -8,7 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headroom.core.offers import SwitchRules, Tenure, needed_saving, next_tenure, recheck_at, settled_order
-from headroom.core.offers.switching import ACCOUNT, DAY, MILLION, account
+from headroom.core.offers.ranking import MILLION
+from headroom.core.offers.switching import ACCOUNT, DAY, account
 from headroom.model.times import HOUR, MINUTE
 from tests.builders import NOON
 

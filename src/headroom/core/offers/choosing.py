@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
 
 from msgspec import Struct
 
@@ -11,6 +10,7 @@ from headroom.api import durations
 from headroom.api.offers import LeftoverNodePoolSpec
 from headroom.api.offers_status import Challenger, ChosenOffer, LeftoverNodePoolStatus
 from headroom.core.offers.quotes import Market, Quote
+from headroom.core.offers.ranking import MILLION
 from headroom.core.offers.switching import (
     SwitchRules,
     Tenure,
@@ -21,8 +21,6 @@ from headroom.core.offers.switching import (
 )
 from headroom.core.offers.wording import percent
 from headroom.model import times
-
-_MILLION: Final = 1_000_000
 
 
 class OfferChoice(Struct, frozen=True, kw_only=True):
@@ -126,12 +124,19 @@ def _text(moment: int) -> str:
     return times.text(moment) if moment else ""
 
 
-def runner_up(choice: OfferChoice, market: Market) -> Challenger | None:
-    """The cheapest offer beside the one that has the first place, and what it would save."""
+def best_two(choice: OfferChoice, market: Market) -> tuple[Quote, Quote] | None:
+    """The offer that has the first place and the cheapest one beside it; None unless there are two."""
     first = market.quotes.get(choice.tenure.chosen)
     other = next((quote for key, quote in market.quotes.items() if key != choice.tenure.chosen), None)
-    if first is None or other is None:
+    return None if first is None or other is None else (first, other)
+
+
+def runner_up(choice: OfferChoice, market: Market) -> Challenger | None:
+    """The cheapest offer beside the one that has the first place, and what it would save."""
+    pair = best_two(choice, market)
+    if pair is None:
         return None
+    first, other = pair
     since = choice.tenure.challenger_since if choice.tenure.challenger == other.key else 0
     return Challenger(
         offer=other.key,
@@ -143,4 +148,4 @@ def runner_up(choice: OfferChoice, market: Market) -> Challenger | None:
 
 def saving(first: Quote, other: Quote) -> int:
     """What another offer would save, in millionths of what the first one costs."""
-    return (first.rank - other.rank) * _MILLION // first.rank if first.rank else 0
+    return (first.rank - other.rank) * MILLION // first.rank if first.rank else 0

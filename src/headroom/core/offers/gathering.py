@@ -13,7 +13,7 @@ from headroom.api.offers import LeftoverNodePoolSpec
 from headroom.api.offers_status import LeftoverNodePoolStatus, Rung
 from headroom.core.offers.ladder import DesiredRung
 from headroom.core.offers.quotes import WHOLE
-from headroom.core.offers.rendering import PREFIX, is_name_of, is_named_by
+from headroom.core.offers.rendering import CAPACITY_TYPE, INSTANCE_TYPE, PREFIX, ZONE, is_name_of, is_named_by
 from headroom.model import conditions, times
 from headroom.model.decisions import Ref
 from headroom.model.facts import NodeClaim, NodeClass, NodePool
@@ -25,8 +25,6 @@ MOST_GPUS: Final = 1000
 """Of all NodePools together, unless the spec says otherwise."""
 _ORIGINAL: Final = ("managed-by", "leftover")
 """The label of the NodePool that the original of this capability wrote."""
-_TYPE, _ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
-_CAPACITY: Final = "karpenter.sh/capacity-type"
 
 
 class RankingProblem(Struct, frozen=True):
@@ -149,10 +147,10 @@ def _is_ours(name: str, pool: NodePool, uids: Collection[str]) -> bool:
 def _step_of(pool: NodePool) -> DesiredRung:
     listed = {each.key: each.values for each in pool.requirements if each.operator == "In"}
     return DesiredRung(
-        types=tuple(listed.get(_TYPE, ())),
-        zones=tuple(listed.get(_ZONE, ())),
+        types=tuple(listed.get(INSTANCE_TYPE, ())),
+        zones=tuple(listed.get(ZONE, ())),
         zone_ids=(),
-        capacity_type=next(iter(listed.get(_CAPACITY, ())), ""),
+        capacity_type=next(iter(listed.get(CAPACITY_TYPE, ())), ""),
     )
 
 

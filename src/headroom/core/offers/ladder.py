@@ -12,9 +12,8 @@ from operator import itemgetter
 from msgspec import Struct
 
 from headroom.api.offers import LeftoverNodePoolSpec
-from headroom.core.offers.quotes import ON_DEMAND, WHOLE, Market, Quote
-
-MILLION = WHOLE
+from headroom.core.offers.quotes import ON_DEMAND, Market, Quote
+from headroom.core.offers.ranking import MILLION
 
 
 class DesiredRung(Struct, frozen=True, kw_only=True):

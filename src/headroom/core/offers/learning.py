@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import structs
 
 from headroom.core.offers.quotes import SPOT
+from headroom.core.offers.rendering import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from headroom.model import times
 from headroom.model.cloud_facts import Experience, LaunchFailure, Offer
 from headroom.model.facts import NodeClaim, NodePool
@@ -16,8 +17,7 @@ from headroom.model.machine_records import MachineRecord
 from headroom.model.world import World
 
 NODE_CLAIMS: Final = "nodeclaims.karpenter.sh"
-_TYPE, _CAPACITY = "node.kubernetes.io/instance-type", "karpenter.sh/capacity-type"
-_ZONE, _ZONE_ID = "topology.kubernetes.io/zone", "topology.k8s.aws/zone-id"
+_ZONE_ID: Final = "topology.k8s.aws/zone-id"
 _NOT_THE_OFFERS: Final = frozenset({"NodeClassNotReady"})
 """Failures that say nothing of what was to be launched."""
 TOGETHER_MS: Final = 5 * times.MINUTE
@@ -38,7 +38,11 @@ def records_of(world: World) -> list[MachineRecord]:
 
 def _launched(world: World, claim: NodeClaim) -> MachineRecord | None:
     labels = dict(claim.labels)
-    kind, zone, capacity = labels.get(_TYPE), labels.get(_ZONE_ID) or labels.get(_ZONE), labels.get(_CAPACITY)
+    kind, zone, capacity = (
+        labels.get(INSTANCE_TYPE),
+        labels.get(_ZONE_ID) or labels.get(ZONE),
+        labels.get(CAPACITY_TYPE),
+    )
     if not claim.launched or not (kind and zone and capacity):
         return None
     return MachineRecord(
@@ -68,8 +72,8 @@ def _failed(world: World, failure: LaunchFailure) -> Iterator[MachineRecord]:
     if pool is None or failure.reason in _NOT_THE_OFFERS:
         return
     allowed = _allowed(pool) | ({key: (value,) for key, value in claim.labels} if claim else {})
-    parts = [allowed.get(key, ()) for key in (_TYPE, _CAPACITY)]
-    parts.append(allowed.get(_ZONE_ID, ()) or allowed.get(_ZONE, ()))
+    parts = [allowed.get(key, ()) for key in (INSTANCE_TYPE, CAPACITY_TYPE)]
+    parts.append(allowed.get(_ZONE_ID, ()) or allowed.get(ZONE, ()))
     every = list(product(*parts))
     for kind, capacity, zone in every if len(every) <= MOST_OFFERS else ():
         yield MachineRecord(

@@ -16,6 +16,10 @@ from headroom.core.offers.quotes import WHOLE
 from headroom.model.node_pool_specs import template_digest
 
 PREFIX: Final = "leftover-"
+INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+ZONE: Final = "topology.kubernetes.io/zone"
+CAPACITY_TYPE: Final = "karpenter.sh/capacity-type"
+"""Labels of nodes that tell which offer a machine is of."""
 _DIGITS: Final = 8
 _DIGEST: Final = re.compile(f"[0-9a-f]{{{_DIGITS}}}")
 _CPU: Final = "cpu"
@@ -26,9 +30,9 @@ def template_of(spec: LeftoverNodePoolSpec, node_class: str, step: DesiredRung) 
     requirements = [
         ("kubernetes.io/arch", (spec.architecture,)),
         ("kubernetes.io/os", ("linux",)),
-        ("karpenter.sh/capacity-type", (step.capacity_type,)),
-        ("node.kubernetes.io/instance-type", tuple(sorted(step.types))),
-        ("topology.kubernetes.io/zone", tuple(sorted(step.zones))),
+        (CAPACITY_TYPE, (step.capacity_type,)),
+        (INSTANCE_TYPE, tuple(sorted(step.types))),
+        (ZONE, tuple(sorted(step.zones))),
     ]
     labels = {"metadata": {"labels": dict(sorted(spec.labels.items()))}} if spec.labels else {}
     taints = {"taints": [_taint(each) for each in spec.taints]} if spec.taints else {}

@@ -8,6 +8,7 @@ from typing import Final
 from headroom.api.offers_status import Savings
 from headroom.core.offers.gathering import Scene
 from headroom.core.offers.quotes import SPOT, Market
+from headroom.core.offers.rendering import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from headroom.core.offers.wording import MICRO, dollars
 from headroom.model import times
 
@@ -15,8 +16,6 @@ LONGEST_MS: Final = times.HOUR
 """After a longer silence nobody knows what ran, so no more than this is counted."""
 MOST_DOLLARS: Final = 10**12
 """Nobody saves more; whoever wrote that did not count."""
-_TYPE, _ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
-_CAPACITY: Final = "karpenter.sh/capacity-type"
 
 
 def savings(scene: Scene, market: Market) -> Savings:
@@ -43,9 +42,9 @@ def _rate(scene: Scene, market: Market) -> int:
     for live in scene.live.values():
         for claim in live.claims:
             labels = dict(claim.labels)
-            kind = labels.get(_TYPE, "")
-            price = prices.get((kind, labels.get(_ZONE, "")))
-            if claim.launched and labels.get(_CAPACITY) == SPOT and price is not None and kind in market.on_demand:
+            kind = labels.get(INSTANCE_TYPE, "")
+            price = prices.get((kind, labels.get(ZONE, "")))
+            if claim.launched and labels.get(CAPACITY_TYPE) == SPOT and price is not None and kind in market.on_demand:
                 total += market.on_demand[kind] - price
     return total
 

@@ -15,9 +15,9 @@ from typing import Final
 
 from msgspec import Struct, structs
 
+from headroom.core.offers.ranking import MILLION
 from headroom.model import times
 
-MILLION: Final = 1_000_000
 DAY: Final = 24 * times.HOUR
 ACCOUNT: Final = 4 * MILLION * DAY
 """The most that the account holds either way: four days' bill, in millionths of it times milliseconds."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from headroom.core.offers.choosing import OfferChoice, saving
+from headroom.core.offers.choosing import OfferChoice, best_two, saving
 from headroom.core.offers.gathering import Classes, RankingProblem, Scene, missing_budget
 from headroom.core.offers.quotes import Market
 from headroom.core.offers.rungs import RungPlan
@@ -90,14 +90,10 @@ def _sentences(scene: Scene, found: OfferFindings) -> Iterator[tuple[str, str]]:
 
 
 def _runner_up(found: OfferFindings) -> Iterator[str]:
-    market, choice = found.market, found.choice
-    first = market.quotes.get(choice.tenure.chosen)
-    other = next((quote for key, quote in market.quotes.items() if key != choice.tenure.chosen), None)
-    if first is None or other is None:
-        return
-    saved, named = saving(first, other), offer_text(other.key, market.zones)
-    if saved > 0:
-        yield f"{named} would save {percent(saved)}; {percent(choice.needed)} is needed."
+    pair = best_two(found.choice, found.market)
+    if pair is not None and (saved := saving(*pair)) > 0:
+        named = offer_text(pair[1].key, found.market.zones)
+        yield f"{named} would save {percent(saved)}; {percent(found.choice.needed)} is needed."
 
 
 def passed_over(counts: Mapping[str, int]) -> str:
