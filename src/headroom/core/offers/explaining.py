@@ -25,8 +25,8 @@ RULES = {
 
 def market_now(world: World, ref: Ref, resource: AnyResource) -> Market:
     """All offers of the world, judged for a valid pool."""
-    classes = node_class_of(gathered(world, ref, resource, {}))
-    return market_of(world, resource.spec, () if isinstance(classes, RankingProblem) else classes.zones)
+    node_class = node_class_of(gathered(world, ref, resource, {}))
+    return market_of(world, resource.spec, () if isinstance(node_class, RankingProblem) else node_class.zones)
 
 
 def zone_names(status: LeftoverNodePoolStatus) -> dict[str, str]:

@@ -34,7 +34,7 @@ class RankingProblem(Struct, frozen=True):
     message: str
 
 
-class Live(Struct, frozen=True, kw_only=True):
+class LiveRung(Struct, frozen=True, kw_only=True):
     """A NodePool of the ladder that exists."""
 
     pool: NodePool
@@ -65,7 +65,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     before: LeftoverNodePoolStatus
     remembered: Mapping[str, Rung]
     """Rungs of its status, by name."""
-    live: Mapping[str, Live]
+    live: Mapping[str, LiveRung]
     """Its NodePools that exist, by name."""
     strangers: frozenset[str]
     """NodePools with names of rungs that Headroom did not write."""
@@ -85,7 +85,7 @@ def gathered(world: World, ref: Ref, resource: AnyResource, claims: Mapping[str,
     """All of it. `claims` are those of every NodePool, by its name."""
     before = _not_ahead(resource.status, world.now)
     remembered = {rung.name: rung for rung in before.rungs}
-    live: dict[str, Live] = {}
+    live: dict[str, LiveRung] = {}
     strangers: set[str] = set()
     for name, pool in world.node_pools.items():
         if not name.startswith(f"{PREFIX}{ref.name}"):
@@ -94,7 +94,7 @@ def gathered(world: World, ref: Ref, resource: AnyResource, claims: Mapping[str,
         uids = {each.uid for each in (remembered.get(name), world.pool_writes.get(name)) if each is not None}
         if is_original or _is_ours(ref.name, pool, uids):
             found = tuple(sorted(claims.get(name, ()), key=lambda each: each.name))
-            live[name] = Live(pool=pool, claims=found, step=_step_of(pool), is_original=is_original)
+            live[name] = LiveRung(pool=pool, claims=found, step=_step_of(pool), is_original=is_original)
         else:
             strangers.add(name)
     return Scene(
@@ -157,7 +157,7 @@ def _step_of(pool: NodePool) -> DesiredRung:
 # --- node classes ---------------------------------------------------------------------------------------------------------------
 
 
-class Classes(Struct, frozen=True, kw_only=True):
+class NodeClassChoice(Struct, frozen=True, kw_only=True):
     """The node class that the rungs name."""
 
     name: str
@@ -167,7 +167,7 @@ class Classes(Struct, frozen=True, kw_only=True):
     """The spec of the copy that must be made first, if it is one and is not there yet."""
 
 
-def node_class_of(scene: Scene) -> Classes | RankingProblem:
+def node_class_of(scene: Scene) -> NodeClassChoice | RankingProblem:
     """The node class to use, or why there is none."""
     spec = scene.spec
     base = _chosen_class(scene)
@@ -176,17 +176,17 @@ def node_class_of(scene: Scene) -> Classes | RankingProblem:
     if not base.ready:
         return RankingProblem("NodeClassNotReady", f"{spec.node_class_kind} {base.name} is not ready.")
     if not (spec.subnet_selector_tags or spec.security_group_selector_tags):
-        return Classes(name=base.name, zones=base.zones)
+        return NodeClassChoice(name=base.name, zones=base.zones)
     wanted = copied(spec, base)
     name = f"{PREFIX}{scene.name}-{template_digest({'template': wanted})[:8]}"
     copy = scene.world.node_classes.get(f"{spec.node_class_kind}/{name}")
     if copy is None:
-        return Classes(name=name, zones=(), copy=wanted)
+        return NodeClassChoice(name=name, zones=(), copy=wanted)
     if (marks.LEFTOVER, scene.name) not in copy.labels:
         return RankingProblem(
             "ApplyNodePoolError", f"{spec.node_class_kind} {name} exists but was not created by Headroom."
         )
-    return Classes(name=name, zones=copy.zones)
+    return NodeClassChoice(name=name, zones=copy.zones)
 
 
 def copied(spec: LeftoverNodePoolSpec, base: NodeClass) -> dict[str, Any]:

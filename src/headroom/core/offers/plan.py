@@ -11,7 +11,7 @@ from headroom.api import marks
 from headroom.api.kinds import AnyResource
 from headroom.api.offers import NODE_CLASSES
 from headroom.core.offers import choosing, gathering, rungs, telling
-from headroom.core.offers.gathering import KIND, Classes, RankingProblem, Scene
+from headroom.core.offers.gathering import KIND, NodeClassChoice, RankingProblem, Scene
 from headroom.core.offers.ladder import DesiredRung, ladder
 from headroom.core.offers.quotes import ON_DEMAND, Market, by_region, market_of
 from headroom.core.offers.rendering import PREFIX, name_of, template_of
@@ -98,12 +98,12 @@ def decided(
                 "in spec.weights.",
             ),
         )
-    classes = gathering.node_class_of(scene)
-    if isinstance(classes, RankingProblem):
-        return _unchanged(scene, classes)
+    node_class = gathering.node_class_of(scene)
+    if isinstance(node_class, RankingProblem):
+        return _unchanged(scene, node_class)
     near = offers.get(resource.spec.region, {}) | offers.get("", {})
-    market = market_of(structs.replace(world, offers=near), resource.spec, classes.zones)
-    return _ranked(scene, classes, market, _unknown(scene, market))
+    market = market_of(structs.replace(world, offers=near), resource.spec, node_class.zones)
+    return _ranked(scene, node_class, market, _unknown(scene, market))
 
 
 def _blind(scene: Scene) -> RankingProblem | None:
@@ -157,12 +157,12 @@ def _halted(scene: Scene) -> str:
 # --- the ladder -------------------------------------------------------------------------------------------------------------------
 
 
-def _ranked(scene: Scene, classes: Classes, market: Market, unknown: RankingProblem | None) -> Decision:
+def _ranked(scene: Scene, node_class: NodeClassChoice, market: Market, unknown: RankingProblem | None) -> Decision:
     """The ladder by what is offered, or, where nothing can be ranked, as it stands."""
     failed = rungs.failing(scene)
     resting = {name for name, rung in failed.items() if rung.state == "Resting"}
     resting |= {name for name, live in scene.live.items() if live.pool.deleting}
-    kept = {name: live.step for name, live in scene.live.items() if _fits(scene, classes, name, live.step)}
+    kept = {name: live.step for name, live in scene.live.items() if _fits(scene, node_class, name, live.step)}
     sleeping = [kept[name] for name in sorted(resting & kept.keys())]
     asleep = {key for step in sleeping for key, quote in market.quotes.items() if step.has(quote)}
     choice = choosing.chosen(scene.spec, scene.before, market, asleep, scene.now)
@@ -174,16 +174,16 @@ def _ranked(scene: Scene, classes: Classes, market: Market, unknown: RankingProb
             steps = [*steps[: weights - 1], steps[-1]]  # there are fewer weights by now; the last may be on demand
     else:
         steps = ladder(scene.spec, market, choice.order, standing, near=near)
-    taken = {name for each in steps if (name := _name(scene, classes, each)) in scene.strangers}
-    steps = [each for each in steps if _name(scene, classes, each) not in resting | taken]
-    places = rungs.placed(scene, classes, steps, failed)
+    taken = {name for each in steps if (name := _name(scene, node_class, each)) in scene.strangers}
+    steps = [each for each in steps if _name(scene, node_class, each) not in resting | taken]
+    places = rungs.placed(scene, node_class, steps, failed)
     over = gathering.over_quota(scene)
-    due: list[Action] = [*_first_of_all(scene, classes)]
+    due: list[Action] = [*_first_of_all(scene, node_class)]
     for _, action in rungs.written(scene, places, bool(over)):
         due += [action] if action is not None else []
-    due += _unused_classes(scene, classes)
+    due += _unused_classes(scene, node_class)
     found = OfferFindings(
-        classes=classes,
+        node_class=node_class,
         market=market,
         choice=choice,
         places=tuple(places),
@@ -211,35 +211,35 @@ def _object_of(action: Action) -> str:
     return ""
 
 
-def _name(scene: Scene, classes: Classes, step: DesiredRung) -> str:
-    return name_of(scene.name, template_of(scene.spec, classes.name, step))
+def _name(scene: Scene, node_class: NodeClassChoice, step: DesiredRung) -> str:
+    return name_of(scene.name, template_of(scene.spec, node_class.name, step))
 
 
-def _fits(scene: Scene, classes: Classes, name: str, step: DesiredRung) -> bool:
+def _fits(scene: Scene, node_class: NodeClassChoice, name: str, step: DesiredRung) -> bool:
     """Whether a NodePool is what the spec would make of its machine types and zones today."""
     spec = scene.spec
     is_asked = step.capacity_type == spec.capacity_type or (spec.falls_back and step.capacity_type == ON_DEMAND)
     families = {kind.partition(".")[0] for kind in step.types}
     is_meant = bool(step.types) and is_asked and (not spec.families or families <= set(spec.families))
-    return is_meant and _name(scene, classes, step) == name
+    return is_meant and _name(scene, node_class, step) == name
 
 
-def _first_of_all(scene: Scene, classes: Classes) -> Iterator[Action]:
+def _first_of_all(scene: Scene, node_class: NodeClassChoice) -> Iterator[Action]:
     """What must stand before the first NodePool."""
     if scene.spec.deletion_policy == "Delete" and marks.LEFTOVER_FINALIZER not in scene.resource.finalizers:
         yield AddFinalizer(object=str(scene.ref))
     if scene.spec.deletion_policy == "Retain" and marks.LEFTOVER_FINALIZER in scene.resource.finalizers:
         yield RemoveFinalizer(object=str(scene.ref))
-    if classes.copy is not None:
-        yield ApplyNodeClass(kind=scene.spec.node_class_kind, node_class=classes.name, spec=classes.copy)
+    if node_class.copy is not None:
+        yield ApplyNodeClass(kind=scene.spec.node_class_kind, node_class=node_class.name, spec=node_class.copy)
 
 
-def _unused_classes(scene: Scene, classes: Classes) -> Iterator[Action]:
+def _unused_classes(scene: Scene, node_class: NodeClassChoice) -> Iterator[Action]:
     """Copies of node classes that no rung names any more."""
     if scene.live and any(rung.state == "Leaving" for rung in scene.before.rungs):
         return  # one of those may still name it
     for each in gathering.copies_of(scene):
-        if each.name != classes.name:
+        if each.name != node_class.name:
             yield DeleteNodeClass(kind=each.kind, node_class=each.name, uid=each.uid)
 
 
@@ -270,7 +270,7 @@ def _told(scene: Scene, found: OfferFindings, due: list[Action]) -> Decision:
         last_score_time=times.text(score_at) if score_at else "",
         last_sync_time=times.text(_read_at(scene, market)),
         below_score=True if market.below_score else None,
-        node_class=found.classes.name,
+        node_class=found.node_class.name,
         rungs=tuple(each.rung for each in places) if not halted else scene.before.rungs,
         chosen=choosing.remembered(choice.tenure),
         runner_up=choosing.runner_up(choice, market),
@@ -317,7 +317,7 @@ def _deleted(scene: Scene) -> Decision:
     """The object is being deleted: its NodePools go with it, or stay as they are."""
     due: list[Action] = []
     ours = [live for live in scene.live.values() if not live.is_original]
-    classes = gathering.copies_of(scene)
+    copies = gathering.copies_of(scene)
     if scene.spec.deletion_policy == "Delete":
         due += [
             DeleteNodePool(node_pool=live.pool.name, uid=live.pool.uid, with_nodes=True)
@@ -325,8 +325,8 @@ def _deleted(scene: Scene) -> Decision:
             if not live.pool.deleting
         ]
         if not ours:
-            due += [DeleteNodeClass(kind=each.kind, node_class=each.name, uid=each.uid) for each in classes]
-        done = not ours and not classes
+            due += [DeleteNodeClass(kind=each.kind, node_class=each.name, uid=each.uid) for each in copies]
+        done = not ours and not copies
         says = f"Being deleted: {len(ours)} NodePools left to delete; Karpenter drains their nodes."
     else:
         done, says = True, f"Being deleted: {len(ours)} NodePools are kept (deletionPolicy Retain)."

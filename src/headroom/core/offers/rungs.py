@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from headroom.api.offers_status import MOST_RUNGS, Rung, RungCause, RungState
-from headroom.core.offers.gathering import Classes, Live, Scene, failures_of, totals
+from headroom.core.offers.gathering import LiveRung, NodeClassChoice, Scene, failures_of, totals
 from headroom.core.offers.ladder import DesiredRung
 from headroom.core.offers.quotes import ON_DEMAND, WHOLE, Quote
 from headroom.core.offers.rendering import frozen_limits, limit_texts, name_of, spec_of, template_of
@@ -35,7 +35,7 @@ class RungPlan(Struct, kw_only=True):
 
     name: str
     rung: Rung
-    live: Live | None = None
+    live: LiveRung | None = None
     step: DesiredRung | None = None
     template: dict[str, Any] = {}
     """Empty where it stays as it is."""
@@ -57,7 +57,7 @@ def failing(scene: Scene) -> dict[str, Rung]:
     return found
 
 
-def _failed(scene: Scene, live: Live, rung: Rung) -> Rung:
+def _failed(scene: Scene, live: LiveRung, rung: Rung) -> Rung:
     """What is remembered of a rung's failures, with those that are new."""
     every, counted = sorted(at for at, _ in failures_of(scene, live.pool.name)), times.moment(rung.failed_at) or 0
     if counted > scene.now and counted not in every:
@@ -79,11 +79,13 @@ def _failed(scene: Scene, live: Live, rung: Rung) -> Rung:
     return rung
 
 
-def placed(scene: Scene, classes: Classes, steps: Sequence[DesiredRung], failed: Mapping[str, Rung]) -> list[RungPlan]:
+def placed(
+    scene: Scene, node_class: NodeClassChoice, steps: Sequence[DesiredRung], failed: Mapping[str, Rung]
+) -> list[RungPlan]:
     """Every rung there should be or is, the active ones first and in their order."""
     places: list[RungPlan] = []
     for step in steps:
-        template = template_of(scene.spec, classes.name, step)
+        template = template_of(scene.spec, node_class.name, step)
         name = name_of(scene.name, template)
         remembered = failed.get(name) or Rung(name=name, state="Active")
         rung = _turned(scene, remembered, "Active", "")
@@ -91,14 +93,14 @@ def placed(scene: Scene, classes: Classes, steps: Sequence[DesiredRung], failed:
     active = {each.name for each in places}
     for name, live in sorted(scene.live.items()):
         if name not in active:
-            places.append(_beside(scene, classes, live, failed[name]))
+            places.append(_beside(scene, node_class, live, failed[name]))
     return places[:MOST_RUNGS]  # a status holds no more; those beyond come once others are gone
 
 
-def _beside(scene: Scene, classes: Classes, live: Live, rung: Rung) -> RungPlan:
+def _beside(scene: Scene, node_class: NodeClassChoice, live: LiveRung, rung: Rung) -> RungPlan:
     """A rung that adds no nodes now."""
     name = live.pool.name
-    template = template_of(scene.spec, classes.name, live.step)
+    template = template_of(scene.spec, node_class.name, live.step)
     if name != name_of(scene.name, template):
         cause: RungCause = "Superseded" if live.is_original else "TemplateChanged"
         replaced = template if scene.spec.rollout == "Replace" and not live.is_original else {}
@@ -243,13 +245,13 @@ def _due(scene: Scene, place: RungPlan, weight: int, limits: Mapping[str, int]) 
     return ApplyNodePool(node_pool=place.name, spec=wanted, uid=live.pool.uid, over=live.pool.digest)
 
 
-def _is_written(scene: Scene, live: Live, digest: str) -> bool:
+def _is_written(scene: Scene, live: LiveRung, digest: str) -> bool:
     """Whether it stands there as the API server made it of just that: another version of Karpenter may not know every field."""
     known = scene.world.pool_writes.get(live.pool.name)
     return known is not None and (known.uid, known.asked, known.made) == (live.pool.uid, digest, live.pool.digest)
 
 
-def _only_limits(place: RungPlan, live: Live, limits: Mapping[str, int]) -> Action | None:
+def _only_limits(place: RungPlan, live: LiveRung, limits: Mapping[str, int]) -> Action | None:
     """A rung whose template is not ours any more gets limits, and nothing else changes in it."""
     left = dict(live.pool.limits)
     if all(left.get(name) == 0 for name in limits):

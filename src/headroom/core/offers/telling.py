@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from headroom.core.offers.choosing import OfferChoice, best_two, saving
-from headroom.core.offers.gathering import Classes, RankingProblem, Scene, missing_budget
+from headroom.core.offers.gathering import NodeClassChoice, RankingProblem, Scene, missing_budget
 from headroom.core.offers.quotes import Market
 from headroom.core.offers.rungs import RungPlan
 from headroom.core.offers.wording import REASONS, money, offer_text, percent
@@ -17,7 +17,7 @@ from headroom.model.actions import EmitEvent
 class OfferFindings(Struct, frozen=True, kw_only=True):
     """All that was found out about one of them."""
 
-    classes: Classes
+    node_class: NodeClassChoice
     market: Market
     choice: OfferChoice
     places: tuple[RungPlan, ...]
