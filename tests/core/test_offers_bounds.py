@@ -140,6 +140,26 @@ def test_a_strangers_node_pool_with_the_name_of_a_rung_is_left_alone() -> None:
     assert (ready(decision).status, ready(decision).reason) == ("False", "ApplyNodePoolError")
 
 
+def test_a_node_pool_with_our_label_that_is_not_known_is_left_alone_and_told() -> None:
+    """As one that was rolled, and then restored from a backup with a new uid: its name does not tell what it says now."""
+    stage = Stage(a_leftover(rollout="Replace"), offers=TWO)
+    stage.settle()
+    stage.resources = {
+        ref: structs.replace(a_leftover(rollout="Replace", labels={"a": "b"}), status=each.status)
+        for ref, each in stage.resources.items()
+    }
+    stage.settle()
+    rolled = [name for name, pool in stage.pools.items() if not name.endswith(pool.template[:8])]
+    assert rolled
+    stage.writes.clear()
+    stage.pools |= {name: structs.replace(stage.pools[name], uid=f"restored-{name}") for name in rolled}
+    before = len(stage.performed)
+    decision = stage.decide()[0]
+    assert decision.reason == "UnknownNodePool"
+    assert rolled[0] in ready(decision).message
+    assert not [each for each in stage.performed[before:] if getattr(each, "node_pool", "") in rolled]
+
+
 def test_a_write_that_fails_is_tried_again_and_told_until_it_succeeds() -> None:
     stage = Stage(offers=TWO)
     stage.settle()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from headroom.api import marks
 from headroom.core.offers.choosing import OfferChoice, best_two, saving
 from headroom.core.offers.gathering import NodeClassChoice, RankingProblem, Scene, missing_budget
 from headroom.core.offers.quotes import Market
@@ -62,6 +63,12 @@ def _first(found: OfferFindings) -> str:
 
 
 def _sentences(scene: Scene, found: OfferFindings) -> Iterator[tuple[str, str]]:
+    yield from _problems(scene, found)
+    yield from _changes(scene, found)
+
+
+def _problems(scene: Scene, found: OfferFindings) -> Iterator[tuple[str, str]]:
+    """What somebody should look at."""
     if found.taken:
         names = ", ".join(sorted(found.taken))
         yield "ApplyNodePoolError", f"NodePool {names} exists but was not created by Headroom: delete or rename it."
@@ -71,6 +78,13 @@ def _sentences(scene: Scene, found: OfferFindings) -> Iterator[tuple[str, str]]:
         yield "OverQuota", f"No nodes are added: budget {found.over_quota} is over quota."
     if lacking := missing_budget(scene):
         yield "BudgetNotFound", f"Budget {lacking} does not exist, so it limits nothing (spec.budgetRef)."
+    if unknown := _unknown_node_pools(scene, found):
+        says = "has Headroom's label, but another template than its name says, and a uid that the status does not know"
+        yield "UnknownNodePool", f"NodePool {', '.join(unknown)} {says}: it is left alone."
+
+
+def _changes(scene: Scene, found: OfferFindings) -> Iterator[tuple[str, str]]:
+    """What became of offers and rungs."""
     for each in found.are("Resting"):
         yield "LaunchFailed", f"{each.name} adds no nodes before {each.rung.until}: a launch failed."
     if found.market.below_score:
@@ -87,6 +101,12 @@ def _sentences(scene: Scene, found: OfferFindings) -> Iterator[tuple[str, str]]:
     if leaving:
         nodes = sum(each.rung.nodes or 0 for each in leaving)
         yield "Leaving", f"{_count(len(leaving), 'rung')} to be deleted once empty, with {_count(nodes, 'node')} now."
+
+
+def _unknown_node_pools(scene: Scene, found: OfferFindings) -> list[str]:
+    """NodePools with the label of its rungs that nothing proves to be one."""
+    pools = scene.world.node_pools
+    return sorted(name for name in scene.strangers - found.taken if (marks.LEFTOVER, scene.name) in pools[name].marks)
 
 
 def _runner_up(found: OfferFindings) -> Iterator[str]:
