@@ -112,7 +112,7 @@ def test_rungs_offers_and_reasons_are_told(page: Page, market: Served) -> None:
     expect(resting).to_contain_text("Why: a launch failed. Tried again in")
     expect(page.locator("#why li")).to_have_text(
         [
-            re.compile("g5.xlarge in us-east-1a is first since"),
+            re.compile("g5.xlarge in us-east-1a has been first since"),
             "The next best, g6.xlarge in us-east-1a, costs 27.7% more.",
             "Passed over: 1 of another family; 1 sold out.",
         ]
@@ -141,11 +141,9 @@ def test_an_update_moves_points_and_rows_and_leaves_the_rest_alone(page: Page, m
     opened(page, market.url, POOL)
     page.locator("#rungs tbody tr").first.evaluate("row => { row.marked = true; }")
     become(market, cheap.moved(), failing=True)
-    expect(page.locator("#why li").first).to_contain_text("g6.xlarge in us-east-1a is first")
+    expect(page.locator("#why li").first).to_contain_text("g6.xlarge in us-east-1a has been first")
     expect(page.locator("#rungs tbody .badge").filter(has_text="Leaving")).to_have_count(2)
-    expect(page.locator("#warnings .notice")).to_have_text(
-        ["Not everything can be read of the cloud now: Throttled by EC2."]
-    )
+    expect(page.locator("#warnings .notice")).to_have_text(["Parts of the cloud cannot be read now: Throttled by EC2."])
     expect(page.locator(".title-row .badge")).to_have_text("Feed failing")
     assert page.locator("#rungs tbody tr").evaluate_all("rows => rows.some(row => row.marked)")
 

@@ -113,7 +113,7 @@ def test_an_empty_cluster_says_so(page: Page, serve: Callable[..., Served], name
         "nodes": "The cluster has no nodes yet.",
         "power": "kubectl apply -f pool.yaml",
         "decisions": "No decision matches.",
-        "resources": "There are none.",
+        "resources": "None yet.",
     }
     expect(page.locator("main")).to_contain_text(said[name])
 

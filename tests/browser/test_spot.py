@@ -97,7 +97,7 @@ def test_each_slot_says_what_it_is_doing(page: Page, cloud: Served) -> None:
     expect(row(page, "0").locator("td[data-title='Cost / h']")).to_have_text("$2.20")
     expect(row(page, "1").locator("td[data-title=Remarks]")).to_contain_text("Idle for 5m.")
     expect(row(page, "2").locator("td[data-title=Machine]")).to_contain_text("not known yet")
-    expect(row(page, "3").locator("td[data-title=Remarks]")).to_contain_text("The cloud takes it back in 2m")
+    expect(row(page, "3").locator("td[data-title=Remarks]")).to_contain_text("The cloud reclaims it in 2m")
     expect(row(page, "10").locator("td[data-title=Remarks]")).to_contain_text("Why: its node never became ready.")
     row(page, "0").get_by_role("link", name="spot-0").click()
     expect(page.locator(".node h3")).to_have_text(["spot-0"])

@@ -117,14 +117,14 @@ def test_a_start_that_is_not_known_is_not_a_state(page: Page, fleet: Served) -> 
     told(page, fleet, BUDGET, lambda model: model.update({"held": waiting, "heldUnits": 3, "heldPods": 3}))
     opened(page, fleet.url, f"#/{BUDGET}")
     starts = page.locator("#waiting td[data-title='Estimated start']")
-    expect(starts).to_have_text(["not known yet", "in 14m", "never: alone it exceeds the quota"])
+    expect(starts).to_have_text(["not known yet", "in 14m", "never: it exceeds the quota on its own"])
 
 
 def test_what_was_stopped_may_run_again(page: Page, fleet: Served) -> None:
     stopped = {"unit": "Job/lab/x", "action": "Evict", "at": text(NOON - HOUR), "outcome": "Stopped"}
     told(page, fleet, BUDGET, lambda model: model.update({"stopped": [stopped, stopped | {"outcome": "Blocked"}]}))
     opened(page, fleet.url, f"#/{BUDGET}")
-    expect(page.locator("#stopped td[data-title=Outcome]")).to_have_text(["was stopped", "would not go"])
+    expect(page.locator("#stopped td[data-title=Outcome]")).to_have_text(["was stopped", "could not be stopped"])
 
 
 def test_pods_that_a_budget_holds_do_not_wait_for_a_node(page: Page, fleet: Served) -> None:

@@ -101,7 +101,7 @@ def pool_row(world: World, resource: AnyResource, decision: Decision | None) -> 
             "switches": status.switches,
             "offers": status.offers,
             "reason": decision.reason if decision else "Waiting",
-            "message": decision.message if decision else "Nothing has been decided yet.",
+            "message": decision.message if decision else "No decision has been made yet.",
         }
     )
 

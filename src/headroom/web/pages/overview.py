@@ -135,7 +135,7 @@ def _other(view: OperatorView, world: World, ref: Ref) -> Model:
         "ready": ready.status if ready else "Unknown",
         "acts": _acts(world, ref),
         "reason": decision.reason if decision else "Waiting",
-        "message": decision.message if decision else "Nothing has been decided yet.",
+        "message": decision.message if decision else "No decision has been made yet.",
     }
 
 

@@ -98,7 +98,7 @@ def budget_row(resource: AnyResource, decision: Decision | None) -> Model:
             if status.held
             else "",
             "reason": decision.reason if decision else "Waiting",
-            "message": decision.message if decision else "Nothing has been decided yet.",
+            "message": decision.message if decision else "No decision has been made yet.",
             "asOf": status.as_of,
         }
     )

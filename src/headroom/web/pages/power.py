@@ -96,7 +96,7 @@ def pool_row(world: World, resource: AnyResource, decision: Decision | None) -> 
             "savedKwh": status.energy.saved_kwh if status.energy else "",
             "unservedPods": sum(each.pods for each in status.unserved),
             "reason": decision.reason if decision else "Waiting",
-            "message": decision.message if decision else "Nothing has been decided yet.",
+            "message": decision.message if decision else "No decision has been made yet.",
         }
     )
 

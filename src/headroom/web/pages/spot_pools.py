@@ -124,7 +124,7 @@ def pool_row(resource: AnyResource, decision: Decision | None) -> Model:
             "unservedPods": sum(each.pods for each in status.unserved),
             "orphans": status.orphan_count or None,
             "reason": decision.reason if decision else "Waiting",
-            "message": decision.message if decision else "Nothing has been decided yet.",
+            "message": decision.message if decision else "No decision has been made yet.",
         }
     )
 

@@ -12,11 +12,11 @@ export const STATES = {
   Free: ["Free", "No pod has bandwidth reserved there."],
   Reserved: ["Within capacity", "No link has more reserved than it carries."],
   Overcommitted: ["Overcommitted", "A link has more reserved than it carries. Running pods are left alone."],
-  InvalidAnnotation: ["Annotation unreadable", "An annotation of the node cannot be read, and counts as not said."],
+  InvalidAnnotation: ["Annotation unreadable", "An annotation of the node cannot be read, and is ignored."],
   NodeNotFound: ["No such node", "There is no node of that name."],
   Paused: ["Paused", "It is accounted, but has no effects while spec.paused is set."],
-  Invalid: ["Invalid", "Something in this Bandwidth is wrong; its page says what."],
-  Waiting: ["New", "Nothing has been decided about it yet."],
+  Invalid: ["Invalid", "The Bandwidth is invalid; its page says why."],
+  Waiting: ["New", "No decision has been made about it yet."],
 };
 
 export const stateWord = (state) => STATES[state]?.[0] ?? state;

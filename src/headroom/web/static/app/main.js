@@ -141,7 +141,7 @@ function frame(model) {
 /** What everybody must know about the operator itself. */
 function notices({ leading, stopped, complete, problems }) {
   const said = [];
-  if (stopped) said.push(["bad", "All effects are stopped. Headroom goes on counting, but queues, stops and changes nothing until 'headroom resume'."]);
+  if (stopped) said.push(["bad", "All effects are stopped. Headroom keeps counting, but queues, stops and changes nothing until 'headroom resume'."]);
   if (complete === false) said.push(["warn", "The view of the cluster is not complete yet, so nothing is decided and numbers may be too low."]);
   for (const problem of problems ?? []) said.push(["warn", problem]);
   if (leading === false) said.push(["idle", "Another replica leads and acts; this one only watches."]);
@@ -167,7 +167,7 @@ function stands(mine, { state, problem, since }) {
     if (shown && state === "live") announce("Live again.");
     banner("");
   } else if (state === "broken") {
-    const message = `No answer from the operator since ${format.clock(since)}. ${mine.live?.model ? "What you see is how it was then; it goes on by itself." : "Trying again."}`;
+    const message = `No answer from the operator since ${format.clock(since)}. ${mine.live?.model ? "The page shows the state of that time, and continues by itself." : "Trying again."}`;
     late = setTimeout(() => banner(message), shown ? 0 : BANNER_MS);
   } else banner((state === "gone" && mine.route.page.gone?.(mine.route)) || problem);
 }

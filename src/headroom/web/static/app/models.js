@@ -8,7 +8,7 @@ import { PlainTable } from "./table.js";
 const PARTS = { allocated: "Allocated", free: "Free", asleep: "Asleep", booting: "Booting", cordoned: "Cordoned", unreachable: "Unreachable" };
 const MEANINGS = {
   allocated: "Reserved by bound pods.",
-  free: "On ready nodes, and reserved by no pod.",
+  free: "On ready nodes, not reserved by any pod.",
   asleep: "On machines that a power pool has put to sleep; they can be woken.",
   booting: "On machines that are being woken.",
   cordoned: "On ready nodes that take no new pods.",

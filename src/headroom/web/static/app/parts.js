@@ -9,25 +9,25 @@ export const STATES = {
   Ok: ["Within quota", "There is quota left."],
   Alerting: ["Alert", "An alert step is active; no pod is queued or stopped."],
   Holding: ["Queueing", "New pods of this budget are queued until the window frees hours for them."],
-  Pausing: ["Pausing", "Running pods are marked as paused, for programs that heed it; nothing is stopped."],
-  Stopping: ["Stopping", "Pods or jobs are being stopped, the fewest that bring the budget back in time."],
-  Exceeded: ["Over quota", "Usage is at or above the quota, and no step acts on it (yet)."],
+  Pausing: ["Pausing", "Running pods are marked as paused, for programs that honor the mark; nothing is stopped."],
+  Stopping: ["Stopping", "The fewest pods or jobs that bring usage back under quota are being stopped."],
+  Exceeded: ["Over quota", "Usage is at or above the quota, and no enforcement step acts on it yet."],
   Paused: ["Switched off", "It counts, but has no effects while spec.paused is set."],
-  Invalid: ["Invalid", "Something in this budget is wrong, so it is not enforced."],
-  Waiting: ["Not counted yet", "It was made a moment ago; its first count is on the way."],
+  Invalid: ["Invalid", "The budget is invalid, so it is not enforced."],
+  Waiting: ["Not counted yet", "It was just created; its first count will follow."],
 };
 
 /** What a power pool's state means. */
 export const POOLS = {
-  Steady: ["Steady", "Nothing has to change: the machines that are on suffice, and none is idle for long."],
+  Steady: ["Steady", "No change is needed: enough machines are on, and none has been idle for long."],
   Changing: ["Changing", "Machines boot, or go to sleep."],
-  Unserved: ["Pods unserved", "There are pending pods that this pool wakes no machine for; its page says why."],
-  Braked: ["Held back", "Nothing is sent to sleep for now: too much looks idle at once, or not everything can be seen."],
+  Unserved: ["Pods unserved", "This pool wakes no machine for some pending pods; its page says why."],
+  Braked: ["Held back", "No machine goes to sleep for now: too many look idle at once, or the view is incomplete."],
   Conflict: ["Conflict", "A machine is named by another pool too."],
-  MachinesFailed: ["Machines failed", "Machines did not do what they were told."],
-  Paused: ["Switched off", "It is looked at, but has no effects while spec.paused is set."],
-  Invalid: ["Invalid", "Something in this pool is wrong, so nothing is done for it."],
-  Waiting: ["Not looked at yet", "It was made a moment ago."],
+  MachinesFailed: ["Machines failed", "Machines did not carry out their commands."],
+  Paused: ["Switched off", "It is observed, but has no effects while spec.paused is set."],
+  Invalid: ["Invalid", "The pool is invalid, so Headroom does not act for it."],
+  Waiting: ["Not checked yet", "It was just created."],
 };
 
 /** What a machine is doing, with its tone and a sentence; in the order in which people think of them. */

@@ -11,7 +11,7 @@ let chosen = "byJob"; // what a reader likes stays while they walk about
 /** The card; `draw(who)` gives it its content. */
 export function whoCard(named = "Who uses it") {
   const buttons = Object.entries(WAYS).map(([way, label]) => h("button", { type: "button", "data-way": way, "aria-pressed": "false", text: label }));
-  const choice = h("div", { class: "choice", role: "group", "aria-label": "Tell usage apart" }, buttons);
+  const choice = h("div", { class: "choice", role: "group", "aria-label": "Group usage by" }, buttons);
   const table = new PlainTable(named, ["Name", { title: "GPU-hours", figure: true }, { title: "Share", figure: true }, { title: "Dollars", figure: true }, { title: "Pods", figure: true }]);
   const wide = h("div", { class: "wide", role: "region", tabindex: "0", "aria-label": named }, table.node);
   const nothing = h("p", { class: "empty" });
@@ -27,7 +27,7 @@ export function whoCard(named = "Who uses it") {
     const hours = format.column(rows.map((row) => row.gpuHours));
     fill(table.body, rows.map((row, number) => table.row(cells(row, way, hours[number], Number(shown.gpuHours)))));
     text(note, `In the last ${format.window(shown.hours)}: ${format.number(shown.gpuHours)} GPU-hours by ${format.count(shown.pods, "pod")}.`);
-    text(nothing, way === "byUser" && !shown.userKey ? "Usage is told apart by user once the setting dashboard-user names a label." : "No pod used anything in the window.");
+    text(nothing, way === "byUser" && !shown.userKey ? "Usage by user needs a label: name it in the setting dashboard-user." : "No pod used GPUs in the window.");
     text(rest, shown.others ? `${format.count(shown.others, "pod")} more used ${format.number(shown.othersGpuHours)} GPU-hours.` : "");
     show(rest, shown.others);
     show(wide, rows.length);

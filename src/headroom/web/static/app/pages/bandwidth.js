@@ -110,7 +110,7 @@ function tiles(rows) {
   const fullest = rows.reduce((best, row) => (row.percent > (best?.percent ?? 0) ? row : best), undefined);
   found.push(tile("Fullest link", format.percent(fullest?.percent ?? 0), fullest ? fullest.id : "nothing is reserved", Math.min(fullest?.percent ?? 0, 100), fullest?.percent > 100 ? "warn" : "plain"));
   const unclear = rows.reduce((sum, row) => sum + (row.edited ?? 0) + (row.malformed ?? 0), 0);
-  found.push(tile("Pods to look at", format.number(unclear), unclear ? "edited since they were bound, or not readable" : "none edited, all readable"));
+  found.push(tile("Pods to look at", format.number(unclear), unclear ? "edited after they were bound, or unreadable" : "none edited, all readable"));
   return found;
 }
 

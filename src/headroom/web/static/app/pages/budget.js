@@ -10,19 +10,19 @@ import { whoCard } from "../who.js";
 
 export const path = ({ namespace, name }) => `budgets/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
 export const title = ({ namespace, name }) => `${namespace}/${name}`;
-export const gone = ({ namespace, name }) => `The budget ${namespace}/${name} was deleted, or you may not see it any more. What you see is how it was.`;
+export const gone = ({ namespace, name }) => `The budget ${namespace}/${name} was deleted, or you may no longer see it. The page shows its last state.`;
 
 const ACTIONS = {
   AlertOnly: "Alert only",
-  Pause: "Mark pods as paused, for programs that heed it",
+  Pause: "Mark pods as paused, for programs that honor the mark",
   Hold: "Queue new pods",
-  Suspend: "Suspend jobs, the fewest that suffice",
-  Evict: "Stop pods, the fewest that suffice",
+  Suspend: "Suspend the fewest jobs that suffice",
+  Evict: "Stop the fewest pods that suffice",
 };
 const MOST_HISTORY = 25;
 const ANSWERS = { True: "yes", False: "no" };
-const STARTS = { NeverFits: "never: alone it exceeds the quota", Releasing: "now" };
-const OUTCOMES = { Stopped: "was stopped", Blocked: "would not go", Unknown: "went, nobody saw why" };
+const STARTS = { NeverFits: "never: it exceeds the quota on its own", Releasing: "now" };
+const OUTCOMES = { Stopped: "was stopped", Blocked: "could not be stopped", Unknown: "gone, cause unknown" };
 const MARKS = { now: "now", exhausted: "over quota", recovers: "back under quota" };
 
 export function mount(main, route) {
@@ -211,7 +211,7 @@ function followed(following) {
 }
 
 function stoppedRows(model) {
-  const chosen = model.victim ? [{ ...model.victim, outcome: "chosen, not gone yet" }] : [];
+  const chosen = model.victim ? [{ ...model.victim, outcome: "chosen, still running" }] : [];
   return [...chosen, ...(model.stopped ?? [])].map((each) => [unitLink(each.unit), each.action, each.at ? time(each.at) : "", OUTCOMES[each.outcome] ?? each.outcome ?? ""]);
 }
 
@@ -242,7 +242,7 @@ function factsOf(budget, said) {
   fact("Window", budget.windowHours ? `${format.window(budget.windowHours)}, rolling` : undefined);
   fact("Accounting", budget.accounting);
   fact("Grace period", budget.gracePeriodSeconds === undefined ? undefined : format.span(budget.gracePeriodSeconds * 1000));
-  fact("At most, if what is uncertain counts", budget.upperGpuHours && budget.upperGpuHours !== budget.consumedGpuHours ? `${format.number(budget.upperGpuHours)} GPU-hours` : undefined);
+  fact("Upper bound, if uncertain usage counts", budget.upperGpuHours && budget.upperGpuHours !== budget.consumedGpuHours ? `${format.number(budget.upperGpuHours)} GPU-hours` : undefined);
   fact("Hours without a price", budget.unpricedGpuHours && Number(budget.unpricedGpuHours) ? `${format.number(budget.unpricedGpuHours)} GPU-hours` : undefined);
   fact("Last acted", budget.lastEnforcementAt ? time(budget.lastEnforcementAt) : undefined);
   // "No pods request the resource: no" says nothing to anybody: of what does not hold only readiness is news.

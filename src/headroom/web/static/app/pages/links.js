@@ -10,7 +10,7 @@ import { reservationColumns } from "./bandwidth.js";
 
 export const path = ({ name }) => `bandwidth/${encodeURIComponent(name)}`;
 export const title = ({ name }) => name;
-export const gone = ({ name }) => `The Bandwidth of ${name} was deleted with its node, or you may not see it any more. What you see is how it was.`;
+export const gone = ({ name }) => `The Bandwidth of ${name} was deleted with its node, or you may no longer see it. The page shows its last state.`;
 
 const FROM = {
   Object: "this Bandwidth",

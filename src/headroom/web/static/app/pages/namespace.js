@@ -10,10 +10,10 @@ import { whoCard } from "../who.js";
 
 export const path = ({ name }) => `namespaces/${encodeURIComponent(name)}`;
 export const title = ({ name }) => name;
-export const gone = ({ name }) => `There is nothing left in namespace ${name}, or you may not see it any more. What you see is how it was.`;
+export const gone = ({ name }) => `There is nothing left in namespace ${name}, or you may no longer see it. The page shows its last state.`;
 
 const ORDER = { bad: 0, warn: 1, good: 2, idle: 3 };
-const STARTS = { NeverFits: "never: alone it exceeds the quota", Releasing: "now" };
+const STARTS = { NeverFits: "never: it exceeds the quota on its own", Releasing: "now" };
 
 export function mount(main, route) {
   const { name } = route;
@@ -25,7 +25,7 @@ export function mount(main, route) {
   const queue = listCard("Queue", "queue", ["Queued", { title: "GPUs", figure: true }, "By budget", "Since", "Estimated start"]);
   const pending = listCard("Pending pods", "pending", ["Pod", { title: "GPUs", figure: true }, "Since", "Needs", "Why"]);
   const spot = listCard("Spot pools", "spot", ["Pool", "State", { title: "Machines", figure: true }, { title: "Dollars an hour", figure: true }]);
-  const entries = new Entries({ empty: "Nothing was decided here in the last 7 days." });
+  const entries = new Entries({ empty: "No decisions in the last 7 days." });
   const log = h("a", { href: `#/decisions?${new URLSearchParams({ q: `/${name}/`, since: "168h" })}`, text: "All of them" });
   main.append(
     h("p", { class: "crumbs" }, h("a", { href: "#/", text: "Overview" }), " / namespaces"),

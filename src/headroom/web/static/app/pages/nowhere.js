@@ -21,7 +21,7 @@ export function mount(main, route) {
       if (lacked && names.includes(wanted)) return route.again(); // it was made while somebody looked
       lacked = !names.includes(wanted);
       const found = wanted ? nearest(wanted, names) : [];
-      fill(near, found.length ? ["Perhaps you look for ", ...found.flatMap((name, number) => [number ? ", " : "", h("a", { href: link(name), text: name })]), "?"] : []);
+      fill(near, found.length ? ["Did you mean ", ...found.flatMap((name, number) => [number ? ", " : "", h("a", { href: link(name), text: name })]), "?"] : []);
       show(near, found.length);
     },
     close() {},

@@ -10,7 +10,7 @@ import { dollars, POOLS, rungsWords } from "./offers.js";
 
 export const path = ({ name }) => `offers/${encodeURIComponent(name)}`;
 export const title = ({ name }) => name;
-export const gone = ({ name }) => `The pool ${name} was deleted, or you may not see it any more. What you see is how it was.`;
+export const gone = ({ name }) => `The pool ${name} was deleted, or you may no longer see it. The page shows its last state.`;
 
 const MOST_HISTORY = 25;
 const ANSWERS = { True: "yes", False: "no" };
@@ -21,7 +21,7 @@ const RUNGS = {
 };
 const CAUSES = {
   LaunchFailed: "a launch failed",
-  NotRanked: "its offers are not among the best any more",
+  NotRanked: "its offers are no longer among the best",
   TemplateChanged: "the spec asks for another template",
   OverQuota: "the budget is over quota",
   Superseded: "it is the single NodePool of the original",
@@ -105,7 +105,7 @@ function noticesOf({ problems, feedProblem, conditions }) {
   const said = (problems ?? []).map((problem) => ["bad", problem]);
   const ready = (conditions ?? []).find((each) => each.type === "Ready");
   if (ready?.status === "False" && !said.length) said.push(["bad", `${reasonWords(ready.reason)}: ${ready.message}`]);
-  if (feedProblem) said.push(["warn", `Not everything can be read of the cloud now: ${feedProblem}`]);
+  if (feedProblem) said.push(["warn", `Parts of the cloud cannot be read now: ${feedProblem}`]);
   return said.map(([tone, words]) => {
     const node = h("p", { class: `notice ${tone}` });
     prose(node, words);

@@ -10,17 +10,17 @@ export const title = () => "Cheapest capacity";
 
 /** What the state of a LeftoverNodePool means, in a word and in a sentence. */
 export const POOLS = {
-  Steady: ["Steady", "Its NodePools stand as they should."],
+  Steady: ["Steady", "Its NodePools are up to date."],
   Changing: ["Changing", "A NodePool adds no more nodes, and is deleted once it is empty."],
-  LaunchFailed: ["Launch failed", "A NodePool rests because a launch failed; the next one serves meanwhile."],
-  FeedFailing: ["Feed failing", "Something cannot be read of the cloud now; its page says what."],
-  BelowScore: ["Below score", "No offer has the placement score that the spec asks for."],
+  LaunchFailed: ["Launch failed", "A NodePool adds no nodes for now because a launch failed; the next one is used instead."],
+  FeedFailing: ["Feed failing", "Some data of the cloud cannot be read now; its page says which."],
+  BelowScore: ["Below score", "No offer has the placement score that the spec requires."],
   OverQuota: ["Over quota", "No nodes are added: the budget that the spec names is over quota."],
   NotReady: ["Not ready", "The NodePools stay as they are; its page says why."],
   Deleting: ["Deleting", "It was deleted; what it owns goes first."],
   Paused: ["Paused", "It is observed, but has no effects while spec.paused is set."],
-  Invalid: ["Invalid", "Something in it is wrong, so nothing is done for it."],
-  Waiting: ["New", "Nothing has been decided about it yet."],
+  Invalid: ["Invalid", "It is invalid, so Headroom does not act for it."],
+  Waiting: ["New", "No decision has been made about it yet."],
 };
 
 export const mount = listPage({

@@ -22,8 +22,8 @@ export function mount(main, route) {
   const held = card("GPUs allocated", { id: "held", note: "The last 24 hours, against what the fleet has." }, chart.node);
   const models = modelsCard();
   const table = budgetTable(route);
-  const budgets = card("Budgets", { id: "budgets", note: "Those that need a look first, then by the time that is left." }, table.node);
-  const entries = new Entries({ empty: "Nothing was decided in the last hour." });
+  const budgets = card("Budgets", { id: "budgets", note: "Budgets with problems first, then by time left." }, table.node);
+  const entries = new Entries({ empty: "No decisions in the last hour." });
   const all = h("a", { href: "#/decisions", text: "All decisions" });
   const decisions = card("Decided in the last hour", { id: "decided", aside: all }, entries.node);
   const first = firstSteps();

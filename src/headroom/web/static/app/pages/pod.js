@@ -9,7 +9,7 @@ import { PlainTable } from "../table.js";
 
 export const path = ({ namespace, name }) => `pods/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
 export const title = ({ namespace, name }) => `${namespace}/${name}`;
-export const gone = ({ namespace, name }) => `Nothing is known of pod ${namespace}/${name} any more, or you may not see it. What you see is how it was.`;
+export const gone = ({ namespace, name }) => `Pod ${namespace}/${name} is gone, or you may no longer see it. The page shows its last state.`;
 
 const WORDS = { Held: "Queued", NeverFits: "Never starts" };
 

@@ -10,7 +10,7 @@ import { PlainTable, Table } from "../table.js";
 
 export const path = ({ name }) => `power/${encodeURIComponent(name)}`;
 export const title = ({ name }) => name;
-export const gone = ({ name }) => `The power pool ${name} was deleted, or you may not see it any more. What you see is how it was.`;
+export const gone = ({ name }) => `The power pool ${name} was deleted, or you may no longer see it. The page shows its last state.`;
 
 const MOST_HISTORY = 25;
 const ANSWERS = { True: "yes", False: "no" };
@@ -19,7 +19,7 @@ const BAD = ["MachinesFailed", "Conflict"];
 const TOLD_ELSEWHERE = ["Ready", "Unserved"]; // by the first sentence, and by a table of its own
 const CONDITIONS = { SharedWithKarpenter: "Shared with Karpenter", Unserved: "Pods unserved", Braked: "Held back" };
 const TOLD = { wake: "wake", sleep: "sleep" };
-const DRAINS = { Never: "any pod but those of DaemonSets keeps a machine on", NonGpuPods: "pods without GPUs that would be made anew are evicted" };
+const DRAINS = { Never: "any pod except those of DaemonSets keeps a machine on", NonGpuPods: "pods without GPUs are evicted if their owner recreates them" };
 const PREFERS = { FewestGPUs: "as few GPUs as possible", FewestWatts: "as few watts as possible" };
 
 export function mount(main, route) {
@@ -175,7 +175,7 @@ class Unserved {
   constructor() {
     this._table = new PlainTable("Unserved pods", ["Pod", { title: "Pods like it", figure: true }, "Why"]);
     const wide = h("div", { class: "wide", role: "region", tabindex: "0", "aria-label": "These pods" }, this._table.node);
-    this.node = card("Unserved pods", { id: "unserved", note: "Pending pods that this pool wakes no machine for, and why." }, wide);
+    this.node = card("Unserved pods", { id: "unserved", note: "Pending pods for which this pool wakes no machine, and why." }, wide);
   }
 
   draw(rows) {
@@ -192,7 +192,7 @@ function factsOf(pool, said) {
   const seconds = (amount) => (amount === undefined ? undefined : format.span(amount * 1000));
   const policy = pool.policy ?? {};
   fact("Sleeps after", policy.idleSeconds === undefined ? undefined : `${seconds(policy.idleSeconds)} idle`);
-  fact("A boot may take", seconds(policy.bootTimeoutSeconds));
+  fact("Boot timeout", seconds(policy.bootTimeoutSeconds));
   fact("Always on", policy.minOn === undefined ? undefined : format.count(policy.minOn, "machine"));
   fact("Kept on", (policy.keepOn ?? []).join("; "));
   fact("On for at least", policy.minOnSeconds ? seconds(policy.minOnSeconds) : undefined);
@@ -202,7 +202,7 @@ function factsOf(pool, said) {
   fact("Switched at most", policy.togglesPerHour === undefined ? undefined : `${policy.togglesPerHour} times an hour each`);
   fact("Wakes", PREFERS[policy.prefer]);
   fact("Before sleep", DRAINS[policy.drain]);
-  fact("GPUs are asked for as", pool.gpuResourceName);
+  fact("GPU resource", pool.gpuResourceName);
   fact("Energy up to", pool.energyAsOf ? time(pool.energyAsOf, "moment") : undefined);
   for (const each of pool.trials ?? []) fact(each.inVain ? "Tried, no help so far" : "Woken on trial", h("span", {}, `${each.machine} `, time(each.at)));
   for (const each of pool.conditions ?? []) {

@@ -17,7 +17,7 @@ export const mount = listPage({
   first: {
     title: "No power pools yet",
     note: "A PowerPool names machines that can be switched on and off. Headroom wakes the fewest that hold the pending pods, and lets idle ones sleep.",
-    advice: "Save this as pool.yaml, write your own machines into it, and apply it. Redfish and Wake-on-LAN do as well as endpoints; the operator only calls addresses that its setting allow-egress lists. docs/power.md explains every field.",
+    advice: "Save this as pool.yaml, fill in your machines, and apply it. Redfish and Wake-on-LAN work too; the operator calls only addresses listed in its setting allow-egress. docs/power.md explains every field.",
   },
   table,
 });

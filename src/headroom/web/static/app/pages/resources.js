@@ -22,7 +22,7 @@ export function mount(main, route) {
     ],
     words: (row) => `${row.id} ${row.reason ?? ""} ${row.message ?? ""}`,
     sort: "name",
-    empty: "There are none. Spot pools, power pools and offers appear here as soon as one is applied, and a Bandwidth that is not well; budgets are on the overview.",
+    empty: "None yet. Spot pools, power pools and offers appear here once applied, and Bandwidths with problems; budgets are on the overview.",
     restore: Object.fromEntries(route.query),
     kept: route.keep,
   });

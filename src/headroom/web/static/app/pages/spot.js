@@ -10,10 +10,10 @@ export const title = () => "Spot pools";
 
 /** What a pool's state means, in a word and in a sentence. */
 export const POOLS = {
-  Steady: ["Steady", "It has the machines that it needs."],
+  Steady: ["Steady", "It has the machines it needs."],
   Changing: ["Changing", "Machines are launched, drained or ended."],
-  MachinesMissing: ["Machines missing", "It has fewer machines than it should, and cannot launch them now; its page says why."],
-  Unserved: ["Unserved pods", "Pods are pending that this pool launches no machine for; its page says why."],
+  MachinesMissing: ["Machines missing", "It has fewer machines than desired, and cannot launch more now; its page says why."],
+  Unserved: ["Unserved pods", "This pool launches no machine for some pending pods; its page says why."],
   Braked: ["Braked", "Nothing is launched or ended: too many machines are missing from the cloud's list at once."],
   JoinFailing: ["Join failing", "The last machines never became nodes, so launches are held back."],
   GatewayFailing: ["Gateway failing", "The targets of its gateway cannot be read or changed now."],
@@ -21,8 +21,8 @@ export const POOLS = {
   NotReady: ["Not ready", "The pool cannot act; its page says why."],
   Deleting: ["Deleting", "It was deleted; what it owns goes first."],
   Paused: ["Paused", "It is observed, but has no effects while spec.paused is set."],
-  Invalid: ["Invalid", "Something in this pool is wrong, so nothing is done for it."],
-  Waiting: ["New", "Nothing has been decided about it yet."],
+  Invalid: ["Invalid", "The pool is invalid, so Headroom does not act for it."],
+  Waiting: ["New", "No decision has been made about it yet."],
 };
 
 /** What a slot is doing, with its tone, the colour of its bar and a sentence; in the order in which people think of them. */
@@ -64,7 +64,7 @@ function tilesOf(rows) {
     tile("On their way", format.number(rows.reduce((total, row) => total + (row.states?.Launching ?? 0), 0)), "machines being launched"),
   ];
   const price = sum(rows, "pricePerHour");
-  if (price !== undefined) found.push(tile("Cost", `${format.dollars(price)} / h`, "as far as prices are known"));
+  if (price !== undefined) found.push(tile("Cost", `${format.dollars(price)} / h`, "where prices are known"));
   const unserved = sum(rows, "unservedPods") ?? 0;
   found.push(tile("Unserved pods", format.number(unserved), unserved ? "pending, and no machine is launched for them" : "every pod is served"));
   const orphans = sum(rows, "orphans");

@@ -9,7 +9,7 @@ import { POOLS, SLOTS, statesWords } from "./spot.js";
 
 export const path = ({ namespace, name }) => `spot/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
 export const title = ({ name }) => name;
-export const gone = ({ namespace, name }) => `The spot pool ${namespace}/${name} was deleted, or you may not see it any more. What you see is how it was.`;
+export const gone = ({ namespace, name }) => `The spot pool ${namespace}/${name} was deleted, or you may no longer see it. The page shows its last state.`;
 
 const MOST_HISTORY = 25;
 const ANSWERS = { True: "yes", False: "no" };
@@ -19,7 +19,7 @@ const TOLD_ELSEWHERE = ["Ready", "Unserved", "SoldOut", "InterruptionNotice"]; /
 const CAUSES = {
   Surplus: "more machines than needed",
   Idle: "idle",
-  Reclaimed: "the cloud takes it back",
+  Reclaimed: "reclaimed by the cloud",
   NeverJoined: "its node never became ready",
   Failed: "the cloud reports that it failed",
   Deleted: "the pool was deleted",
@@ -102,7 +102,7 @@ function tilesOf(pool) {
     tile("Machines", format.number(size), `of ${format.number(minimum)} to ${format.number(maximum)}${others === "none" ? "" : `; ${others}`}`, maximum ? (100 * size) / maximum : 0, "plain"),
     tile("Bought in the last hour", format.number(pool.purchases ?? 0), pool.settings?.maxPurchasesPerHour ? `of at most ${format.number(pool.settings.maxPurchasesPerHour)}` : "machines"),
   ];
-  if (pool.pricePerHour !== undefined) found.push(tile("Cost", `${format.dollars(pool.pricePerHour)} / h`, "as far as prices are known"));
+  if (pool.pricePerHour !== undefined) found.push(tile("Cost", `${format.dollars(pool.pricePerHour)} / h`, "where prices are known"));
   if (pool.unservedPods) found.push(tile("Unserved pods", format.number(pool.unservedPods), "the reasons are below"));
   return found;
 }
@@ -158,10 +158,10 @@ function nodeCell(cell, row, mayListNodes) {
 /** What is not plain about a machine: when the cloud takes it back, why it ends, since when it is idle. */
 function remarks(row) {
   const said = [];
-  if (row.reclaimAt) said.push(["The cloud takes it back ", time(row.reclaimAt, "ahead"), ". "]);
+  if (row.reclaimAt) said.push(["The cloud reclaims it ", time(row.reclaimAt, "ahead"), ". "]);
   if (row.cause && !(row.reclaimAt && row.cause === "Reclaimed")) said.push([`Why: ${CAUSES[row.cause] ?? reasonWords(row.cause)}. `]);
   if (row.idleSince) said.push(["Idle for ", time(row.idleSince, "lasting"), ". "]);
-  if (row.notFoundSince) said.push(["The cloud does not know it since ", time(row.notFoundSince, "moment"), "."]);
+  if (row.notFoundSince) said.push(["Unknown to the cloud since ", time(row.notFoundSince, "moment"), "."]);
   return said.flat();
 }
 
@@ -200,9 +200,9 @@ function factsOf(pool) {
   fact("Paid as", { SPOTPAID: "spot", POSTPAID_BY_HOUR: "on demand" }[settings.chargeType]);
   fact("Surge", settings.maxSurge === undefined ? undefined : `${format.count(settings.maxSurge, "machine")} beyond the maximum while one is replaced`);
   if (settings.join === false) fact("Nodes", "its machines join no cluster");
-  else fact("A join may take", seconds(settings.joinTimeoutSeconds));
+  else fact("Join timeout", seconds(settings.joinTimeoutSeconds));
   fact("Ended after", pool.desired === "Demand" ? `${seconds(settings.idleSeconds)} idle` : undefined);
-  fact("A drain may take", seconds(settings.drainSeconds));
+  fact("Drain timeout", seconds(settings.drainSeconds));
   fact("When the pool is deleted", { Terminate: "its machines are ended", Retain: "its machines stay" }[settings.deletionPolicy]);
   fact("Gateway upstream", settings.gateway);
   fact("Last listed in full", pool.listedAt ? time(pool.listedAt) : undefined);
