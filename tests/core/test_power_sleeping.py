@@ -137,7 +137,9 @@ def test_the_largest_idle_machine_goes_first_and_one_at_a_time() -> None:
     decision = decided(a_view(pool, nodes=nodes))["one"]
     assert effects(decision) == [CordonNode(node="w2")]
     assert machine(decision, "w2").state == "Draining"
-    assert told(decision) == [("DrainingMachine", "w2 (8 GPUs) is idle since 2026-11-15T07:00:00Z and is cordoned.")]
+    assert told(decision) == [
+        ("DrainingMachine", "w2 (8 GPUs) has been idle since 2026-11-15T07:00:00Z and is cordoned.")
+    ]
     assert decision.message == "Draining w2 (8 GPUs), idle since 2026-11-15T07:00:00Z; 2 of 3 machines are on."
 
 
@@ -176,7 +178,7 @@ def test_the_clock_is_told_when_it_may_go() -> None:
     assert effects(decision) == []
     assert decision.next_turn_ms == 2 * MINUTE
     assert decision.message == (
-        "1 of 1 machines is on; w2 is idle since 2026-11-15T11:02:00Z and may sleep from 2026-11-15T12:02:00Z on."
+        "1 of 1 machines is on; w2 has been idle since 2026-11-15T11:02:00Z and may sleep from 2026-11-15T12:02:00Z on."
     )
     assert asleep(pool, node, now=NOON + 2 * MINUTE) == [CordonNode(node="w2")]
 
@@ -362,5 +364,5 @@ def test_a_switch_that_would_switch_off_another_machine_sends_nobody_to_sleep() 
     found = decided(a_view(*two, nodes=nodes[:2]))
     assert [effects(each) for each in found.values()] == [[], []]
     assert found["one"].message.endswith(
-        "w1 is idle since 2026-11-15T07:00:00Z and stays on, since its switch also switches off w2."
+        "w1 has been idle since 2026-11-15T07:00:00Z and stays on, since its switch also switches off w2."
     )

@@ -54,7 +54,7 @@ def test_a_pool_whose_machines_are_all_named_elsewhere_says_so() -> None:
 
 
 def test_our_own_cordon_that_is_being_lifted_is_not_called_somebody_elses() -> None:
-    idle = "1 of 1 machines is on; w2 is idle since 2026-11-15T07:00:00Z and"
+    idle = "1 of 1 machines is on; w2 has been idle since 2026-11-15T07:00:00Z and"
     pool = remembered(a_pool(machines={"w2": 8}), was("w2", "On", LONG_AGO, idle_since=LONG_AGO))
     assert said(pool, nodes=[cordoned(on("w2"))]) == f"{idle} gets new pods again: its cordon is being removed."
     theirs = f"{idle} stays on, since somebody else cordoned its node."

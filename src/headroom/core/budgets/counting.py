@@ -192,7 +192,7 @@ def _is_incomplete(account: BudgetAccount) -> bool:
 def _incomplete(account: BudgetAccount) -> str:
     since = account.world.ledger.known_since
     return (
-        f"Usage is counted since {times.text(since)}; pods deleted earlier are unknown. "
+        f"Usage has been counted since {times.text(since)}; pods deleted earlier are unknown. "
         f"The history covers the whole window from {times.text(since + account.window)}."
     )
 

@@ -68,7 +68,7 @@ class ExplainTarget(NamedTuple):
 
 
 def explained(world: World, statuses: Mapping[Ref, GPUWorkloadBudgetStatus], what: Ref) -> Explained | None:
-    """Why a pod, Job, JobSet or Workload is as it is; None if nothing is known of it."""
+    """Why a pod, Job, JobSet or Workload is as it is; None if Headroom does not know it."""
     asked = _asked(world, statuses, what)
     for answer in (_suspended, _going, _held, _paused, _present, _gone):
         found = answer(asked)
@@ -241,7 +241,7 @@ def _going(asked: ExplainTarget) -> Explained | None:
         victim = account.status.victim
         if victim is not None and not victim.by and (victim.unit in asked.units or not uids.isdisjoint(victim.uids)):
             done, state, _ = _WORDS.get(victim.action, _STOPPED)
-            sentence = f"{asked} is being {done} by budget {account.key} since {victim.at}: {used(account)}."
+            sentence = f"{asked} is being {done} by budget {account.key} (since {victim.at}): {used(account)}."
             return Explained(asked.what, state, sentence, account.key)
     return None
 
@@ -251,7 +251,7 @@ def _paused(asked: ExplainTarget) -> Explained | None:
     if marked is None:
         return None
     by, since = note(marked, marks.PAUSED_BY).partition("/")[2], note(marked, marks.PAUSED_AT)
-    sentence = f"{asked} runs and is marked as paused by budget {by} since {since}"
+    sentence = f"{asked} has been marked as paused by budget {by} since {since}"
     account = next((each for each in asked.accounts if each.key == by), None)
     steps = [percent(step.at) for step in account.spec.enforcement.ladder if step.action == "Pause"] if account else []
     if account is None or not steps:
@@ -276,7 +276,7 @@ def _present(asked: ExplainTarget) -> Explained | None:
         return Explained(asked.what, "Ended", f"{asked} has ended{at} ({asked.pods[0].phase}); {who}.")
     since = times.text(min(pod.started or 0 for pod in begun))
     some = f" {len(begun)} of its {len(asked.pods)} pods" if asked.what.kind != "Pod" else ""
-    return Explained(asked.what, "Running", f"{asked} runs{some} since {since}; {who}.")
+    return Explained(asked.what, "Running", f"{asked} has been running{some} since {since}; {who}.")
 
 
 def _pending(pod: Pod) -> str:

@@ -46,8 +46,8 @@ def reasons(
     if chosen is None or not chosen.offer:
         yield "No offer is first now."
     else:
-        since = f" since {chosen.since}" if chosen.since else ""
-        yield f"{offer_text(chosen.offer, names)} is first{since}; offers are ranked by {RULES[spec.strategy]}."
+        first = f"has been first since {chosen.since}" if chosen.since else "is first"
+        yield f"{offer_text(chosen.offer, names)} {first}; offers are ranked by {RULES[spec.strategy]}."
         yield from _challenge(spec, status, chosen, names)
     if status.passed_over:
         yield f"Passed over: {passed_over(status.passed_over)}."

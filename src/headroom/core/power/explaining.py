@@ -128,7 +128,7 @@ def _placed(found: CapacityRound, place: str, pod: Pod) -> PodAnswer | None:
     if machine.woken_at == found.world.now:
         return PodAnswer("Waking", f"{whose} wakes for it.", place, details)
     late = told((machine.woken_at or machine.since) + pool.policy.boot_timeout_seconds * times.SECOND)
-    says = f"{whose} boots for it since {told(machine.woken_at or machine.since)}; if its node is not Ready by {late}, another machine is tried."
+    says = f"{whose} has been booting for it since {told(machine.woken_at or machine.since)}; if its node is not Ready by {late}, another machine is tried."
     return PodAnswer("Booting", says, place, details)
 
 

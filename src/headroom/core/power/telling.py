@@ -115,7 +115,7 @@ def _booting(outcome: SupplyOutcome, pool: PowerPoolState, booting: list[PoolMac
         if uids
         else "with no pending pod left for it"
     )
-    return f"{machines(booting)} {'boots' if len(booting) == 1 else 'boot'} since {since} {purpose}"
+    return f"{machines(booting)} {'has' if len(booting) == 1 else 'have'} been booting since {since} {purpose}"
 
 
 def _unserved(pool: PowerPoolState, first: Unserved) -> PoolMessages:
@@ -152,7 +152,7 @@ def _idle(pool: PowerPoolState, idle: list[PoolMachine]) -> str:
     if len(idle) > 1:
         return f"{few([machine.name for machine in idle])} are idle"
     [machine] = idle
-    return f"{machine.name} is idle since {told(machine.idle_since)} and {staying(pool, machine)}"
+    return f"{machine.name} has been idle since {told(machine.idle_since)} and {staying(pool, machine)}"
 
 
 def staying(pool: PowerPoolState, machine: PoolMachine) -> str:

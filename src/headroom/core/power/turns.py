@@ -76,11 +76,11 @@ def event(
         case "Booting":
             return f"({of_gpus(machine.gpus)}) wakes {_purpose(pool, round_, news, opened)}."
         case "Draining":
-            return f"({of_gpus(machine.gpus)}) is idle since {told(news.at)} and is cordoned."
+            return f"({of_gpus(machine.gpus)}) has been idle since {told(news.at)} and is cordoned."
         case "Sleeping":
             if news.cause is TransitionReason.PUT_BACK:
                 return f"({of_gpus(machine.gpus)}) {_failing(machine)} and goes to sleep again."
-            return f"({of_gpus(machine.gpus)}) goes to sleep; it was idle since {told(news.at)}."
+            return f"({of_gpus(machine.gpus)}) goes to sleep; idle since {told(news.at)}."
         case "Unknown":
             return f"does not answer: {small(_reason(pool, machine, news))}"
         case "Failed":

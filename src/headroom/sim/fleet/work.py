@@ -159,7 +159,7 @@ class InitialPlacement:
 
 
 def runs(since: str) -> Body:
-    """The status of a pod that runs since a moment."""
+    """The status of a pod that has been running since a moment."""
     state = {"name": "main", "image": "", "imageID": "", "ready": True, "started": True, "restartCount": 0}
     conditions = [
         {"type": type_, "status": "True", "lastProbeTime": None, "lastTransitionTime": since}
