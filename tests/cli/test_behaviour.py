@@ -197,7 +197,7 @@ def test_no_rights(headroom: Headroom, fleet: Served, tmp_path: Path, name: str)
     assert done.out == ""
     assert is_one_sentence(done.err)
     assert re.search(r"(may not|cannot|may list neither) ", done.err)
-    assert re.search(r"; (have an administrator|grant that|name a namespace)", done.err)
+    assert re.search(r"; (ask an administrator|grant it|name one of your namespaces)", done.err)
 
 
 @pytest.mark.parametrize("name", [name for name, row in LIVE.items() if row.empty])

@@ -63,7 +63,7 @@ def test_every_wrong_field_at_once_with_its_line(headroom: Headroom, tmp_path: P
         "33: PowerPool/rack: spec.machines[0].scaleDownEndpoint",
     ]
     assert done.err.splitlines() == [
-        "passed over 1 ConfigMap: only resources of Headroom are checked",
+        "skipped 1 ConfigMap: only resources of Headroom are checked",
         "6 problems in 2 resources",
     ]
 
@@ -119,8 +119,8 @@ def test_an_unknown_kind_of_ours_is_a_problem(
 @pytest.mark.parametrize(
     ("version", "kind", "says"),
     [
-        ("v1", "Nod", "passed over 1 Nod of v1: did you mean Node of v1?"),
-        ("v1", "Pods", "passed over 1 Pods of v1: did you mean Pod of v1?"),
+        ("v1", "Nod", "skipped 1 Nod of v1: did you mean Node of v1?"),
+        ("v1", "Pods", "skipped 1 Pods of v1: did you mean Pod of v1?"),
         ("example.com/v1", "Powerpol", "did you mean PowerPool of headroom.dev/v1alpha1?"),
         ("headroom.dev/v1alpha1", "powerpool", "not 'powerpool'; did you mean PowerPool of headroom.dev/v1alpha1?"),
         ("headroom.dev/v1alpha1", "Nod", "not 'Nod'; did you mean Node of v1?"),
@@ -166,8 +166,8 @@ def test_a_key_given_twice_is_a_problem(headroom: Headroom, command: str) -> Non
     twice = OURS.replace("    windowHours: 24\n", "    windowHours: 24\n    windowHours: 48\n")
     done = headroom(command, "-", stdin=f"{OURS.replace('team-a', 'team-b')}---\n{twice}".encode())
     assert done.code == 1
-    assert "GPUWorkloadBudget/default/team-a: windowHours is given twice: line 28 has it already\n" in done.out
-    assert done.out.count("given twice") == 1
+    assert "GPUWorkloadBudget/default/team-a: windowHours is a duplicate: line 28 has it already\n" in done.out
+    assert done.out.count("is a duplicate") == 1
     if command == "check":
         assert done.out.startswith("standard input:29: ")
 
@@ -181,7 +181,7 @@ def test_a_resource_given_twice_is_a_problem_that_names_both_places(
     second.write_text(OURS)
     done = headroom(command, first, second)
     assert done.code == 1
-    assert f"GPUWorkloadBudget/default/team-a: is given twice: it stands at {first}:2 already\n" in done.out
+    assert f"GPUWorkloadBudget/default/team-a: is a duplicate: it is at {first}:2 already\n" in done.out
 
 
 def a_pod(name: str, uid: str) -> str:
@@ -195,7 +195,7 @@ def test_two_pods_with_one_uid_are_a_problem_that_names_both(headroom: Headroom,
     done = headroom("plan", "-f", first, "-f", second)
     assert done.code == 1
     words = "Pod/lab/b: metadata.uid u-1 is also that of Pod/lab/a; give each pod its own, or leave it out"
-    assert f"{words}: it stands at {first}:1 already\n" in done.out
+    assert f"{words}: it is at {first}:1 already\n" in done.out
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_files_with_nothing_of_headroom_are_named(headroom: Headroom) -> None:
     done = headroom("check", "-", stdin=f"{samples.NODE_CLASS}---\napiVersion: v1\nkind: Pod\n".encode())
     assert (done.code, done.out) == (0, "")
     assert done.err.splitlines() == [
-        "passed over 1 EC2NodeClass, 1 Pod: only resources of Headroom are checked",
+        "skipped 1 EC2NodeClass, 1 Pod: only resources of Headroom are checked",
         "nothing of Headroom in standard input",
     ]
 

@@ -61,7 +61,7 @@ def test_a_script_is_printed_for(headroom: Headroom, shell: str) -> None:
 def test_no_shell_is_one_sentence(headroom: Headroom) -> None:
     done = headroom("completion")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "headroom: printing a script: for which shell? write bash, zsh or fish\n"
+    assert done.err == "headroom: printing the script: name a shell: bash, zsh or fish\n"
 
 
 @pytest.mark.parametrize(
@@ -117,5 +117,5 @@ def test_as_a_plugin_it_speaks_of_kubectl() -> None:
 
 def test_kubectl_is_told_what_may_follow_and_whether_files_may() -> None:
     done = called_as("kubectl_complete-headroom", "for")
-    assert done.stdout == "forecast\tSay when budgets are over quota, or back under it.\n:4\n"
+    assert done.stdout == "forecast\tPredict when budgets go over quota, or back under it.\n:4\n"
     assert called_as("kubectl_complete-headroom", "check", "").stdout == ":0\n"

@@ -216,7 +216,7 @@ def test_a_machine_without_a_usable_count_is_left_out_and_named(headroom: Headro
     [
         (
             ("=gpu-worker-2", "=gpu-worker-1"),
-            "GPU_NODE_2_*: there is another machine gpu-worker-1; this one is left out",
+            "GPU_NODE_2_*: duplicate machine gpu-worker-1, left out",
         ),
         (("2/stop", "2/start"), "GPU_NODE_2_SCALE_DOWN_ENDPOINT must differ from scaleUpEndpoint"),
         (
@@ -252,7 +252,7 @@ def test_what_is_ours_already_passes_unchanged_and_what_is_unknown_with_a_word(h
     done = headroom("convert", "-", stdin=text.encode())
     assert converted(done) == list(yaml.safe_load_all(text))
     assert done.err.splitlines() == [
-        "standard input: EC2NodeClass/karpenter-quick-test is of no kind that is converted; it is passed on as it is"
+        "standard input: EC2NodeClass/karpenter-quick-test is not of a converted kind; it is copied unchanged"
     ]
 
 
@@ -311,10 +311,10 @@ def test_nothing_to_convert_is_said(headroom: Headroom, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("aws: {secretName: aws-credentials}\n", "these are settings of the old controller itself"),
+        ("aws: {secretName: aws-credentials}\n", "these are settings of the old controller without"),
         (
             'apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations:\n    x/rate: "1"\n    x/rate: "2"\n',
-            "line 7: x/rate stands in line 6 already; only the last counts",
+            "line 7: x/rate is on line 6 already; only the last one counts",
         ),
     ],
 )

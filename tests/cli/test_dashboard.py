@@ -95,8 +95,11 @@ def to(operator: Operator, authority: Authority, kubeconfig: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        ((404, b"nothing"), "it has none, so it is of an older version; update the operator, or use headroom status"),
-        ((401, b'{"problem": "Who are you?"}'), "it does not know you; kubeconfig "),
+        (
+            (404, b"nothing"),
+            "the operator is of an older version without a dashboard; update it, or use headroom status",
+        ),
+        ((401, b'{"problem": "Who are you?"}'), "it does not accept your credentials; kubeconfig "),
         ((403, b'{"problem": "ada may see nothing; bind them."}'), "dashboard: ada may see nothing; bind them\n"),
         ((403, b"<html>go away"), "something else answers there, with status 403; check --address"),
     ],
@@ -126,9 +129,7 @@ def test_an_operator_that_cannot_be_verified_is_not_shown_the_token(
 def test_only_https_addresses_are_taken(headroom: Headroom, kubeconfig: Path, address: str) -> None:
     done = headroom("dashboard", "--kubeconfig", kubeconfig, "--address", address)
     assert done.code == 2
-    assert done.err == (
-        f"headroom: reading --address: it must be such as https://headroom.example.com, not {address!r}\n"
-    )
+    assert done.err == (f"headroom: reading --address: it must be like https://headroom.example.com, not {address!r}\n")
 
 
 def test_nobody_there_and_no_kubeconfig_are_one_sentence(headroom: Headroom, kubeconfig: Path, tmp_path: Path) -> None:
@@ -208,7 +209,7 @@ def test_what_a_browser_was_to_open_is_gone_with_the_command(opened: Opened) -> 
 
 GOLDEN = """\
 The dashboard is at http://127.0.0.1:PORT/?key=KEY
-It works once, for one browser; open it yourself if none shows it. Ctrl-C ends the dashboard.
+It works once, for one browser. If no browser opens, open it yourself. Ctrl-C ends the dashboard.
 """
 
 

@@ -253,7 +253,7 @@ def test_a_scenario_ends_by_itself_and_says_what_was_not_as_expected(tmp_path: P
     command = [*DEMO, "--scenario", str(file), "--port", str(free_ports(1)[0])]
     done = subprocess.run([*command, "--speed", "200"], capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 1
-    assert done.stderr == "not as the scenario expects: at 9m, GPUWorkloadBudget/lab/team-b: it is not there\n"
+    assert done.stderr == "expectation failed: at 9m, GPUWorkloadBudget/lab/team-b: it is not there\n"
     assert done.stdout.endswith("1 of 2 expectations held\n")
     early = subprocess.run(
         [*command, "--speed", "40", "--for", "10"], capture_output=True, text=True, timeout=180, check=False

@@ -111,7 +111,7 @@ NEVER = (
             "pod/stuck",
             "Pod lab/stuck is pending, and no budget queues it: kube-scheduler says: 0/3 nodes are available.",
         ),
-        ("pod/old", f"Pod lab/old runs since 2026-11-14T12:00:00Z; budget lab/team-a counts it: {USED}."),
+        ("pod/old", f"Pod lab/old has been running since 2026-11-14T12:00:00Z; budget lab/team-a counts it: {USED}."),
         (
             "job/lab/fit",
             f"Job lab/fit {SUSPENDED}",
@@ -149,7 +149,7 @@ def test_machines_get_the_same(headroom: Headroom) -> None:
 
 def test_a_pod_that_is_being_evicted_says_so(headroom: Headroom) -> None:
     done = headroom("explain", "pod/old", "-f", "-", "--now", NOW, stdin=EVICTS)
-    assert done.out.splitlines()[0] == f"Pod lab/old is being evicted by budget lab/team-a since {NOW}: {USED}."
+    assert done.out.splitlines()[0] == f"Pod lab/old is being evicted by budget lab/team-a (since {NOW}): {USED}."
 
 
 def test_a_pod_that_is_gone_says_what_it_used(headroom: Headroom, tmp_path: Path) -> None:
@@ -179,14 +179,14 @@ spec:
     [
         (
             "pod/lab/frist",
-            "looking for Pod/lab/frist: there is none (did you mean Pod/lab/first",
+            "looking for Pod/lab/frist: not found (did you mean Pod/lab/first",
         ),
         ("pod/lab/seconds", "did you mean Pod/lab/second"),
         ("job/fitt", "did you mean Job/lab/fit?"),
-        ("jobset/any", "looking for JobSet/any: there is none; of JobSets only those are known"),
+        ("jobset/any", "looking for JobSet/any: not found; Headroom knows only JobSets"),
         ("pod", "write KIND/[NAMESPACE/]NAME"),
         ("podz/first", "did you mean pod"),
-        ("pod/twin", "looking for Pod/twin: there are lab/twin, other/twin; say which"),
+        ("pod/twin", "looking for Pod/twin: several match: lab/twin, other/twin; name one"),
     ],
 )
 def test_whoever_asks_for_something_else_is_helped(headroom: Headroom, asked: str, says: str) -> None:

@@ -77,7 +77,7 @@ NOW = {"kubernetes.io/egress-bandwidth": "1M", "kubernetes.io/ingress-bandwidth"
 def test_a_tenant_is_told_of_the_own_pod_by_what_stands_on_it(headroom: Headroom, cluster: Served) -> None:
     done = headroom("explain", "pod/team-b/ring-0", "--kubeconfig", cluster.kubeconfig("tenant", TENANT))
     assert "8000/8000 Mbps up/down are reserved on node net-worker-1, of its virtual switch" in done.out
-    assert "bandwidths" in next(line for line in done.out.splitlines() if "not looked at, for lack of rights" in line)
+    assert "bandwidths" in next(line for line in done.out.splitlines() if "not checked for lack of permission" in line)
     assert "team-a" not in done.out
 
 

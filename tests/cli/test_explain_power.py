@@ -126,7 +126,7 @@ def test_a_machine_that_pods_keep_on_names_them(headroom: Headroom, fleet: Serve
     assert json.loads(done.out)["holding"] == [KEPT.removeprefix("- ")]
     done = headroom("explain", "machine/gpu-01", "--kubeconfig", fleet.kubeconfig("half", SEES_POOLS))
     assert "kept on" not in done.out
-    assert "- not looked at, for lack of rights: pods, nodes" in done.out
+    assert "- not checked for lack of permission: pods, nodes" in done.out
 
 
 def test_what_no_operator_has_looked_at_is_called_a_plan(headroom: Headroom, fleet: Served) -> None:
@@ -134,9 +134,7 @@ def test_what_no_operator_has_looked_at_is_called_a_plan(headroom: Headroom, fle
     assert done.out.startswith("PowerPool/basement\n"), "the operator has written it down"
     fleet.put(RACK | {"metadata": {"name": "new"}, "status": {}})
     done = headroom("explain", "pp/new", "--kubeconfig", fleet.kubeconfig())
-    assert done.out.startswith(
-        "No operator has looked at it yet: this is what Headroom would do now.\n\nPowerPool/new\n"
-    )
+    assert done.out.startswith("No operator has looked at it yet. Headroom would decide this now:\n\nPowerPool/new\n")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +185,7 @@ def test_who_sees_little_is_told_what_was_not_looked_at(headroom: Headroom, flee
     done = headroom("explain", "pod/lab/wide", "--kubeconfig", fleet.kubeconfig("tenant", TENANT))
     assert done.code == 0
     assert done.out.splitlines()[0].endswith("1 node(s) were not ready.")
-    assert "not looked at, for lack of rights: " in done.out
+    assert "not checked for lack of permission: " in done.out
     assert "powerpools" in done.out
 
 

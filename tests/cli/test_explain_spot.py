@@ -135,7 +135,7 @@ def test_who_sees_only_the_own_namespace_hears_what_its_pools_say_of_a_pod(headr
     done = headroom("explain", "pod/lab/wide", "--kubeconfig", fleet.kubeconfig("tenant", sees))
     said = "Spotpool/lab/burst launches no machine for it: Nothing can be launched now."
     assert said in done.out.splitlines()[0]
-    assert "not looked at, for lack of rights: " in done.out
+    assert "not checked for lack of permission: " in done.out
     everything_else = Right(verbs=("get", "list"), resources=("pods", "nodes", "powerpools"), namespaces=("*",))
     done = headroom("explain", "pod/lab/wide", "--kubeconfig", fleet.kubeconfig("none", (everything_else,)))
     assert said not in done.out

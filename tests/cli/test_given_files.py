@@ -75,7 +75,7 @@ def test_every_command_takes_folders(headroom: Headroom, folder: Path, command: 
     [
         ("empty", "empty: the folder has no .yaml, .yml, .json"),
         ("empty", "file; check the path, or give -R to look into its folders too"),
-        ("*.yml.old", "*.yml.old: no file has such a name; check the pattern"),
+        ("*.yml.old", "*.yml.old: no file matches; check the pattern"),
     ],
 )
 def test_nothing_found_is_one_sentence(

@@ -88,9 +88,7 @@ def test_what_budgets_need_is_pruned_by_force_only(headroom: Headroom, url: str)
     done = headroom(*arguments)
     assert done.code == 2
     assert f"budgets of cluster {CLUSTER}, last heard of at 2024-10-04T00:00:00Z, need everything since " in done.err
-    assert (
-        "it knows no cluster another; `headroom ledger info` names" in headroom(*arguments, "--cluster", "another").err
-    )
+    assert "no cluster another in it; `headroom ledger info` lists" in headroom(*arguments, "--cluster", "another").err
     assert count(url) == 3
     assert headroom(*arguments, "--force").err == "forgot 3 rows\n"
 
@@ -118,7 +116,7 @@ def test_a_backup_restores_what_was_lost_and_keeps_what_is_newer(headroom: Headr
     fill(url, range(11, 13))
     for new in (5, 0):
         done = headroom("ledger", "restore", file, "--ledger-url", url)
-        assert (done.code, done.err) == (0, f"read 10 rows; {new} were new or said more than the ledger knew\n")
+        assert (done.code, done.err) == (0, f"read 10 rows; {new} were new or more complete than in the ledger\n")
     assert count(url) == 12
 
 
@@ -150,12 +148,12 @@ def test_migrate_goes_down_and_up(headroom: Headroom, url: str) -> None:
         (["info", "--ledger-url", "postgresql://u:hush@h/d"], "--ledger-url has a password in it"),
         (["copy", "--from", "a.db", "--to", "postgresql://u:hush@h/d"], "--to has a password in it"),
         (["copy", "--from", "postgresql://h/d?password=hush", "--to", "a.db"], "--from has a password in it"),
-        (["info", "--ledger-url", "none.db"], "there is no such file"),
-        (["prune", "--before", "2026-01-01T00:00:00Z", "--ledger-url", "none.db"], "there is no such file"),
+        (["info", "--ledger-url", "none.db"], "no such file"),
+        (["prune", "--before", "2026-01-01T00:00:00Z", "--ledger-url", "none.db"], "no such file"),
         (["prune", "--before", "2999-01-01T00:00:00Z", "--ledger-url", "none.db"], "is in the future"),
-        (["migrate", "--ledger-url", "none.db"], "there is no such file"),
+        (["migrate", "--ledger-url", "none.db"], "no such file"),
         (["prune", "--before", "yesterday", "--ledger-url", "none.db"], "--before must be a time such as"),
-        (["restore", "none.db", "--ledger-url", "new.db"], "there is no such file"),
+        (["restore", "none.db", "--ledger-url", "new.db"], "no such file"),
         (["backup", "copy.db", "--ledger-url", "postgresql://u@127.0.0.1:1/d"], "check the server"),
     ],
 )
@@ -209,5 +207,5 @@ def test_the_history_is_listed_newest_first(headroom: Headroom, tmp_path: Path) 
     assert [each["reason"] for each in found] == ["second", "first", "old"]
     assert found[0]["actions"] == []
     empty = headroom("ledger", "history", "--since", "1s", "--ledger-url", url)
-    assert empty.out == "Nothing was decided in the last 1s.\n"
+    assert empty.out == "No decisions in the last 1s.\n"
     assert "--since must be a duration" in headroom("ledger", "history", "--since", "x", "--ledger-url", url).err

@@ -89,7 +89,7 @@ def test_what_is_named_without_a_namespace_is_looked_for_in_that_of_the_context(
     assert headroom("explain", "pod/next", *tenant).out.startswith("Pod vision/next ")
     assert headroom("explain", "gwb/team-b", *tenant).out.startswith("GPUWorkloadBudget/vision/team-b\n")
     elsewhere = headroom("explain", "pod/wide", "--kubeconfig", in_context(fleet, "vision"))
-    assert (elsewhere.code, elsewhere.err.count("looking for Pod/vision/wide: there is none")) == (2, 1)
+    assert (elsewhere.code, elsewhere.err.count("looking for Pod/vision/wide: not found")) == (2, 1)
 
 
 def test_another_namespace_is_given_with_a_flag(headroom: Headroom, fleet: Served) -> None:

@@ -87,8 +87,8 @@ def test_what_is_passed_over_is_said(headroom: Headroom) -> None:
     assert done.code == 0
     assert done.out == "There is no resource of Headroom to decide on.\n"
     assert done.err.splitlines() == [
-        "passed over 1 Spotpool of devops.jokerbai.com/v1: `headroom convert` rewrites them as Headroom's",
-        "passed over 1 AKSNodeClass: they play no part in what Headroom decides",
+        "skipped 1 Spotpool of devops.jokerbai.com/v1: `headroom convert` rewrites them as Headroom's",
+        "skipped 1 AKSNodeClass: Headroom does not use them",
     ]
 
 
@@ -150,11 +150,11 @@ def test_explain_names_problems(headroom: Headroom) -> None:
         ("train", "write KIND/[NAMESPACE/]NAME"),
         (
             "spotpool/x",
-            "there are GPUWorkloadBudget/a/same, GPUWorkloadBudget/b/same, GPUWorkloadBudget/default/team-a",
+            "the files have GPUWorkloadBudget/a/same, GPUWorkloadBudget/b/same, GPUWorkloadBudget/default/team-a",
         ),
         ("gwb", "write KIND/[NAMESPACE/]NAME"),
         ("gwb/a/b/c", "write KIND/[NAMESPACE/]NAME"),
-        ("gwb/same", "there are GPUWorkloadBudget/a/same, GPUWorkloadBudget/b/same; say which"),
+        ("gwb/same", "several match: GPUWorkloadBudget/a/same, GPUWorkloadBudget/b/same; name one"),
     ],
 )
 def test_explain_helps_who_asks_for_something_else(headroom: Headroom, asked: str, says: str) -> None:

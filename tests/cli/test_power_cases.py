@@ -172,11 +172,13 @@ def test_an_operator_that_restarts_during_a_boot_waits_for_it(headroom: Headroom
     again = remembering(example("six-small-pods"), first["status"], tmp_path)
     later = decided(headroom, again, now="2026-11-15T12:05:00Z")
     assert effects(later) == []
-    sentence = "w2 (8 GPUs) boots since 2026-11-15T12:00:00Z for 6 pods that need 6 GPUs; 0 of 2 machines are on."
+    sentence = (
+        "w2 (8 GPUs) has been booting since 2026-11-15T12:00:00Z for 6 pods that need 6 GPUs; 0 of 2 machines are on."
+    )
     assert (later["reason"], later["message"]) == ("Waking", sentence)
     told = headroom("explain", "pod/lab/eval-3", "-f", again, "--now", "2026-11-15T12:05:00Z")
     assert (
-        "w2 (8 GPUs) of PowerPool/basement boots for it since 2026-11-15T12:00:00Z; if its node is not Ready by "
+        "w2 (8 GPUs) of PowerPool/basement has been booting for it since 2026-11-15T12:00:00Z; if its node is not Ready by "
         "2026-11-15T12:15:00Z, another machine is tried." in " ".join(told.out.split())
     )
     late = decided(headroom, again, now="2026-11-15T12:15:00Z")

@@ -107,12 +107,12 @@ async def test_a_pod_that_is_not_queued_or_not_there() -> None:
     with pytest.raises(Misconfigured) as caught:
         await release_one(cluster.kube, NamedTarget("Pod", "team-a", "train0"), Asking())
     assert str(caught.value) == (
-        "releasing pod/team-a/train0: there is none (did you mean pod/team-a/train-0?); "
+        "releasing pod/team-a/train0: not found (did you mean pod/team-a/train-0?); "
         "`kubectl get pods -n team-a` lists them"
     )
-    with pytest.raises(Misconfigured, match=r"^releasing job/team-z/x: there is none; `kubectl get jobs -n team-z`"):
+    with pytest.raises(Misconfigured, match=r"^releasing job/team-z/x: not found; `kubectl get jobs -n team-z`"):
         await release_one(cluster.kube, NamedTarget("Job", "team-z", "x"), Asking())
-    with pytest.raises(Misconfigured, match=r"^releasing jobset/team-a/x: there is none; "):
+    with pytest.raises(Misconfigured, match=r"^releasing jobset/team-a/x: not found; "):
         await release_one(cluster.kube, NamedTarget("JobSet", "team-a", "x"), Asking())
     assert asked(cluster) == []
 
@@ -178,7 +178,7 @@ async def test_it_takes_both_rights(rights: tuple[Right, ...], budget: str, miss
     with pytest.raises(Refused) as caught:
         await _refuse_others(user(cluster, *rights), [POD], budget)
     assert str(caught.value) == (
-        f"releasing: you may not {missing}; have an administrator bind you to the ClusterRole headroom-releaser"
+        f"releasing: you may not {missing}; ask an administrator to bind you to the ClusterRole headroom-releaser"
     )
 
 

@@ -276,7 +276,7 @@ spec:
 def test_namespaces_are_played_and_what_is_not_is_said(headroom: Headroom, files: Path) -> None:
     (files / "change.yaml").write_text(NAMESPACE + WIDE)
     done = headroom(*asked(files, "-o", "json"))
-    assert done.err == "passed over 1 Pod: a replay takes work and everything outside the cluster from the record\n"
+    assert done.err == "skipped 1 Pod: a replay takes work and everything outside the cluster from the record\n"
     found = json.loads(done.out)
     assert "namespaces added or replaced: 1" in found["changes"]
     assert found["after"]["held"] > 0
@@ -312,7 +312,7 @@ def test_a_scenario_is_played_on_the_full_simulator(headroom: Headroom, tmp_path
         ((), "choosing the input: give one of SCENARIO, --from and --trace, with a change; for example"),
         (("--trace", "{}/pods.csv", "--from", "x"), "give one of SCENARIO, --from and --trace, not --from and --trace"),
         (("--trace", "{}/none.csv"), "reading {}/none.csv: No such file or directory; check the path and its rights"),
-        (("--from", "{}/pods.csv"), "it is no snapshot"),
+        (("--from", "{}/pods.csv"), "it is not a snapshot"),
         (("--from", "{}/pods.csv", "--nodes", "{}/nodes.csv"), "--nodes is for traces only; a snapshot includes it"),
         (("--trace", "{}/pods.csv", "--every", "soon"), "reading --every: it must be a duration such as 10s or 5m"),
         (
@@ -326,8 +326,8 @@ def test_a_scenario_is_played_on_the_full_simulator(headroom: Headroom, tmp_path
         ),
         (("--trace", "{}/nodes.csv"), "line 1 is not the header of a known trace"),
         (("--trace", "{}/pods.csv", "--days", "inf"), "reading --days: it must be from 0.01 to 3,650, not inf"),
-        (("--trace", "{}/pods.csv", "--policy", "-", "--change", "-"), "it can be read once only; give - once"),
-        (("--trace", "-", "--nodes", "-"), "it can be read once only; give - once"),
+        (("--trace", "{}/pods.csv", "--policy", "-", "--change", "-"), "it can be read only once; give - once"),
+        (("--trace", "-", "--nodes", "-"), "it can be read only once; give - once"),
         (
             ("--trace", "{}/pods.csv"),
             "comparing: there is no change to compare with. Give --change FILE with manifests",

@@ -35,10 +35,10 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ({"holderIdentity": ""}, "none leads: nothing is counted and nothing is done"),
+        ({"holderIdentity": ""}, "none leads: Headroom counts nothing and does nothing"),
         (
             {"renewTime": "2026-11-15T11:00:00.000000Z"},
-            "none leads: headroom-0 renewed its lease 1h ago for the last time",
+            "none leads: headroom-0 last renewed its lease 1h ago",
         ),
         ({"renewTime": "2026-11-15T11:59:31.000000Z"}, "headroom-0 leads, lease renewed 29 s ago"),
     ],
@@ -124,7 +124,7 @@ def test_a_forecast_takes_a_budget_beside_files(headroom: Headroom) -> None:
     assert done.out.startswith("lab/team-a: 48.0 of 47.5 GPU-hours in")
     refused = headroom("forecast", "lab/team-a", "lab/team-b", *OFFLINE)
     assert (refused.code, refused.out) == (2, "")
-    assert "one budget at most" in refused.err
+    assert "at most one budget" in refused.err
 
 
 def test_a_forecast_names_what_is_wrong(headroom: Headroom, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_forecast_takes_no_more_rights_than_its_team_has(headroom: Headroom, f
     done = headroom("forecast", "lab/team-a", *tenant)
     assert done.code == 0
     assert done.out.startswith("lab/team-a: 56.0 of 100 GPU-hours in the last 24h; 4 GPUs in use now.\n")
-    assert "not looked at, for lack of rights: " in done.err
+    assert "not checked for lack of permission: " in done.err
     assert headroom("forecast", *tenant).code == 2
 
 
@@ -221,7 +221,7 @@ def test_a_forecast_without_the_ledger_says_what_it_misses(headroom: Headroom, f
     kind = {"apiVersion": "headroom.dev/v1alpha1", "kind": "GPUWorkloadBudget"}
     fleet.put(kind | stored | {"status": stored["status"] | {"consumedGpuHours": "77.5"}})
     said = headroom("forecast", "lab/team-a", "--kubeconfig", fleet.kubeconfig()).out
-    assert "56.0 GPU-hours; the operator, who has the ledger, counts 77.5." in said
+    assert "56.0 GPU-hours; the operator counts 77.5 with its ledger." in said
 
 
 def test_watching_goes_on_until_ctrl_c(fleet: Served) -> None:
@@ -251,4 +251,4 @@ def test_how_far_it_is_is_shown_on_a_terminal_only(tmp_path: Path, is_terminal: 
     os.close(ours)
     assert done.stdout == b""
     assert ("copying" in said) == is_terminal
-    assert said.splitlines()[-1].endswith("read 3 rows; 3 were new or said more than the ledger knew")
+    assert said.splitlines()[-1].endswith("read 3 rows; 3 were new or more complete than in the ledger")

@@ -183,9 +183,9 @@ def test_the_operator_lives_leads_and_ends_in_good_order(plane: ControlPlane, to
         assert "\nStopped: Within quota: 0.00 of 10" in headroom("explain", "gwb/team-a", "-n", NAMESPACE, *to).stdout
         plane.apply(HOLD)
         again = headroom("stop", *to).stdout
-        assert "Deleted 1 BudgetHold: nobody would release pods now, so new ones start as always." in again
+        assert "Deleted 1 BudgetHold: new pods start as always, since nothing releases pods now." in again
         assert plane.kubectl("get", "budgetholds", "-o", "name") == ""
-        assert "its BudgetHold comes back" in headroom("resume", *to).stdout
+        assert "recreates the BudgetHolds" in headroom("resume", *to).stdout
         wait_until(lambda: not is_stopped(plane, operator), "effects happen again")
         operator.process.send_signal(signal.SIGTERM)
         assert operator.process.wait(PATIENCE_SECONDS) == 0
@@ -297,8 +297,8 @@ def test_explain_tells_a_tenant_why_a_pod_waits(plane: ControlPlane) -> None:
         f"Pod {NAMESPACE}/held is queued by budget {NAMESPACE}/held: 10.2 of 10 GPU-hours in the last 24h; estimated start "
         "2026-11-15T14:30:00Z, alone in the queue."
     )
-    assert lines[-1].startswith("- not looked at, for lack of rights: gpuworkloadbudgets.headroom.dev, ")
-    assert sentence(missing).endswith("we may not list those of all namespaces; name one, as in pod/lab/train-0")
+    assert lines[-1].startswith("- not checked for lack of permission: gpuworkloadbudgets.headroom.dev, ")
+    assert sentence(missing).endswith("you may not list those of all namespaces; name one, as in pod/lab/train-0")
 
 
 def gated(name: str, *gates: str) -> dict[str, Any]:
@@ -319,7 +319,7 @@ def test_pods_are_released_by_name_and_each_failure_is_a_sentence(plane: Control
     }
     lists = f"`kubectl get pods -n {NAMESPACE}` lists them"
     assert done.stderr.splitlines() == [
-        f"headroom: releasing pod/{NAMESPACE}/wait: there is none (did you mean {there}?); {lists}",
+        f"headroom: releasing pod/{NAMESPACE}/wait: not found (did you mean {there}?); {lists}",
         f"headroom: releasing pod/{NAMESPACE}/free: no budget queues it",
     ]
     plane.kubectl("delete", "rr", "--all", "-n", NAMESPACE)
@@ -327,7 +327,7 @@ def test_pods_are_released_by_name_and_each_failure_is_a_sentence(plane: Control
     assert sentence(headroom("release", there, *nobody, code=2)) == (
         "headroom: releasing: you may not release budgetholds.headroom.dev or "
         f"create releaserequests.headroom.dev in namespace {NAMESPACE}; "
-        "have an administrator bind you to the ClusterRole headroom-releaser"
+        "ask an administrator to bind you to the ClusterRole headroom-releaser"
     )
     plane.kubectl("delete", "pod", "waits", "free", "-n", NAMESPACE, "--wait=false", "--grace-period=0", "--force")
 
@@ -383,7 +383,7 @@ def test_without_kinds_rights_or_namespace_it_says_what_to_do(bare_control_plane
     for flags in ((), ("--dry-run",)):
         said = sentence(headroom("run", *nobody, *flags, code=2))
         to_do = "list or watch" if flags else "list or watch or get or patch"
-        assert f"we may not {to_do} pods; {to_do} nodes;" in said
+        assert f"this user may not {to_do} pods; {to_do} nodes;" in said
         assert ("powerpools/status" in said) == (not flags)
     headroom("stop", *admin, code=2)
     assert "kind bandwidths.headroom.dev" in headroom("uninstall", "--yes", "--crds", *admin).stdout

@@ -125,7 +125,7 @@ def test_what_is_not_queued_is_said(team: Team) -> None:
 
 def test_a_tenant_with_edit_is_refused(team: Team) -> None:
     failed = headroom("release", f"pod/{NAMESPACE}/waits", *of_user(team, "editor"), code=2)
-    assert "have an administrator bind you to the ClusterRole headroom-releaser" in failed.stderr
+    assert "ask an administrator to bind you to the ClusterRole headroom-releaser" in failed.stderr
     server = Server(team.plane, "editor")
     code, answer = server.send("POST", REQUESTS, json.dumps(a_request("waits")))
     assert (code, answer["reason"]) == (403, "Forbidden")

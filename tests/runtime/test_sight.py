@@ -50,7 +50,7 @@ def test_a_turn_is_told_once_with_its_cause_and_its_end() -> None:
     ]
     assert watched.words == [
         ("warning", "a kind cannot be read"),
-        ("warning", "the view of the cluster is not complete: there are no effects until it is"),
+        ("warning", "the view of the cluster is not complete: no effects until it is"),
         ("info", "a kind can be read again"),
         ("info", "the view of the cluster is complete again"),
     ]

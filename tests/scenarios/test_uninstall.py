@@ -157,7 +157,7 @@ async def test_of_very_many_pods_only_some_are_named(capsys: pytest.CaptureFixtu
     await take_all(cluster.kube, SETTINGS, set(), crds=False)
     said = capsys.readouterr()
     assert said.out.count("from pod team-a/") == 20
-    assert "removing what is ours from 492 more pods" in said.out
+    assert "removing gates and marks from 492 more pods" in said.out
     assert said.err == "", "how far it is, is for terminals"
     assert [each async for each in leftovers.marks(cluster.kube)] == []
 

@@ -187,7 +187,7 @@ def test_unknown_kinds_of_our_groups_and_objects_without_a_kind_are_problems() -
 def test_an_object_that_is_given_twice_is_a_problem() -> None:
     found = read(BUDGET + "---" + POD, FACTS, BUDGET)
     [wrong] = found.problems
-    assert (wrong.message, wrong.place, wrong.earlier) == ("is given twice", ("file-2.yaml", 0), ("file-0.yaml", 0))
+    assert (wrong.message, wrong.place, wrong.earlier) == ("is a duplicate", ("file-2.yaml", 0), ("file-0.yaml", 0))
 
 
 def test_a_key_that_is_given_twice_is_found_wherever_it_stands() -> None:
@@ -313,7 +313,7 @@ def test_every_workload_of_kueue_is_a_fact_and_shows_that_there_is_kueue() -> No
 
 def test_what_only_the_operator_writes_is_read_and_wrong_ones_are_told_of() -> None:
     twice = read(OWNERS, OWNERS)
-    assert {each.message for each in twice.problems} == {"is given twice"}
+    assert {each.message for each in twice.problems} == {"is a duplicate"}
     wrong = OWNERS.partition("---")[0].replace("namespaces: [lab]", "namespaces: all")
     [problem] = read(wrong).problems
     assert (problem.field, problem.message) == ("spec", "must be what the operator writes")

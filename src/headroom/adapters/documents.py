@@ -229,7 +229,7 @@ def _note(out: Documents, ref: Ref, place: DocumentPosition, *, ours: bool = Fal
     if ours:
         out.ours[place] = named
     if ref.name and out.places.setdefault(ref, place) != place:
-        out.problems.append(Wrong(named, "", "is given twice", place, out.places[ref]))
+        out.problems.append(Wrong(named, "", "is a duplicate", place, out.places[ref]))
     return named
 
 

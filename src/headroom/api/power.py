@@ -228,7 +228,7 @@ class PowerPolicy(ApiType, frozen=True, kw_only=True):
         Literal["Never", "NonGpuPods"],
         Meta(
             description=(
-                "Never: any pod but those of DaemonSets keeps a machine on. NonGpuPods: pods without GPUs that a "
+                "Never: any pod except those of DaemonSets keeps a machine on. NonGpuPods: pods without GPUs that a "
                 "controller would recreate are evicted, as their PodDisruptionBudgets allow."
             )
         ),

@@ -25,7 +25,7 @@ LEAST_CHART, MOST_CHART = 20, 100
 
 app = typer.Typer(
     name="backtest",
-    help="Play a recorded past with today's decisions.\n\n"
+    help="Apply today's decisions to recorded history.\n\n"
     "Example: headroom backtest offers --prices prices.csv.gz --types types.csv -f pool.yaml",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -68,11 +68,11 @@ def offers(
     until: Until = "",
     form: Output = Form.table,
 ) -> None:
-    """Play a history of spot prices with a LeftoverNodePool.
+    """Apply a LeftoverNodePool to a history of spot prices.
 
-    It prints what the pool would have paid and how often it would have switched, beside always taking the cheapest offer, the original of this
-    capability, and the best that anybody could have done with as many switches. Ranking and switching are the operator's own. An
-    empty price means that the offer is gone; prices are in force until the next row for the same type and zone.
+    It prints the costs and the number of switches of the pool, of always taking the cheapest offer, of the original leftover
+    controller, and of the best possible course with as many switches. Ranking and switching use the operator's own code. A price
+    is valid until the next row for the same type and zone; an empty price means that the offer is gone.
 
     Example: headroom backtest offers --prices prices.csv.gz --types types.csv -f pool.yaml --region us-east-1 --since 2025-01-01
     """

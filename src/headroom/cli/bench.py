@@ -25,7 +25,7 @@ LARGEST_GPUS: Final = 10**6
 
 app = typer.Typer(
     name="bench",
-    help="Make pods of known use, and check a budget with them.\n\nExample: headroom bench workload --count 50 --rate 10",
+    help="Create pods with known usage, and check a budget with them.\n\nExample: headroom bench workload --count 50 --rate 10",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -86,15 +86,16 @@ def workload(
     gpus: Gpus = "1",
     gpu_resource: Annotated[str, typer.Option(metavar="NAME", help="The resource they request.")] = "nvidia.com/gpu",
     image: Annotated[str, typer.Option(help="An image that has a `sleep`.")] = "busybox:1.37",
-    prefix: Annotated[str, typer.Option(help="What the pods' names begin with.")] = "bench-",
-    kwok: Annotated[bool, typer.Option("--kwok", help="The nodes are KWOK's: tell it when a pod ends.")] = False,
+    prefix: Annotated[str, typer.Option(help="The prefix of the pods' names.")] = "bench-",
+    kwok: Annotated[bool, typer.Option("--kwok", help="For KWOK nodes: annotate pods with their run time.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Make pods that sleep, one after the other.
+    """Create pods that sleep, one after the other.
 
-    The first is made at once, then one every 1/rate seconds. They are named PREFIX0000, PREFIX0001 and so on, and stay until they are deleted. On KWOK nodes nothing sleeps, so with --kwok
-    each pod carries the annotation pod-complete.stage.kwok.x-k8s.io/delay, and a stage of KWOK must heed it.
+    The first pod comes at once, then one every 1/rate seconds. They are named PREFIX0000, PREFIX0001 and so on, and stay until you
+    delete them. On KWOK nodes no process runs, so --kwok sets the annotation pod-complete.stage.kwok.x-k8s.io/delay on each pod,
+    which a stage of KWOK must read.
 
     Example: headroom bench workload --count 50 --rate 10 --runtime 1m
     """
@@ -133,13 +134,15 @@ def report(
     rate: Rate = 1.0,
     runtime: Runtime = "30s",
     gpus: Gpus = "1",
-    out_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Where results.json and SUMMARY.md go.")] = Path(),
-    label: Annotated[str, typer.Option(metavar="TEXT", help="What to call this run.")] = "",
+    out_dir: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="The folder for results.json and SUMMARY.md.")
+    ] = Path(),
+    label: Annotated[str, typer.Option(metavar="TEXT", help="A name for this run.")] = "",
     form: Output = Form.table,
 ) -> None:
-    """Compare what a budget counted with what was used.
+    """Compare the usage that a budget counted with the expected one.
 
-    What the workload should have used is a schedule: every pod counts from the moment it was to be made. The ratio is not cut off at 1.
+    The expected usage is a schedule: every pod counts from its planned creation. The ratio may exceed 1.
 
     Example: kubectl get gwb team-a -o json | headroom bench report --count 50 --rate 10 --elapsed 45s --status-json -
     """

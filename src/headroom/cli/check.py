@@ -26,12 +26,12 @@ def check(
     recursive: Recursive = False,
     form: Output = Form.table,
 ) -> None:
-    """Validate manifests offline, as the API server would.
+    """Validate manifests offline, like the API server.
 
-    Every wrong field is named as FILE:LINE: KIND/NAME: FIELD MESSAGE. What is allowed and hardly meant, such as a ladder that evicts
-    pods which start again at once, is a warning. An address that the operator would never call is wrong; for the others it is said what
-    --allow-egress must list, and what the Secrets that are sent there must say. Exit code 1 if a field is wrong, and 2 if a file could not be read; the others are still checked. Objects that
-    are not of Headroom are passed over, except that annotations of Pods and Nodes which say bandwidth are read.
+    Every mistake is printed as FILE:LINE: KIND/NAME: FIELD MESSAGE. Valid but probably unintended settings are warnings, such as
+    an Evict step whose pods start again at once. Addresses that the operator would never call are mistakes; for all others, it
+    prints the entries needed in --allow-egress and the annotations needed on Secrets. Other objects are skipped, except for
+    bandwidth annotations of Pods and Nodes. Exit code 1 if a field is wrong, and 2 if a file could not be read.
 
     Example: headroom check docs/examples/*.yaml
     """

@@ -74,9 +74,9 @@ def completion(
 ) -> None:
     """Print the completion script of a shell.
 
-    It completes commands, options and kinds. For the shell at hand: source <(headroom completion bash). To keep it, put that line into ~/.bashrc or ~/.zshrc; fish reads
-    ~/.config/fish/completions/headroom.fish. kubectl completes `kubectl headroom` by the program kubectl_complete-headroom, which is
-    installed beside this one.
+    It completes commands, options and kinds. For the current shell: source <(headroom completion bash). To keep it, add that line to
+    ~/.bashrc or ~/.zshrc; fish reads ~/.config/fish/completions/headroom.fish. kubectl completes `kubectl headroom` with the program
+    kubectl_complete-headroom, which is installed beside this one.
 
     Example: headroom completion bash
     """
@@ -84,7 +84,7 @@ def completion(
     from headroom.model.errors import Misconfigured
 
     if shell is None:
-        raise Misconfigured("printing a script: for which shell? write bash, zsh or fish")
+        raise Misconfigured("printing the script: name a shell: bash, zsh or fish")
     print({"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell], end="")
     if sys.stdout.isatty():
         output.say(_INSTALL[shell])

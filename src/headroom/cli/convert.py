@@ -51,9 +51,11 @@ def convert(
 ) -> None:
     """Rewrite manifests of five older systems as Headroom's.
 
-    They are gwb-operator, Spotpool, k8s-gpu-autoprovision, vaclab-bandwidth-operator and Leftover. What cannot be taken over is said on
-    stderr. Keys in a Spotpool move into a Secret, and its kongGatewayIP becomes a gateway. What vaclab's chart says of bandwidth becomes settings of the operator, on stderr. The machines of k8s-gpu-autoprovision are found in .env files, docker lines, compose files,
-    chart values, ConfigMaps and Deployments and become one PowerPool. Exit code 1 if something in the result still needs an editor, or if a machine is not in it.
+    The systems are gwb-operator, Spotpool, k8s-gpu-autoprovision, vaclab-bandwidth-operator and Leftover. Parts that cannot be
+    converted are listed on stderr. Keys in a Spotpool move into a Secret, and its kongGatewayIP becomes a gateway. Bandwidth values
+    of vaclab's chart become settings of the operator, on stderr. The machines of k8s-gpu-autoprovision are read from .env files,
+    docker lines, compose files, chart values, ConfigMaps and Deployments and become one PowerPool. Exit code 1 if the result still
+    needs an editor, or if a machine is missing in it.
 
     Example: headroom convert old/*.yaml nodes.env > new.yaml && headroom check new.yaml
     """
@@ -118,7 +120,7 @@ class Conversion:
             self._take_document(source, found.value)
         for each in repeated:
             self._warn(
-                source, f"line {each.line}: {each.key} stands in line {each.first_line} already; only the last counts"
+                source, f"line {each.line}: {each.key} is on line {each.first_line} already; only the last one counts"
             )
 
     def documents(self) -> list[Json]:
@@ -142,9 +144,7 @@ class Conversion:
         if candidates:
             self._take_machines(source, candidates)
             if "kind" in document:
-                self._warn(
-                    source, f"{_named(document)} is of the old controller: its machines are taken over, itself is not"
-                )
+                self._warn(source, f"{_named(document)} belongs to the old controller: only its machines are converted")
             return
         if "kind" not in document:
             if not is_of_chart:
@@ -161,9 +161,7 @@ class Conversion:
                 self._warn(source, why)
                 self.lost = True
             elif self._machines.setdefault(machine["name"], machine) != machine:
-                self._warn(
-                    source, f"{candidate.label}: there is another machine {machine['name']}; this one is left out"
-                )
+                self._warn(source, f"{candidate.label}: duplicate machine {machine['name']}, left out")
                 self.lost = True
 
     def _take_settings(self, source: str, values: dict[str, Json]) -> None:
@@ -181,7 +179,7 @@ class Conversion:
         if group == GROUP:
             return convert_spot.without_plain_keys(document) if kind == "Spotpool" else [document]
         if OLD_GROUPS.get(group) != kind:
-            self._warn(source, f"{_named(document)} is of no kind that is converted; it is passed on as it is")
+            self._warn(source, f"{_named(document)} is not of a converted kind; it is copied unchanged")
             return [document]
         metadata, spec = _kept_metadata(kind, _mapping(document, "metadata")), dict(_mapping(document, "spec"))
         for change in _CHANGES[kind]:
@@ -280,7 +278,7 @@ def _rename_reservations(_: Json, spec: dict[str, Json]) -> Iterator[str]:
             each for each in reservations if not isinstance(each, dict) or each.get("podUid") not in uids
         ]
         if reservations:
-            yield "spec.reservations is named spec.requests now"
+            yield "spec.reservations is now spec.requests"
 
 
 def _same_node_name(metadata: dict[str, Json], spec: dict[str, Json]) -> Iterator[str]:
@@ -312,7 +310,7 @@ _CHANGES: Final = {
 def _no_machines(document: dict[str, Json]) -> str:
     """Why chart values without machines become nothing."""
     if _mapping(document, "aws"):
-        return "these are settings of the old controller itself, with no resource among them; nothing of them is taken over"
+        return "these are settings of the old controller without any resource; nothing is converted"
     return "holds an object without a kind and without machines; it is left out"
 
 

@@ -8,7 +8,7 @@ from headroom.cli.options import ManifestForm, Manifests
 def crds(form: ManifestForm = Manifests.yaml) -> None:
     """Print the CustomResourceDefinitions of all kinds.
 
-    Those that only the operator writes are among them.
+    The list includes the kinds that only the operator writes.
 
     Example: headroom crds | kubectl apply --server-side -f -
     """

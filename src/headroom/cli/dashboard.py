@@ -40,17 +40,16 @@ def dashboard(
             min=1, max=65535, help=f"The port on 127.0.0.1; the first free one from {FIRST_PORT} on if not set."
         ),
     ] = None,
-    open_: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open it in a browser, or only print the address.")
-    ] = True,
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser, or only print the address.")] = True,
     address: Annotated[
-        str, typer.Option(metavar="URL", help="Reach the operator at https://HOST:PORT, not through the API server.")
+        str,
+        typer.Option(metavar="URL", help="Connect to the operator at https://HOST:PORT, not through the API server."),
     ] = "",
     certificate_authority: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="PEM of whoever signed the operator's certificate. Without it, the way through the API server is not verified to its end.",
+            help="PEM of the authority of the operator's certificate. Without it, the connection is verified only up to the API server.",
         ),
     ] = None,
     kubeconfig: Kubeconfig = None,
@@ -59,7 +58,7 @@ def dashboard(
 ) -> None:
     """Open the dashboard of the operator in a cluster.
 
-    It is reached through the API server, as with kubectl port-forward, and shows what you may see: all budgets, or those of the namespaces in which you may list them. Your credentials stay here; the browser gets a cookie that is good for this dashboard only. Ctrl-C ends it.
+    It connects through the API server, like kubectl port-forward, and shows what you may see: all budgets, or those of the namespaces in which you may list them. Your credentials stay here; the browser gets a cookie for this dashboard only. Ctrl-C ends it.
 
     Example: headroom dashboard --context production
     """
@@ -152,9 +151,7 @@ def _way(config: ClientConfig, settings: Settings, wishes: DashboardOptions) -> 
     from headroom.adapters.kube.tls import tls_context
 
     if wishes.address and (urlsplit(wishes.address).scheme != "https" or not urlsplit(wishes.address).netloc):
-        raise Misconfigured(
-            f"reading --address: it must be such as https://headroom.example.com, not {wishes.address!r}"
-        )
+        raise Misconfigured(f"reading --address: it must be like https://headroom.example.com, not {wishes.address!r}")
     authority = Pem("--certificate-authority", file=wishes.authority.absolute()) if wishes.authority else None
     name = f"headroom.{settings.operator_namespace}.svc"
     way = replace(
@@ -181,11 +178,11 @@ async def _greet(link: OperatorLink, source: str) -> None:
         status, body = answer.status, await answer.read()
     if status == 404:
         raise Refused(
-            f"{doing}: it has none, so it is of an older version; update the operator, or use headroom status"
+            f"{doing}: the operator is of an older version without a dashboard; update it, or use headroom status"
         )
     if status == 401:
         raise Refused(
-            f"{doing}: it does not know you; {source} must have a token or a client certificate that the API server accepts, "
+            f"{doing}: it does not accept your credentials; {source} must have a token or a client certificate that the API server accepts, "
             "and for certificates the operator needs the RoleBinding headroom-client-certificates of deploy/rbac.yaml"
         )
     if status != 403:
@@ -215,7 +212,7 @@ async def _show(link: OperatorLink, wishes: DashboardOptions) -> None:
         wanted = wishes.port or free_port(FIRST_PORT)
         relay.port = await servers.listen(relay.app(), f"127.0.0.1:{wanted}", "--port")
         output.line(f"The dashboard is at {relay.address}")
-        output.line("It works once, for one browser; open it yourself if none shows it. Ctrl-C ends the dashboard.")
+        output.line("It works once, for one browser. If no browser opens, open it yourself. Ctrl-C ends the dashboard.")
         opening = asyncio.create_task(_open(relay)) if wishes.open else None
         await ends.wait()
     finally:

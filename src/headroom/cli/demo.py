@@ -10,25 +10,24 @@ import typer
 
 def demo(
     speed: Annotated[float, typer.Option(min=0.1, max=600, help="Simulated seconds for each real one.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Another seed, another course of events.")] = 1,
+    seed: Annotated[int, typer.Option(help="The seed of random events.")] = 1,
     port: Annotated[
         int, typer.Option(min=1, max=65535, help="The dashboard's port; the next free one if taken.")
     ] = 8080,
     scenario: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Play this scenario instead of the built-in fleet.")
+        Path | None, typer.Option(metavar="FILE", help="Run this scenario instead of the built-in fleet.")
     ] = None,
     seconds: Annotated[float | None, typer.Option("--for", min=0, metavar="SECONDS", help="End after so long.")] = None,
     snapshot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what is known when it ends, as `headroom snapshot` does.")
+        Path | None, typer.Option(metavar="FILE", help="Write a snapshot when it ends, like `headroom snapshot`.")
     ] = None,
 ) -> None:
     """Run Headroom on an embedded simulated cluster.
 
-    The loop, the client and the dashboard are those of `headroom run`; only the API server and the fleet are simulated. It
-    prints the dashboard's address, a line for what happens to a budget, and how the fleet is doing now and then. It goes on
-    until Ctrl-C ends it. With --scenario it ends with the scenario, says how many of its expectations held, and the exit
-    code is 1 if something was not as expected. With --snapshot the fleet is there for other commands afterwards: `status`,
-    `forecast`, `explain` and `simulate` with --from FILE, and `replay FILE`.
+    The operator and the dashboard are those of `headroom run`; only the API server and the fleet are simulated. It prints the
+    dashboard's address, a line for each event, and the state of the fleet now and then, and runs until Ctrl-C. With --scenario
+    it ends with the scenario and prints how many expectations held; the exit code is 1 if one failed. With --snapshot other
+    commands can use the fleet afterwards: `status`, `forecast`, `explain` and `simulate` with --from FILE, and `replay FILE`.
 
     Example: headroom demo --speed 120
 

@@ -88,7 +88,7 @@ def _built_in(seed: int) -> Scenario:
 
 def _write(file: Path, saved: bytes) -> None:
     if not saved:
-        output.say(f"nothing was written to {file}: the demo ended before its fleet was there")
+        output.say(f"nothing was written to {file}: the demo ended before its fleet was ready")
         return
     try:
         private.write(file, saved + b"\n")
@@ -98,7 +98,7 @@ def _write(file: Path, saved: bytes) -> None:
 
 
 def _said(failure: str) -> None:
-    output.say(f"not as the scenario expects: {failure}")
+    output.say(f"expectation failed: {failure}")
 
 
 def _verdict(simulation: Simulation) -> str:
@@ -196,7 +196,7 @@ class DemoStage:
         """A word, if this machine cannot keep up."""
         managed = self._clock.managed()
         self._managed = managed if managed < SLOWER * wished else wished
-        return f"; this machine manages {managed:.0f}×" if managed < SLOWER * wished else ""
+        return f"; this machine reaches {managed:.0f}×" if managed < SLOWER * wished else ""
 
     def saved(self) -> bytes:
         """What the operator knows now, with the usage of its ledger; nothing if it has not seen the fleet yet."""
@@ -229,5 +229,5 @@ def _line(view: OperatorView) -> str:
     return (
         f"{times.text(world.now)[11:16]}  "
         f"{fleet_['held']} of {fleet_['gpus']} GPUs allocated, {running} pod{'' if running == 1 else 's'} running, "
-        f"{fleet_['waiting']} waiting; {good} of {ready.total()} resources Ready"
+        f"{fleet_['waiting']} queued or pending; {good} of {ready.total()} resources Ready"
     )

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 
 MOST_NEAR: Final = 3
 MOST_LISTED: Final = 20
-_NOT_YET: Final = "No operator has looked at it yet: this is what Headroom would do now."
+_NOT_YET: Final = "No operator has looked at it yet. Headroom would decide this now:"
 
 
 _What = Annotated[
     str,
     typer.Argument(
-        metavar="KIND/[NAMESPACE/]NAME", help="A resource of ours, a pod, job or jobset, or a machine; short names do."
+        metavar="KIND/[NAMESPACE/]NAME",
+        help="A Headroom resource, a pod, job or jobset, or a machine; short names work.",
     ),
 ]
 _Namespace = Annotated[
@@ -46,10 +47,10 @@ _Namespace = Annotated[
         "--namespace",
         "-n",
         metavar="NAMESPACE",
-        help="Where it is; the namespace of the context if not set, and any in files.",
+        help="Its namespace; by default that of the context, or any in files.",
     ),
 ]
-_Anywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Find it in whatever namespace it is.")]
+_Anywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Search all namespaces.")]
 
 
 def explain(
@@ -66,12 +67,12 @@ def explain(
     context: Context = None,
     operator_namespace: OperatorNamespace = None,
 ) -> None:
-    """Say why a resource or a pod is as it is.
+    """Explain the state of a resource, a pod or a machine.
 
-    Of a resource: what was decided, why, and what is due. Of a pod: why it is queued or pending or was stopped, its estimated
-    start, and which machine wakes for it. Of a machine of a power pool: what it is doing. In a cluster this is the operator's
-    last status; with files, or where no operator has looked yet, it is decided anew. Without a namespace, a cluster is searched
-    in that of the context, as kubectl does.
+    For a resource: the decision, its reason, and the effects due. For a pod: why it is queued, pending or stopped, its estimated
+    start, and the machine that wakes for it. For a machine: its state and why. In a cluster the answer comes from the operator's
+    last status; with files, or before an operator has looked, Headroom decides anew. The default namespace is that of the
+    context, as with kubectl.
 
     Example: headroom explain gwb/lab/team-a
 
@@ -165,15 +166,15 @@ def find(world: World, what: tuple[str, str, str], *, in_files: bool) -> Ref:
     if len(found) == 1:
         return found[0]
     if found:
-        raise Misconfigured(f"looking for {kind}/{name}: there are {', '.join(map(str, found))}; say which")
+        raise Misconfigured(f"looking for {kind}/{name}: several match: {', '.join(map(str, found))}; name one")
     asked = "/".join(part for part in (kind, namespace, name) if part)
     # The names alone are compared: the kind is the same for all, and would make everything look alike.
     names = {f"{ref.namespace}/{ref.name}" if namespace else ref.name: str(ref) for ref in reversed(refs)}
     near = offered(f"{namespace}/{name}" if namespace else name, names)
     where = f"`kubectl get {kind.lower()} -A` lists them all"
     if in_files:
-        where = f"there are {listed([str(each) for each in sorted(world.resources)])}"
-    raise Misconfigured(f"looking for {asked}: there is none{near}; {where}")
+        where = f"the files have {listed([str(each) for each in sorted(world.resources)])}"
+    raise Misconfigured(f"looking for {asked}: not found{near}; {where}")
 
 
 def listed(names: list[str]) -> str:
@@ -276,13 +277,13 @@ class ExplainedResource(NamedTuple):
         if self.decision is None:
             for problem in self.resource.problems:
                 output.line(f"Problem: {problem.field} {problem.message}")
-            output.line("No decision is made on a resource with problems; correct it and apply it again.")
+            output.line("Headroom does not act on an invalid resource. Correct it and apply it again.")
             return
         output.line(f"{self.decision.reason}: {self.decision.message}")
         if self.stopped:
             output.line("All effects are stopped cluster-wide, so nothing below is carried out; see `headroom resume`.")
         if self.resource.spec.paused:
-            output.line("It is paused, so nothing below is carried out; set spec.paused to false to go on.")
+            output.line("It is paused, so nothing below is carried out; set spec.paused to false to resume.")
         for words in self.decision.warnings():
             output.line(words)
         output.line()
@@ -294,7 +295,7 @@ class ExplainedResource(NamedTuple):
             _show_due(self.decision)
         else:
             output.line()
-            output.line("From the operator's last status; `headroom run --dry-run` says what is due.")
+            output.line("From the operator's last status; `headroom run --dry-run` shows the effects due.")
 
 
 def _show_status(decision: Decision) -> None:
@@ -324,7 +325,7 @@ def _show_due(decision: Decision) -> None:
         output.as_table(("ACTION", "ON", ""), rows, indent=2)
     else:
         output.line("Nothing is due now.")
-    output.line(f"It is looked at again within {-(-decision.look_again_ms // 1000)} s.")
+    output.line(f"Headroom checks it again within {-(-decision.look_again_ms // 1000)} s.")
 
 
 def _plain(value: Any) -> str:

@@ -31,9 +31,9 @@ WORDS: Final[Mapping[str, str]] = {
 """The kinds that are not ours and can be asked about, by the words that kubectl knows them by."""
 _PLACES: Final = {
     "Pod": "`kubectl get pods -A` lists them all",
-    "Job": "of Jobs only those are known that have pods or that Headroom has suspended: `kubectl get jobs -A`",
-    "JobSet": "of JobSets only those are known that have pods or that Headroom has suspended: `kubectl get jobsets -A`",
-    "Workload": "of Workloads only those are known that Headroom has set inactive: `kubectl get workloads -A`",
+    "Job": "Headroom knows only Jobs that have pods or that it has suspended; `kubectl get jobs -A` lists all",
+    "JobSet": "Headroom knows only JobSets that have pods or that it has suspended; `kubectl get jobsets -A` lists all",
+    "Workload": "Headroom knows only Workloads that it has set inactive; `kubectl get workloads -A` lists all",
 }
 
 
@@ -42,7 +42,7 @@ class ToldOfPod(NamedTuple):
 
     found: Explained
     unread: tuple[str, ...] = ()
-    """What was not looked at, for lack of rights."""
+    """What was not checked for lack of permission."""
     answer: PodAnswer | None = None
     """What is done for a pending pod."""
 
@@ -70,7 +70,7 @@ class ToldOfPod(NamedTuple):
         for each in self.found.details:
             output.line(f"- {each}", hang=2)
         if self.unread:
-            output.line(f"- not looked at, for lack of rights: {', '.join(self.unread)}", hang=2)
+            output.line(f"- not checked for lack of permission: {', '.join(self.unread)}", hang=2)
 
 
 def told(world: World, asked: tuple[str, str, str], *, in_files: bool, unread: tuple[str, ...] = ()) -> ToldOfPod:
@@ -87,7 +87,7 @@ def told(world: World, asked: tuple[str, str, str], *, in_files: bool, unread: t
     if found is None:
         found = explained(world, statuses, _sought(world, statuses, asked))
     if found is None:
-        raise Misconfigured(f"looking for {kind}/{namespace}/{name}: nothing is known of it")
+        raise Misconfigured(f"looking for {kind}/{namespace}/{name}: Headroom does not know it")
     found = found._replace(details=(*found.details, *_notes(world, found.what, known)))
     if not in_files:
         return ToldOfPod(found, unread)
@@ -176,8 +176,8 @@ def _sought(world: World, statuses: Mapping[Ref, GPUWorkloadBudgetStatus], asked
     if len(found) == 1:
         return Ref(kind, *found[0].split("/", 1))
     if found:
-        raise Misconfigured(f"looking for {kind}/{name}: there are {listed(found)}; say which")
+        raise Misconfigured(f"looking for {kind}/{name}: several match: {listed(found)}; name one")
     shown = {key if namespace else key.partition("/")[2]: f"{kind}/{key}" for key in reversed(keys)}
     near = offered(f"{namespace}/{name}" if namespace else name, shown)
     what = "/".join(part for part in asked if part)
-    raise Misconfigured(f"looking for {what}: there is none{near}; {_PLACES[kind]}")
+    raise Misconfigured(f"looking for {what}: not found{near}; {_PLACES[kind]}")

@@ -15,8 +15,9 @@ from headroom.runtime.extender_settings import PREFIX, ExtenderSettings
 def extender(**flags: Any) -> None:
     """Answer kube-scheduler where bandwidth pods may go, until SIGTERM or Ctrl-C.
 
-    It reserves what it answers, keeps siblings together and refuses nodes whose links are full. It watches nodes, pods and Bandwidths by
-    itself, so it needs no operator to run; settings of bandwidth are those of `headroom run` (HEADROOM_BANDWIDTH_...).
+    It reserves bandwidth on the nodes that it answers, keeps siblings together and refuses nodes whose links are full. It has its own
+    watches of nodes, pods and Bandwidths, so it does not need the operator; its bandwidth settings are those of `headroom run`
+    (HEADROOM_BANDWIDTH_...).
 
     Example: headroom extender --scheduler-config
     """

@@ -112,7 +112,7 @@ class ToldOfMachine(NamedTuple):
     holding: tuple[str, ...] = ()
     """What keeps it on, or when it goes to sleep."""
     unread: tuple[str, ...] = ()
-    """What was not looked at, for lack of rights."""
+    """What was not checked for lack of permission."""
 
     @property
     def is_plan(self) -> bool:
@@ -165,7 +165,7 @@ class ToldOfMachine(NamedTuple):
             yield f"switched {'once' if count == 1 else f'{count} times'} in the last hour"
         yield f"{self.pool}: {self.why}"
         if self.unread:
-            yield f"not looked at, for lack of rights: {', '.join(self.unread)}"
+            yield f"not checked for lack of permission: {', '.join(self.unread)}"
 
 
 def told_of_machine(world: World, name: str, decisions: Sequence[Decision] | None) -> ToldOfMachine:

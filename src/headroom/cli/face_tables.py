@@ -101,7 +101,7 @@ def said_of(resource: AnyResource, decision: Decision | None) -> str:
     if decision is not None:
         return decision.message
     ready = conditions.find(resource.status.conditions, "Ready")
-    return ready.message if ready else "Nothing has been decided yet."
+    return ready.message if ready else "No decision has been made yet."
 
 
 def unserved_rows(unserved: Iterable[Any]) -> list[tuple[object, ...]]:

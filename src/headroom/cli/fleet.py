@@ -104,5 +104,5 @@ def _other(ref: Ref, resource: AnyResource, decision: Decision | None) -> dict[s
         "name": ref.name,
         "ready": "False" if wrong else ready.status if ready else "Unknown",
         "reason": "Invalid" if wrong else ready.reason if ready else "Waiting",
-        "message": wrong or (ready.message if ready else "Nothing has been decided yet."),
+        "message": wrong or (ready.message if ready else "No decision has been made yet."),
     }

@@ -37,7 +37,7 @@ CHART_ROWS: Final = 12
 CHART_CELLS: Final = 30
 LARGEST_PLUS: Final = 10**6
 _NO_LEDGER: Final = (
-    "Only pods that are still there are counted here, {here} GPU-hours; the operator, who has the ledger, counts {there}. "
+    "This counts only pods that still exist, {here} GPU-hours; the operator counts {there} with its ledger. "
     "With HEADROOM_LEDGER_URL set, the ledger is read too."
 )
 
@@ -51,7 +51,9 @@ Words = Annotated[
     ),
 ]
 
-Plus = Annotated[str, typer.Option(metavar="GPUSxDURATION", help="And if so much more began now, such as 8x4h?")]
+Plus = Annotated[
+    str, typer.Option(metavar="GPUSxDURATION", help="Would these GPUs for this long fit too, such as 8x4h?")
+]
 Hours = Annotated[int | None, typer.Option(min=1, max=24 * 366, metavar="HOURS", help="How far the curve looks ahead.")]
 
 
@@ -70,12 +72,12 @@ def forecast(
     context: Context = None,
     operator_namespace: OperatorNamespace = None,
 ) -> None:
-    """Say when budgets are over quota, or back under it.
+    """Predict when budgets go over quota, or back under it.
 
-    Running pods end when they declare, by activeDeadlineSeconds or headroom.dev/expected-duration; all others run on. It is the
-    forecast that status, dashboard, events and metrics show. Of one budget the curve is drawn, with a second line for what
-    would come if nothing ended. With --plus it says whether so many GPUs would fit if they began now and ran for so long, and if not,
-    when they could start. Exit code 1 if something in the files is wrong.
+    Running pods end at their declared duration (activeDeadlineSeconds or headroom.dev/expected-duration); all others run on.
+    Status, dashboard, events and metrics show the same forecast. For one budget it draws the curve, with a second line as if no
+    pod ended. --plus asks whether GPUs for some time would fit now, and if not, when. Exit code 1 if the files contain
+    mistakes.
 
     Example: headroom forecast
 
@@ -102,7 +104,7 @@ def forecast(
         planning.show_problems(problems)
         _show_all(world, told, plus)
     if unread and not form.is_data:
-        output.say(f"not looked at, for lack of rights: {', '.join(unread)}")
+        output.say(f"not checked for lack of permission: {', '.join(unread)}")
     if problems and is_given:
         raise typer.Exit(output.PROBLEMS)
 
@@ -112,7 +114,7 @@ def _parted(words: list[str], files: list[Path], only: str) -> tuple[str, list[P
     named = [word for word in words if not _is_manifest(word)]
     if len(named) > 1:
         raise Misconfigured(
-            f"reading the arguments: {' and '.join(named)} are no manifests, and one budget at most can be named"
+            f"reading the arguments: {' and '.join(named)} are not manifests, and at most one budget can be named"
         )
     budget = f"{only}/{named[0]}" if only and named and "/" not in named[0] else next(iter(named), "")
     return budget, [*files, *(Path(word) for word in words if _is_manifest(word))]
@@ -167,9 +169,7 @@ def _chosen(world: World, asked: str, only: str, *, in_files: bool) -> list[AnyR
     found = world.resources[find(world, (usage.KIND, space, name), in_files=in_files)]
     if found.spec is None:
         wrong = "; ".join(f"{each.field} {each.message}" for each in found.problems)
-        raise Misconfigured(
-            f"looking ahead for {found.namespace}/{found.name}: it is invalid: {wrong}; correct it first"
-        )
+        raise Misconfigured(f"forecasting {found.namespace}/{found.name}: it is invalid: {wrong}; correct it first")
     return [found]
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-HELP = """Look after the ledger, where usage is kept.
+HELP = """Maintain the ledger, which keeps usage.
 
 Without --ledger-url and HEADROOM_LEDGER_URL it is ledger.db in the folder of HEADROOM_STATE_DIR.
 
@@ -42,9 +42,9 @@ Url = Annotated[
 
 @app.command(cls=GroupedCommand)
 def info(ledger_url: Url = None, output_form: Output = Form.table) -> None:
-    """Say how much is in the ledger, and how fresh it is.
+    """Show the size of the ledger, and how fresh it is.
 
-    It tells from when to when it reaches, and up to when each cluster's view is complete.
+    It shows the period that the ledger covers, and the time up to which each cluster's view is complete.
 
     Example: headroom ledger info --ledger-url sqlite:///var/lib/headroom/ledger.db
     """
@@ -85,7 +85,7 @@ def backup(
 ) -> None:
     """Copy the whole ledger into one SQLite file.
 
-    The operator goes on meanwhile.
+    The operator may keep running.
 
     Example: headroom ledger backup --ledger-url sqlite:///var/lib/headroom/ledger.db monday.db
     """
@@ -102,7 +102,7 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that backup wrote.")], ledger_url: Url = None
 ) -> None:
-    """Merge a backup into the ledger. It can be repeated, and what the ledger knows better stays.
+    """Merge a backup into the ledger. It can be repeated; better data in the ledger stay.
 
     A SQLite ledger must not be in use: stop the operator first.
 
@@ -118,7 +118,7 @@ def copy(
 ) -> None:
     """Merge one ledger into another.
 
-    They may be of the same kind or not.
+    They may be of different kinds.
 
     Example: headroom ledger copy --from sqlite:///var/lib/headroom/ledger.db --to postgresql://headroom@db/usage
     """
@@ -132,13 +132,13 @@ def copy(
 @app.command(cls=GroupedCommand)
 def migrate(
     to_version: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The version to go to; else the newest.")
+        int | None, typer.Option(min=1, metavar="N", help="The target version; the newest by default.")
     ] = None,
     ledger_url: Url = None,
 ) -> None:
-    """Bring the tables to another version.
+    """Migrate the tables to another version.
 
-    It is the newest by default; an older one before going back to an older Headroom. Usage rows survive both ways. Version 1 has no history, so going there forgets it.
+    The default is the newest version; use an older one before a downgrade of Headroom. Usage rows survive both ways. Version 1 has no history, so migrating to it deletes the history.
 
     Example: headroom ledger migrate --ledger-url postgresql://headroom@db/usage --to-version 1
     """
@@ -160,7 +160,7 @@ def history(
     ledger_url: Url = None,
     output_form: Output = Form.table,
 ) -> None:
-    """List what was decided, the newest first.
+    """List decisions, newest first.
 
     Example: headroom ledger history --since 2h
     """
@@ -183,19 +183,19 @@ def history(
         rows = [(times.text(each.at), each.resource, each.reason, each.message) for each in found]
         output.as_table(("AT", "RESOURCE", "REASON", "MESSAGE"), rows)
     else:
-        output.line(f"Nothing was decided in the last {since}.")
+        output.line(f"No decisions in the last {since}.")
 
 
 @app.command(cls=GroupedCommand)
 def prune(
     before: Annotated[str, typer.Option(metavar="TIME", help="Such as 2026-01-31T00:00:00Z.")],
-    cluster: Annotated[str, typer.Option(metavar="ID", help="Whose rows; else those of all clusters.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Forget what budgets still need, too.")] = False,
+    cluster: Annotated[str, typer.Option(metavar="ID", help="Prune this cluster only; by default all.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Also delete rows that budgets still need.")] = False,
     ledger_url: Url = None,
 ) -> None:
-    """Forget what was over before a moment.
+    """Delete usage and history older than a given time.
 
-    That is usage that ended, and history that was written, before it. The operator does this by itself. What the windows of budgets still need is refused without --force, counted back from when their cluster was last heard of.
+    It deletes usage that ended, and history that was written, before that time. The operator prunes by itself. Without --force the command refuses to delete rows that the windows of budgets still need, counted back from the last heartbeat of their cluster.
 
     Example: headroom ledger prune --ledger-url postgresql://headroom@db/usage --before 2026-01-31T00:00:00Z
     """
@@ -208,7 +208,7 @@ def prune(
     if moment is None:
         raise Misconfigured(f"pruning the ledger: --before must be a time such as 2026-01-31T00:00:00Z, not {before!r}")
     if moment > now:
-        raise Misconfigured(f"pruning the ledger: --before {before} is in the future, and would forget everything")
+        raise Misconfigured(f"pruning the ledger: --before {before} is in the future, and would delete everything")
     gone = _with(
         _existing(_url(ledger_url)), lambda ledger: _forgotten(ledger, cluster, moment, None if force else now)
     )
@@ -229,9 +229,7 @@ async def _forgotten(ledger: AnyLedger, cluster: str, before: int, now: int | No
         heard = min(now or 0, max(beats.get(name, 0), kept[name].looked_at if name in kept else 0))
         needed = heard - retention.kept_for(kept, name)
         if not heard:
-            raise Refused(
-                f"pruning the ledger: it knows no cluster {name}; `headroom ledger info` names those it knows"
-            )
+            raise Refused(f"pruning the ledger: no cluster {name} in it; `headroom ledger info` lists the known ones")
         if before > needed:
             raise Refused(
                 f"pruning the ledger: budgets of cluster {name}, last heard of at {times.text(heard)}, need everything "
@@ -267,7 +265,7 @@ def _existing(url: str) -> str:
 
     path = Path(url.removeprefix("sqlite://"))
     if not url.startswith(("postgres://", "postgresql://")) and not path.exists():
-        raise Misconfigured(f"opening the ledger {path}: there is no such file; look at the path")
+        raise Misconfigured(f"opening the ledger {path}: no such file; check the path")
     return url
 
 
@@ -302,5 +300,5 @@ def _copy(source: str, target: str) -> None:
 
         done = _with(target, work)
     output.say(
-        f"read {output.counted(f'{done.rows:,}', 'row')}; {done.new:,} were new or said more than the ledger knew"
+        f"read {output.counted(f'{done.rows:,}', 'row')}; {done.new:,} were new or more complete than in the ledger"
     )

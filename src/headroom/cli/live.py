@@ -36,7 +36,7 @@ def with_cluster(settings: Settings, work: Callable[[Kube], Awaitable[Result]]) 
             try:
                 return await work(kube)
             except errors.Forbidden as error:
-                raise Refused(f"{error}; have an administrator grant you that right") from error
+                raise Refused(f"{error}; ask an administrator for that permission") from error
 
     return asyncio.run(connected())
 
@@ -122,7 +122,7 @@ async def world(port: KubePort, kube: Kube, settings: Settings) -> World:
     from headroom.model.world import LedgerState
 
     known = await rows(settings, kube.clock.now()) if settings.ledger_url else []
-    problem = "" if settings.ledger_url else "Only pods that are still there are counted; --ledger-url adds the others."
+    problem = "" if settings.ledger_url else "Only pods that still exist are counted; --ledger-url adds past usage."
     seen = port.world(kube.clock.now())
     return structs.replace(seen, usage=table_of(seen, known), ledger=LedgerState(problem=problem))
 

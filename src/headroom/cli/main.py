@@ -118,7 +118,7 @@ def main() -> None:
         code = output.OK
     except OSError as error:
         _write_no_more()
-        output.say(f"headroom: writing the output: {error.strerror or error}; look at where it goes")
+        output.say(f"headroom: writing the output: {error.strerror or error}; check its destination")
         code = output.COULD_NOT_RUN
     except KeyboardInterrupt:
         code = output.INTERRUPTED

@@ -52,7 +52,7 @@ def _meant(path: Path, recursive: bool, endings: Sequence[str]) -> list[Path]:
         # The shell has expanded what it could; what comes here was quoted, or fits nothing.
         matches = sorted(Path(each) for each in glob.glob(str(path), recursive=True))  # noqa: PTH207  it may be absolute
         if not matches:
-            raise Misconfigured(f"reading {path}: no file has such a name; check the pattern")
+            raise Misconfigured(f"reading {path}: no file matches; check the pattern")
         return [file for each in matches for file in _meant(each, recursive, endings)]
     return [path]
 
@@ -84,7 +84,7 @@ def hurry() -> None:
 def refuse_twice(paths: Sequence[Path]) -> None:
     """Raise `Misconfigured` if standard input is asked for more than once."""
     if [str(path) for path in paths].count("-") > 1:
-        raise Misconfigured("reading standard input: it can be read once only; give - once")
+        raise Misconfigured("reading standard input: it can be read only once; give - once")
 
 
 def _bytes_of(path: Path) -> Text:
@@ -138,11 +138,11 @@ def complaints(found: Documents, texts: Sequence[Text]) -> list[Complaint]:
         if wrong.field == "kind" and (near := passing.near(wrong.resource["kind"])):
             why = f"{why}; {near}"
         if wrong.earlier is not None:
-            why = f"{why}: it stands at {wrong.earlier.source}:{lines.of(wrong.earlier, '')} already"
+            why = f"{why}: it is at {wrong.earlier.source}:{lines.of(wrong.earlier, '')} already"
         out.append(Complaint(wrong.place.source, lines.of(wrong.place, wrong.field), wrong.resource, wrong.field, why))
     for each in found.repeated:
         named = found.ours.get(lines.place(each.source, each.line), {"kind": "", "namespace": "", "name": ""})
-        why = f"is given twice: line {each.first_line} has it already"
+        why = f"is a duplicate: line {each.first_line} has it already"
         out.append(Complaint(each.source, each.line, named, each.key, why))
     return ordered(out, texts)
 

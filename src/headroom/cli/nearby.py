@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headroom.model.world import World
     from headroom.runtime.settings import Settings
 
-_GRANTED: Final = "have an administrator grant you that, for example with the ClusterRole view"
+_GRANTED: Final = "ask an administrator for that permission, for example with the ClusterRole view"
 
 
 class Near(NamedTuple):
@@ -40,7 +40,7 @@ async def read(kube: Kube, settings: Settings, namespace: str, pod: str = "") ->
             if namespace
             else "of all namespaces; name one, as in pod/lab/train-0"
         )
-        raise Refused(f"reading pods: we may not list those {where}")
+        raise Refused(f"reading pods: you may not list those {where}")
     await reading.resources("GPUWorkloadBudget", also_elsewhere=True)
     await reading.namespaces()
     await reading.facts("workloads")
@@ -81,7 +81,7 @@ async def ours(kube: Kube, settings: Settings, kind: str, namespace: str) -> Nea
     """The resources of one of our kinds, as many as we may see. Raises if none may be."""
     reading = ListReader(kube, settings, namespace)
     if not await reading.resources(kind, also_elsewhere=True):
-        remedy = _GRANTED if namespace else "name a namespace of yours, as in gwb/lab/team-a"
+        remedy = _GRANTED if namespace else "name one of your namespaces, as in gwb/lab/team-a"
         raise Refused(f"reading resources of kind {kind}: you may not list them; {remedy}")
     return await reading.near()
 
@@ -93,7 +93,7 @@ async def fleet(kube: Kube, settings: Settings, namespace: str, told: progress.P
     reading = ListReader(kube, settings, namespace, told)
     kinds = [kind.name for kind in KINDS.values() if kind.namespaced or not namespace]
     if not any([await reading.pods(), *[await reading.resources(kind) for kind in kinds]]):
-        remedy = _GRANTED if namespace else "name a namespace of yours, with -n or as in lab/team-a"
+        remedy = _GRANTED if namespace else "name one of your namespaces, with -n or as in lab/team-a"
         raise Refused(f"reading the cluster: you may list neither pods nor resources of Headroom; {remedy}")
     if not namespace:
         await reading.nodes()

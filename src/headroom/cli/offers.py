@@ -26,11 +26,11 @@ AT_ONCE: Final = 8
 MOST_REGIONS: Final = 64
 Regions = Annotated[
     list[str] | None,
-    typer.Option("--region", "-r", metavar="REGION", help="A region, repeatable; else those of the files."),
+    typer.Option("--region", "-r", metavar="REGION", help="A region, repeatable; by default those of the files."),
 ]
 Families = Annotated[
     list[str] | None,
-    typer.Option("--family", metavar="FAMILY", help="An instance family such as g5, repeatable; else any."),
+    typer.Option("--family", metavar="FAMILY", help="An instance family such as g5, repeatable; by default any."),
 ]
 Everything = Annotated[bool, typer.Option("--all", help=f"All offers, not the best {ROWS}.")]
 
@@ -56,10 +56,10 @@ def offers(
 ) -> None:
     """Rank GPU offers of AWS by price and risk, of any regions side by side.
 
-    Regions are read with your own AWS credentials; nothing is written, and no cluster is asked. Files give LeftoverNodePools, whose
-    spec says what counts and how it is ranked, in their regions or in those of --region; with Offer documents in them nobody is
-    asked at all. With HEADROOM_LEDGER_URL set, what the clusters that share the ledger saw of launches and interruptions counts too.
-    Exit code 1 if something in the files is wrong, or not everything could be read.
+    It reads AWS with your own credentials, writes nothing, and needs no cluster. The spec of a LeftoverNodePool in a file sets the
+    filters and the ranking, for its region or those of --region; with Offer documents in the files, AWS is not asked. With
+    HEADROOM_LEDGER_URL set, it includes the launches and interruptions that the clusters of that ledger have recorded. Exit code
+    1 if the files contain mistakes, or something could not be read.
 
     Example: headroom offers --region us-east-1 --region eu-west-1 --family g5
 
@@ -170,7 +170,7 @@ async def _experience(url: str, now: int) -> tuple[list[Experience], str]:
     try:
         return await ledger.experience(now - WEEK, now), ""
     except HeadroomError as problem:
-        return [], f"What became of machines is not known: {problem}"
+        return [], f"The history of machines is unknown: {problem}"
     finally:
         await ledger.close()
 
@@ -209,7 +209,7 @@ async def _read(regions: dict[str, list[LeftoverNodePoolSpec]], settings: Settin
         await asyncio.gather(*map(one, regions))
     await clients.close()
     if not found:
-        raise Refused(f"reading offers: {'; '.join(unread)}; look at your AWS credentials and at the region")
+        raise Refused(f"reading offers: {'; '.join(unread)}; check your AWS credentials and the region")
     return found, sorted(unread)
 
 

@@ -50,7 +50,7 @@ FilesInstead = Annotated[
 MoreFiles = Annotated[
     list[Path] | None, typer.Argument(metavar="FILE", help="Manifests, as with --file.", show_default=False)
 ]
-Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="Look into the folders of a folder too.")]
+Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="Also read the subfolders of a folder.")]
 Output = Annotated[Form, typer.Option("--output", "-o", help="A table for people, json or yaml for programs.")]
 ManifestForm = Annotated[Manifests, typer.Option("--output", "-o", help="yaml, or json as one List.")]
 Now = Annotated[
@@ -58,14 +58,16 @@ Now = Annotated[
     typer.Option(
         "--now",
         metavar="TIME",
-        help="The moment to decide for, such as 2026-01-31T12:00:00Z; UTC unless it has an offset. Default: the present.",
+        help="The time to decide for, such as 2026-01-31T12:00:00Z; UTC unless it has an offset. Default: now.",
     ),
 ]
-Kubeconfig = Annotated[str | None, typer.Option(metavar="PATH", help="The kubeconfig; else as kubectl finds it.")]
+Kubeconfig = Annotated[
+    str | None, typer.Option(metavar="PATH", help="The kubeconfig; by default, the one that kubectl uses.")
+]
 Context = Annotated[str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig.")]
 OperatorNamespace = Annotated[
     str | None,
-    typer.Option(metavar="NAMESPACE", help="Where the operator runs, headroom-system if not set."),
+    typer.Option(metavar="NAMESPACE", help="The operator's namespace; headroom-system by default."),
 ]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Show this namespace only.")]
 AllNamespaces = Annotated[
@@ -74,6 +76,6 @@ AllNamespaces = Annotated[
 From = Annotated[
     Path | None,
     typer.Option(
-        "--from", metavar="FILE", help="Look into what `headroom snapshot` or `demo --snapshot` wrote; - is stdin."
+        "--from", metavar="FILE", help="Read a snapshot from `headroom snapshot` or `demo --snapshot`; - is stdin."
     ),
 ]

@@ -29,18 +29,18 @@ _OWNERS: Final = ("Job", "JobSet", "Deployment", "StatefulSet", "ReplicaSet", "C
 """Makers of pods, which a newcomer may take for what is counted."""
 
 
-def say(ignored: Mapping[str, int], rest: str = "they play no part in what Headroom decides") -> None:
+def say(ignored: Mapping[str, int], rest: str = "Headroom does not use them") -> None:
     """Say what was passed over, and what to do if it was meant for us. The keys are such as `v1/Service`."""
     silent = []
     for name, count in sorted(ignored.items()):
         version, _, kind = name.rpartition("/")
         hint = _hint(version, kind)
         if hint:
-            output.say(f"passed over {output.counted(count, kind)} of {version or 'no group'}: {hint}")
+            output.say(f"skipped {output.counted(count, kind)} of {version or 'no group'}: {hint}")
         else:
             silent.append(output.counted(count, kind))
     if silent:
-        output.say(f"passed over {', '.join(silent)}: {rest}")
+        output.say(f"skipped {', '.join(silent)}: {rest}")
 
 
 def remedy(version: str, kind: str) -> str:
@@ -76,8 +76,8 @@ def _hint(version: str, kind: str) -> str:
     if kind in KINDS:
         return f"if they are meant for Headroom, write apiVersion: {API_VERSION}"
     if kind in _OWNERS:
-        return "only what Headroom has suspended counts; the pods that they made are what is counted, so give those too"
-    return "`headroom demo --scenario` plays it" if (version, kind) == (SIM_GROUP, SCENARIO) else near(kind)
+        return "Headroom counts the pods of owners, so give those; it uses only owners that it has suspended"
+    return "run it with `headroom demo --scenario`" if (version, kind) == (SIM_GROUP, SCENARIO) else near(kind)
 
 
 def _converted(version: str, kind: str) -> bool:

@@ -20,15 +20,15 @@ def plan(
     form: Output = Form.table,
     exit_code: Annotated[
         bool,
-        typer.Option("--exit-code", help="End with 0 if nothing is due, 2 if something is, 1 for any failure."),
+        typer.Option("--exit-code", help="Exit with 0 if nothing is due, 2 if something is, 1 for any failure."),
     ] = False,
     cluster_id: Annotated[str, typer.Option(metavar="ID", help="The cluster's id on cloud objects.")] = "default",
 ) -> None:
     """Print what Headroom would do with manifests, without a cluster.
 
-    The files hold Headroom's resources, what `kubectl get pods,nodes -A -o yaml` prints, and facts from outside as
-    documents of group sim.headroom.dev/v1. They are taken for the complete view; no cluster is needed. Each effect is listed
-    with + for what starts, ~ for what changes and - for what ends, with its reason beneath. Exit code 1 if a resource is invalid.
+    The files have Headroom's resources, the output of `kubectl get pods,nodes -A -o yaml`, and facts from outside the cluster as
+    documents of group sim.headroom.dev/v1. They count as the complete view. Each effect is a line with + (starts), ~ (changes)
+    or - (ends), with its reason beneath. Exit code 1 if a resource is invalid.
 
     Example: headroom plan docs/examples/budget-used-up.yaml --now 2026-11-15T12:00:00Z
 

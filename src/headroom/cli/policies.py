@@ -17,14 +17,14 @@ def policies(
         typer.Option(
             "--account",
             metavar="USER",
-            help="The operator's user name, if it is not system:serviceaccount:headroom-system:headroom.",
+            help="The operator's user name; by default system:serviceaccount:headroom-system:headroom.",
         ),
     ] = None,
     form: ManifestForm = Manifests.yaml,
 ) -> None:
     """Print the admission policies and their bindings.
 
-    The kinds must be there first: see `headroom crds`. One of the policies, headroom-operator, limits what the operator's own account may change.
+    Apply the kinds first: see `headroom crds`. One of the policies, headroom-operator, limits what the operator's own account may change.
 
     Example: headroom policies | kubectl apply --server-side -f -
     """

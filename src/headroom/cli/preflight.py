@@ -68,9 +68,7 @@ async def _rights(kube: Kube, settings: Settings) -> None:
 
     missing = await lacking(kube, needs(settings))
     if missing:
-        raise Refused(
-            f"asking for our rights: we may not {_spoken(missing)}; grant that to this user as deploy/rbac.yaml does"
-        )
+        raise Refused(f"checking permissions: this user may not {_spoken(missing)}; grant it as deploy/rbac.yaml does")
 
 
 def _spoken(missing: list[RequiredRight]) -> str:

@@ -45,27 +45,30 @@ def release(
         list[str],
         typer.Argument(
             metavar="KIND/NAME...",
-            help="Queued pods, or jobs, jobsets, workloads and gangs; KIND/NAMESPACE/NAME does too.",
+            help="Queued pods, jobs, jobsets, workloads or gangs; KIND/NAMESPACE/NAME works too.",
         ),
     ],
     namespace: Annotated[
         str,
-        typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Their namespace; that of the context if not set."),
+        typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Their namespace; by default that of the context."),
     ] = "",
     budget: Annotated[
-        str, typer.Option(metavar="NAMESPACE/NAME", help="Only from this budget; else from every one that queues it.")
+        str,
+        typer.Option(
+            metavar="NAMESPACE/NAME", help="Release from this budget only; by default from all that queue it."
+        ),
     ] = "",
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for those who look later.")] = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the operator has done it.")] = False,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason, for the record.")] = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the operator has carried it out.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Release what a budget queues.
+    """Release queued pods before the quota has room.
 
-    Its quota has no room for it yet; what it uses counts as always. This makes a ReleaseRequest, which the operator carries out
-    once: it lifts the gate headroom.dev/budget of what is queued at that moment and no other gate, and resumes a job, jobset or
-    workload of Kueue that Headroom suspended. It takes the ClusterRole headroom-releaser. `kubectl get releaserequests` shows
-    what became of it; deleting one that is not done cancels it.
+    Their usage counts as always. The command creates a ReleaseRequest, which the operator carries out once: it removes the gate
+    headroom.dev/budget, and no other gate, from the pods that are queued at that time, and resumes a job, jobset or Kueue
+    workload that Headroom suspended. You need the ClusterRole headroom-releaser. `kubectl get releaserequests` shows the result;
+    deleting a request before it is done cancels it.
 
     Example: headroom release job/train -n lab --reason "conference deadline" --wait
     """
@@ -144,7 +147,7 @@ async def _refuse_others(kube: Kube, targets: list[NamedTarget], budget: str = "
 def _remedy() -> str:
     from headroom.api.policies import RELEASER_ROLE
 
-    return f"have an administrator bind you to the ClusterRole {RELEASER_ROLE}"
+    return f"ask an administrator to bind you to the ClusterRole {RELEASER_ROLE}"
 
 
 # --- asking --------------------------------------------------------------------------------------------------------------------
@@ -227,7 +230,10 @@ async def _finished(kube: Kube, target: NamedTarget, request: AnyResource, named
     deadline = kube.clock.monotonic() + WAIT_SECONDS
     while request.status.phase not in FINISHED:
         if kube.clock.monotonic() >= deadline:
-            why = request.status.message or "the operator has not looked at it; `headroom status` says how it is"
+            why = (
+                request.status.message
+                or "the operator has not looked at it; `headroom status` shows the operator's state"
+            )
             raise Unavailable(f"releasing {target}: not done within {WAIT_SECONDS:g} s, {named} stands: {why}")
         await kube.clock.sleep(POLL_SECONDS)
         try:
@@ -254,4 +260,4 @@ async def _none(kube: Kube, target: NamedTarget) -> Misconfigured:
         names = []  # nothing can be offered
     near = offered(target.name, {name: str(target._replace(name=name)) for name in names})
     where = f"`kubectl get {target.kind.lower()}s -n {target.namespace}` lists them"
-    return Misconfigured(f"releasing {target}: there is none{near}; {where}")
+    return Misconfigured(f"releasing {target}: not found{near}; {where}")

@@ -11,12 +11,12 @@ from headroom.cli.options import AllNamespaces, Form, Namespace, Output
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `headroom snapshot` wrote; - is standard input.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A snapshot from `headroom snapshot`; - is stdin.")],
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
     form: Output = Form.table,
 ) -> None:
-    """Decide once on a saved world and print what would be done.
+    """Decide once on a snapshot and print the effects due.
 
     No cluster is needed.
 

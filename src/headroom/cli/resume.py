@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 def resume(
     kubeconfig: Kubeconfig = None, context: Context = None, operator_namespace: OperatorNamespace = None
 ) -> None:
-    """Let effects happen again after `headroom stop`.
+    """Resume effects after `headroom stop`.
 
-    Holds that it deleted come back by themselves where a budget still asks for one.
+    The operator recreates the BudgetHolds that budgets still need.
 
     Example: headroom resume
     """
@@ -30,7 +30,7 @@ def resume(
     place = f"ConfigMap {settings.operator_namespace}/{kill_switch.NAME}"
     if live.with_cluster(settings, work):
         output.line(
-            f"Resumed: the key stop is gone from {place}. Where a budget still holds new pods, its BudgetHold comes back."
+            f"Resumed: removed the key stop from {place}. The operator recreates the BudgetHolds that budgets still need."
         )
     else:
         output.line(f"Nothing was stopped: there is no {place}.")

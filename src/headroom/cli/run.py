@@ -16,8 +16,8 @@ from headroom.runtime.settings import PREFIX, Settings
 def run(**flags: Any) -> None:
     """Run the operator until SIGTERM or Ctrl-C.
 
-    It works on the cluster of the kubeconfig, or on the one it runs in. Every flag can be given as an environment variable too: HEADROOM_LOG_LEVEL for --log-level. With --dry-run it reads
-    the cluster, prints what it would do, and ends; nothing is written.
+    It uses the cluster of the kubeconfig, or the one it runs in. Every flag is also an environment variable: HEADROOM_LOG_LEVEL for
+    --log-level. With --dry-run it reads the cluster, prints what it would do, writes nothing, and ends.
 
     Example: headroom run --dry-run -o json
     """
@@ -57,7 +57,7 @@ def _parameters() -> list[inspect.Parameter]:
         given = bool if kind is bool else str
         found.append(_parameter(field.name, Annotated[given | None, option], None))
     table = typer.Option("--output", "-o", help="How a dry run prints.", show_default=False)
-    watch = typer.Option("--watch", help="A dry run prints again whenever its result changes.", show_default=False)
+    watch = typer.Option("--watch", help="With --dry-run: print again whenever the result changes.", show_default=False)
     return [
         *found,
         _parameter("output", Annotated[Form, table], Form.table),

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def snapshot(
-    file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; else stdout.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="The output file; stdout by default.")
+    ] = None,
     ledger_url: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL", help="Take in what the ledger has of pods that are gone; else HEADROOM_LEDGER_URL."
-        ),
+        typer.Option(metavar="URL", help="The ledger whose past usage to include; HEADROOM_LEDGER_URL by default."),
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -27,7 +27,7 @@ def snapshot(
 ) -> None:
     """Save all that Headroom knows of a cluster as JSON.
 
-    `headroom replay` decides on it later, `headroom simulate` plays it under another policy. It holds no Secrets.
+    `headroom replay` can decide on it later, and `headroom simulate` replay it under another policy. It contains no Secrets.
 
     Example: headroom snapshot -o world.json && headroom replay world.json
     """

@@ -54,7 +54,7 @@ def status(
     everything: Annotated[
         bool, typer.Option("--all", help="List every budget and pool, however many there are.")
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="How often, with --watch.")] = 5.0,
     now: Now = "",
     form: Output = Form.table,
@@ -64,9 +64,9 @@ def status(
 ) -> None:
     """Show the whole fleet on one screen.
 
-    It says who leads, what is allocated, free, pending and queued, how each budget stands, and which machines are on, in all
-    namespaces or the one of -n. In a cluster the numbers are from the operator's last status, as far as you may see them. With
-    files or a snapshot everything is decided anew, and the exit code is 1 if something in them is wrong.
+    It shows the leader, allocated, free, pending and queued GPUs, all budgets, and the machines that are on, in all namespaces or
+    the one given with -n. In a cluster the numbers are from the operator's last status, limited to what you may see. With files
+    or a snapshot, Headroom decides anew, and the exit code is 1 if they contain mistakes.
 
     Example: headroom status
 
@@ -158,11 +158,11 @@ def head(found: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "Operator", _operator(found["operator"])
     switch = found["killSwitch"]
     if not switch["seen"]:
-        yield "Stopped", "not known: you may not see it"
+        yield "Stopped", "unknown: you may not see it"
     elif switch["stopped"]:
         since = f" since {switch['since']}" if "since" in switch else ""
         why = f" ({switch['reason']})" if "reason" in switch else ""
-        yield "Stopped", output.Toned(f"yes{since}{why}; `headroom resume` lets effects happen again", "bad")
+        yield "Stopped", output.Toned(f"yes{since}{why}; undo it with `headroom resume`", "bad")
     if not found.get("otherNamespaces"):  # of a namespace that is not there zeros would only look like an answer
         yield from _fleet(found["fleet"])
     if "uncovered" in found:
@@ -196,13 +196,13 @@ def _fleet(fleet: dict[str, Any]) -> Iterator[tuple[str, object]]:
 
 def _operator(told: dict[str, Any]) -> object:
     if not told["seen"]:
-        return "not known: you may not see its lease"
+        return "unknown: you may not see its lease"
     if "holder" not in told:
-        return output.Toned("none leads: nothing is counted and nothing is done", "bad")
+        return output.Toned("none leads: Headroom counts nothing and does nothing", "bad")
     ago = f"{output.spoken(told['ageMs'])} ago"
     if told["leads"]:
         return f"{told['holder']} leads, lease renewed {ago}"
-    return output.Toned(f"none leads: {told['holder']} renewed its lease {ago} for the last time", "bad")
+    return output.Toned(f"none leads: {told['holder']} last renewed its lease {ago}", "bad")
 
 
 def _show_others(others: list[dict[str, Any]]) -> None:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def stop(
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept beside the switch.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason, stored beside the switch.")] = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     operator_namespace: OperatorNamespace = None,
 ) -> None:
-    """End all effects in the whole cluster within a tick.
+    """Stop all effects in the whole cluster within a tick.
 
     Observing goes on. It sets the key `stop` of the ConfigMap `headroom`, so it also works while no operator runs. Then it
     deletes every BudgetHold, so that new pods start as always; pods that are queued stay queued. Undo: headroom resume.
@@ -34,12 +34,12 @@ def stop(
         await kill_switch.throw(kube, settings.operator_namespace, reason)
         output.line(
             f'Stopped: ConfigMap {settings.operator_namespace}/{kill_switch.NAME} has stop: "true" now; '
-            "`headroom resume` lets effects happen again."
+            "undo it with `headroom resume`."
         )
         return await kill_switch.drop_holds(kube)
 
     if holds := live.with_cluster(settings, work):
         output.line(
-            f"Deleted {output.counted(holds, 'BudgetHold')}: nobody would release pods now, so new ones start as always. "
+            f"Deleted {output.counted(holds, 'BudgetHold')}: new pods start as always, since nothing releases pods now. "
             "Queued pods, and requests to release them, stay as they are until `headroom resume`."
         )

@@ -43,7 +43,9 @@ class Seen(NamedTuple):
 
 
 def top(
-    every: Annotated[float, typer.Option(min=0.5, metavar="SECONDS", help="How often the cluster is read.")] = 5.0,
+    every: Annotated[
+        float, typer.Option(min=0.5, metavar="SECONDS", help="Seconds between two reads of the cluster.")
+    ] = 5.0,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
     files: FilesInstead = None,
@@ -56,8 +58,8 @@ def top(
 ) -> None:
     """Show the fleet live on the whole terminal.
 
-    Budgets, the queue with estimated starts, machines, and the latest decisions. It reads with your own rights, again and again;
-    `r` reads now, `q` quits. With files or a snapshot nothing moves, and the decisions are what would be done.
+    It shows budgets, the queue with estimated starts, machines, and the latest decisions, and uses your own permissions. `r`
+    refreshes, `q` quits. With files or a snapshot it shows one moment, and the decisions that Headroom would make.
 
     Example: headroom top
 

@@ -26,17 +26,18 @@ MOST_SHOWN: Final = 20
 
 def uninstall(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Do so even while an operator leads.")] = False,
-    crds: Annotated[
-        bool, typer.Option("--crds", help="Remove the kinds too, and with them all their resources.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove even while an operator leads.")] = False,
+    crds: Annotated[bool, typer.Option("--crds", help="Also remove the kinds, with all their resources.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     operator_namespace: OperatorNamespace = None,
 ) -> None:
     """Remove what Headroom left in a cluster.
 
-    These are its policies, its holds, its gates, annotations and finalizers on pods, its BudgetIndex and BandwidthConfig, its Bandwidths, its ConfigMap and its Leases, and the extender's Secret; what it has suspended goes on, and nodes that it cordoned or tainted take pods again, and publish no bandwidth. With --crds also its kinds. Machines of Spotpools are not ended: it says which go on, and how to end them. Remove the operator's Deployment first, or it puts things back; while one leads, this refuses. May be repeated.
+    It removes policies, holds, Bandwidths, BudgetIndex and BandwidthConfig, the ConfigMap, Leases and the extender's Secret; gates,
+    annotations and finalizers on pods; and cordons, taints and bandwidth on nodes. It resumes suspended workloads. With --crds it
+    also removes the kinds. It does not end machines of Spotpools: it lists those that keep running, and how to end them. Stop the
+    operator first, or it recreates these objects; the command refuses while an operator leads. It can be repeated.
 
     Example: headroom uninstall --crds
     """
@@ -91,14 +92,14 @@ def _shown(found: Iterable[Leftover], word: str) -> Iterator[str]:
         if each.undo != "pod" or pods <= MOST_SHOWN:
             yield f"{word} {each.what}"
     if pods > MOST_SHOWN:
-        yield f"{word} what is ours from {pods - MOST_SHOWN} more pods"
+        yield f"{word} gates and marks from {pods - MOST_SHOWN} more pods"
 
 
 def _confirm(yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Misconfigured("asking whether to go on: there is no terminal; give --yes")
+        raise Misconfigured("asking for confirmation: there is no terminal; give --yes")
     typer.confirm("Remove all of this?", abort=True)
 
 
@@ -114,7 +115,7 @@ async def refuse_while_led(kube: Kube, settings: Settings, lease: str = "", whos
         return
     # Longer than a standby waits: if one lives, it has taken the lease by then.
     waits = min(first.duration_seconds, LONGEST_WAIT) + TAKE_OVER_SECONDS
-    output.say(f"{first.holder} has the lease; looking for up to {waits} s whether it still lives ...")
+    output.say(f"{first.holder} has the lease; checking for up to {waits} s whether it is still alive ...")
     for _ in range(waits):
         await kube.clock.sleep(1.0)
         found = await leases.read()

@@ -28,11 +28,11 @@ def given(files: list[Path] | None, snapshot: Path | None, now: str, *, recursiv
     from headroom.cli import planning
 
     if files and snapshot is not None:
-        raise Misconfigured("reading the flags: --file and --from exclude one another; give one of them")
+        raise Misconfigured("reading the flags: --file and --from cannot be combined; give one of them")
     if snapshot is None:
         return documents_of(files or [], moment(now), recursive=recursive)
     if now:
-        raise Misconfigured("reading the flags: a snapshot has a moment of its own; leave --now out")
+        raise Misconfigured("reading the flags: a snapshot has its own time; omit --now")
     world = saved(snapshot)
     return Given(world, planning.problems_of(world))
 
@@ -49,7 +49,7 @@ def saved(file: Path) -> World:
         return load(text)
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise Misconfigured(
-            f"reading {source}: it is no snapshot ({error}); make one with `headroom snapshot`"
+            f"reading {source}: it is not a snapshot ({error}); make one with `headroom snapshot`"
         ) from error
 
 
@@ -95,5 +95,5 @@ def moment(text: str) -> int:
         return RealClock().now()
     found = times.moment(text)
     if found is None:
-        raise Misconfigured(f"reading --now: {text!r} is no moment; write it like 2026-01-31T12:00:00Z")
+        raise Misconfigured(f"reading --now: {text!r} is not a time; write it like 2026-01-31T12:00:00Z")
     return found

@@ -64,7 +64,7 @@ class Metrics:
             registry=registry,
         )
         self.view_age = Gauge(
-            "headroom_view_age_seconds", "Time since the slowest watch was last heard.", registry=registry
+            "headroom_view_age_seconds", "Time since the slowest watch last reported.", registry=registry
         )
         self.pods = Gauge("headroom_pods", "Pods in view.", registry=registry)
         self.nodes = Gauge("headroom_nodes", "Nodes in view.", registry=registry)

@@ -72,7 +72,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     dashboard_user: Annotated[
         str,
         Meta(
-            description="Label by which usage is told apart by user; an annotation works too, for pods that are there. Empty: it is not."
+            description="Label that groups usage by user; an annotation works too, while the pod exists. Empty: no grouping."
         ),
     ] = ""
     health_address: Annotated[str, Meta(description="host:port of /healthz and /readyz; empty: none.")] = "0.0.0.0:8081"

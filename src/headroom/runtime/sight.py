@@ -51,6 +51,6 @@ class SightLog:
         before, self._was_complete = self._was_complete, world.complete
         if before and not world.complete:
             why = dict(sorted(world.unseen.items()))
-            self._log.warning("the view of the cluster is not complete: there are no effects until it is", why=why)
+            self._log.warning("the view of the cluster is not complete: no effects until it is", why=why)
         elif before is False and world.complete:
             self._log.info("the view of the cluster is complete again")

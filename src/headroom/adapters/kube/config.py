@@ -101,7 +101,7 @@ def load(
         config = _from_files([home], context)
     else:
         raise Misconfigured(
-            f"looking for an API server: there is no kubeconfig at {home}, and this is no pod; "
+            f"looking for an API server: no kubeconfig at {home}, and this is not a pod; "
             "give --kubeconfig or set KUBECONFIG"
         )
     tls_context(config)  # so that a bad certificate is said now, not at the first request
