@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import select
-import struct
-import subprocess
-import termios
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +10,8 @@ import pytest
 from headroom.sim.rights import Right
 from tests.cli.conftest import Headroom
 from tests.cli.served import Served
-from tests.cli.stage import FLEET, NOON, ROOT, fleet_behind_a_port
-from tests.cli.test_behaviour import ENVIRONMENT, PROGRAM
-from tests.processes import PATIENCE_SECONDS
+from tests.cli.stage import FLEET, NOON, fleet_behind_a_port
+from tests.cli.terminals import on_a_terminal
 
 EVENT = {
     "apiVersion": "v1",
@@ -42,60 +32,6 @@ THEIRS = EVENT | {
     "reason": "BackOff",
 }
 TENANT = (Right(verbs=("*",), resources=("pods", "gpuworkloadbudgets"), namespaces=("vision",)),)
-PATIENCE = PATIENCE_SECONDS
-
-
-class Terminal:
-    """A program on a terminal of its own."""
-
-    def __init__(self, process: subprocess.Popen[bytes], ours: int) -> None:
-        self.process, self._ours, self.screen = process, ours, ""
-
-    def until(self, there: Callable[[str], bool]) -> str:
-        """What was shown so far, once it is so."""
-        deadline = time.monotonic() + PATIENCE
-        while not there(self.screen):
-            assert time.monotonic() < deadline, self.screen[-3000:]
-            assert self.process.poll() is None, self.screen[-3000:]
-            if select.select([self._ours], [], [], 0.2)[0]:
-                try:
-                    self.screen += os.read(self._ours, 65536).decode("utf-8", "replace")
-                except OSError:  # it has ended
-                    assert there(self.screen), self.screen[-3000:]
-        return self.screen
-
-    def press(self, key: str) -> None:
-        os.write(self._ours, key.encode())
-
-    def ended(self) -> int:
-        """Its exit code, once it is over."""
-        while self.process.poll() is None:
-            if select.select([self._ours], [], [], 0.1)[0]:
-                try:
-                    self.screen += os.read(self._ours, 65536).decode("utf-8", "replace")
-                except OSError:
-                    break
-        return self.process.wait(PATIENCE)
-
-
-@contextmanager
-def on_a_terminal(*words: object, columns: int = 120, lines: int = 44, **more: str) -> Iterator[Terminal]:
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-    environment = {name: each for name, each in ENVIRONMENT.items() if name not in ("COLUMNS", "LINES")}
-    command = [*PROGRAM, "top", *map(str, words)]
-    before = termios.tcgetattr(theirs)
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment | {"TERM": "xterm"} | more, cwd=ROOT
-    )
-    try:
-        yield Terminal(process, ours)
-        assert termios.tcgetattr(theirs) == before, "the terminal is left as it was"
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-        os.close(theirs)
 
 
 @pytest.fixture
@@ -106,7 +42,7 @@ def fleet(tmp_path: Path) -> Iterator[Served]:
 
 
 def test_a_live_cluster_is_shown_and_read_again(fleet: Served) -> None:
-    with on_a_terminal("--every", "0.5", "--kubeconfig", fleet.kubeconfig()) as terminal:
+    with on_a_terminal("top", "--every", "0.5", "--kubeconfig", fleet.kubeconfig()) as terminal:
         first = terminal.until(lambda screen: "r reads now" in screen)
         assert "\x1b[?1049h" in first, "the whole terminal"
         for each in ("vision/team-b", "lab/team-a", "Pod/vision/next", "basement", "BudgetEvicted", "leads"):
@@ -122,7 +58,7 @@ def test_a_live_cluster_is_shown_and_read_again(fleet: Served) -> None:
 
 def test_one_namespace_takes_no_more_rights_than_its_team_has(fleet: Served) -> None:
     tenant = fleet.kubeconfig("tenant", TENANT)
-    with on_a_terminal("-n", "vision", "--kubeconfig", tenant) as terminal:
+    with on_a_terminal("top", "-n", "vision", "--kubeconfig", tenant) as terminal:
         shown = terminal.until(lambda screen: "r reads now" in screen)
         assert "vision/team-b" in shown
         assert "lab/team-a" not in shown
@@ -131,7 +67,7 @@ def test_one_namespace_takes_no_more_rights_than_its_team_has(fleet: Served) -> 
 
 
 def test_a_cluster_that_is_gone_leaves_what_was_seen(fleet: Served) -> None:
-    with on_a_terminal("--every", "0.5", "--kubeconfig", fleet.kubeconfig()) as terminal:
+    with on_a_terminal("top", "--every", "0.5", "--kubeconfig", fleet.kubeconfig()) as terminal:
         terminal.until(lambda screen: "r reads now" in screen)
         fleet.stop()
         shown = terminal.until(lambda screen: "Not newer: " in screen)
@@ -142,7 +78,7 @@ def test_a_cluster_that_is_gone_leaves_what_was_seen(fleet: Served) -> None:
 
 @pytest.mark.parametrize("columns", [80, 200])
 def test_files_are_shown_with_what_is_due(columns: int) -> None:
-    with on_a_terminal("-f", FLEET, "--now", NOON, columns=columns) as terminal:
+    with on_a_terminal("top", "-f", FLEET, "--now", NOON, columns=columns) as terminal:
         shown = terminal.until(lambda screen: "r reads now" in screen)
         for each in ("vision/team-b", "hold new pods of", "wake gpu-02"):
             assert each in shown
@@ -152,7 +88,9 @@ def test_files_are_shown_with_what_is_due(columns: int) -> None:
 
 
 def test_a_terminal_without_block_characters_gets_plain_ones() -> None:
-    with on_a_terminal("-f", FLEET, "--now", NOON, LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="ascii") as terminal:
+    with on_a_terminal(
+        "top", "-f", FLEET, "--now", NOON, LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="ascii"
+    ) as terminal:
         shown = terminal.until(lambda screen: "r reads now" in screen)
         assert shown.isascii()
         assert "\\u" not in shown

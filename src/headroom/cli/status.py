@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -41,7 +42,6 @@ _OF_LIST: Final = {
     "nodes": ("gpus", "free", "nodes", "nodesReady", "nodesAsleep"),
 }
 """What is known of the fleet by each list."""
-_CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 
 
 def status(
@@ -72,7 +72,7 @@ def status(
 
     Example: headroom status -f docs/examples/budget-used-up.yaml --now 2026-11-15T12:00:00Z
     """
-    from headroom.cli import live, worlds
+    from headroom.cli import live, watching, worlds
 
     only = "" if all_namespaces else namespace
     named = [*(files or ()), *(paths or ())]
@@ -83,17 +83,20 @@ def status(
         _show(decided(given, only), form, everything)
         raise typer.Exit(_judged(given, in_files=bool(named)))
     settings = live.settings_of(kubeconfig, context, operator_namespace)
+    show = partial(_show, form=form, everything=everything)
 
     async def work(kube: Kube) -> None:
         found, _ = await written(kube, settings, only)
-        _show(found, form, everything)
-        while watch:
-            await kube.clock.sleep(every)
-            found, _ = await written(kube, settings, only, progress.silent)
-            print(_CLEAR if output.is_terminal() and not form.is_data else "", end="")
-            _show(found, form, everything)
+        if watch:
+            watched = watching.Watched(partial(_again, kube, settings, only), show, kube.clock, every)
+            await watching.watch(found, watched, is_data=form.is_data)
+        show(found)
 
     live.with_cluster(settings, work)
+
+
+async def _again(kube: Kube, settings: Settings, only: str) -> dict[str, Any]:
+    return (await written(kube, settings, only, progress.silent))[0]
 
 
 def decided(given: Given, only: str) -> dict[str, Any]:
