@@ -20,7 +20,7 @@ from headroom.api.bandwidth import (
     RatesUsed,
     Reservation,
 )
-from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus, TopPod
+from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus, RoundedUsage, TopPod
 from headroom.api.enforcement import EnteredStep, QueuedUnit, QueueStatus, Stopped, Victim
 from headroom.api.kinds import KINDS
 from headroom.api.offers_status import LeftoverNodePoolStatus
@@ -45,13 +45,16 @@ STATUSES: dict[str, Status] = {
     "GPUWorkloadBudget": GPUWorkloadBudgetStatus(
         observed_generation=3,
         conditions=(_READY,),
-        consumed_gpu_hours="12.5",
-        remaining_gpu_hours="87.5",
+        consumed_gpu_hours="12.499998781111",
+        remaining_gpu_hours="87.500001218889",
         upper_gpu_hours="13",
         burn_rate_gpus="3.5",
         as_of="2026-01-31T12:00:00.250Z",
         consumed_usd="4.25",
         unpriced_gpu_hours="0",
+        rounded=RoundedUsage(
+            consumed_gpu_hours="12.5", remaining_gpu_hours="87.5", burn_rate_gpus="3.5", consumed_usd="4.25"
+        ),
         forecast=Forecast(exhausted_at="2026-02-01T13:00:00Z"),
         top_pods=(TopPod(pod="team-a/train-0", gpu_hours="7.5", usd="2"), TopPod(pod="team-a/b", gpu_hours="5")),
         tracked_pods=4,

@@ -240,6 +240,15 @@ class Following(ApiType, frozen=True, kw_only=True):
     ] = False
 
 
+class RoundedUsage(ApiType, frozen=True, kw_only=True):
+    """The same numbers for people, rounded: what `kubectl get` shows."""
+
+    consumed_gpu_hours: Annotated[str, Meta(description="GPU-hours used inside the window.")] = ""
+    remaining_gpu_hours: Annotated[str, Meta(description="What is left of the quota.")] = ""
+    burn_rate_gpus: Annotated[str, Meta(description="GPUs allocated now.")] = ""
+    consumed_usd: Annotated[str, Meta(description="Dollars spent inside the window.")] = ""
+
+
 class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
     """What the budget's pods have used."""
 
@@ -258,6 +267,10 @@ class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
     unpriced_gpu_hours: Annotated[
         str, Meta(description="GPU-hours without a known price; no dollars are counted for them.")
     ] = ""
+    rounded: Annotated[
+        RoundedUsage | None,
+        Meta(description="The same numbers for people, rounded, which is what kubectl's columns show."),
+    ] = None
     forecast: Annotated[Forecast | None, Meta(description="When the budget goes over quota, or is back under it.")] = (
         None
     )
@@ -300,6 +313,7 @@ class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
             "upper_usd",
             "remaining_usd",
             "unpriced_gpu_hours",
+            "rounded",
             "forecast",
             "top_pods",
             "held",
@@ -318,14 +332,14 @@ class GPUWorkloadBudget:
         spec=GPUWorkloadBudgetSpec,
         status=GPUWorkloadBudgetStatus,
         columns=(
-            Column("Consumed", ".status.consumedGpuHours"),
-            Column("Remaining", ".status.remainingGpuHours"),
+            Column("Consumed", ".status.rounded.consumedGpuHours"),
+            Column("Remaining", ".status.rounded.remainingGpuHours"),
             Column("Window", ".spec.quota.windowHours", "integer"),
             Column("Action", ".spec.enforcement.action"),
             Column("Pods", ".status.trackedPods", "integer"),
-            Column("Burn", ".status.burnRateGpus", wide=True),
+            Column("Burn", ".status.rounded.burnRateGpus", wide=True),
             Column("Exhausted", ".status.forecast.exhaustedAt", wide=True),
-            Column("USD", ".status.consumedUsd", wide=True),
+            Column("USD", ".status.rounded.consumedUsd", wide=True),
             READY_COLUMN,
             AGE_COLUMN,
         ),

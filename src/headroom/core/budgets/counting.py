@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus, TopPod
+from headroom.api.budgets import Forecast, GPUWorkloadBudgetStatus, RoundedUsage, TopPod
 from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.core.budgets import index, unseen
 from headroom.core.budgets.accounts import BudgetAccount
-from headroom.core.budgets.numbers import decimal, dollars, short
+from headroom.core.budgets.numbers import decimal, dollars, gpus, short
 from headroom.core.budgets.wording import spoken
-from headroom.core.usage import DOLLAR, GPU_HOUR, BudgetUsage, Reckoning
+from headroom.core.usage import DOLLAR, GPU_HOUR, BudgetUsage, QuotaLimits, Reckoning
 from headroom.model import conditions, times
 
 TOP: Final = 5
@@ -52,9 +52,19 @@ def status(account: BudgetAccount) -> GPUWorkloadBudgetStatus:
         upper_usd=decimal(found.upper_usd_ms, DOLLAR) if has_money and not found.unpriced_gpu_ms else "",
         remaining_usd=_remaining(quota.usd_ms, found.usd_ms, DOLLAR),
         unpriced_gpu_hours=decimal(found.unpriced_gpu_ms, GPU_HOUR) if has_money else "",
+        rounded=_rounded(found, quota, has_money=has_money),
         forecast=_forecast(account),
         top_pods=_top_pods(budget, found, rows),
         tracked_pods=found.tracked,
+    )
+
+
+def _rounded(found: Reckoning, quota: QuotaLimits, *, has_money: bool) -> RoundedUsage:
+    return RoundedUsage(
+        consumed_gpu_hours=short(found.gpu_ms, GPU_HOUR),
+        remaining_gpu_hours="" if quota.gpu_ms is None else short(max(quota.gpu_ms - found.gpu_ms, 0), GPU_HOUR),
+        burn_rate_gpus=gpus(found.burn),
+        consumed_usd=dollars(found.usd_ms, DOLLAR) if has_money else "",
     )
 
 

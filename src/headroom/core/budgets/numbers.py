@@ -25,3 +25,8 @@ def short(amount: int, whole: int) -> str:
 def dollars(amount: int, whole: int) -> str:
     """Dollars for sentences, with cents."""
     return f"{(200 * amount + whole) // (2 * whole) / 100:.2f}"
+
+
+def gpus(micro: int) -> str:
+    """GPUs for columns: whole, or with at most two decimals."""
+    return f"{(micro + 5_000) // 10_000 / 100:.2f}".rstrip("0").rstrip(".")
