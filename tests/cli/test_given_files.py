@@ -99,6 +99,38 @@ def test_policies_of_a_replay_may_be_folders(headroom: Headroom, folder: Path) -
     assert "none.json" in done.err
 
 
+OFFER = """\
+apiVersion: sim.headroom.dev/v1
+kind: Offer
+metadata: {{name: {0}}}
+spec: {{provider: aws, region: us-east-1, zone: us-east-1a, zoneId: use1-az6, instanceType: {0}.xlarge, arch: amd64, vendor: nvidia,
+       gpus: "1", capacityType: spot, pricePerHour: "0.5", at: "2026-11-15T11:58:00Z", score: 3}}
+"""
+
+
+def test_offers_come_from_folders_patterns_and_stdin_too(headroom: Headroom, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name, file in (("g5", "a.yaml"), ("g6", "deep/b.yaml")):
+        (tmp_path / file).write_text(OFFER.format(name))
+
+    def types(*words: object, stdin: bytes = b"") -> list[str]:
+        done = headroom("offers", *words, "--now", NOON, "-o", "json", stdin=stdin)
+        assert done.code == 0, done.err
+        return sorted(each["instanceType"] for each in json.loads(done.out)["pools"][0]["offers"])
+
+    assert types("-f", tmp_path) == ["g5.xlarge"]
+    assert types("-R", tmp_path) == ["g5.xlarge", "g6.xlarge"]
+    assert types("-f", tmp_path / "*" / "*.yaml") == ["g6.xlarge"]
+    assert types("-f", "-", stdin=OFFER.format("g7").encode()) == ["g7.xlarge"]
+
+
+def test_whatever_takes_files_takes_those_of_folders_too(headroom: Headroom) -> None:
+    helps = {command: headroom(*command.split(), "--help").out for command in commands()}
+    takers = {command for command, said in helps.items() if " -f, --file" in said or " --file, -f" in said}
+    assert {"check", "plan", "status", "top", "forecast", "explain", "convert", "offers", "backtest offers"} <= takers
+    assert [each for each in sorted({*takers, "simulate"}) if "--recursive" not in helps[each]] == []
+
+
 def test_help_names_no_type_of_python(headroom: Headroom) -> None:
     for command in commands():
         said = headroom(*command.split(), "--help").out

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from headroom.cli.grouped_help import GroupedCommand
-from headroom.cli.options import Form, Output
+from headroom.cli.options import Form, Output, Recursive
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -44,7 +44,15 @@ OnDemand = Annotated[
         metavar="FILE", help="On-demand prices as CSV, to fall back to: unix_time, instance_type, region, price."
     ),
 ]
-Manifest = Annotated[list[Path], typer.Option("--file", "-f", metavar="FILE", help="The LeftoverNodePool; - is stdin.")]
+Manifest = Annotated[
+    list[Path],
+    typer.Option(
+        "--file",
+        "-f",
+        metavar="FILE",
+        help="The LeftoverNodePool: a file, a folder, a pattern in quotes, or - for stdin.",
+    ),
+]
 Regions = Annotated[
     list[str] | None, typer.Option("--region", metavar="REGION", help="Instead of the pool's own; repeatable.")
 ]
@@ -62,6 +70,7 @@ def offers(
     prices: Prices,
     types: Types,
     manifest: Manifest,
+    recursive: Recursive = False,
     on_demand: OnDemand = None,
     region: Regions = None,
     since: Since = "",
@@ -76,7 +85,7 @@ def offers(
 
     Example: headroom backtest offers --prices prices.csv.gz --types types.csv -f pool.yaml --region us-east-1 --since 2025-01-01
     """
-    name, spec = _pool(manifest)
+    name, spec = _pool(manifest, recursive=recursive)
     files = _Files(prices, types, on_demand, tuple(dict.fromkeys(region or [spec.region])))
     found = _played(name, spec, files, (_moment("--since", since), _moment("--until", until)))
     _show(found, form)
@@ -100,12 +109,12 @@ class _Read(NamedTuple):
     notes: list[str]
 
 
-def _pool(files: list[Path]) -> tuple[str, LeftoverNodePoolSpec]:
+def _pool(files: list[Path], *, recursive: bool) -> tuple[str, LeftoverNodePoolSpec]:
     """The pool's name and spec; what is wrong with it is printed, and ends the command."""
     from headroom.adapters import documents
     from headroom.cli import manifests, output
 
-    texts = manifests.read_manifests(files)
+    texts = manifests.read_manifests(files, recursive=recursive)
     found = documents.read(texts)
     complaints = manifests.complaints(found, texts)
     for each in complaints:

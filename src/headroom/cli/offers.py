@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from headroom.cli import output
-from headroom.cli.options import Files, Form, MoreFiles, Now, Output
+from headroom.cli.options import Files, Form, MoreFiles, Now, Output, Recursive
 from headroom.model.errors import HeadroomError, Misconfigured, Refused
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Ranked(NamedTuple):
 def offers(
     files: Files = None,
     more: MoreFiles = None,
+    recursive: Recursive = False,
     regions: Regions = None,
     families: Families = None,
     everything: Everything = False,
@@ -68,7 +69,9 @@ def offers(
     from headroom.cli import planning, worlds
 
     named = [*(files or []), *(more or [])]
-    world, problems = worlds.given(named, None, now) if named else worlds.documents_of([], worlds.moment(now))
+    world, problems = (
+        worlds.given(named, None, now, recursive=recursive) if named else worlds.documents_of([], worlds.moment(now))
+    )
     specs = _specs(world, regions or [], families or [])
     unread: list[str] = []
     if not world.offers and specs:

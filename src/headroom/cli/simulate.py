@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from headroom.cli import private
-from headroom.cli.manifests import refuse_twice
-from headroom.cli.options import Form, Output
+from headroom.cli.manifests import files_of, refuse_twice
+from headroom.cli.options import Form, Output, Recursive
 from headroom.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def simulate(
     runtimes: Runtimes = None,
     policy: Policy = None,
     change: Change = None,
+    recursive: Recursive = False,
     without: Without = None,
     days: Days = None,
     namespace: InNamespace = "default",
@@ -130,7 +131,8 @@ def simulate(
     naming = _naming(trace is not None, namespace, team_label)
     case = _case(source, naming, days, seed or 0)
     case.boot_ms = _milliseconds("--boot-time", boot_time) or case.boot_ms
-    wishes = _Wishes(policy or (), change or (), without or (), _milliseconds("--every", every), trace is not None)
+    before, after = (files_of(each or (), recursive=recursive) for each in (policy, change))
+    wishes = _Wishes(before, after, without or (), _milliseconds("--every", every), trace is not None)
     if not (wishes.change or wishes.without):
         raise Misconfigured(NOTHING_CHANGED)
     found = _compared(case, wishes)
