@@ -20,6 +20,7 @@ from tests.cli.stage import ROOT
 from tests.cloud_sides import CANARY, KEY, KEY_ID
 
 A, B = "use1-az6", "use1-az1"
+EXAMPLES = ROOT / "docs" / "examples"
 POOL = """
 apiVersion: headroom.dev/v1alpha1
 kind: LeftoverNodePool
@@ -129,11 +130,16 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_ranked(aws: AwsService, hea
         (("-r", "nowhere at all"), "spec.region is not a region"),
         (("-r", "us-east-1", "--now", "2026-11-15T12:00:00Z"), "--now is for Offer documents"),
         (("-f", "/nowhere.yaml"), "nowhere.yaml"),
+        (("-f", EXAMPLES / "budget.yaml"), "budget.yaml: name a region with --region, or give a LeftoverNodePool"),
+        (
+            ("-f", EXAMPLES / "cheapest/offers.yaml", "-r", "us-west-9"),
+            "offers.yaml: there is no Offer of region us-west-9; there are eu-west-1, us-east-1",
+        ),
         (("-r", "us-east-1", "-o", "xml"), "xml"),
     ],
 )
 def test_mistakes_are_told_in_one_sentence(
-    aws: AwsService, headroom: Headroom, words: tuple[str, ...], says: str
+    aws: AwsService, headroom: Headroom, words: tuple[object, ...], says: str
 ) -> None:
     done = headroom("offers", *words)
     assert done.code == 2

@@ -148,7 +148,9 @@ def test_a_forecast_names_what_is_wrong(headroom: Headroom, tmp_path: Path) -> N
 def test_the_status_of_something_wrong_says_how_much(headroom: Headroom) -> None:
     done = headroom("status", "-f", DUBIOUS, "--now", NOON)
     assert done.code == 1
-    assert done.err.endswith("3 problems in what was given: `headroom check` names each, with its line\n")
+    *_, first, last = done.err.splitlines()
+    assert first.startswith("GPUWorkloadBudget/lab/both: spec.enforcement.action "), "the first is told"
+    assert last == "3 problems in what was given: `headroom check` names each, with its line"
 
 
 @pytest.mark.parametrize(

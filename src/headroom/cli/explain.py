@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from headroom.runtime.settings import Settings
 
 MOST_NEAR: Final = 3
+ALIKE: Final = 0.5
+"""How alike two names are, from 0 to 1, of which one may be a slip for the other."""
 MOST_LISTED: Final = 20
 _NOT_YET: Final = "No operator has looked at it yet. Headroom would decide this now:"
 
@@ -154,8 +156,13 @@ def offered(word: str, words: dict[str, str]) -> str:
     """A question about those of the words that look alike, each shown as its value."""
     import difflib
 
-    found = difflib.get_close_matches(word, list(words), n=MOST_NEAR, cutoff=0.5)
-    return f" (did you mean {' or '.join(words[each] for each in found)}?)" if found else ""
+    def alike(other: str) -> bool:
+        # One namespace makes every name in it look alike.
+        return difflib.SequenceMatcher(None, word.rpartition("/")[2], other.rpartition("/")[2]).ratio() >= ALIKE
+
+    found = filter(alike, difflib.get_close_matches(word, list(words), n=MOST_NEAR, cutoff=ALIKE))
+    near = " or ".join(words[each] for each in found)
+    return f" (did you mean {near}?)" if near else ""
 
 
 def find(world: World, what: tuple[str, str, str], *, in_files: bool) -> Ref:

@@ -72,7 +72,8 @@ def offers(
     world, problems = (
         worlds.given(named, None, now, recursive=recursive) if named else worlds.documents_of([], worlds.moment(now))
     )
-    specs = _specs(world, regions or [], families or [])
+    given = f"reading {', '.join(map(str, named))}" if named else "reading the flags"
+    specs = _specs(world, regions or [], families or [], given)
     unread: list[str] = []
     if not world.offers and specs:
         if now:
@@ -102,7 +103,7 @@ Specs = list[tuple[str, list["LeftoverNodePoolSpec"]]]
 """By LeftoverNodePool: its spec in each region."""
 
 
-def _specs(world: World, regions: list[str], families: list[str]) -> Specs:
+def _specs(world: World, regions: list[str], families: list[str], given: str) -> Specs:
     from msgspec import structs
 
     from headroom.api.offers import LeftoverNodePoolSpec
@@ -111,9 +112,14 @@ def _specs(world: World, regions: list[str], families: list[str]) -> Specs:
     every = world.of_kind(KIND)
     pools = [(ref.name, found.spec) for ref, found in every if found.spec is not None]
     if not every:
-        known = regions or sorted({each.region for each in world.offers.values() if each.region})
+        offered = sorted({each.region for each in world.offers.values() if each.region})
+        known = regions or offered
         if not known:
-            raise Misconfigured("reading the flags: name a region with --region, or a LeftoverNodePool with --file")
+            raise Misconfigured(
+                f"{given}: name a region with --region, or give a LeftoverNodePool or Offers with --file"
+            )
+        if world.offers and (strange := [each for each in known if each not in offered]):
+            raise Misconfigured(f"{given}: there is no Offer of region {strange[0]}; there are {', '.join(offered)}")
         pools = [("", LeftoverNodePoolSpec(region=known[0], node_class_name="any"))]
         regions = known
     if families:

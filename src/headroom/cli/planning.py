@@ -118,9 +118,14 @@ def wire(problems: Problems) -> list[dict[str, Any]]:
 
 def show_problems(problems: Problems) -> None:
     """Problems as people read them, a line each."""
-    for what, field, why in problems:
-        named = _spoken(what)
-        output.line(" ".join(word for word in (f"{named}:" if named else "", field, why) if word))
+    for each in problems:
+        output.line(problem_line(*each))
+
+
+def problem_line(what: dict[str, str], field: str, why: str) -> str:
+    """A problem as people read it."""
+    named = _spoken(what)
+    return " ".join(word for word in (f"{named}:" if named else "", field, why) if word)
 
 
 def show(result: PlanResult, form: Form) -> None:

@@ -110,9 +110,12 @@ def decided(given: Given, only: str) -> dict[str, Any]:
 
 
 def _judged(given: Given, *, in_files: bool) -> int:
-    """The exit code; what is wrong with what was given is counted."""
+    """The exit code; what is wrong with what was given is counted, and the first of it told."""
+    from headroom.cli import planning
+
     if not given.problems:
         return output.OK
+    output.say(planning.problem_line(*given.problems[0]))
     remedy = "`headroom check` names each, with its line" if in_files else "`headroom replay` names each"
     output.say(f"{output.counted(len(given.problems), 'problem')} in what was given: {remedy}")
     return output.PROBLEMS
