@@ -155,7 +155,7 @@ class Blinded:
         return all(each["spec"]["suspend"] for each in self._items(f"apis/batch/v1/namespaces/{TEAM}/jobs"))
 
     def _wait(self, what: str, holds: Callable[[], bool]) -> None:
-        wait_until(holds, what, timeout=90)
+        wait_until(holds, what)
 
     # One cell
 
@@ -188,7 +188,7 @@ class Blinded:
     def is_ready(self) -> bool:
         """Whether /readyz says so."""
         with contextlib.suppress(OSError):  # which an answer of 503 is too
-            return bool(urllib.request.urlopen(f"http://{self._operator.health}/readyz", timeout=5).status == 200)
+            return bool(urllib.request.urlopen(f"http://{self._operator.health}/readyz", timeout=60).status == 200)
         return False
 
     def _well_again(self, healed: float) -> float:

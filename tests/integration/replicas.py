@@ -88,6 +88,11 @@ class Replicas:
         found: dict[str, Any] = json.loads(text)
         return str(found["spec"].get("holderIdentity") or "")
 
+    def leading(self) -> str:
+        """Who of those that run holds the lease; one that was killed holds it a while longer."""
+        wait_until(lambda: self.leader() in self.running, "one that runs leads")
+        return self.leader()
+
     def going(self) -> int:
         """Pods that were evicted at least once."""
         items = json.loads(self.plane.get("/api/v1/namespaces/team-a/pods"))["items"]

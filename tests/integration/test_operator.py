@@ -29,6 +29,7 @@ from headroom.runtime.surroundings import Runtime
 from tests.builders import a_document
 from tests.control_plane import ControlPlane, wait_until
 from tests.integration.replicas import ROOT, Replicas, audited
+from tests.processes import PATIENCE_SECONDS
 
 MakePlane = Callable[..., ControlPlane]
 PODS = 40
@@ -71,7 +72,7 @@ def test_killed_at_any_moment_with_a_second_replica_and_a_restarted_server_it_ev
     for progress in (5, 15):
         replicas.wait_for(progress)
         time.sleep(rng.uniform(0, 0.5))
-        replicas.end(replicas.leader(), signal.SIGKILL)
+        replicas.end(replicas.leading(), signal.SIGKILL)
         replicas.start()
     replicas.wait_for(20)
     replicas.plane.restart_apiserver(kill=True)
@@ -110,7 +111,7 @@ async def test_an_unchanged_world_is_not_written_to_in_a_thousand_ticks(bare_con
     port = KubePort(kube, Events(kube, clock), clock=clock, rng=random.Random(1))
     operator = Operator(port, Always(), Settings(), Runtime(clock=clock))
     await port.start()
-    assert await port.synced(120)
+    assert await port.synced(PATIENCE_SECONDS)
     running = asyncio.create_task(operator.run())
     try:
         await _until_ready(plane)
@@ -126,7 +127,7 @@ async def test_an_unchanged_world_is_not_written_to_in_a_thousand_ticks(bare_con
         assert _writes(plane) == before
     finally:
         await operator.stop()
-        await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(running, PATIENCE_SECONDS)
         await port.stop()
         await transport.close()
 
