@@ -193,9 +193,8 @@ def test_the_terminal_and_the_page_tell_the_same_story(tmp_path: Path) -> None:
     """As fast as the machine can. A deep run tells the demo's own story, of which scenarios/test_demo_story.py knows every line."""
     file = tmp_path / "story.yaml"
     file.write_text("\n---\n".join([STORY, *map(json.dumps, policies())]))
-    played, speed, name, quota = (("--scenario", file), 60, "lab", "10 of 10")
-    if DEEP:
-        played, speed, name, quota = ((), 600, "vision", "240 of 240")
+    played: list[object] = [] if DEEP else ["--scenario", file]
+    speed, name, quota = (600, "vision", "240 of 240") if DEEP else (60, "lab", "10 of 10")
     [port] = free_ports(1)
     with demo("--port", port, "--speed", speed, *played) as (process, url):
         lines = lines_until(
