@@ -1,4 +1,4 @@
-"""What stands beside policies in files: machines, namespaces and prices, put over those of a case."""
+"""Other documents beside policies in files: machines, namespaces and prices, applied over those of a case."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Kind = tuple[Amounts, str]
 
 
 def put_over(case: Case, found: Documents) -> Case:
-    """A case with the nodes, machines, namespaces and prices that stand in files; the case itself stays as it is."""
+    """A case with the nodes, machines, namespaces and prices of files; the original is not changed."""
     if found.nodes:
         named = {node.name: node for node in (*case.nodes, *found.nodes)}
         case = structs.replace(case, nodes=list(named.values()))
@@ -36,13 +36,13 @@ def put_over(case: Case, found: Documents) -> Case:
         new = {each.name: namespace_of(each.name, each.labels) for each in found.of("namespaces")}
         case = structs.replace(case, namespaces=dict(case.namespaces) | new)
     if found.prices:
-        # What a new price book says counts for all, also for what had a price in the record.
+        # A new price book applies to everything, also to usage with a recorded price.
         case = _at_new_prices(case, structs.replace(case, prices=tuple(found.prices)))
     return case
 
 
 def passed_over(found: Documents) -> dict[str, int]:
-    """What a replay makes no use of, by kind: work comes from the record, and nothing outside the cluster is played."""
+    """Documents that a replay does not use, by kind: work and things outside the cluster come from the record."""
     counts = {
         "Pod": len(found.pods),
         "suspended owner": len(found.of("workloads")),
@@ -56,7 +56,7 @@ def passed_over(found: Documents) -> dict[str, int]:
 
 
 class _Prices:
-    """Prices under a new book of what the record priced by the old one."""
+    """Prices under a new book for usage that the record priced by the old one."""
 
     def __init__(self, old: Case, new: Case) -> None:
         self._types = {name for node in old.nodes if (name := usage.type_of(node))}

@@ -1,4 +1,4 @@
-"""Lives: what became of each pod that was made, and what was done by whom."""
+"""Lives: the course of each pod, and the effects of each resource."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUSPENDED: Final = "Suspended"
 
 
 class Life(Struct, kw_only=True):
-    """One pod from its making to its end; work that was stopped and made anew has several."""
+    """One pod from its creation to its end; recreated work has several."""
 
     work: RequestedPod
     uid: str
@@ -27,18 +27,18 @@ class Life(Struct, kw_only=True):
     bound: int | None = None
     started: int | None = None
     ended: int | None = None
-    """None if it goes on where the time is over."""
+    """None if it is still running at the end."""
     end: str = ""
     """How it ended: Finished, Evicted or Suspended."""
     row: UsageRow | None = None
-    """What the ledger has of it, as of its start."""
+    """Its row in the ledger, as of its start."""
     held_by: str = ""
-    """The budget that made it wait, namespace/name."""
+    """The budget that queued it, namespace/name."""
     released: int | None = None
 
     @property
     def price(self) -> int | None:
-        """What it costs an hour, in millionths of a dollar; None where nobody knows."""
+        """Its price per hour, in millionths of a dollar; None if unknown."""
         return None if self.row is None else self.row.price
 
 
@@ -48,7 +48,7 @@ class Shift(Struct, kw_only=True):
     machine: str
     begin: int
     end: int | None = None
-    """None if it is on where the time is over."""
+    """None if it is still on at the end."""
 
 
 class ReplayLog(Struct, kw_only=True):

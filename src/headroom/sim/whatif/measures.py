@@ -1,4 +1,4 @@
-"""What came of one policy, as data: hours, dollars, waits, what was done to pods, and the lines to draw."""
+"""The outcome of one policy as data: hours, dollars, waits, evictions and suspensions, and the lines of the charts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from msgspec import Struct
 
 
 class ReportPart(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of the result as programs read it."""
+    """A part of the result in the form for programs."""
 
 
 class Waits(ReportPart, frozen=True, kw_only=True):
-    """How long work waited for its first machine, in seconds; work that never got one is not in it."""
+    """Waits of work for its first machine, in seconds; work that never got one is left out."""
 
     median: float | None = None
     p95: float | None = None
@@ -18,25 +18,25 @@ class Waits(ReportPart, frozen=True, kw_only=True):
 
 
 class Sums(ReportPart, frozen=True, kw_only=True):
-    """What some work came to."""
+    """The sums of some work."""
 
     gpu_hours: float
     usd: float | None
     """None where some of it has no price."""
     unpriced_gpu_hours: float
     asked: int
-    """Pods that somebody asked for."""
+    """Requested pods."""
     never_started: int
     finished: int
     queued: int
-    """Pods that some budget queued."""
+    """Pods queued by any budget."""
     waits: Waits
     evictions: int
     suspended_pods: int
     lost_gpu_hours: float
-    """Thrown away in this time, with what was stopped before it was done."""
+    """Work lost in this period with pods that were stopped before they were done."""
     counted_gpu_hours: float
-    """What was used and not lost: the work that counted."""
+    """Usage that was not lost: the work that counted."""
 
 
 class OfTeam(ReportPart, frozen=True, kw_only=True):
@@ -54,15 +54,15 @@ class OfBudget(ReportPart, frozen=True, kw_only=True):
     quota_usd: float | None
     window_hours: int
     counts_pods: bool
-    """Whether there was a pod at all that it counted, held or stopped."""
+    """Whether it counted, queued or stopped any pod."""
     gpu_hours: float
-    """What it counts, in the whole time."""
+    """Its usage in the whole period."""
     recorded_gpu_hours: float
-    """The same by the record itself."""
+    """The same in the record."""
     peak_share: float | None
-    """The most of its quota that was used at once, 1 being all of it; of two quotas the one that was used more."""
+    """The peak share of its quota, 1 being all of it; with two quotas, of the fuller one."""
     hours_over: float
-    """For how long its quota was exceeded, or one of both."""
+    """How long usage was over the quota, or over one of both."""
     held: int
     released: int
     evictions: int
@@ -71,16 +71,16 @@ class OfBudget(ReportPart, frozen=True, kw_only=True):
 
 
 class ChartLines(ReportPart, frozen=True, kw_only=True):
-    """What to draw: a value for each moment, which are seconds since 1970."""
+    """The lines of the charts: a value for each moment, in seconds since 1970."""
 
     moments: list[float]
     gpus_held: list[float]
     waiting: list[float]
     machines_on: list[float]
     budgets: dict[str, list[float]]
-    """What the window of each budget with a quota of GPU-hours held."""
+    """Usage in the window of each budget with a quota in GPU-hours."""
     budgets_usd: dict[str, list[float]]
-    """And of each with a quota of dollars, in dollars."""
+    """The same for budgets with a quota in dollars."""
 
 
 class PolicyOutcome(ReportPart, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class PolicyOutcome(ReportPart, frozen=True, kw_only=True):
     mean_gpus: float
     peak_gpus: float
     held: int
-    """Pods that had to wait for a budget."""
+    """Pods queued by budgets."""
     released: int
     suspensions: int
     evictions: int
@@ -98,13 +98,13 @@ class PolicyOutcome(ReportPart, frozen=True, kw_only=True):
     wakes: int
     sleeps: int
     machine_hours: float | None
-    """Hours that machines were on, all added up; None where there are none."""
+    """Machine-hours powered on; None without machines."""
     energy_kwh: float | None
-    """What those of PowerPools drew whose watts are known."""
+    """Energy used by PowerPool machines of known wattage."""
     saved_kwh: float | None
-    """What they would have drawn idle while they were off."""
+    """Energy they would have used idle while they were off."""
     switches: int
-    """Machines and node pools switched over: sleeping, waking, and node pools written."""
+    """Switches of machines and node pools: sleeps, wakes, and writes of node pools."""
     actions: dict[str, int]
     teams: list[OfTeam]
     budgets: list[OfBudget]

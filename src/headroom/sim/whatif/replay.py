@@ -1,7 +1,7 @@
-"""Plays a case under some policies: from one moment at which something happens to the next.
+"""Replays a case under some policies, from event to event.
 
-Between two such moments nothing changes that the plans could see, so they are not asked. Each is asked again when a decision said
-that the clock alone would change it, a second after something it waits for or did itself, and for what people do at most once in `every`.
+Between two events nothing changes for the plans, so they are not asked. Each is asked again when a decision said
+that the clock alone would change it, a second after its own effects or a change it waits for, and for arrivals and ends at most once in `every`.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from headroom.sim.whatif.work import Case
 SHORTEST_MS: Final = 10 * times.SECOND
 LONGEST_MS: Final = 5 * times.MINUTE
 LOOKS: Final = 20_000
-"""Arrivals and ends are gathered for this part of the time, within these bounds, before the plans are asked about them."""
+"""Arrivals and ends are gathered for this share of the replayed time, within these bounds, before the plans are asked."""
 LONG_QUEUE: Final = 100
-"""With so many that wait they are gathered twice as long, with twice as many three times, up to the longest."""
+"""With this many queued pods they are gathered twice as long, with twice as many three times, up to the longest."""
 SOON_MS: Final = times.SECOND
-"""And so soon after something that the plans did or wait for."""
+"""The delay after effects of the plans, or changes they wait for."""
 OUTSIDE: Final[tuple[Makes, ...]] = (Switching, Ladders)
-"""What is played beside the cluster."""
+"""The stand-ins for things outside the cluster."""
 CHORES_MS: Final = 5 * times.MINUTE
-"""Chores tidy up marks and what policies that are gone left behind; policies do not go in a replay, so this is often enough."""
+"""Chores clean up after removed policies; policies stay in a replay, so this is often enough."""
 PRUNED_MS: Final = 24 * times.HOUR
-"""How often what no window reaches any more is forgotten."""
+"""How often usage outside all windows is dropped."""
 NEVER: Final = 2**62
 Progress = Callable[[float], None]
-"""Told how much of the time is played, from 0 to 1."""
+"""Called with the replayed share of the time, from 0 to 1."""
 UNPLAYED: Final = frozenset({"Bandwidth"})
 """A report of each node, on which nothing else that is played rests: to make it anew at each step would take nearly all the time."""
 
@@ -57,38 +57,38 @@ def replay(
     every: int | None = None,
     progress: Progress = lambda _share: None,
 ) -> ReplayLog:
-    """What becomes of a case's work under these policies."""
+    """The log of a case's work under these policies."""
     fresh = {ref: structs.replace(each, status=KINDS[each.kind].status()) for ref, each in resources.items()}
     return _Replay(case, fresh, pace_of(case) if every is None else every, progress).play()
 
 
 def pace_of(case: Case) -> int:
-    """For how long what people do is gathered, unless somebody says otherwise."""
+    """How long arrivals and ends are gathered by default."""
     return max(SHORTEST_MS, min(LONGEST_MS, (case.end - case.begin) // LOOKS))
 
 
 class _Turn(Struct, kw_only=True):
-    """A plan, and when it was asked."""
+    """A plan, and when it was last asked."""
 
     plan: Plan
     asked_at: int
     recheck_at: int
-    """When the clock alone will change what it says."""
+    """When the clock alone will change its decisions."""
     tidied_at: int
     cluster: ReplayCluster
 
     def has_news(self) -> bool:
-        """Whether something happened that it may care about."""
+        """Whether something changed that may affect it."""
         return not (self.cluster.changed | self.cluster.urgent).isdisjoint(self.plan.kinds)
 
     def hear(self, refs: Collection[Ref]) -> None:
-        """An earlier plan says something else of these now: it waits for that."""
+        """Resources whose decisions by an earlier plan changed: it waits for those."""
         if refs:
             self.cluster.urgent.update(self.plan.kinds)
 
 
 class _Due(Struct, frozen=True, kw_only=True):
-    """What a plan has decided, to be carried out once all have been asked."""
+    """The decisions of a plan, carried out once all plans have been asked."""
 
     turn: _Turn
     decisions: list[Decision]
@@ -153,13 +153,13 @@ class _Replay:
         soon = turn.asked_at + SOON_MS
         if not cluster.urgent.isdisjoint(turn.plan.kinds):
             return soon
-        # A long queue makes every look dear, and the moment of one arrival matter less: it waits for hours anyway.
+        # A long queue makes every round expensive, and the exact time of one arrival matters less: it waits for hours anyway.
         longer = self._every * (1 + len(cluster.pods.queued) // LONG_QUEUE)
         gathered = turn.asked_at + max(self._every, min(longer, LONGEST_MS)) if turn.has_news() else NEVER
         return min(gathered, max(soon, turn.recheck_at))
 
     def _ask(self) -> None:
-        """Ask the plans as the loop does: each sees what those before it decide now, and nothing is done before all have been asked."""
+        """Ask the plans like the loop: each sees the decisions of earlier ones, and effects follow once all have been asked."""
         cluster = self.cluster
         cluster.log.passes += 1
         tick, found = Tick(cluster.world(), [turn.plan for turn in self._turns]), list[_Due]()
@@ -177,7 +177,7 @@ class _Replay:
             cluster.usage.prune(cluster.now - self._window)
 
     def _ask_one(self, turn: _Turn, tick: Tick, found: list[_Due]) -> set[Ref]:
-        """Ask a plan; the resources of which it says something else now."""
+        """Ask a plan; returns the resources whose decisions changed."""
         cluster, plan = self.cluster, turn.plan
         cluster.changed.difference_update(plan.kinds)
         cluster.urgent.difference_update(plan.kinds)
@@ -193,7 +193,7 @@ class _Replay:
         cluster = self.cluster
         after = decision.next_turn_ms
         if after is None:
-            # It does not say more than that it wants to be looked at now and then.
+            # This only asks for a look now and then.
             after = max(decision.look_again_ms, self._every, turn.plan.at_most_every_ms)
         turn.recheck_at = min(turn.recheck_at, cluster.now + after)
         resource = cluster.resources.get(decision.resource)

@@ -1,4 +1,4 @@
-"""Work: one pod that somebody asked for, and the case: all work of a stretch of time, with the machines and the history around it."""
+"""Work: one requested pod; and the case: all work of a period, with its machines and history."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from headroom.sim import hardware
 
 GPU: Final = "nvidia.com/gpu"
 LATE_MS: Final = 60 * times.SECOND
-"""A run that was stopped may be over so much later than its successor was made."""
+"""How much later a stopped run may end than its successor was created."""
 LONGEST_DAYS: Final = 3650
 """No replay is longer."""
 JOBSET: Final = "jobset.sigs.k8s.io/jobset-name"
 SERVICES: Final = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet")
-"""Owners whose pods are wanted until a moment, not for an amount of work."""
+"""Owners whose pods run until a time, not for an amount of work."""
 
 
 class RequestedPod(Struct, frozen=True, gc=False, kw_only=True):
-    """One pod that somebody asked for. It is tried until it has run for its whole length."""
+    """One requested pod. It is recreated until it has run for its whole length."""
 
     name: str
     namespace: str
     owner: Owner
     arrives: int
     length: int | None
-    """How long it runs; None for to the end of the record."""
+    """How long it runs; None until the end of the record."""
     labels: Pairs = ()
     annotations: Pairs = ()
     shape: Shape = Shape()
@@ -45,26 +45,26 @@ class RequestedPod(Struct, frozen=True, gc=False, kw_only=True):
     deadline: int | None = None
     grace_seconds: int = 30
     price: int | None = None
-    """What it cost an hour as recorded, in millionths of a dollar; None to go by the price book."""
+    """Its recorded price per hour, in millionths of a dollar; None for the price book."""
     began: int | None = None
-    """Since when it has run already where the record begins."""
+    """When it started, if it was running already at the start of the record."""
     instance_type: str = ""
-    """Of the node that it ran on in the record; empty where that is not known."""
+    """Of its node in the record; empty if unknown."""
 
     @property
     def is_service(self) -> bool:
-        """Whether it is wanted until a moment, so that nothing is lost when it is stopped."""
+        """Whether it runs until a time, so that stopping it loses no work."""
         return self.owner.kind in SERVICES
 
     @property
     def until(self) -> int | None:
-        """When a service is not wanted any more."""
+        """When a service ends."""
         start = self.arrives if self.began is None else self.began
         return None if self.length is None else start + self.length
 
     @property
     def owner_key(self) -> str:
-        """Who makes it anew and can be suspended, as Kind/namespace/name."""
+        """The owner that recreates it and can be suspended, as Kind/namespace/name."""
         name = dict(self.labels).get(JOBSET)
         if name and self.owner.kind == "Job" and self.owner.name.startswith(f"{name}-"):
             return f"JobSet/{self.namespace}/{name}"
@@ -72,17 +72,17 @@ class RequestedPod(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Recorded(Struct, frozen=True, gc=False, kw_only=True):
-    """Work as it went in the record."""
+    """Work with its course in the record."""
 
     work: RequestedPod
     start: int | None
     """None if it never began."""
     end: int | None
-    """None if it still ran where the record ends."""
+    """None if it was running at the end of the record."""
     rows: tuple[UsageRow, ...] = ()
-    """What the ledger has of it, where the record is one."""
+    """Its rows in the ledger, if the record has one."""
     was_stopped: bool = False
-    """Somebody stopped it before it was done: a later run of its owner is the same work."""
+    """Whether it was stopped before it was done: a later run of its owner is the same work."""
 
 
 class Span(NamedTuple):
@@ -93,29 +93,29 @@ class Span(NamedTuple):
 
 
 class Case(Struct, kw_only=True):
-    """What is played: the same for both policies."""
+    """The input of a replay, the same for both policies."""
 
     title: str
     begin: int
     end: int
     works: list[RequestedPod] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
-    """None: there is always room."""
+    """None: capacity is unlimited."""
     machines: Mapping[str, Machine] = {}
-    """What is known of the power of machines at the begin."""
+    """The power of machines at the start."""
     boot_ms: int = round(hardware.BOOT_SECONDS * times.SECOND)
     """How long a machine takes from the command to being ready."""
     shutdown_ms: int = round(hardware.SHUTDOWN_SECONDS * times.SECOND)
     boundless: frozenset[str] = frozenset()
-    """Resources of which there is always enough, whatever the nodes say."""
+    """Resources with unlimited capacity, whatever the nodes offer."""
     history: list[UsageRow] = field(default_factory=list)
-    """What ran before the begin and still counts."""
+    """Usage before the start that still counts."""
     cluster: str = "default"
     own_namespace: str = "headroom-system"
     namespaces: Mapping[str, Namespace] = {}
     prices: tuple[Price, ...] = ()
     facts: Mapping[str, Any] = {}
-    """What else the record knows and a replay does not play: fields of the World, by name."""
+    """Other facts of the record, constant in a replay: fields of the World, by name."""
     caps: Caps = Caps()
     bandwidth: BandwidthRules = BandwidthRules()
     """By which it is known what pods ask of machines, and what is only a mark."""
@@ -123,20 +123,20 @@ class Case(Struct, kw_only=True):
     resources: dict[Ref, AnyResource] = field(default_factory=dict)
     """The policies as they were."""
     team_label: str = ""
-    """The label that names a team; namespaces do where it is empty."""
+    """The label that names a team; if empty, namespaces are teams."""
     record: list[Span] = field(default_factory=list)
-    """What ran in this time by the record itself."""
+    """The runs in this period, from the record."""
     notes: list[str] = field(default_factory=list)
-    """What a reader of the result should know."""
+    """Notes for the reader of the result."""
 
     @property
     def recorded_gpu_ms(self) -> int:
-        """What the record itself comes to in this time, in millionths x milliseconds."""
+        """The recorded usage in this period, in millionths x milliseconds."""
         parts = ((each, min(each.end, self.end) - max(each.row.start, self.begin)) for each in self.record)
         return sum(usage.gpus_in(named(each.row.amounts)) * max(0, length) for each, length in parts)
 
     def team(self, work: RequestedPod) -> str:
-        """Whose work it is."""
+        """The team of the work."""
         if not self.team_label:
             return work.namespace
         return dict(work.labels).get(self.team_label, "(none)")
@@ -153,7 +153,7 @@ def namespace_of(name: str, labels: Pairs = ()) -> Namespace:
 
 
 def owner_of(kind: str, namespace: str, name: str) -> Owner:
-    """An owner; its uid follows from its name."""
+    """An owner; its uid is derived from its name."""
     return Owner(kind, name, f"{kind}/{namespace}/{name}", SUSPENDABLE.get(kind, ""))
 
 
