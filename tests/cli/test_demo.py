@@ -183,7 +183,7 @@ def test_it_shows_a_fleet_at_work_and_ends_at_ctrl_c() -> None:
         while "headroom_leading 1.0" not in (metrics := get(f"{url}metrics")):
             assert time.monotonic() < deadline, metrics
             time.sleep(1)  # metrics may not be asked for more often
-        lines_until(process, "There it is Tuesday, 03 March 2026.", "of 320 GPUs allocated")
+        lines_until(process, "Simulated day: Tuesday, 03 March 2026.", "of 320 GPUs allocated")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=120)
         assert (process.returncode, err) == (0, "")

@@ -181,7 +181,7 @@ class DemoStage:
         day = ""
         while True:
             if day != (day := _day(self._clock.now())):
-                output.line(f"There it is {day}.")
+                output.line(f"Simulated day: {day}.")
             output.line(_line(self._showing.view) + self._slower(wishes.speed))
             for _ in range(round(LINE_SECONDS / LOOK_SECONDS)):
                 self._tell(self._showing.view)
