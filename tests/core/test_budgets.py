@@ -128,6 +128,12 @@ def test_remaining_is_never_below_zero_and_tracked_counts_pods_in_view() -> None
     assert status.consumed_gpu_hours == "4"
 
 
+def test_the_burn_rate_is_of_now_and_sums_are_of_what_is_settled() -> None:
+    status = status_of(run("p", HOUR, gpus=2), run("new", 1000), run("ended", HOUR, 1000), settled=NOON - 3000)
+    assert (status.as_of, status.burn_rate_gpus) == (text(NOON - 3000), "3")
+    assert abs(float(status.consumed_gpu_hours) - 3 * (3600 - 3) / 3600) < 1e-9
+
+
 # --- the ledger and the view --------------------------------------------------------------------------------------------------------
 
 

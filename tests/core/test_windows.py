@@ -59,14 +59,14 @@ def test_the_order_of_rows_does_not_matter(
     shuffled = list(found)
     rng.shuffle(shuffled)
     one, other = a_curve(found, as_of, length), a_curve(shuffled, as_of, length)
-    assert (one.total, one.burn, one.reaches(50)) == (other.total, other.burn, other.reaches(50))
+    assert (one.total, one.rate_at(as_of), one.reaches(50)) == (other.total, other.rate_at(as_of), other.reaches(50))
 
 
 def test_amounts_beyond_64_bits_are_still_exact() -> None:
     huge = 10**20 + 1
     curve = a_curve([(0, None, huge), (10, 20, huge + 1)], as_of=30, length=25)
     assert curve.total == huge * 25 + (huge + 1) * 10
-    assert curve.burn == huge
+    assert curve.rate_at(30) == huge
     assert curve.reaches(huge * 37) is None
     assert curve.falls_below(huge * 30) == 41
 
@@ -74,13 +74,13 @@ def test_amounts_beyond_64_bits_are_still_exact() -> None:
 def test_what_starts_in_the_future_counts_from_then_on() -> None:
     curve = a_curve([(50, None, 2)], as_of=30, length=100)
     assert curve.total == 0
-    assert curve.burn == 0
+    assert (curve.rate_at(30), curve.rate_at(50)) == (0, 2)
     assert curve.reaches(20) == 60
 
 
 def test_nothing_at_all_is_zero() -> None:
     curve = Curve(np.empty(0, np.int64), np.empty(0, np.int64), RowRates(np.empty(0, np.int64), 1), WindowSpan(10, 5))
-    assert (curve.total, curve.burn, curve.reaches(1), curve.falls_below(1)) == (0, 0, None, 10)
+    assert (curve.total, curve.rate_at(10), curve.reaches(1), curve.falls_below(1)) == (0, 0, None, 10)
 
 
 def test_of_equal_pods_the_first_by_name_are_shown() -> None:

@@ -9,15 +9,17 @@ import pytest
 from msgspec import structs
 
 from headroom.model import times
+from headroom.model.decisions import status_wire
 from headroom.model.errors import Unavailable
 from headroom.model.times import HOUR
-from headroom.web import editions, source
+from headroom.web import editions, server, source
 from headroom.web.editions import Editions
 from headroom.web.rates import Turns
 from headroom.web.scope import EVERYTHING
 from headroom.web.server import STREAMS, main_app
 from headroom.web.source import METRICS, Address, Local
-from tests.builders import NOON
+from tests.builders import NOON, a_node, a_used_world
+from tests.core.stage import a_budget, gated, running
 from tests.web.showing import Made, served
 from tests.web.test_live import a_world
 
@@ -105,11 +107,11 @@ async def test_pages_for_programs_are_followed_by_nine_times_as_long_without_one
     pages = Editions(local, turns)
     async with asyncio.timeout(120):
         await pages.page(OVERVIEW, EVERYTHING, "ann")
-    assert turns.is_taken
-    assert not pages.is_free(EVERYTHING)
+    assert turns._is_taken
 
 
-async def test_metrics_do_not_wait_for_pages() -> None:
+async def test_metrics_do_not_wait_for_long_for_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "METRICS_SECONDS", 0.01)
     local = Local(Made(a_world(1)).showing())
     app = main_app(local, None)
     async with (
@@ -139,3 +141,36 @@ async def test_a_page_with_a_bug_takes_no_other_away() -> None:
     assert not isinstance(found[0], BaseException)
     assert isinstance(found[1], Unavailable)
     assert [type(each) for each in failed] == [ZeroDivisionError]
+
+
+async def test_pages_of_one_moment_show_what_the_loop_has_not_decided_on_yet() -> None:
+    made = Made(a_world(1))
+    last = dict(made.decisions)
+    pods = [running("p", HOUR), running("new", 0), gated("next")]
+    made._world = a_used_world(a_budget(hours="10"), nodes=[a_node("n")], pods=pods, now=NOON)
+    found = await Local(made.showing()).make_together([OVERVIEW, BUDGET, METRICS], EVERYTHING)
+    overview, page, metrics = (found[each].body or {} for each in (OVERVIEW, BUDGET, METRICS))
+    assert (overview["fleet"]["held"], overview["fleet"]["heldPods"]) == ("2", 1)
+    for row in (overview["budgets"]["team-a/one"], page["budget"]):
+        assert (row["burnRateGpus"], row["heldPods"]) == ("2", 1)
+    assert 'headroom_budget_held_pods{name="one",namespace="team-a"} 1.0' in metrics["text"]
+    assert made.decisions == last, "looking decides nothing"
+
+
+async def test_a_budget_that_cannot_be_decided_on_takes_no_page_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = list[Exception]()
+    monkeypatch.setattr(source, "at_one_moment", lambda _: 1 / 0)
+    made = Made(a_world(1))
+    found = Local(made.showing()).made_together([OVERVIEW, BUDGET], EVERYTHING, failed.append)
+    assert [each.body is not None for each in found.values()] == [True, True]
+    assert [type(each) for each in failed] == [ZeroDivisionError]
+
+
+async def test_usage_that_does_not_move_is_of_the_moment_all_the_same() -> None:
+    made = Made(a_used_world(a_budget(hours="10"), pods=[], now=NOON))
+    [(ref, decision)] = made.decisions.items()
+    written = structs.replace(made._world.resources[ref], status=decision.status)
+    made.become(structs.replace(made._world, resources={ref: written}, now=NOON + HOUR))
+    assert status_wire(made.decisions[ref].status)["asOf"] == times.text(NOON), "nothing is to be written"
+    [sheet] = (await Local(made.showing()).make_together([BUDGET], EVERYTHING)).values()
+    assert (sheet.body or {})["budget"]["asOf"] == times.text(NOON + HOUR)

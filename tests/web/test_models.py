@@ -116,3 +116,12 @@ def test_the_overview_and_the_nodes_tell_them_to_those_who_may_see() -> None:
     mine = whole(page_at("overview"), made.view(), LAB)
     assert "needs" not in mine
     assert "models" not in mine
+
+
+def test_gpus_of_pods_that_have_not_started_are_told_apart() -> None:
+    """They are allocated, and their time does not count yet: burn rates and these add up to what is allocated."""
+    pods = [running("old", HOUR), running("new", 0, gpus=4), running("pulls", 0, gpus=2, phase="Pending", started=None)]
+    made = Made(a_used_world(a_budget(), nodes=[a_node("n")], pods=pods, settled=NOON - 3000))
+    page = whole(page_at("overview"), made.view(), EVERYTHING)
+    assert (page["fleet"]["held"], page["fleet"]["starting"]) == ("7", "2")
+    assert (page["budgets"]["team-a/one"]["burnRateGpus"], page["uncovered"]["burnRateGpus"]) == ("5", "0")

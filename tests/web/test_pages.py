@@ -64,6 +64,7 @@ def test_the_overview_counts_what_is_held_and_free(made: Made) -> None:
     assert page["fleet"] == {
         "gpus": "16",
         "held": "7",
+        "starting": "0",
         "free": "1",
         "nodes": 2,
         "nodesReady": 1,
@@ -294,10 +295,10 @@ def test_what_was_released_what_is_refused_and_whose_verdict_it_is_are_told() ->
     budget = a_budget()
     released = Released(owner="Job/team-a/fit", uid="u", at="a", until="b", gpus="8", used_gpus="4")
     refused = RefusedEviction(unit="Pod/team-a/p", since="c", by=("team-a/pdb",), uids=("u",), pods=("team-a/p",))
-    view, ref = Made(a_used_world(budget)).view(), ref_of(budget)
-    decision, following = view.loop.decisions[ref], Following(cluster="home", holding=True, since="d")
+    made, ref = Made(a_used_world(budget)), ref_of(budget)
+    view, decision, following = made.view(), made.decisions[ref], Following(cluster="home", holding=True, since="d")
     status = structs.replace(decision.status, released=(released,), refused=(refused,), following=following)
-    view.loop.decisions[ref] = structs.replace(decision, status=status)
+    made.decisions[ref] = structs.replace(decision, status=status)
     page = BudgetPage().model(view, EVERYTHING, ref.namespace, ref.name) or {}
     (told,) = page["released"]
     assert (told["owner"], told["gpus"], told["usedGpus"], told["until"]) == ("Job/team-a/fit", "8", "4", "b")

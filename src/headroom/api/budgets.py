@@ -259,7 +259,7 @@ class GPUWorkloadBudgetStatus(Status, frozen=True, kw_only=True):
     ] = ""
     remaining_gpu_hours: Annotated[str, Meta(description="What is left of the quota, never below 0.")] = ""
     burn_rate_gpus: Annotated[
-        str, Meta(description="GPUs allocated now, which is the burn rate in GPU-hours per hour.")
+        str, Meta(description="GPUs of the pods that have started, now: the burn rate in GPU-hours per hour.")
     ] = ""
     consumed_usd: Annotated[str, Meta(description="Dollars spent inside the window: the lower bound.")] = ""
     upper_usd: Annotated[str, Meta(description="Dollars spent at most.")] = ""

@@ -48,7 +48,7 @@ def _numbers(budget: AnyResource, status: GPUWorkloadBudgetStatus) -> Iterator[t
         yield "Used", "no usage is counted yet"
         return
     pods = output.counted(status.tracked_pods or 0, "pod")
-    yield "Allocated", f"{output.counted(status.burn_rate_gpus or '0', 'GPU')}, by {pods}"
+    yield "Burn rate", f"{output.counted(status.burn_rate_gpus or '0', 'GPU')}, by {pods}"
     for used, whole, left, most, unit in (
         (status.consumed_gpu_hours, quota.gpu_hours, status.remaining_gpu_hours, status.upper_gpu_hours, "GPU-hours"),
         (status.consumed_usd, quota.usd, status.remaining_usd, status.upper_usd, "dollars"),

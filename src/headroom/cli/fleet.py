@@ -40,7 +40,9 @@ def glance(world: World, decisions: Mapping[Ref, Decision] | None = None, namesp
         placed = (pod for pod in world.pods if pod.node and pod.phase in ("Pending", "Running"))
         fleet["held"] = decimal(sum(usage.gpus_of(world, pod) for pod in placed))
     if namespace:
-        fleet = {name: each for name, each in fleet.items() if name in ("held", "running", "waiting", "heldPods")}
+        fleet = {
+            name: each for name, each in fleet.items() if name in ("held", "starting", "running", "waiting", "heldPods")
+        }
     found: dict[str, Any] = {"at": times.text(world.now), "cluster": world.cluster, "fleet": fleet}
     if not namespace and world.ledger.loaded:
         sums = usage.uncovered(world)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MOST_OTHERS: Final = 10
 """Rows of a screen; what is fullest or not ready comes first."""
 _OF_LIST: Final = {
-    "pods": ("held", "free", "running", "waiting", "heldPods"),
+    "pods": ("held", "starting", "free", "running", "waiting", "heldPods"),
     "nodes": ("gpus", "free", "nodes", "nodesReady", "nodesAsleep"),
 }
 """What is known of the fleet by each list."""

@@ -25,7 +25,7 @@ _NAMES: Final = {
     "upper_usd": "Dollars spent inside the window: the upper bound.",
     "remaining_usd": "Dollars left of the quota.",
     "unpriced_gpu_hours": "GPU-hours inside the window without a known price.",
-    "burn_rate_gpus": "GPUs allocated now.",
+    "burn_rate_gpus": "GPUs of the pods that have started, now.",
     "tracked_pods": "Pods that the budget counts now.",
     "exceeded": "1 while the budget is over quota.",
     "exhausted_timestamp_seconds": "When the budget goes over quota, with pods ending when they declare; absent if never.",
@@ -47,7 +47,7 @@ class BudgetMetrics:
             "headroom_uncovered_gpu_hours", "GPU-hours of the last 24h that no budget covers.", registry=registry
         )
         self._uncovered_burn = Gauge(
-            "headroom_uncovered_burn_rate_gpus", "GPUs allocated now that no budget covers.", registry=registry
+            "headroom_uncovered_burn_rate_gpus", "GPUs of started pods, now, that no budget covers.", registry=registry
         )
         self._rows = Gauge("headroom_usage_rows", "Rows of usage in memory.", registry=registry)
         self._waiting = Gauge("headroom_ledger_waiting_pods", "Pods with rows not durable yet.", registry=registry)

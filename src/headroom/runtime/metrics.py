@@ -66,6 +66,9 @@ class Metrics:
         self.view_age = Gauge(
             "headroom_view_age_seconds", "Time since the slowest watch last reported.", registry=registry
         )
+        self.moment = Gauge(
+            "headroom_view_timestamp_seconds", "The moment that these numbers are true for.", registry=registry
+        )
         self.pods = Gauge("headroom_pods", "Pods in view.", registry=registry)
         self.nodes = Gauge("headroom_nodes", "Nodes in view.", registry=registry)
         self.resources = Gauge("headroom_resources", "Resources in view.", ["kind", "ready"], registry=registry)

@@ -94,10 +94,6 @@ class Editions:
                 return found
         raise Unavailable("making this page: the operator is too busy; try again")
 
-    def is_free(self, scope: Scope) -> bool:
-        """Whether a page of this scope need not wait for its turn."""
-        return not self._turns.is_taken or self._of(scope).coming is not None
-
     def _of(self, scope: Scope) -> Edition:
         found = self._editions.setdefault(scope, Edition())
         self._editions.move_to_end(scope)

@@ -58,7 +58,8 @@ class LinkAnswer(Struct, frozen=True, tag=True):
     rest: float = 0.0
     """Seconds for which the operator should be left alone, beside those of the sheets."""
     metrics: bytes | None = None
-    journal: tuple[int, list[Noted]] | None = None
+    journal: tuple[int, int, list[Noted]] | None = None
+    """The moment it was read at, then what it says."""
 
 
 class LinkQuestion(Struct, frozen=True):
@@ -221,12 +222,13 @@ class Remote:
                 await asyncio.wait_for(self._news.wait(), seconds)
 
     async def _searched(self, wanted: decisions.Search, scope: Scope) -> Sheet:
-        pulse = self._pulse
-        if (answer := await self._ask(LinkQuestion(self._number(), after=self._taken))).journal is not None:
-            self._taken, new = answer.journal
-            self._journal.take(new)
-        made_at, began = time.monotonic(), time.thread_time()
-        body = decisions.model(self._journal, pulse.now, scope, wanted)
+        asked_at, answer = time.monotonic(), await self._ask(LinkQuestion(self._number(), after=self._taken))
+        if answer.journal is None:
+            raise Unavailable(BROKEN)
+        now, self._taken, new = answer.journal
+        self._journal.take(new)
+        began, pulse = time.thread_time(), self._pulse
+        body = decisions.model(self._journal, now, scope, wanted)
         took = time.thread_time() - began
         return Sheet(
             body=body,
@@ -234,8 +236,8 @@ class Remote:
             told_at=pulse.told_at,
             epoch=pulse.epoch,
             took=took,
-            at=pulse.now,
-            made_at=made_at,
+            at=now,
+            made_at=asked_at,
         )
 
     def _number(self) -> int:

@@ -45,6 +45,7 @@ class Made(Struct, frozen=True):
 
     sheet: Sheet
     at: float
+    """Of the moment that it is true for."""
     good_until: float
 
     def is_true(self, pulse: Pulse, now: float) -> bool:
@@ -74,8 +75,8 @@ class Streams:
             if known is None:
                 sheet = await self._source.make(address, scope)
                 rest.append(sheet.rest)
-                now = time.monotonic()
-                known = self._made[address, scope] = Made(sheet, now, now + sheet.took * SHARE)
+                rests_until = time.monotonic() + sheet.took * SHARE
+                known = self._made[address, scope] = Made(sheet, sheet.made_at, rests_until)
         while len(self._made) > MOST_MADE:
             del self._made[next(iter(self._made))]
         return known

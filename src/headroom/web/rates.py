@@ -62,11 +62,6 @@ class Turns:
         """The tenant whose turn is next stands first."""
         self._is_taken = False
 
-    @property
-    def is_taken(self) -> bool:
-        """Whether it is somebody's turn, or time to rest."""
-        return self._is_taken
-
     @contextlib.asynccontextmanager
     async def turn(self, tenant: str) -> AsyncIterator[list[float]]:
         """Wait for one's turn; what is put into the list is how many seconds nobody has one after it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
 from functools import partial
 from pathlib import Path
@@ -27,6 +29,8 @@ from headroom.web.shell import document, listing
 from headroom.web.source import METRICS, Address, PageSource
 
 METRICS_COST: Final = 5.0
+METRICS_SECONDS: Final = 1.0
+"""So long metrics wait for the next pages of one moment; a scrape gives up after ten."""
 HERE: Final = Path(__file__).parent
 CHARTS: Final = HERE / "node_modules" / "uplot" / "dist"
 """The charting library from its npm package; without it the pages show numbers only."""
@@ -76,22 +80,27 @@ def _is_meant(request: web.Request) -> bool:
 async def _metrics(request: web.Request) -> web.Response:
     if (wait := request.app[ALLOWANCE].take(request[ACCESS].tenant, METRICS_COST)) > 0:
         return _too_often(wait)
-    editions, tenant = request.app[EDITIONS], request[ACCESS].tenant
-    if editions.is_free(EVERYTHING):
-        try:
-            found = (await editions.page(METRICS, EVERYTHING, tenant)).body or {}
-            body = found["text"].encode()
-        except Unavailable as problem:
-            return web.Response(status=503, text=f"{problem}\n")
-    else:
-        # Monitoring does not wait behind the viewers of pages.
-        body = await request.app[SOURCE].metrics()
+    try:
+        body = await _measured(request)
+    except Unavailable as problem:
+        return web.Response(status=503, text=f"{problem}\n")
     return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
 async def _shell(shell: str, _: web.Request) -> web.Response:
     """The one document: it contains no data; its scripts fetch that."""
     return web.Response(text=shell, content_type="text/html")
+
+
+async def _measured(request: web.Request) -> bytes:
+    """The metrics, of one moment with the pages that are asked for now."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(METRICS_SECONDS):
+            found = await request.app[EDITIONS].page(METRICS, EVERYTHING, request[ACCESS].tenant)
+            text: str = (found.body or {})["text"]
+            return text.encode()
+    # Who watches the operator is not kept waiting for long because others look at pages.
+    return await request.app[SOURCE].metrics()
 
 
 async def _once(page: Page, request: web.Request) -> web.Response:

@@ -8,8 +8,10 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct, structs
 
+from headroom.model import times
 from headroom.model.world import World
 from headroom.runtime.journal import Noted
+from headroom.web.moments import at_one_moment
 from headroom.web.page import Page
 from headroom.web.pages import Model, Pages, frame, nodes
 from headroom.web.scope import Scope
@@ -18,8 +20,9 @@ from headroom.web.view import OperatorView, Showing
 REST: Final = 9
 """A page takes at most a tenth of the operator's time: so many times as long as one took to make, no other is made."""
 BROKEN: Final = "making this page: a bug in Headroom; see the operator's log"
-TOGETHER_SECONDS: Final = 0.1
-"""Pages of one moment take so much of the operator's processor time at most, and then the page that is being made."""
+TOGETHER_SECONDS: Final = 0.2
+"""Pages of one moment take so much of the operator's processor time at most, and then the page that is being made. With the rest that
+follows, the next ones come within two seconds."""
 MOST_REASONS: Final = 20
 LONGEST_REASON: Final = 500
 
@@ -186,9 +189,9 @@ class Local:
 
         `failed` hears of a page that cannot be made, which takes no other page away; without it, it is raised.
         """
-        view, began = self._view(), time.thread_time()
-        view, looked_at = structs.replace(view, moment=view.world()), time.monotonic()
-        found: dict[Address, Sheet] = {}
+        looked_at, began = time.monotonic(), time.thread_time()
+        view, found = self._of_now(failed), dict[Address, Sheet]()
+        decided = time.thread_time()
         for address in addresses:
             try:
                 found[address] = structs.replace(self._sheet(address, scope, view), made_at=looked_at)
@@ -199,9 +202,22 @@ class Local:
                 found[address] = Sheet(
                     body=None, rings=0, told_at=0.0, epoch=self._epoch, took=0.0, made_at=looked_at, is_broken=True
                 )
-            if time.thread_time() - began >= TOGETHER_SECONDS:
+            if time.thread_time() - decided >= TOGETHER_SECONDS:
                 break
+        for address in list(found)[:1]:  # deciding is counted with the first of them
+            took = found[address].took + decided - began
+            found[address] = structs.replace(found[address], took=took, rest=took * REST)
         return found
+
+    def _of_now(self, failed: Callable[[Exception], None] | None) -> OperatorView:
+        view = self._view()
+        try:
+            return at_one_moment(view)
+        except Exception as error:
+            if failed is None:
+                raise
+            failed(error)
+            return structs.replace(view, moment=view.world())  # as the loop has it, which goes on after such a mistake
 
     async def metrics(self) -> bytes:
         """All metrics, measured now."""
@@ -215,6 +231,7 @@ class Local:
         for kind, seen in view.port.watched().items():
             metrics.watch_up.labels(kind).set(seen)
         world = view.world()
+        metrics.moment.set(world.now / times.SECOND)
         for each in metrics.measures:
             each.measure(world, view.loop.decisions)
         metrics.resources.clear()
@@ -226,6 +243,7 @@ class Local:
         """Until the loop has decided something."""
         await self._view().loop.bell.wait(heard, seconds)
 
-    def journal(self, after: int) -> tuple[int, list[Noted]]:
-        """What was taken down after so many entries, and how many there are now."""
-        return self._view().journal.since(after)
+    def journal(self, after: int) -> tuple[int, int, list[Noted]]:
+        """The moment, how many entries there are, and those that were taken down after so many."""
+        view = self._view()
+        return view.clock.now(), *view.journal.since(after)

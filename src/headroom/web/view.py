@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -41,9 +41,20 @@ class Observed(Protocol):
 class Deciding(Protocol):
     """The loop, as far as it is shown."""
 
-    decisions: dict[Ref, Decision]
-    ticks: int
-    bell: Bell
+    @property
+    def decisions(self) -> Mapping[Ref, Decision]:
+        """The newest decision on every resource."""
+        ...
+
+    @property
+    def ticks(self) -> int:
+        """How often it has looked."""
+        ...
+
+    @property
+    def bell(self) -> Bell:
+        """Rung when there is news."""
+        ...
 
 
 class ViewGate(Protocol):

@@ -32,6 +32,7 @@ from headroom.core.usage.devices import (
 )
 from headroom.core.usage.finalizers import removals
 from headroom.core.usage.forecasts import UsageForecast, UsageRun
+from headroom.core.usage.hearing import heard_of
 from headroom.core.usage.holds import holds_over
 from headroom.core.usage.keeping import Keeper, PricingContext, around, repriced, row_of, table_of
 from headroom.core.usage.names import CLASSES, DRIVERS
@@ -93,6 +94,7 @@ __all__ = [
     "gpus_in",
     "gpus_of",
     "gpus_on",
+    "heard_of",
     "held",
     "holds_over",
     "is_read",

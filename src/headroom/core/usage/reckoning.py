@@ -15,6 +15,7 @@ from headroom.core.usage import forecasts
 from headroom.core.usage.coverage import BudgetScope, counted
 from headroom.core.usage.devices import MICRO
 from headroom.core.usage.forecasts import UsageForecast
+from headroom.core.usage.hearing import heard_of
 from headroom.core.usage.windows import Curve, Numbers, RowRates, WindowSpan, largest, overlaps, rates_of
 from headroom.model.numbering import Ints
 from headroom.model.times import HOUR
@@ -26,8 +27,6 @@ GPU_HOUR: Final = MICRO * HOUR
 DOLLAR: Final = MICRO * HOUR
 """Millionths of a dollar an hour x milliseconds."""
 _NANO: Final = 1_000_000_000
-LOST_MS: Final = 120_000
-"""A quiet watch speaks once a minute, and is begun anew after a minute and a half; a cluster that is later than this is not waited for."""
 
 
 class Top(NamedTuple):
@@ -80,7 +79,7 @@ class Reckoning(NamedTuple):
     upper_usd_ms: int
     unpriced_gpu_ms: int
     burn: int
-    """Millionths of a GPU held now."""
+    """The burn rate at `World.now`, in millionths of a GPU: which later news may still correct."""
     tracked: int
     """Pods in view that are counted."""
     if_nothing_ends: Outlook
@@ -124,13 +123,14 @@ class BudgetUsage:
     """The rows of one scope, looked at once."""
 
     def __init__(self, world: World, scope: BudgetScope, length: int) -> None:
-        heard = _heard(world, scope)
+        heard = heard_of(world, scope)
         self._table, self._span, self.stale = world.usage, WindowSpan(heard.as_of, length), tuple(sorted(heard.stale))
+        self._now = world.now
         self._counted = counted(world.usage, scope)
         self.rows: Ints = world.usage.rows_of(self._counted.rates)
         self._group = _of(world.usage, "group", self.rows)
         self._start = _of(world.usage, "start", self.rows)
-        self._end = _ends(world.usage, heard, self._group, _of(world.usage, "low_end", self.rows))
+        self._end = heard.ends(world.usage, self._group, _of(world.usage, "low_end", self.rows))
         self._gpu_rates = self._rates(self._counted.rates)
         self.gpus = self._curve(self._gpu_rates)
         self._prices = self._counted.prices
@@ -151,7 +151,7 @@ class BudgetUsage:
             usd_ms=self.usd.total,
             upper_usd_ms=self.usd.total + extra_usd,
             unpriced_gpu_ms=self._unpriced(),
-            burn=self.gpus.burn,
+            burn=self.gpus.rate_at(self._now),
             tracked=int(np.count_nonzero(_of(self._table, "current", self.rows) == 1)),
             if_nothing_ends=turns_of([(curve, limit) for _, curve, limit in known], exceeded=bool(exceeded)),
             exceeded=exceeded,
@@ -371,28 +371,3 @@ def _per_group(held: Ints, groups: Ints) -> list[tuple[int, int]]:
 def _exact_sum(per_group: list[tuple[int, int]], rates: dict[int, int]) -> int:
     """Added up per group before, so that only few are multiplied as Python's integers."""
     return sum(total * rates.get(number, 0) for number, total in per_group)
-
-
-class _Heard(NamedTuple):
-    """Up to when all clusters of a scope have told of themselves."""
-
-    as_of: int
-    stale: dict[str, int]
-    """Those that nobody waits for, each with its last word."""
-
-
-def _heard(world: World, scope: BudgetScope) -> _Heard:
-    if scope.clusters:
-        return _Heard(world.as_of, {})
-    others = {each.terms.cluster for each in world.usage.groups} - {world.cluster}
-    words = {name: world.ledger.complete_until.get(name, 0) for name in others}
-    stale = {name: word for name, word in words.items() if word < world.as_of - LOST_MS}
-    return _Heard(min([world.as_of, *(word for name, word in words.items() if name not in stale)]), stale)
-
-
-def _ends(table: UsageTable, heard: _Heard, group: Ints, end: Ints) -> Ints:
-    """What runs in a stale cluster is known to run only up to that cluster's last word."""
-    if not heard.stale:
-        return end
-    last = np.array([heard.stale.get(each.terms.cluster, OPEN) for each in table.groups], np.int64)
-    return np.where(end == OPEN, last[group], end)

@@ -24,7 +24,7 @@ class Uncovered(NamedTuple):
     gpu_ms: int
     """Millionths x milliseconds inside the window."""
     burn: int
-    """Millionths of GPUs allocated now."""
+    """The burn rate at `World.now`, in millionths of a GPU."""
 
 
 def gpus_in(amounts: Amounts) -> int:
@@ -73,7 +73,7 @@ def uncovered(world: World, window_hours: int = 24) -> Uncovered:
     start, end = table.column("start")[rows], table.column("low_end")[rows]
     group = table.column("group")[rows]
     held = overlaps(start, end, WindowSpan(world.as_of, window_hours * HOUR))
-    runs = (start <= world.as_of) & (end > world.as_of)
+    runs = (start <= world.now) & (end > world.now)
     used = burn = 0
     for number in np.unique(group):
         mask = group == number

@@ -59,10 +59,9 @@ class Curve:
         self.total = int(np.sum(self.held * rates.values)) * rates.unit if len(start) else 0
         """Millionths x milliseconds, now."""
 
-    @property
-    def burn(self) -> int:
-        """What runs now, in millionths."""
-        runs = (self._start <= self._span.as_of) & (self._end > self._span.as_of)
+    def rate_at(self, moment: int) -> int:
+        """What runs at a moment, in millionths."""
+        runs = (self._start <= moment) & (self._end > moment)
         return int(np.sum(self._rates.values[runs])) * self._rates.unit
 
     @property

@@ -101,6 +101,14 @@ def allocated(world: World) -> dict[str, int]:
     return found
 
 
+def starting(world: World) -> int:
+    """Millionths of GPUs that are allocated to pods of which no container has started: their time does not count yet."""
+    pods = world.pods
+    bound = _live(pods) & (pods.column("node") != pods.names.number(""))
+    waits = np.flatnonzero(bound & (pods.column("started") == ABSENT)).tolist()
+    return sum(usage.gpus_of(world, pods.at(row)) for row in waits)
+
+
 def _live(pods: PodTable) -> Bools:
     return ~np.isin(pods.column("phase"), [ABSENT, *(PHASES.index(each) for each in ENDED)])
 

@@ -179,6 +179,7 @@ def _numbers(world: World, found: models.Fleet) -> dict[str, Any]:
     return {
         "gpus": parts.decimal(found.all),
         "held": parts.decimal(found.allocated),
+        "starting": parts.decimal(models.starting(world)),
         "free": parts.decimal(found.free),
         "nodes": len(world.nodes),
         "nodesReady": sum(node.ready for node in world.nodes),

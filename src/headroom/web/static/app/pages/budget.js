@@ -120,7 +120,7 @@ function tilesOf(model) {
   setNext(next, budget);
   if (budget.remainingGpuHours) found.push(tile("Left", format.number(budget.remainingGpuHours), ["GPU-hours; ", next]));
   else found.push(tile("Left", format.percent(Math.max(0, 100 - (budget.percent ?? 0))), ["of the quota; ", next]));
-  found.push(tile("GPUs now", format.number(budget.burnRateGpus ?? "0"), `allocated to ${format.count(budget.trackedPods ?? 0, "pod")}`));
+  found.push(tile("GPUs now", format.number(budget.burnRateGpus ?? "0"), `burn rate of ${format.count(budget.trackedPods ?? 0, "pod")}`));
   if (model.heldPods) found.push(tile("Queued", format.number(model.heldPods), model.heldPods === 1 ? "pod" : "pods"));
   return found;
 }

@@ -82,10 +82,11 @@ function tilesOf(model, rows) {
   const queued = rows.reduce((sum, row) => sum + (row.heldPods ?? 0), 0);
   const found = [];
   if (model.fleet) {
-    const { gpus, held: taken, free, running, waiting, heldPods = 0 } = model.fleet;
+    const { gpus, held: taken, starting = "0", free, running, waiting, heldPods = 0 } = model.fleet;
+    const notYet = Number(starting) ? `, ${format.number(starting)} to starting pods` : "";
     const share = Number(gpus) ? (100 * Number(taken)) / Number(gpus) : 0;
     found.push(
-      tile("GPUs allocated", format.number(taken), `of ${format.number(gpus)}, to ${format.count(running, "running pod")}`, share, "plain"),
+      tile("GPUs allocated", format.number(taken), `of ${format.number(gpus)}, to ${format.count(running, "running pod")}${notYet}`, share, "plain"),
       tile("GPUs free", format.number(free), others(model.models) || nodesWords(model.fleet)),
       tile("Pods pending", format.number(waiting - heldPods), waiting > heldPods ? "what they need stands below" : "no pod lacks a node"),
       tile("Pods queued", format.number(heldPods), "by budgets"),
