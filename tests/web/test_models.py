@@ -38,7 +38,8 @@ def test_every_gpu_is_counted_once() -> None:
         a_node("cpu", gpus=0),
     ]
     pods = [running("x", HOUR, gpus=3, node="a"), running("y", HOUR, gpus=2, node="c")]
-    found = models.fleet(a_used_world(pods=pods, nodes=nodes), {"d": "Off", "e": "Booting"})
+    world = a_used_world(pods=pods, nodes=nodes)
+    found = models.fleet(world, models.nodes_with_gpus(world, {"d": "Off", "e": "Booting"}))
     rows = models.rows(found)
     assert rows == {
         "H100": {

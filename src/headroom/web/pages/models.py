@@ -47,26 +47,43 @@ class Fleet(NamedTuple):
     all: int
 
 
-def fleet(world: World, asleep: Mapping[str, State]) -> Fleet:
+class NodeGpus(NamedTuple):
+    """The GPUs of one node."""
+
+    node: str
+    all: int
+    model: str
+    state: str
+    """What becomes of GPUs that no pod has."""
+
+
+def nodes_with_gpus(world: World, asleep: Mapping[str, State]) -> list[NodeGpus]:
+    """Every node; nodes change more rarely than pods."""
+    return [
+        NodeGpus(each.name, usage.gpus_on(world, each), model_of(each), _state(each, asleep)) for each in world.nodes
+    ]
+
+
+def fleet(world: World, nodes: Iterable[NodeGpus]) -> Fleet:
     """The GPUs of all nodes, each counted once."""
     taken = allocated(world)
     found: dict[str, Counter[str]] = {}
-    for node in world.nodes:
-        all_, held = usage.gpus_on(world, node), taken.get(node.name, 0)
+    for node, all_, model, state in nodes:
+        held = taken.get(node, 0)
         if all_ or held:
-            counts = found.setdefault(model_of(node), Counter())
+            counts = found.get(model) or found.setdefault(model, Counter())
             counts["allocated"] += held
-            counts[_state(node, asleep)] += max(all_ - held, 0)
+            counts[state] += max(all_ - held, 0)
             counts["all"] += all_
             counts["nodes"] += 1
-            if _state(node, asleep) == "free":
+            if state == "free":
                 counts["largest"] = max(counts["largest"], all_ - held)
     return Fleet(found, *(sum(each[name] for each in found.values()) for name in ("allocated", "free", "all")))
 
 
 def of(view: OperatorView, world: World) -> Model:
     """The GPUs of each model in numbers, for viewers who may list nodes."""
-    return rows(fleet(world, machines.asleep(world, view.loop.decisions)))
+    return rows(fleet(world, nodes_with_gpus(world, machines.asleep(world, view.loop.decisions))))
 
 
 def model_of(node: Node) -> str:
@@ -135,11 +152,11 @@ def pending(world: World) -> Iterable[Pod]:
 
 def needs(world: World, pods: Iterable[Pod], sorts: Sorts | None = None) -> list[Model]:
     """Which models, and how many GPUs on one node, pending pods need; most pods first."""
-    sorts = sorts or Sorts(world)
     found: Counter[tuple[tuple[str, ...], int]] = Counter()
     for number, pod in enumerate(pods):
         if number >= MOST_LOOKED_AT:
             break
+        sorts = sorts or Sorts(world)
         found[sorts.fitting(pod.shape), usage.gpus_of(world, pod)] += 1
     return [
         {"pods": count, "gpus": parts.decimal(gpus), "models": list(models)}

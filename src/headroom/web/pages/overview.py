@@ -35,6 +35,9 @@ SLOW_SECONDS: Final = 2.0
 DECIDED: Final = frozenset(kind for each in CAPABILITIES for kind in each.kinds)
 """The kinds that this version acts on."""
 MOVING_SECONDS: Final = 2.0
+MOST_MOVED: Final = 40
+MOST_BESIDE_NEWS: Final = 4
+"""Rows of which only the numbers moved, in one page, and in one with news: to draw hundreds of them would hold these up."""
 MOVING: Final = frozenset({"asOf", "consumedGpuHours", "consumedUsd", "message", "percent"})
 """Fields that change continuously while pods run; the state shows when a limit is crossed."""
 
@@ -82,25 +85,41 @@ class Overview:
 
     def _budgets(self, view: OperatorView, world: World, scope: Scope) -> Model:
         # A page for one moment shows the numbers of exactly that moment.
-        now, shown = time.monotonic() if view.moment is None else math.inf, {}
+        now, most = (time.monotonic(), MOST_MOVED) if view.moment is None else (math.inf, len(self._rows))
+        shown, is_news = Model(), False
+        moved: list[tuple[float, Ref, BudgetRow]] = []
         for ref, each in world.of_kind(usage.KIND):
             if scope.sees(ref.namespace):
-                shown[f"{ref.namespace}/{ref.name}"] = self._row(ref, (each, view.loop.decisions.get(ref)), now)
+                known = self._rows.get(ref)
+                row = shown[_key(ref)] = self._row(ref, (each, view.loop.decisions.get(ref)), now, moved)
+                is_news = is_news or (known is not None and row is not known.row)
+        if is_news and view.moment is None:
+            most = MOST_BESIDE_NEWS
+        for _, ref, after in sorted(moved, key=lambda each: each[:2])[:most]:
+            self._rows[ref], shown[_key(ref)] = after, after.row
         for ref in self._rows.keys() - world.resources.keys():
             del self._rows[ref]
         return shown
 
-    def _row(self, ref: Ref, of: tuple[AnyResource, Decision | None], now: float) -> Model:
-        """The row to show: changes of state at once, moving numbers at a readable pace and spread over time."""
+    def _row(
+        self, ref: Ref, of: tuple[AnyResource, Decision | None], now: float, moved: list[tuple[float, Ref, BudgetRow]]
+    ) -> Model:
+        """The row to show: changes of state at once. A row of which only the numbers moved is noted, with since when it is due."""
         known = self._rows.get(ref)
         if known is not None and known.of[0] is of[0] and known.of[1] is of[1]:
             return known.row
-        fresh = parts.budget_row(*of)
-        if known is not None and now < known.due and _substance(fresh) == _substance(known.row):
-            return known.row
         spread = hash(ref) % 16 / 16 if known is None else 1.0
-        self._rows[ref] = BudgetRow(of, now + MOVING_SECONDS * (0.5 + spread / 2), fresh)
-        return fresh
+        after = BudgetRow(of, now + MOVING_SECONDS * (0.5 + spread / 2), parts.budget_row(*of))
+        if known is None or _substance(after.row) != _substance(known.row):
+            self._rows[ref] = after
+            return after.row
+        if known.due <= now:
+            moved.append((known.due, ref, after))
+        return known.row
+
+
+def _key(ref: Ref) -> str:
+    return f"{ref.namespace}/{ref.name}"
 
 
 def _substance(row: Model) -> Model:
@@ -151,28 +170,25 @@ class FleetSummary:
 
     def __init__(self) -> None:
         self._seen: tuple[object, ...] = ()
+        self._of_nodes: tuple[object, ...] = ()
+        self._nodes: list[models.NodeGpus] = []
         self._known: tuple[dict[str, Any], Model] = {}, {}
 
     def of(self, world: World, asleep: Mapping[str, State]) -> tuple[dict[str, Any], Model]:
         """The numbers of this world, and those of each model."""
-        seen = (
-            world.pods,
-            world.pods.generation,
-            world.nodes,
-            world.nodes.generation,
-            len(world.claims),
-            world.devices.generation,
-            asleep,
-        )
+        of_nodes = (world.nodes, world.nodes.generation, world.devices.generation, asleep)
+        seen = (*of_nodes, world.pods, world.pods.generation, len(world.claims))
+        if of_nodes != self._of_nodes:
+            self._of_nodes, self._nodes = of_nodes, models.nodes_with_gpus(world, asleep)
         if seen != self._seen:
-            found = models.fleet(world, asleep)
+            found = models.fleet(world, self._nodes)
             self._seen, self._known = seen, (_numbers(world, found), models.rows(found))
         return self._known
 
 
 def fleet_of(world: World) -> dict[str, Any]:
     """The fleet in a few numbers."""
-    return _numbers(world, models.fleet(world, {}))
+    return _numbers(world, models.fleet(world, models.nodes_with_gpus(world, {})))
 
 
 def _numbers(world: World, found: models.Fleet) -> dict[str, Any]:

@@ -29,6 +29,7 @@ export function mount(main, route) {
   const first = firstSteps();
   main.append(h("h1", { tabindex: "-1", text: "Overview" }), lead, first, tiles, budgets, models.node, h("div", { class: "pair" }, held, decisions));
   const told = new Teller((row) => stateWord(row.state));
+  let drawn; // What did not change stays the same object.
 
   return {
     update(model) {
@@ -36,7 +37,7 @@ export function mount(main, route) {
       fill(lead, headline(model, rows));
       fill(tiles, tilesOf(model, rows));
       show(held, model.gpus);
-      if (model.gpus) chart.draw(drawing(model.gpus));
+      if (model.gpus && model.gpus !== drawn) chart.draw(drawing((drawn = model.gpus)));
       table.rows(rows);
       models.draw(model.models, model.needs);
       show(first, rows.length === 0);
