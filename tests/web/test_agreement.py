@@ -8,129 +8,21 @@ from typing import Any
 
 import pytest
 
-from headroom.adapters.kube.client import Kube
-from headroom.api.budgets import GPUWorkloadBudgetStatus
-from headroom.cli import capabilities, status
-from headroom.cli.forecast import BudgetOutlook
-from headroom.cli.worlds import Given
-from headroom.core import usage
 from headroom.model import times
-from headroom.model.decisions import Decision, Ref
-from headroom.model.snapshots import load, save
-from headroom.runtime.settings import Settings
-from headroom.sim.apistore import Change
-from headroom.sim.faults import split
 from headroom.sim.fleet import arrivals, fleet
 from headroom.sim.operators import SimulatedProcess
 from headroom.sim.pacing import PacedClock, run_paced
 from headroom.sim.scenario import Scenario, Simulation
 from headroom.sim.script import ScenarioStep
 from headroom.web import source
-from headroom.web.pages import parts
-from headroom.web.scope import EVERYTHING
-from headroom.web.source import METRICS, Address, Local
-from headroom.web.view import OperatorView, Showing
 from tests.scenarios.ladder import UNHURRIED, bookmarked
 from tests.tiers import DEEP
-from tests.web import agreement
-from tests.web.agreement import Bodies
+from tests.web.onlooker import Onlooker
 
 MINUTES = 150 if DEEP else 60
 """In an hour machines wake and sleep; budgets go over quota in the third."""
 LATER_SECONDS = 3.4
 """After each Job that comes, the cluster is listed: its pods have been made and, if there was room, have started."""
-PLAIN: tuple[Address, ...] = (("overview",), ("nodes",), ("power",), ("power", "basement"), METRICS)
-OF_BUDGETS = [f"{team}/{team}" for team in ("vision", "speech", "search", "robotics", "climate")]
-EVERY_EVENT, EVERY_COMMAND = 11, 6
-"""Of so many events one is looked at, a moment after it happened; and of so many looks one is by commands too."""
-
-
-class Onlooker:
-    """Looks at an operator while it works, and takes down what does not agree."""
-
-    def __init__(self, simulation: Simulation, process: SimulatedProcess) -> None:
-        self.process, self.clock = process, simulation.clock
-        self.view = OperatorView(
-            port=process.port,
-            loop=process.operator.loop,
-            gate=process.leader,
-            clock=self.clock,
-            journal=process.recorder.journal,
-        )
-        metrics = capabilities.measured(process.around.metrics)
-        self.local = Local(Showing(view=self.view, metrics=metrics, pages=capabilities.pages()))
-        self.kube = Kube(simulation.server.transport("admin"), self.clock, split(1, "onlooker"))
-        self.decided: dict[tuple[Ref, str], Decision] = {}
-        self.looks = self.fresh = self.commands = self.lists = self.events = 0
-        self.found: list[str] = []
-        process.operator.writer.submit = self._heard(process.operator.writer.submit)  # type: ignore[method-assign]  # it listens
-        simulation.server.store.subscribe(self.happened)
-
-    def _heard(self, submit: Any) -> Any:
-        def both(decision: Decision, resource: Any, *, effects: bool) -> None:
-            if isinstance(decision.status, GPUWorkloadBudgetStatus):
-                self.decided[decision.resource, decision.status.as_of] = decision
-            submit(decision, resource, effects=effects)
-
-        return both
-
-    def happened(self, change: Change) -> None:
-        """What happens to pods is looked at before the loop has decided on it, or just after."""
-        if change.type.kind == "Pod":
-            self.events += 1
-            if self.events % EVERY_EVENT == 0:
-                self.clock.call_later(0.02 * (self.events % 20), self.look)
-
-    def bodies(self) -> Bodies:
-        """All pages of this moment."""
-        addresses = [*PLAIN, *(("budgets", *each.split("/")) for each in OF_BUDGETS)]
-        sheets = self.local.made_together(addresses, EVERYTHING)
-        found: dict[str, Any] = {}
-        for address, sheet in sheets.items():
-            assert sheet.body is not None, address
-            at = {"at": times.text(sheet.at - sheet.at % times.SECOND)}
-            found["/".join(address)] = sheet.body["text"] if address == METRICS else sheet.body | at
-        return found
-
-    def look(self) -> None:
-        """Compare all pages, and now and then what commands print of the very world."""
-        if not self.process.port.complete or not self.process.recorder.state().loaded:
-            return
-        self.looks += 1
-        last = self.process.operator.loop.decisions
-        found = self.bodies()
-        self.found += agreement.differences(found)
-        assert self.process.operator.loop.decisions is last
-        self.fresh += any(
-            decision.status.as_of != found["overview"]["budgets"][f"{ref.namespace}/{ref.name}"]["asOf"]
-            for ref, decision in last.items()
-            if isinstance(decision.status, GPUWorkloadBudgetStatus)
-        )
-        if self.looks % EVERY_COMMAND == 0:
-            self.commands += 1
-            world = load(save(self.view.world()))
-            told = {
-                f"{each.namespace}/{each.name}": BudgetOutlook(world, each, None) for each in usage.budgets_of(world)
-            }
-            forecasts = {name: each.wire(False, None) for name, each in told.items()}
-            self.found += agreement.from_commands(found["overview"], status.decided(Given(world, []), ""), forecasts)
-
-    async def list_it(self) -> None:
-        """Compare what `headroom status` reads from the cluster with what was decided for the moment that it is of."""
-        before = self.bodies()["overview"]["fleet"]
-        found, _ = await status.written(self.kube, Settings(), "")
-        rows = {f"{each['namespace']}/{each['name']}": each for each in found["budgets"]}
-        self.found += agreement.of_status(rows, self.known)
-        if before == self.bodies()["overview"]["fleet"]:  # nothing happened while the lists were read
-            self.lists += 1
-            self.found += agreement.of_fleets(before, found["fleet"])
-
-    def known(self, name: str, as_of: str) -> dict[str, Any] | None:
-        """The row of a budget as it was decided for a moment."""
-        ref = Ref(usage.KIND, *name.split("/"))
-        decision = self.decided.get((ref, as_of))
-        resource = self.view.world().resources[ref]
-        return None if decision is None else parts.budget_row(resource, decision)
 
 
 @cache
@@ -144,6 +36,7 @@ def played() -> Onlooker:
         def make(*given: Any) -> SimulatedProcess:
             process = SimulatedProcess(*given, pace=UNHURRIED)
             onlookers.append(Onlooker(simulation, process))
+            simulation.server.store.subscribe(onlookers[0].happened)
             return process
 
         simulation = bookmarked(Simulation(scenario, make, PacedClock(scenario.start, 1e9)), UNHURRIED)
