@@ -160,13 +160,6 @@ def _number(text: Any) -> float | None:
     return None if text in (None, "") else float(text)
 
 
-def moment_of(body: Any) -> int:
-    """The moment that a body says that it is true for."""
-    if isinstance(body, str):
-        return round(samples_of(body)["headroom_view_timestamp_seconds", ""] * times.SECOND)
-    return ms(body["at"])
-
-
 def ms(text: str) -> int:
     """A moment."""
     found = times.moment(text)
