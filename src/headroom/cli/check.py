@@ -91,10 +91,14 @@ def _rules() -> BandwidthRules:
 
 
 def _all_dubious(found: Documents, texts: Sequence[manifests.Text], rules: BandwidthRules) -> list[manifests.Complaint]:
+    from headroom.cli import live
     from headroom.cli.unreadable_rates import unreadable_rates
+    from headroom.cli.untolerated import untolerated
+    from headroom.runtime.settings import pool_namespaces
 
     ours = manifests.remarks(found, texts, lambda each: _dubious(each, found))
-    return manifests.ordered([*ours, *manifests.remarks_on(found, texts, unreadable_rates(found, rules))], texts)
+    said = [*unreadable_rates(found, rules), *untolerated(found, pool_namespaces(live.settings_of(None, None)))]
+    return manifests.ordered([*ours, *manifests.remarks_on(found, texts, said)], texts)
 
 
 def _dubious(resource: AnyResource, found: Documents) -> list[Problem]:

@@ -3,6 +3,7 @@
 from headroom.core.spot_pools.explaining import explained
 from headroom.core.spot_pools.gathering import owns_node
 from headroom.core.spot_pools.places import KIND
+from headroom.core.spot_pools.rooms import ANY, own_taint
 from headroom.core.spot_pools.supply import SOURCE
 
-__all__ = ["KIND", "SOURCE", "explained", "owns_node"]
+__all__ = ["ANY", "KIND", "SOURCE", "explained", "own_taint", "owns_node"]

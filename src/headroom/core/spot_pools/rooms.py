@@ -32,6 +32,11 @@ def namespaces(pool: SpotPoolState) -> frozenset[str] | None:
     return None if ANY in others else frozenset({pool.ref.namespace, *others})
 
 
+def own_taint(namespace: str) -> Taint:
+    """What keeps other namespaces off the nodes of a pool."""
+    return Taint(TAINT, namespace, "NoSchedule")
+
+
 def name_of(pool: SpotPoolState, place: PoolSlot) -> str:
     """How the room of a slot is called: as its node, once there is one."""
     return place.slot.node or f"{pool.key}/{place.number}"
@@ -42,7 +47,7 @@ def promised(pool: SpotPoolState, name: str, instance_type: str, zone: str) -> R
     template = pool.spec.template
     taints = tuple(Taint(each.key, each.value, each.effect) for each in template.taints)
     if namespaces(pool) is not None:
-        taints = (*taints, Taint(TAINT, pool.ref.namespace, "NoSchedule"))
+        taints = (*taints, own_taint(pool.ref.namespace))
     return Room(
         name=name,
         source="Launch",
