@@ -20,7 +20,7 @@ from tests.cli.test_golden import WRITES
 
 CLI = ROOT / "docs" / "cli.md"
 POWER = ROOT / "docs" / "power.md"
-PAGES = (CLI, POWER, ROOT / "docs" / "bandwidth.md")
+PAGES = (CLI, POWER, *(ROOT / "docs" / f"{name}.md" for name in ("bandwidth", "spot-pools")))
 POLICY = {each.encode_name: each.default for each in structs.fields(PowerPolicy)}
 BLOCK = re.compile(r"^    \$ (?P<command>[^\n]*)\n(?P<shown>(?:(?:    (?!\$ )[^\n]*)?\n)*)", re.MULTILINE)
 INDENT = "    "
