@@ -184,6 +184,17 @@ def test_hostile_words_in_a_status_do_no_harm(says: Says) -> None:
     says(told(stage, "late").sentence)
 
 
+def test_the_numbers_of_when_the_hold_began_are_not_those_of_the_pod() -> None:
+    """The hold keeps its first reason, so a younger pod carries numbers and a forecast from before it existed."""
+    stale = "Over quota: 240.3 of 240 GPU-hours. Back under quota at 10:45."
+    notes = ((marks.HELD_BY, "team-a/one"), (marks.HELD_BECAUSE, stale))
+    stage = full("Hold", others=[gated("late", annotations=notes)])
+    stage.look()
+    details = told(stage, "late").details
+    assert "queued by budget team-a/one when it was created" in details
+    assert not [each for each in details if "10:45" in each or "240.3" in each]
+
+
 def test_lengths_are_spoken() -> None:
     assert [spoken(each * 1000) for each in (0, 59, 60, 3600, 5400, 3661, 100_000)] == [
         "0s",

@@ -328,8 +328,10 @@ def _details(asked: ExplainTarget) -> Iterator[str]:
             steps = ", ".join(f"{step.action} at {step.at}" for step in account.spec.enforcement.ladder)
             yield f"budget {account.key}: {used(account)}; {steps}"
             yield from _place(asked, account)
-    if pods and (why := note(pods[0], marks.HELD_BECAUSE)):
-        yield f"queued by {note(pods[0], marks.HELD_BY)} when it was created: {why}"
+    if pods and note(
+        pods[0], marks.HELD_BECAUSE
+    ):  # its numbers are of when the hold began, perhaps hours before the pod
+        yield f"queued by budget {note(pods[0], marks.HELD_BY)} when it was created"
     if pods and (at := note(pods[0], marks.RELEASED_AT)):
         yield f"released at {at}"
     others = sorted({gate for pod in pods for gate in pod.gates if gate != marks.GATE})

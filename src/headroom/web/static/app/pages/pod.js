@@ -25,7 +25,7 @@ export function mount(main, route) {
   const why = card("In detail", { id: "details" }, details);
   const table = new PlainTable("Other pods of the same owner", ["Pod", { title: "GPUs", figure: true }, "Phase", "Node"]);
   const siblings = card("Other pods of the same owner", { id: "siblings" }, h("div", { class: "wide", role: "region", tabindex: "0", "aria-label": "Other pods of the same owner" }, table.node));
-  const entries = new Entries({ empty: "No decision named this pod in the last 7 days." });
+  const entries = new Entries({ empty: "No decision of the last 7 days names this pod. Being queued or left pending at creation is no decision of its own." });
   main.append(
     h("p", { class: "crumbs" }, h("a", { href: "#/nodes", text: "Pods" }), " / ", namespaceLink(namespace)),
     h("div", { class: "title-row" }, h("h1", { tabindex: "-1", text: `${namespace}/${name}` }), state),
