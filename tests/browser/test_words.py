@@ -81,6 +81,19 @@ def test_what_comes_next_fits_the_state(page: Page, fleet: Served, row: Model, c
         expect(shown.locator("td[data-title='What comes next']")).not_to_contain_text("over quota")
 
 
+def test_a_forecast_goes_by_declared_ends_and_says_what_differs_without(page: Page, fleet: Served) -> None:
+    row = {"percent": 80, "state": "Ok", "tone": "good", "burnRateGpus": "78", "exhaustedAtIfNothingEnds": STARTS}
+
+    def change(model: Model) -> None:
+        model["budgets"]["team-a/one"].pop("exhaustedAt", None)
+        model["budgets"]["team-a/one"].update({"heldPods": 0} | row)
+
+    told(page, fleet, "overview", change)
+    opened(page, fleet.url)
+    comes = page.get_by_role("row").filter(has_text="team-a/one").locator("td[data-title='What comes next']")
+    expect(comes).to_have_text(re.compile(r"^stays within quota\s*If nothing ended: over quota in 14m$"))
+
+
 def test_a_budget_that_is_almost_used_up_says_by_how_little(page: Page, fleet: Served) -> None:
     told(page, fleet, "overview", lambda model: model["budgets"]["team-a/one"].update(HOLDS))
     opened(page, fleet.url)

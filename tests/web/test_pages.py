@@ -11,6 +11,7 @@ from msgspec import structs
 from headroom.api.budgets import Following
 from headroom.api.enforcement import RefusedEviction, Released
 from headroom.api.kinds import AnyResource
+from headroom.api.marks import EXPECTED_DURATION
 from headroom.model.errors import Misconfigured
 from headroom.model.facts import UNREADABLE, Shape
 from headroom.model.resource_table import ResourceTable
@@ -289,6 +290,14 @@ def test_the_forecast_is_marked() -> None:
     mark = page["curve"]["marks"][1]
     assert (mark["kind"], mark["t"]) == ("exhausted", (NOON + 90 * MINUTE) // SECOND)
     assert moment(page["budget"]["exhaustedAt"]) == mark["t"] * SECOND
+
+
+def test_a_forecast_by_declared_ends_says_what_differs_without_them() -> None:
+    ends = running("p", HOUR, gpus=4, annotations=((EXPECTED_DURATION, "2h"),))
+    made = Made(a_used_world(a_budget(hours="10"), pods=[ends]))
+    budget = whole(page_at("budgets", "team-a", "one"), made.view(), EVERYTHING)["budget"]
+    assert "exhaustedAt" not in budget
+    assert moment(budget["exhaustedAtIfNothingEnds"]) == NOON + 90 * MINUTE
 
 
 def test_what_was_released_what_is_refused_and_whose_verdict_it_is_are_told() -> None:

@@ -91,8 +91,6 @@ def budget_row(resource: AnyResource, decision: Decision | None) -> Model:
             "trackedPods": status.tracked_pods,
             "state": state,
             "tone": tone,
-            "exhaustedAt": status.forecast.exhausted_at if status.forecast else "",
-            "recoversAt": status.forecast.recovers_at if status.forecast else "",
             "heldPods": status.held.pods if status.held else 0,
             "nextStartsAt": min((each.starts_at for each in status.held.queue if each.starts_at), default="")
             if status.held
@@ -101,7 +99,19 @@ def budget_row(resource: AnyResource, decision: Decision | None) -> Model:
             "message": decision.message if decision else "No decision has been made yet.",
             "asOf": status.as_of,
         }
+        | _forecast(status)
     )
+
+
+def _forecast(status: GPUWorkloadBudgetStatus) -> Model:
+    """By declared ends, and what differs if nothing ended."""
+    if (found := status.forecast) is None:
+        return {}
+    return {
+        "exhaustedAt": found.exhausted_at,
+        "recoversAt": found.recovers_at,
+        "exhaustedAtIfNothingEnds": found.exhausted_at_if_nothing_ends,
+    }
 
 
 def _state(resource: AnyResource, status: GPUWorkloadBudgetStatus) -> tuple[str, str]:

@@ -155,12 +155,14 @@ function ahead(budget) {
   if (budget.recoversAt) return ["back under quota", budget.recoversAt];
   if (budget.exhaustedAt) return ["over quota", budget.exhaustedAt];
   if (budget.percent >= 100) return ["stays over quota while the current pods run", null];
-  return [Number(budget.burnRateGpus) > 0 ? "stays within quota at the current burn rate" : "nothing runs", null];
+  return [Number(budget.burnRateGpus) > 0 ? "stays within quota" : "nothing runs", null];
 }
 
 export function setNext(node, budget) {
   const [words, when] = next(budget);
-  fill(node, words, when ? " " : null, when ? time(when, "ahead") : null);
+  const other = ACTS[budget.state] || budget.percent >= 100 ? "" : budget.exhaustedAtIfNothingEnds;
+  const without = other ? h("span", { class: "quiet without" }, "If nothing ended: over quota ", time(other, "ahead")) : null;
+  fill(node, words, when ? " " : null, when ? time(when, "ahead") : null, without);
 }
 
 /** "QuotaExceeded" for machines is "Quota exceeded" for people. */
