@@ -44,28 +44,28 @@ It would also get 20.0 fewer GPU-hours of work done and wait up to 12h 20m inste
 Nothing would change for LS.
 
 Overall
-                                        BEFORE    AFTER      DIFFERENCE
-Better  cost                            $80.00   $60.00  -$20.00 (-25%)
-Worse   GPU-hours of work that counted    80.0     60.0    -20.0 (-25%)
-        95th percentile wait                0s  12h 20m        +12h 20m
-        longest wait for a machine          0s  12h 20m        +12h 20m
-        pods finished                       39       29      -10 (-26%)
-        pods not started                     0       10             +10
-        pods queued by a budget              0       15             +15
-Other   GPU-hours used                    80.0     60.0    -20.0 (-25%)
-        average GPUs allocated             1.7      1.3     -0.4 (-25%)
-        pods released                        0        5              +5
+                                            BEFORE    AFTER      DIFFERENCE
+Better  cost                                $80.00   $60.00  -$20.00 (-25%)
+Worse   GPU-hours of work that counted        80.0     60.0    -20.0 (-25%)
+        95th percentile wait for a machine      0s  12h 20m        +12h 20m
+        longest wait for a machine              0s  12h 20m        +12h 20m
+        pods finished                           39       29      -10 (-26%)
+        pods not started                         0       10             +10
+        pods queued by a budget                  0       15             +15
+Other   GPU-hours used                        80.0     60.0    -20.0 (-25%)
+        average GPUs allocated                 1.7      1.3     -0.4 (-25%)
+        pods released                            0        5              +5
 Unchanged: peak GPUs allocated 2.0, pods requested 40. Zero on both sides: GPU-hours lost, median wait for a machine, owners suspended, pods evicted, pods paused, machine and node pool switches.
 
 By team
-TEAM                                  BEFORE    AFTER      DIFFERENCE
-BE    GPU-hours of work that counted    40.0     20.0    -20.0 (-50%)
-      GPU-hours used                    40.0     20.0    -20.0 (-50%)
-      cost                            $40.00   $20.00  -$20.00 (-50%)
-      median wait                         0s   6h 10m         +6h 10m
-      95th percentile wait                0s  12h 20m        +12h 20m
-      pods queued                          0       15             +15
-      pods not started                     0       10             +10
+TEAM                                      BEFORE    AFTER      DIFFERENCE
+BE    GPU-hours of work that counted        40.0     20.0    -20.0 (-50%)
+      GPU-hours used                        40.0     20.0    -20.0 (-50%)
+      cost                                $40.00   $20.00  -$20.00 (-50%)
+      median wait for a machine               0s   6h 10m         +6h 10m
+      95th percentile wait for a machine      0s  12h 20m        +12h 20m
+      pods queued                              0       15             +15
+      pods not started                         0       10             +10
 Unchanged: LS.
 
 By budget

@@ -241,7 +241,7 @@ _LINES: Final = (
     _Line("average GPUs allocated", lambda it: it.mean_gpus, 0, hours),
     _Line("peak GPUs allocated", lambda it: it.peak_gpus, 0, hours),
     _Line("median wait for a machine", lambda it: it.total.waits.median, -1, span),
-    _Line("95th percentile wait", lambda it: it.total.waits.p95, -1, span),
+    _Line("95th percentile wait for a machine", lambda it: it.total.waits.p95, -1, span),
     _Line("longest wait for a machine", lambda it: it.total.waits.longest, -1, span),
     _Line("pods requested", lambda it: it.total.asked, 0),
     _Line("pods finished", lambda it: it.total.finished, 1),
@@ -274,9 +274,8 @@ def _overall(lines: Sequence[_Line], found: Comparison) -> Section:
             nil += [line.name] if before == 0 else []
             continue
         way = 0 if before is None or after is None else line.good * (1 if after > before else -1)
-        if way > 0 and line.form is span and found.after.total.never_started > found.before.total.never_started:
-            way = 0  # the pods with the longest waits do not start any more
-        rows[way].append((line.name, *words, _difference(before, after, line.form)))
+        left = _left_waiting(found.before.total, found.after.total) if way > 0 and line.form is span else ""
+        rows[0 if left else way].append((line.name, *words, left or _difference(before, after, line.form)))
     told = [
         (title if not number else "", *row)
         for title, way in (("Better", 1), ("Worse", -1), ("Other", 0))
@@ -323,6 +322,12 @@ def _figure(name: str, pair: Iterable[float | None], form: Callable[[float], str
     return _Part(name, words[0], words[1], _difference(before, after, form))
 
 
+def _left_waiting(before: Sums, after: Sums) -> str:
+    """What stands in the place of a shorter wait's gain: pods that do not start any more have no wait."""
+    more = after.never_started - before.never_started
+    return f"{_count(more)} more not started" if more > 0 else ""
+
+
 def _of_team(before: Sums | None, after: Sums | None) -> Iterator[_Part]:
     sides = (before, after)
 
@@ -333,8 +338,11 @@ def _of_team(before: Sums | None, after: Sums | None) -> Iterator[_Part]:
     yield _figure("GPU-hours used", both(lambda it: it.gpu_hours), hours)
     yield _figure("GPU-hours lost", both(lambda it: it.lost_gpu_hours), hours)
     yield _figure("cost", both(lambda it: it.usd), money, UNKNOWN)
-    yield _figure("median wait", both(lambda it: it.waits.median), span)
-    yield _figure("95th percentile wait", both(lambda it: it.waits.p95), span)
+    for name, value in (("median", lambda it: it.waits.median), ("95th percentile", lambda it: it.waits.p95)):
+        waits = tuple(both(value))
+        part = _figure(f"{name} wait for a machine", waits, span)
+        left = _left_waiting(before, after) if before and after and (waits[1] or 0.0) < (waits[0] or 0.0) else ""
+        yield part._replace(difference=left) if left else part
     yield _figure("pods queued", both(lambda it: it.queued), _count)
     yield _figure("pods not started", both(lambda it: it.never_started), _count)
 
