@@ -28,7 +28,7 @@ from headroom.sim.whatif.measures import PolicyOutcome
 from headroom.sim.whatif.outcome import outcome
 from headroom.sim.whatif.page import NO_PLOTS, Assets, page
 from headroom.sim.whatif.replay import LONGEST_MS, OUTSIDE, SHORTEST_MS, pace_of, replay
-from headroom.sim.whatif.report import Section, report, span
+from headroom.sim.whatif.report import report
 from headroom.sim.whatif.work import Case, RequestedPod, owner_of
 from tests.builders import NOON, a_node, a_pod, a_used_world
 from tests.core.stage import a_budget
@@ -458,14 +458,6 @@ def test_page_and_terminal_tell_the_same() -> None:
             assert all(html.escape(each) in text for each in row)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "says"),
-    [(0, "0s"), (0.4, "0s"), (90, "1m 30s"), (660, "11m"), (44_280, "12h 18m"), (7200, "2h"), (270_000, "3d 3h")],
-)
-def test_a_span_has_its_two_largest_units(seconds: float, says: str) -> None:
-    assert span(seconds) == says
-
-
 def test_a_chart_that_the_change_leaves_alone_is_only_named() -> None:
     found = compared()
     assert "<figcaption>Pods queued or pending</figcaption>" in page(found, Assets("x", ""))
@@ -494,21 +486,3 @@ def test_a_team_whose_pods_never_start_has_not_gained_by_it() -> None:
     waits = [row[-1] for row in teams.rows if row[1] == "95th percentile wait for a machine"]
     assert waits, "both teams wait less"
     assert all(each.endswith("more not started") for each in waits)
-
-
-def test_a_report_says_how_far_a_replay_is_from_its_record() -> None:
-    def told(recorded: float) -> Section:
-        found = played(a_case(a_work(hours=4)), a_budget())
-        budgets = [structs.replace(each, recorded_gpu_hours=recorded) for each in found.budgets]
-        found = structs.replace(found, budgets=budgets)
-        both = Comparison(case=a_case(), changes=[], every=1, before=found, after=found, is_record=True)
-        found_accuracy = report(both).accuracy
-        assert found_accuracy is not None
-        return found_accuracy
-
-    assert (told(4.0).rows, told(4.0).folded) == ([], "Within 0.1% of the record: team-a/one.")
-    assert (told(3.95).rows[0][-1], told(3.95).folded) == ("+1.3%", "")
-    assert told(3.0).rows == [("team-a/one", "3.0", "4.0", "+33.3%")]
-    assert "Warning: team-a/one differs" in told(3.0).folded
-    assert told(0.0).rows[0][3] == "no record"
-    assert report(compared()).accuracy is None

@@ -115,15 +115,7 @@ def simulate(
     Example: headroom simulate --from snapshot.json --change policy.yaml --days 7 --html report.html
     """
     source = _Source(snapshot, trace, nodes, runtimes)
-    given = [
-        name for name, each in (("SCENARIO", scenario), ("--from", snapshot), ("--trace", trace)) if each is not None
-    ]
-    if len(given) != 1:
-        what = f"not {' and '.join(given)}" if given else "with a change"
-        raise Misconfigured(
-            f"choosing the input: give one of SCENARIO, --from and --trace, {what}; for example "
-            "`headroom simulate --from snapshot.json --change policy.yaml`, with a snapshot of `headroom snapshot` or `headroom demo`"
-        )
+    _refuse_other_than_one({"SCENARIO": scenario, "--from": snapshot, "--trace": trace})
     if scenario is not None:
         raise typer.Exit(_play(scenario, seed, form))
     private.prepare(html)
@@ -139,6 +131,15 @@ def simulate(
     if html is not None:
         _write(html, found)
     _show(found, form)
+
+
+def _refuse_other_than_one(inputs: dict[str, Path | None]) -> None:
+    if len(given := [name for name, each in inputs.items() if each is not None]) != 1:
+        what = f"not {' and '.join(given)}" if given else "with a change"
+        raise Misconfigured(
+            f"choosing the input: give one of SCENARIO, --from and --trace, {what}; for example "
+            "`headroom simulate --from snapshot.json --change policy.yaml`, with a snapshot of `headroom snapshot` or `headroom demo`"
+        )
 
 
 # --- what is played -----------------------------------------------------------------------------------------------------------
