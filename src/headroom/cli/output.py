@@ -88,14 +88,14 @@ def counted(count: int | str, thing: str) -> str:
 
 
 def spoken(length: int) -> str:
-    """A length of time as people say it, in its two largest parts: 2d3h, 5h45m, 12 s."""
+    """A length of time as people say it, in its two largest parts: 2d 3h, 5h 45m, 12 s."""
     seconds = length // 1000
     if seconds < 60:
         return f"{seconds} s"
     minutes = seconds // 60
     days, hours, rest = minutes // 1440, minutes // 60 % 24, minutes % 60
     parts = ((days, "d"), (hours, "h"), (0 if days else rest, "m"))
-    return "".join(f"{amount}{unit}" for amount, unit in parts if amount) or "0 s"
+    return " ".join(f"{amount}{unit}" for amount, unit in parts if amount) or "0 s"
 
 
 # --- for programs -----------------------------------------------------------------------------------------------------------
