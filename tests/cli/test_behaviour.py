@@ -164,7 +164,6 @@ def test_help_loads_nothing_heavy() -> None:
     """Not even all help pages together: whoever asks for help wants it at once."""
     code = f"""
 import sys
-from tests.control_plane import wait_until
 from headroom.cli.main import main
 for name in {sorted(commands())!r}:
     sys.argv = ["headroom", *name.split(), "--help"]
