@@ -182,7 +182,7 @@ spec:
             "looking for Pod/lab/frist: not found (did you mean Pod/lab/first",
         ),
         ("pod/lab/seconds", "did you mean Pod/lab/second"),
-        ("pod/lab/nope", "looking for Pod/lab/nope: there is none; `kubectl get pods -A`"),
+        ("pod/lab/nope", "looking for Pod/lab/nope: not found; `kubectl get pods -A`"),
         ("job/fitt", "did you mean Job/lab/fit?"),
         ("jobset/any", "looking for JobSet/any: not found; Headroom knows only JobSets"),
         ("pod", "write KIND/[NAMESPACE/]NAME"),
