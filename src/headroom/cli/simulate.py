@@ -125,8 +125,6 @@ def simulate(
     case.boot_ms = _milliseconds("--boot-time", boot_time) or case.boot_ms
     before, after = (files_of(each or (), recursive=recursive) for each in (policy, change))
     wishes = _Wishes(before, after, without or (), _milliseconds("--every", every), trace is not None)
-    if not (wishes.change or wishes.without):
-        raise Misconfigured(NOTHING_CHANGED)
     found = _compared(case, wishes)
     if html is not None:
         _write(html, found)
@@ -211,6 +209,8 @@ def _compared(case: Case, wishes: _Wishes) -> Comparison:
     from headroom.sim.whatif.comparing import Comparison, unmatched
     from headroom.sim.whatif.outcome import outcome
 
+    if not (wishes.change or wishes.without):
+        raise Misconfigured(NOTHING_CHANGED)
     base, change = _documents(wishes.policy), _documents(wishes.change)
     case = beside.put_over(case, base)
     changed_case = beside.put_over(case, change)
