@@ -36,8 +36,10 @@ DECIDED: Final = frozenset(kind for each in CAPABILITIES for kind in each.kinds)
 """The kinds that this version acts on."""
 MOVING_SECONDS: Final = 2.0
 MOST_MOVED: Final = 40
-MOST_BESIDE_NEWS: Final = 4
-"""Rows of which only the numbers moved, in one page, and in one with news: to draw hundreds of them would hold these up."""
+"""Rows of which only the numbers moved, in one page: to draw hundreds of them would hold up the news."""
+MOVED_SECONDS: Final = 1.0
+LATEST_SECONDS: Final = 3.0
+"""So long after such rows come the next ones; those beside news after so long."""
 MOVING: Final = frozenset({"asOf", "consumedGpuHours", "consumedUsd", "message", "percent"})
 """Fields that change continuously while pods run; the state shows when a limit is crossed."""
 
@@ -61,6 +63,8 @@ class Overview:
         self._gpus: Paced[Model] = Paced(SLOW_SECONDS)
         self._needs: Paced[list[Model]] = Paced(SLOW_SECONDS)
         self._rows: dict[Ref, BudgetRow] = {}
+        self._moved_at = 0.0
+        """When rows were shown of which only the numbers had moved."""
 
     def model(self, view: OperatorView, scope: Scope) -> Model:
         """The page without its frame."""
@@ -93,8 +97,11 @@ class Overview:
                 known = self._rows.get(ref)
                 row = shown[_key(ref)] = self._row(ref, (each, view.loop.decisions.get(ref)), now, moved)
                 is_news = is_news or (known is not None and row is not known.row)
-        if is_news and view.moment is None:
-            most = MOST_BESIDE_NEWS
+        if view.moment is None and moved:
+            if now < self._moved_at + (LATEST_SECONDS if is_news else MOVED_SECONDS):
+                most = 0
+            else:
+                self._moved_at = now
         for _, ref, after in sorted(moved, key=lambda each: each[:2])[:most]:
             self._rows[ref], shown[_key(ref)] = after, after.row
         for ref in self._rows.keys() - world.resources.keys():
