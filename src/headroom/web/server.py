@@ -29,8 +29,8 @@ from headroom.web.shell import document, listing
 from headroom.web.source import METRICS, Address, PageSource
 
 METRICS_COST: Final = 5.0
-METRICS_SECONDS: Final = 3.0
-"""Metrics wait this long for the next pages of one moment, which come within two seconds for one tenant; a scrape gives up after ten."""
+METRICS_SECONDS: Final = 6.0
+"""Metrics wait this long for the next pages of one moment: the longest rest after pages, and some more; a scrape gives up after ten."""
 HERE: Final = Path(__file__).parent
 CHARTS: Final = HERE / "node_modules" / "uplot" / "dist"
 """The charting library from its npm package; without it the pages show numbers only."""

@@ -20,9 +20,9 @@ from headroom.web.view import OperatorView, Showing
 REST: Final = 9
 """A page takes at most a tenth of the operator's time: so many times as long as one took to make, no other is made."""
 BROKEN: Final = "making this page: a bug in Headroom; see the operator's log"
-TOGETHER_SECONDS: Final = 0.2
-"""Pages of one moment take so much of the operator's processor time at most, and then the page that is being made. With the rest that
-follows, the next ones come within two seconds."""
+TOGETHER_SECONDS: Final = 0.5
+"""Pages of one moment take so much of the operator's processor time at most, and then the page that is being made. Those of a usual
+poll take a tenth of that; on a busy machine, or where memory is tidied up meanwhile, several times as much."""
 MOST_REASONS: Final = 20
 LONGEST_REASON: Final = 500
 
