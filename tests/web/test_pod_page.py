@@ -10,7 +10,8 @@ import pytest
 from msgspec import structs
 
 from headroom.api import marks
-from headroom.model.facts import Namespace, Pod
+from headroom.api.power_status import PowerPoolStatus, Unserved
+from headroom.model.facts import Namespace, NodeClaim, NodePool, Pod, Requirement
 from headroom.model.times import HOUR, MINUTE
 from headroom.model.world import World
 from headroom.runtime.dashboard_settings import presentation_of
@@ -28,6 +29,7 @@ from tests.web.showing import Made, Team, page_at, served
 from tests.web.test_pages import LAB, OTHERS, elsewhere
 
 USER = "example.com/user"
+GPUS = (Requirement(key="karpenter.k8s.aws/instance-gpu-count", operator="Gt", values=("0",)),)
 
 
 def of_user(name: str, user: str, hours: int, **more: Any) -> Pod:
@@ -88,6 +90,35 @@ def test_a_pending_pod_says_what_it_needs(made: Made) -> None:
     assert found["pod"]["state"] == "Pending"
     assert found["needs"] == [{"pods": 1, "gpus": "16", "models": ["not named"]}]
     assert found["unserved"] == []
+
+
+def test_what_karpenter_does_for_a_pod_is_said_once() -> None:
+    """However many pools leave it to Karpenter; of a ladder its owner is named, since any of its NodePools may be the one."""
+    pod = a_pod("late", gpus=1)
+    left = Unserved(pod=pod.key, pods=1, reason="SharedWithKarpenter", message="Karpenter's NodePool x can serve it.")
+    small = Unserved(pod=pod.key, pods=1, reason="NoMachineFits", message="No machine of the pool can hold it.")
+    pools = [a_resource("PowerPool", name) for name in ("a", "b", "c")]
+    said = {"a": left, "b": left, "c": small}
+    pools = [structs.replace(each, status=PowerPoolStatus(unserved=(said[each.name],))) for each in pools]
+    rung = NodePool(name="leftover-cheap-1", marks=((marks.LEFTOVER, "cheap"),), requirements=GPUS)
+    claim = NodeClaim(
+        name="claim-1", node_pool=rung.name, allocatable=(("nvidia.com/gpu", 8_000_000), ("pods", 110_000_000))
+    )
+    world = a_used_world(*pools, pods=[pod], nodes=[a_node("n", gpus=0)], node_pools={rung.name: rung})
+
+    def shown(world: World) -> Model:
+        made = Made(world)
+        made.decisions.clear()  # so that what the pools said stands
+        return page(made, "pods", "team-a", "late")
+
+    found = shown(world)
+    assert found["karpenter"] == "Karpenter can serve it with a NodePool of LeftoverNodePool cheap."
+    assert [each["name"] for each in found["unserved"]] == ["c"]
+    found = shown(structs.replace(world, node_claims={claim.name: claim}))
+    coming = "NodeClaim claim-1 of NodePool leftover-cheap-1 is on its way, with room for such a pod."
+    assert found["karpenter"].endswith(f"LeftoverNodePool cheap. {coming}")
+    failed = structs.replace(claim, failure="InsufficientCapacity")
+    assert coming not in shown(structs.replace(world, node_claims={claim.name: failed}))["karpenter"]
 
 
 def test_a_pod_that_is_gone_still_says_what_it_used(made: Made) -> None:

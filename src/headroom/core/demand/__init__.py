@@ -11,9 +11,9 @@ from headroom.core.demand.claims import devices_on, with_devices
 from headroom.core.demand.constraints import constraints_of, unmatched, untolerated
 from headroom.core.demand.cron import first_run, problem_of
 from headroom.core.demand.digests import digest_of
-from headroom.core.demand.existing import reopened, returning, rooms, started
+from headroom.core.demand.existing import coming_claim, reopened, returning, rooms, started
 from headroom.core.demand.fitting import why_not
-from headroom.core.demand.karpenter import served_by_karpenter
+from headroom.core.demand.karpenter import served_by_karpenter, served_words
 from headroom.core.demand.placing import place
 from headroom.core.demand.resources import RoomResources
 from headroom.core.demand.units import (
@@ -51,6 +51,7 @@ __all__ = [
     "by_urgency",
     "cheapest_alike",
     "choose",
+    "coming_claim",
     "constraints_of",
     "devices_on",
     "digest_of",
@@ -64,6 +65,7 @@ __all__ = [
     "returning",
     "rooms",
     "served_by_karpenter",
+    "served_words",
     "started",
     "unmatched",
     "untolerated",

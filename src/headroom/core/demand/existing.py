@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from headroom.core.demand.fitting import PODS, WHOLE
+from headroom.core.demand.fitting import PODS, WHOLE, why_not
 from headroom.core.demand.free_capacity import Units, asked, units_of
 from headroom.core.demand.units import VERDICT_MS, Room
 from headroom.core.demand.waiting import nominated_until
-from headroom.model.facts import Amounts, Node, Taint
+from headroom.model.facts import Amounts, Node, NodeClaim, Shape, Taint
 from headroom.model.numbering import Ints
 from headroom.model.tables import PHASES
 from headroom.model.world import World
@@ -81,6 +81,15 @@ def _coming(world: World) -> Iterator[Room]:
     for name, claim in sorted(world.node_claims.items()):
         if not claim.registered and claim.deleting is None:
             yield Room(name=name, source="NodeClaim", labels=claim.labels, taints=claim.taints, free=claim.allocatable)
+
+
+def coming_claim(world: World, shape: Shape) -> NodeClaim | None:
+    """The first NodeClaim by name that is on its way and has room for such a pod; others may take that room."""
+    found = (
+        room.name for room in _coming(world) if not world.node_claims[room.name].failure and not why_not(shape, room)
+    )
+    name = next(found, None)
+    return None if name is None else world.node_claims[name]
 
 
 def _there(world: World, nodes: list[Node]) -> Iterator[Room]:

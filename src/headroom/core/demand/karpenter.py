@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from headroom.api.marks import LEFTOVER
 from headroom.core.demand.constraints import (
     HOSTNAME,
     REPELS,
@@ -54,6 +55,15 @@ def served_by_karpenter(world: World, shape: Shape, gpus: Collection[str] = (), 
     pools = (pool for _, pool in sorted(world.node_pools.items()))
     serving = (pool.name for pool in pools if _serves(pool, shape, wishes, asked))
     return next((name for name in serving if _believes(world, world.node_pools[name], needed)), "")
+
+
+def served_words(world: World, name: str) -> str:
+    """That a NodePool can serve a pod, as a clause. Of a ladder any NodePool may be the one, so its owner is named."""
+    pool = world.node_pools.get(name)
+    owner = dict(pool.marks).get(LEFTOVER, "") if pool is not None else ""
+    if owner:
+        return f"Karpenter can serve it with a NodePool of LeftoverNodePool {owner}"
+    return f"Karpenter's NodePool {name} can serve it"
 
 
 def _believes(world: World, pool: NodePool, needed: Amounts) -> bool:

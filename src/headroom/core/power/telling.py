@@ -124,6 +124,8 @@ def _unserved(pool: PowerPoolState, first: Unserved) -> PoolMessages:
     more = f" {others} more {'pod is' if others == 1 else 'pods are'} unserved." if others else ""
     is_one = first.pods == 1
     how = "is unserved" if is_one else "are unserved"
+    if first.reason == "SharedWithKarpenter":
+        how = "is left to Karpenter" if is_one else "are left to Karpenter"
     if first.reason == WAKE_LIMIT:
         how = "is next" if is_one else "are next"
     return PoolMessages(first.reason, f"{who} {how}: {small(first.message)}{more}")

@@ -80,8 +80,8 @@ def why(pool: PowerPoolState, outcome: SupplyOutcome, unit: Unit, reason: str, f
     if reason == "BelowPriorityFloor":
         return Why(reason, f"Its priority {unit.priority} is below the pool's floor of {pool.policy.priority_floor}.")
     if reason == "SharedWithKarpenter":
-        name = outcome.round.node_pool_for(unit)
-        says = f"Karpenter's NodePool {name} can serve it, and the pool leaves such pods to Karpenter (shareWithKarpenter)."
+        serves = demand.served_words(outcome.round.world, outcome.round.node_pool_for(unit))
+        says = f"{serves}, and the pool leaves such pods to Karpenter (shareWithKarpenter)."
         return Why(reason, says)
     if reason == "BudgetExhausted":
         return Why(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from headroom.api.power_status import Unserved
 from headroom.api.resources import Condition
 from headroom.core.spot_pools import announced, breaking, resting
 from headroom.core.spot_pools.places import PoolSlot, SpotPoolState, told
@@ -75,7 +76,7 @@ def _sentences(pool: SpotPoolState) -> Iterator[SpotMessages]:
         yield SpotMessages(pool.wants_why, f"{of_machines(pool.wants)} missing: {pool.wants_says}")
     if pool.unserved:
         first = pool.unserved[0]
-        yield SpotMessages(first.reason, f"Pod {first.pod} is unserved: {first.message}")
+        yield SpotMessages(first.reason, _unserved(first))
     yield from _leaving(pool)
     if pool.orphan_count:
         yield SpotMessages("Orphans", _orphans(pool))
@@ -99,6 +100,11 @@ def _leaving(pool: SpotPoolState) -> Iterator[SpotMessages]:
     if cancelled:
         says = f"{cancelled} launch{'' if cancelled == 1 else 'es'} cancelled; the cloud may still start a machine."
         yield SpotMessages("Cancelling", says)
+
+
+def _unserved(first: Unserved) -> str:
+    how = "left to Karpenter" if first.reason == "SharedWithKarpenter" else "unserved"
+    return f"Pod {first.pod} is {how}: {first.message}"
 
 
 def _kinds(places: list[PoolSlot]) -> str:
@@ -175,7 +181,7 @@ def verdicts(pool: SpotPoolState) -> Iterator[PoolVerdict]:
         "Unserved",
         first is not None,
         first.reason if first else "AllServed",
-        f"Pod {first.pod} is unserved: {first.message}" if first else "No pod is unserved.",
+        _unserved(first) if first else "No pod is unserved.",
     )
     yield _missed(pool)
     yield _gateway(pool)

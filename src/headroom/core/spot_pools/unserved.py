@@ -86,7 +86,7 @@ def _lacking(round_: CapacityRound, unit: Unit, every: list[Room]) -> Why | None
 def _declined(outcome: SupplyOutcome, unit: Unit, reason: str) -> str:
     match reason:
         case "SharedWithKarpenter":
-            return f"Karpenter's NodePool {outcome.round.node_pool_for(unit)} can serve it."
+            return f"{demand.served_words(outcome.round.world, outcome.round.node_pool_for(unit))}."
         case "BelowPriorityFloor":
             return f"Its priority {unit.priority} is too low to launch a machine for it."
         case "Unmodelled":

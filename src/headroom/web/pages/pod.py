@@ -26,6 +26,7 @@ from headroom.web.view import OperatorView
 
 MOST_SIBLINGS: Final = 50
 MOST_HISTORY: Final = 25
+LEFT: Final = "SharedWithKarpenter"
 TONES: Final = {"Running": "good", "Held": "warn", "Pending": "warn", "Ended": "idle", "Gone": "idle"}
 _WORD: Final = re.compile(r"[\w./-]+")
 
@@ -67,7 +68,10 @@ def model(view: OperatorView, scope: Scope, namespace: str, name: str) -> Model 
         + view.presentation.links_for(namespace=namespace),
     }
     if pod is not None and found.state == "Pending" and not pod.node:
-        page["unserved"] = _unserved(view, world, scope, pod)
+        unserved = _unserved(view, world, scope, pod)
+        page["unserved"] = [each for each in unserved if each["reason"] != LEFT]
+        if scope.nodes and world.node_pools:
+            page |= _karpenter(world, pod, is_left=page["unserved"] != unserved)
         if scope.nodes:
             page |= {"needs": models.needs(world, [pod]), "models": models.of(view, world)}
     return page
@@ -151,8 +155,21 @@ def _unserved(view: OperatorView, world: World, scope: Scope, pod: Pod) -> list[
         unserved = getattr(decision.status if decision else resource.status, "unserved", ())
         mine = (each for each in unserved if each.pod == pod.key)
         names = {"kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
-        found += [names | {"message": each.message} for each in mine]
+        found += [names | {"message": each.message, "reason": each.reason} for each in mine]
     return found
+
+
+def _karpenter(world: World, pod: Pod, *, is_left: bool) -> Model:
+    """What Karpenter could do for it, and what it does: once, however many pools leave the pod to it."""
+    from headroom.core import demand  # noqa: PLC0415  once a pod is pending
+
+    said = []
+    if is_left and (name := demand.served_by_karpenter(world, pod.shape)):
+        said.append(f"{demand.served_words(world, name)}.")
+    if claim := demand.coming_claim(world, pod.shape):
+        by = f" of NodePool {claim.node_pool}" if claim.node_pool else ""
+        said.append(f"NodeClaim {claim.name}{by} is on its way, with room for such a pod.")
+    return {"karpenter": " ".join(said)} if said else {}
 
 
 def _history(view: OperatorView, now: int, scope: Scope, key: str) -> list[Noted]:

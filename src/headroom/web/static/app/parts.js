@@ -168,7 +168,7 @@ export function setNext(node, budget) {
 /** "QuotaExceeded" for machines is "Quota exceeded" for people. */
 export function reasonWords(reason) {
   const words = reason.replace(/([a-z0-9])([A-Z])/g, "$1 $2").replace(/([A-Z]+)([A-Z][a-z])/g, "$1 $2");
-  return words.charAt(0) + words.slice(1).replace(/\b[A-Z][a-z]/g, (start) => start.toLowerCase());
+  return words.charAt(0) + words.slice(1).replace(/\b[A-Z][a-z]/g, (start) => start.toLowerCase()).replace(/\bkarpenter\b/g, "Karpenter");
 }
 
 export function resourceLink(entry) {

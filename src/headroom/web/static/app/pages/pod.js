@@ -48,8 +48,8 @@ export function mount(main, route) {
       before = pod.state;
       prose(lead, pod.sentence);
       const unserved = (model.unserved ?? []).map((each) => h("li", {}, resourceLink(each), ` brings no machine for it: ${each.message}`));
-      fill(needs, (model.needs ?? []).map((need) => h("li", { text: needWords(need, model.models) })), unserved);
-      show(needs, model.needs?.length || unserved.length);
+      fill(needs, (model.needs ?? []).map((need) => h("li", { text: needWords(need, model.models) })), model.karpenter ? h("li", { text: model.karpenter }) : null, unserved);
+      show(needs, model.needs?.length || model.karpenter || unserved.length);
       fill(tools, outward(model.tools));
       show(tools, model.tools?.length);
       fill(tiles, tilesOf(pod));
