@@ -163,6 +163,19 @@ def test_who_waits_for_what(page: Page, fleet: Served, states: list[str], said: 
     expect(page.locator(".lead")).to_contain_text(f"free. {said}")
 
 
+def test_gangs_are_not_counted_as_pods(page: Page, fleet: Served) -> None:
+    """A gang of two and a pod of its own are three pods, wherever pods are counted."""
+    gang = {"unit": "Job/team-a/x", "gpus": "8", "pods": 2, "state": "Waiting", "budget": "team-a/one"}
+    queue = [gang, gang | {"unit": "Pod/team-a/y", "pods": 1}]
+    told(page, fleet, "namespaces/team-a", lambda model: model.update({"queue": queue, "pending": []}))
+    opened(page, fleet.url, "#/namespaces/team-a")
+    tile = page.locator(".tile").filter(has_text="Pods queued")
+    expect(tile).to_have_text("Pods queued30 pods pending")
+    told(page, fleet, BUDGET, lambda model: model.update({"held": queue, "heldUnits": 2, "heldPods": 3}))
+    opened(page, fleet.url, f"#/{BUDGET}")
+    expect(tile).to_have_text("Pods queued3as 2 pods or gangs")
+
+
 def test_a_list_that_is_cut_says_of_how_many(page: Page, fleet: Served) -> None:
     told(page, fleet, "overview", lambda model: model.update({"decidedInHour": 7}))
     opened(page, fleet.url)
