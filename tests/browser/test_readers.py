@@ -33,7 +33,7 @@ def test_a_pod_leads_to_why_it_does_not_run(page: Page, fleet: Served) -> None:
 def test_a_pending_pod_says_what_it_needs_and_what_there_is(page: Page, fleet: Served) -> None:
     opened(page, fleet.url, "#/pods/team-a/late")
     expect(page.locator(".needs").first).to_contain_text(
-        "1 pending pod needs 1 GPU of not named on one node; so many are free on one node"
+        "1 pending pod needs 1 GPU of not named on one node; enough are free; kube-scheduler has another reason"
     )
     opened(page, fleet.url)
     expect(page.locator("#models .needs")).to_contain_text("1 pending pod needs 1 GPU")

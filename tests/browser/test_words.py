@@ -176,6 +176,14 @@ def test_gangs_are_not_counted_as_pods(page: Page, fleet: Served) -> None:
     expect(tile).to_have_text("Pods queued3as 2 pods or gangs")
 
 
+def test_nobody_needs_what_no_pod_waits_for(page: Page, fleet: Served) -> None:
+    """What pending pods need is counted more rarely than how many there are."""
+    told(page, fleet, "overview", lambda model: model["fleet"].update({"waiting": 1, "heldPods": 1}))
+    opened(page, fleet.url)
+    expect(page.locator(".tile").filter(has_text="Pods pending")).to_contain_text("no pod lacks a node")
+    expect(page.locator("#models .needs")).to_be_hidden()
+
+
 def test_a_list_that_is_cut_says_of_how_many(page: Page, fleet: Served) -> None:
     told(page, fleet, "overview", lambda model: model.update({"decidedInHour": 7}))
     opened(page, fleet.url)

@@ -58,7 +58,7 @@ export function needWords({ pods, gpus, models: wanted }, models) {
   if (!models) return `${whose} ${size} ${of} on one node.`;
   const largest = Math.max(0, ...wanted.map((model) => Number(models[model]?.largest ?? 0)));
   const most = largest ? `no such node has more than ${format.number(largest)} free` : "no such node has any free";
-  const room = largest >= Number(gpus) ? "so many are free on one node, so kube-scheduler has another reason" : most;
+  const room = largest >= Number(gpus) ? "enough are free; kube-scheduler has another reason" : most;
   return `${whose} ${size} ${of} on one node; ${room}.`;
 }
 

@@ -39,7 +39,7 @@ export function mount(main, route) {
       show(held, model.gpus);
       if (model.gpus && model.gpus !== drawn) chart.draw(drawing((drawn = model.gpus)));
       table.rows(rows);
-      models.draw(model.models, model.needs);
+      models.draw(model.models, pendingOf(model.fleet) ? model.needs : []); // needs come later than counts
       show(first, rows.length === 0);
       show(budgets, rows.length > 0);
       entries.draw(model.decisions, MOST_DECISIONS, model.decidedInHour);
@@ -66,9 +66,11 @@ function headline(model, rows) {
   return [said.join(" ")];
 }
 
+const pendingOf = (fleet) => (fleet ? fleet.waiting - (fleet.heldPods ?? 0) : 0);
+
 /** Pods that a budget keeps queued are not pending: they are no reason to look for free GPUs. */
 function waits({ waiting, heldPods = 0 }) {
-  const pending = waiting - heldPods;
+  const pending = pendingOf({ waiting, heldPods });
   const said = [heldPods ? `${format.count(heldPods, "pod is", "pods are")} queued by budgets` : "", pending ? `${format.count(pending, "pod is", "pods are")} pending` : ""];
   const some = said.filter(Boolean);
   return some.length ? `; ${some.join(", ")}` : "";
@@ -87,10 +89,10 @@ function tilesOf(model, rows) {
     const notYet = Number(starting) ? `, ${format.number(starting)} to starting pods` : "";
     const share = Number(gpus) ? (100 * Number(taken)) / Number(gpus) : 0;
     found.push(
-      tile("GPUs allocated", format.number(taken), `of ${format.number(gpus)}, to ${format.count(running, "running pod")}${notYet}`, share, "plain"),
+      tile("GPUs allocated", format.number(taken), [`of ${format.number(gpus)}, to `, nodesLink(format.count(running, "running pod")), notYet], share, "plain"),
       tile("GPUs free", format.number(free), others(model.models) || nodesWords(model.fleet)),
-      tile("Pods pending", format.number(waiting - heldPods), waiting > heldPods ? "what they need stands below" : "no pod lacks a node"),
-      tile("Pods queued", format.number(heldPods), "by budgets"),
+      tile("Pods pending", format.number(waiting - heldPods), waiting > heldPods ? nodesLink("what they need") : "no pod lacks a node"),
+      tile("Pods queued", format.number(heldPods), heldPods ? nodesLink("by budgets") : "by budgets"),
     );
   } else {
     found.push(tile("Budgets", format.number(rows.length), "that you may see"), tile("Pods queued", format.number(queued), "by these budgets"));
@@ -103,6 +105,8 @@ function tilesOf(model, rows) {
   }
   return found;
 }
+
+const nodesLink = (words) => h("a", { href: "#/nodes", text: words });
 
 /** A machine that sleeps is not ready, and nothing is wrong with it. */
 function nodesWords({ nodes, nodesReady, nodesAsleep = 0 }) {
