@@ -184,6 +184,25 @@ def test_nobody_needs_what_no_pod_waits_for(page: Page, fleet: Served) -> None:
     expect(page.locator("#models .needs")).to_be_hidden()
 
 
+def test_a_model_leads_to_its_nodes_and_who_uses_them(page: Page, fleet: Served) -> None:
+    def change(model: Model) -> None:
+        held = [{"pod": "team-a/a", "gpus": "3", "budgets": ["team-a/one"]}, {"pod": "x/b", "gpus": "1", "budgets": []}]
+        node = model["nodes"]["n"] | {"model": "H100", "pods": held}
+        model["nodes"] = {"n": node, "o": node, "p": node | {"model": "L4", "pods": held[1:]}}
+
+    told(page, fleet, "nodes", change)
+    opened(page, fleet.url, "#/nodes")
+    page.get_by_text("Who uses them").click()
+    rows = page.locator(".users tbody tr")
+    expect(rows).to_have_text(["H100team-a/one62", "H100no budget22", "L4no budget11"])
+    expect(page.locator(".holders li")).to_have_text(["team-a/one 6", "no budget 3"])
+    page.locator(".users").get_by_role("link", name="L4").click()
+    expect(page).to_have_url(re.compile("q=L4"))
+    expect(page.locator(".holders li")).to_have_text(["no budget 1"])
+    opened(page, fleet.url)
+    expect(page.locator("#models").get_by_role("link").first).to_have_attribute("href", "#/nodes?q=not+named")
+
+
 def test_a_list_that_is_cut_says_of_how_many(page: Page, fleet: Served) -> None:
     told(page, fleet, "overview", lambda model: model.update({"decidedInHour": 7}))
     opened(page, fleet.url)

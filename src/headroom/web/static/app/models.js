@@ -19,7 +19,7 @@ const MEANINGS = {
 export function modelsCard() {
   const body = h("div");
   const pending = h("ul", { class: "needs" });
-  const node = card("GPUs by model", { id: "models" }, pending, body);
+  const node = card("GPUs by model", { id: "models", note: "By the node's label for its GPU model; a node without one counts by its instance type." }, pending, body);
   return {
     node,
     draw(models, needs) {
@@ -27,7 +27,7 @@ export function modelsCard() {
       const used = Object.keys(PARTS).filter((part) => part === "allocated" || part === "free" || rows.some(([, row]) => Number(row[part] ?? 0)));
       const heads = ["Model", ...used.map((part) => ({ title: PARTS[part], figure: true, hint: MEANINGS[part] })), { title: "All", figure: true }, { title: "Largest free on one node", figure: true }, "Share"];
       const table = new PlainTable("GPUs by model", heads);
-      table.body.append(...rows.map(([model, row]) => table.row([model, ...used.map((part) => format.number(row[part] ?? 0)), format.number(row.gpus), format.number(row.largest), strip(row, used)])));
+      table.body.append(...rows.map(([model, row]) => table.row([modelLink(model), ...used.map((part) => format.number(row[part] ?? 0)), format.number(row.gpus), format.number(row.largest), strip(row, used)])));
       fill(body, h("div", { class: "wide", role: "region", tabindex: "0", "aria-label": "GPUs by model" }, table.node));
       fill(pending, (needs ?? []).map((need) => h("li", { text: needWords(need, models ?? {}) })));
       show(pending, needs?.length);
@@ -35,6 +35,9 @@ export function modelsCard() {
     },
   };
 }
+
+/** The nodes of a model, and who has its GPUs. */
+export const modelLink = (model) => h("a", { href: `#/nodes?${new URLSearchParams({ q: model })}`, text: model });
 
 /** The parts of one model as a bar; the numbers beside it say the same. */
 function strip(row, used) {

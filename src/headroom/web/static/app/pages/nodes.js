@@ -2,7 +2,7 @@
 
 import { attribute, fill, h, keyed, show, text, time } from "../dom.js";
 import * as format from "../format.js";
-import { modelsCard } from "../models.js";
+import { modelLink, modelsCard } from "../models.js";
 import { badge, budgetAddress, card, podLink, setBadge } from "../parts.js";
 import { PlainTable } from "../table.js";
 
@@ -36,7 +36,8 @@ export function mount(main, route) {
   const models = modelsCard();
   const legend = h("ul", { class: "holders", "aria-label": "GPUs allocated, by budget" });
   const key = h("p", { class: "quiet", text: "Each box is one pod, as wide as its GPUs; boxes of one budget have one colour. Hatched GPUs belong to no pod." });
-  const all = card("GPUs by node", { id: "nodes" }, key, legend, tools, list, empty, none);
+  const users = new Users();
+  const all = card("GPUs by node", { id: "nodes" }, tools, users.node, key, legend, list, empty, none);
   main.append(h("h1", { tabindex: "-1", text: "Nodes" }), lead, models.node, waiting.node, all);
   let shown = {};
 
@@ -50,6 +51,10 @@ export function mount(main, route) {
     show(tools, all.length);
     show(none, !all.length);
     show(empty, all.length && !rows.length);
+    const nodes = rows.map((row) => row.node);
+    const held = holders(nodes);
+    fill(legend, held.slice(0, MOST_HOLDERS).map(holderItem), held.length > MOST_HOLDERS ? h("li", { class: "quiet", text: `and ${held.length - MOST_HOLDERS} more` }) : null);
+    users.draw(nodes);
   };
   const changed = () => {
     draw();
@@ -65,8 +70,6 @@ export function mount(main, route) {
       show(all, model.mayList !== false);
       models.draw(model.models, model.needs);
       waiting.draw(model);
-      const held = holders(Object.values(shown));
-      fill(legend, held.slice(0, MOST_HOLDERS).map(holderItem), held.length > MOST_HOLDERS ? h("li", { class: "quiet", text: `and ${held.length - MOST_HOLDERS} more` }) : null);
       draw();
     },
     close() {},
@@ -192,6 +195,24 @@ function hue(budget) {
   return hues.get(budget);
 }
 
+/** Who has the GPUs of each model, of the nodes that match: by budget, the most first. */
+class Users {
+  constructor() {
+    this._table = new PlainTable("GPUs allocated, by model and budget", ["Model", "Budget", { title: "GPUs", figure: true }, { title: "Nodes", figure: true }]);
+    const wide = h("div", { class: "wide", role: "region", tabindex: "0", "aria-label": "GPUs allocated, by model and budget" }, this._table.node);
+    this.node = h("details", { class: "users" }, h("summary", { text: "Who uses them" }), wide);
+  }
+
+  draw(nodes) {
+    const groups = new Map();
+    for (const node of nodes) groups.set(node.model ?? "", [...(groups.get(node.model ?? "") ?? []), node]);
+    const sorted = [...groups].filter(([model]) => model).sort(([a], [b]) => (a < b ? -1 : 1));
+    const rows = sorted.flatMap(([model, members]) => holders(members).map(([budget, gpus]) => [modelLink(model), holderName(budget), format.number(gpus), format.number(members.filter((node) => holders([node]).some(([key]) => key === budget)).length)]));
+    fill(this._table.body, rows.map((cells) => this._table.row(cells)));
+    show(this.node, rows.length);
+  }
+}
+
 /** How much of it is whose, by budget, the largest first; it is also the key to the colours. */
 function holders(nodes) {
   const sums = new Map();
@@ -206,11 +227,13 @@ function holders(nodes) {
   return held;
 }
 
+function holderName(budget) {
+  return budget ? h("a", { href: budgetAddress(...budget.split("/")), text: budget }) : budget === null ? "other teams" : "no budget";
+}
+
 function holderItem([budget, gpus]) {
   const swatch = h("span", { class: "box swatch", "aria-hidden": "true", "data-hue": budget === null ? "unseen" : budget ? hue(budget) : "none" });
-  const [namespace, name] = (budget ?? "").split("/");
-  const who = budget ? h("a", { href: budgetAddress(namespace, name), text: budget }) : budget === null ? "other teams" : "no budget";
-  return h("li", {}, swatch, who, h("span", { class: "quiet", text: ` ${format.number(gpus)}` }));
+  return h("li", {}, swatch, holderName(budget), h("span", { class: "quiet", text: ` ${format.number(gpus)}` }));
 }
 
 // --- pods without a node -------------------------------------------------------------------------------------------------
