@@ -203,6 +203,19 @@ def test_a_model_leads_to_its_nodes_and_who_uses_them(page: Page, fleet: Served)
     expect(page.locator("#models").get_by_role("link").first).to_have_attribute("href", "#/nodes?q=not+named")
 
 
+def test_what_lets_pods_go_is_no_warning(page: Page, fleet: Served) -> None:
+    def change(model: Model) -> None:
+        [entry] = model["history"].values()
+        both = [entry | {"type": "queue", "reason": reason} for reason in ("HoldBegins", "Releasing")]
+        model["history"] = {f"{number:013d}-a": each for number, each in enumerate(both)}
+
+    told(page, fleet, BUDGET, change)
+    opened(page, fleet.url, f"#/{BUDGET}")
+    badges = page.locator("#history .entry .badge")
+    expect(badges).to_have_text(["Releasing", "Hold begins"])
+    assert [each.get_attribute("data-tone") for each in badges.all()] == ["good", "warn"]
+
+
 def test_a_list_that_is_cut_says_of_how_many(page: Page, fleet: Served) -> None:
     told(page, fleet, "overview", lambda model: model.update({"decidedInHour": 7}))
     opened(page, fleet.url)

@@ -131,6 +131,17 @@ def test_what_was_done_comes_before_how_things_stand() -> None:
     )
 
 
+def test_no_sentence_stands_twice_in_an_entry() -> None:
+    over = "Over quota: 240.1 of 240 GPU-hours in the last 24h. Back under quota at 10:45."
+    news = [
+        EmitEvent(object=str(BUDGET), event_type="Warning", reason=reason, message=f"{says}{over}")
+        for reason, says in (("QuotaExceeded", ""), ("StepReached", "100% of the quota is used: step Hold is active. "))
+    ]
+    assert told(*news)[1] == f"{over} 100% of the quota is used: step Hold is active."
+    begins = ApplyBudgetHold(budget="lab/team-a", spec=BudgetHoldSpec(budget="lab/team-a"))
+    assert told(begins, message=f"{over} New pods will be queued.")[1] == f"New pods are queued from now on. {over}"
+
+
 def test_an_event_is_the_news_itself() -> None:
     step = EmitEvent(
         object=str(BUDGET), event_type="Warning", reason="StepReached", message="80% of the quota are used."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
@@ -34,6 +35,8 @@ OVERLAP: Final = 60_000
 MOST_NAMED: Final = 3
 MOST_NEWS: Final = 5
 """Sentences of one entry; a pool may turn hundreds of machines at once."""
+_BETWEEN: Final = re.compile(r"(?<=\.) (?=[A-Z])")
+_HOLD_BEGINS: Final = "New pods are queued from now on."
 
 
 class JournalEvent(NamedTuple):
@@ -80,9 +83,17 @@ def noted(entry: Entry) -> Noted:
     told += [(each.reason, each.message) for each in news[:MOST_NEWS]]
     reason = told[0][0] if told else entry.reason
     rest = [f"And {len(news) - MOST_NEWS} more."] if len(news) > MOST_NEWS else [] if news else [entry.message]
-    message = " ".join([said for _, said in told] + rest)
+    message = _once([*(said for _, said in told), *rest])
     said = tuple(_spoken(each) for each in done[:MOST_ACTIONS])
     return Noted(entry.at, entry.key, entry.resource, reason, message, said, len(done), news)
+
+
+def _once(said: list[str]) -> str:
+    """Messages after each other, without the sentences that stood there before: each event says how the quota stands."""
+    known = dict.fromkeys(sentence for each in said for sentence in _BETWEEN.split(each) if sentence)
+    if _HOLD_BEGINS in known:
+        known.pop("New pods will be queued.", None)
+    return " ".join(known)
 
 
 def _sentences(done: list[dict[str, Any]]) -> list[tuple[str, str]]:

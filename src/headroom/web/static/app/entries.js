@@ -14,6 +14,9 @@ export const TYPES = {
   other: ["Everything else", ""],
 };
 
+/** Of the queue, what lets pods go: no reason for a warning. */
+const RELIEFS = /^(Releas|Resum|HoldEnds|WithinBudget|StepLeft)/;
+
 export class Entries {
   constructor({ empty, named = true }) {
     this._named = named;
@@ -55,7 +58,7 @@ export class Entries {
 
   _update(node, entry) {
     const [head, sentence] = node.children;
-    const tone = TYPES[entry.type]?.[1] ?? "";
+    const tone = RELIEFS.test(entry.reason) && entry.type === "queue" ? "good" : TYPES[entry.type]?.[1] ?? "";
     attribute(node, "data-tone", tone || undefined);
     const reason = h("span", { class: tone ? "badge" : "reason", "data-tone": tone || undefined, title: entry.reason, text: reasonWords(entry.reason) });
     fill(head, time(entry.at), " ", this._named ? [resourceLink(entry), " "] : null, reason);
