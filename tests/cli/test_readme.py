@@ -32,6 +32,7 @@ ELSEWHERE = {
     "kubectl apply -f budget.yaml": "the budget is in the cluster of this test",
     "headroom run": "it goes on until it is stopped: integration/test_dashboard_workstation.py",
     "headroom dashboard": "it goes on until Ctrl-C: the same",
+    "headroom top": "it goes on until q: test_top.py",
 }
 RUN = [each for each in COMMANDS if each not in ELSEWHERE]
 BUDGET = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)[0]
