@@ -12,7 +12,7 @@ from headroom.api.kinds import AnyResource
 from headroom.core import usage
 from headroom.core.budgets import index, unseen
 from headroom.core.budgets.accounts import BudgetAccount
-from headroom.core.budgets.numbers import decimal, dollars, gpus, short
+from headroom.core.budgets.numbers import beside, decimal, dollars, gpus, short
 from headroom.core.budgets.wording import spoken
 from headroom.core.usage import DOLLAR, GPU_HOUR, BudgetUsage, QuotaLimits, Reckoning
 from headroom.model import conditions, times
@@ -112,9 +112,11 @@ def exceeded(account: BudgetAccount, told: GPUWorkloadBudgetStatus) -> BudgetCon
     """Whether the budget is over quota."""
     found, quota, parts = account.found, account.quota, []
     if quota.gpu_ms is not None:
-        parts.append(f"{short(found.gpu_ms, GPU_HOUR)} of {decimal(quota.gpu_ms, GPU_HOUR)} GPU-hours")
+        parts.append(f"{beside(found.gpu_ms, quota.gpu_ms, GPU_HOUR)} of {decimal(quota.gpu_ms, GPU_HOUR)} GPU-hours")
     if quota.usd_ms is not None:
-        parts.append(f"{dollars(found.usd_ms, DOLLAR)} of {decimal(quota.usd_ms, DOLLAR)} dollars")
+        parts.append(
+            f"{beside(found.usd_ms, quota.usd_ms, DOLLAR, dollars)} of {decimal(quota.usd_ms, DOLLAR)} dollars"
+        )
     used = f"{' and '.join(parts)} in the last {account.spec.quota.window_hours}h"
     if quota.usd_ms is not None and found.unpriced_gpu_ms:
         used += f", and {short(found.unpriced_gpu_ms, GPU_HOUR)} GPU-hours have no price"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 _DECIMALS: Final = 12
@@ -25,6 +26,18 @@ def short(amount: int, whole: int) -> str:
 def dollars(amount: int, whole: int) -> str:
     """Dollars for sentences, with cents."""
     return f"{(200 * amount + whole) // (2 * whole) / 100:.2f}"
+
+
+def beside(amount: int, limit: int, whole: int, rounded: Callable[[int, int], str] = short) -> str:
+    """An amount that stands beside its limit: as `rounded` says it, with more decimals where two that differ would read the same."""
+    text = rounded(amount, whole)
+    if amount == limit or text != rounded(limit, whole):
+        return text
+    for digits in range(2, _DECIMALS + 1):
+        scaled = amount * 10**digits // whole
+        if scaled * whole != limit * 10**digits:
+            return f"{scaled // 10**digits}.{scaled % 10**digits:0{digits}d}"
+    return text
 
 
 def gpus(micro: int) -> str:

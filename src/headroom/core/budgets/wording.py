@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headroom.api.quantities import NANO, InvalidQuantity, nano
 from headroom.core.budgets.accounts import BudgetAccount
-from headroom.core.budgets.numbers import decimal, dollars, short
+from headroom.core.budgets.numbers import beside, decimal, dollars, short
 from headroom.core.usage import DOLLAR, GPU_HOUR
 from headroom.model import times
 
@@ -15,7 +15,7 @@ def used(account: BudgetAccount) -> str:
     """What is used of a budget, by its status."""
     if not account.status.consumed_gpu_hours:
         return "no usage is counted yet"
-    parts = [f"{_spoken(used, unit)} of {quota} {unit}" for used, quota, unit in amounts(account)]
+    parts = [f"{_beside(used, quota, unit)} of {quota} {unit}" for used, quota, unit in amounts(account)]
     return f"{' and '.join(parts)} in the last {account.spec.quota.window_hours}h"
 
 
@@ -35,6 +35,10 @@ def amount(text: str, unit: str) -> str:
 
 def _spoken(amount: int, unit: str) -> str:
     return dollars(amount, NANO) if unit == "dollars" else short(amount, NANO)
+
+
+def _beside(amount: int, quota: str, unit: str) -> str:
+    return beside(amount, nano_of(quota), NANO, dollars if unit == "dollars" else short)
 
 
 def nano_of(text: str) -> int:

@@ -25,6 +25,12 @@ export function number(text) {
   return rounded(value, digitsOf(value));
 }
 
+/** What is left of a quota: below 10 with two decimals, like what is used of it. */
+export function left(text) {
+  const value = Number(text);
+  return value > 0 && value < 0.01 ? "<0.01" : value < 0.1 ? rounded(value, 2) : number(text);
+}
+
 /** The numbers of one column, all with as many digits as the largest of them needs. */
 export function column(texts) {
   const values = texts.map(Number);

@@ -118,7 +118,7 @@ function tilesOf(model) {
   }
   const next = h("span");
   setNext(next, budget);
-  if (budget.remainingGpuHours) found.push(tile("Left", format.number(budget.remainingGpuHours), ["GPU-hours; ", next]));
+  if (budget.remainingGpuHours) found.push(tile("Left", format.left(budget.remainingGpuHours), ["GPU-hours; ", next]));
   else found.push(tile("Left", format.percent(Math.max(0, 100 - (budget.percent ?? 0))), ["of the quota; ", next]));
   found.push(tile("GPUs now", format.number(budget.burnRateGpus ?? "0"), `burn rate of ${format.count(budget.trackedPods ?? 0, "pod")}`));
   if (model.heldPods) found.push(tile("Pods queued", format.number(model.heldPods), model.heldUnits === model.heldPods ? "each on its own" : `as ${format.count(model.heldUnits, "pod or gang", "pods or gangs")}`));

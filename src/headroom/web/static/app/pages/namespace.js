@@ -70,7 +70,7 @@ function tilesOf({ numbers, who, queue, pending }, rows) {
   const found = [tile("GPUs now", format.number(numbers.gpus), `allocated to ${format.count(numbers.running, "pod")}${numbers.users ? ` of ${format.count(numbers.users, "user")}` : ""}`)];
   if (who) found.push(tile(`Used in the last ${format.window(who.hours)}`, format.number(who.gpuHours), "GPU-hours"));
   const left = rows.filter((row) => row.quotaGpuHours).map((row) => Math.max(0, Number(row.quotaGpuHours) - Number(row.consumedGpuHours ?? 0)));
-  if (left.length === 1) found.push(tile("Left", format.number(left[0]), `of ${format.number(rows.find((row) => row.quotaGpuHours).quotaGpuHours)} GPU-hours`));
+  if (left.length === 1) found.push(tile("Left", format.left(left[0]), `of ${format.number(rows.find((row) => row.quotaGpuHours).quotaGpuHours)} GPU-hours`));
   found.push(tile("Pods queued", format.number((queue ?? []).reduce((sum, each) => sum + (each.pods ?? 1), 0)), `${format.count(pending?.length ?? 0, "pod")} pending`));
   if (numbers.savedUsdPerHour !== undefined) found.push(tile("Saves now", format.dollars(numbers.savedUsdPerHour), "an hour, against on-demand machines of the same type"));
   return found;
