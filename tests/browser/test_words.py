@@ -19,6 +19,8 @@ from tests.builders import NOON
 BUDGET = "budgets/team-a/one"
 ALMOST = {"consumedGpuHours": "239.963", "quotaGpuHours": "240", "percent": 99.9, "exhaustedAt": text(NOON + 3 * HOUR)}
 HOLDS = ALMOST | {"state": "Holding", "tone": "bad"}
+NO_CLASH = ["vision", "climate", "robotics", "lab"]
+"""Names that lead to different colours."""
 STARTS = text(
     NOON + 15 * MINUTE - SECOND
 )  # in 14m, however long the page takes: whole minutes are told, and time goes on
@@ -218,6 +220,30 @@ def test_what_lets_pods_go_is_no_warning(page: Page, fleet: Served) -> None:
     badges = page.locator("#history .entry .badge")
     expect(badges).to_have_text(["Releasing", "Hold begins"])
     assert [each.get_attribute("data-tone") for each in badges.all()] == ["good", "warn"]
+
+
+def test_a_team_has_one_colour_on_all_pages(page: Page, fleet: Served) -> None:
+    """By its name, whoever is seen first; the first eight differ."""
+    opened(page, fleet.url)
+    names = ["vision", "climate", "speech", "robotics", "search", "lab", "ads", "bio"]
+    one, other = (
+        page.evaluate(
+            "([names, copy]) => import(`./static/app/colours.js?${copy}`).then(({ hue }) => names.map(hue))",
+            [each, copy],
+        )
+        for copy, each in (("one", NO_CLASH), ("other", NO_CLASH[::-1]))
+    )
+    assert one == other[::-1]
+    assert sorted(js(page, "colours", f"hue('{name}')") for name in names) == list(range(8))
+
+    def change(model: Model) -> None:
+        pods = [{"pod": f"vision/{each}", "gpus": "1", "budgets": [f"vision/{each}"]} for each in ("a", "b")]
+        model["nodes"]["n"]["pods"] = pods
+
+    told(page, fleet, "nodes", change)
+    opened(page, fleet.url, "#/nodes")
+    hues = page.locator(".node .box[data-hue]").evaluate_all("boxes => boxes.map(box => box.dataset.hue)")
+    assert set(hues) == {str(js(page, "colours", "hue('vision')"))}
 
 
 def test_a_list_that_is_cut_says_of_how_many(page: Page, fleet: Served) -> None:

@@ -1,9 +1,9 @@
 // The links of a node as bars: what is reserved of the network card and the virtual switch, up and down, by whom, and how much is left.
 
+import { hue } from "./colours.js";
 import { attribute, fill, h } from "./dom.js";
 import * as format from "./format.js";
 
-const HUES = 8;
 const LINKS = { network: "Network", local: "Switch" };
 const WAYS = { up: "up", down: "down" };
 
@@ -30,14 +30,6 @@ export function rate(mbps) {
 function pair(used, size) {
   const [unit, name] = Math.max(used, size) >= 1000 ? [1000, "Gbps"] : [1, "Mbps"];
   return `${format.number(used / unit)} of ${format.number(size / unit)} ${name}`;
-}
-
-const hues = new Map();
-
-/** The same colour for the same namespace as long as the page is open; the first eight all differ. */
-export function hue(namespace) {
-  if (!hues.has(namespace)) hues.set(namespace, hues.size % HUES);
-  return hues.get(namespace);
 }
 
 const namespaceOf = (pod) => pod.slice(0, pod.indexOf("/"));

@@ -1,5 +1,6 @@
 // The machines: GPUs by model, each node as a row of its GPUs with the pods that have them, and the pods without a node.
 
+import { hue } from "../colours.js";
 import { attribute, fill, h, keyed, show, text, time } from "../dom.js";
 import * as format from "../format.js";
 import { modelLink, modelsCard } from "../models.js";
@@ -9,7 +10,6 @@ import { PlainTable } from "../table.js";
 export const path = () => "nodes";
 export const title = () => "Nodes";
 
-const HUES = 8;
 const MOST_HOLDERS = 12;
 const POWER = { Off: "asleep", Sleeping: "going to sleep", Booting: "booting" };
 const KINDS = {
@@ -35,7 +35,7 @@ export function mount(main, route) {
   const waiting = new Waiting();
   const models = modelsCard();
   const legend = h("ul", { class: "holders", "aria-label": "GPUs allocated, by budget" });
-  const key = h("p", { class: "quiet", text: "Each box is one pod, as wide as its GPUs; boxes of one budget have one colour. Hatched GPUs belong to no pod." });
+  const key = h("p", { class: "quiet", text: "Each box is one pod, as wide as its GPUs; boxes of one namespace have one colour, here and on other pages. Hatched GPUs belong to no pod." });
   const users = new Users();
   const all = card("GPUs by node", { id: "nodes" }, tools, users.node, key, legend, list, empty, none);
   main.append(h("h1", { tabindex: "-1", text: "Nodes" }), lead, models.node, waiting.node, all);
@@ -70,6 +70,7 @@ export function mount(main, route) {
       show(all, model.mayList !== false);
       models.draw(model.models, model.needs);
       waiting.draw(model);
+      holders(Object.values(shown)); // which gives out the colours by name, whatever the filter leaves
       draw();
     },
     close() {},
@@ -176,7 +177,7 @@ function box(pod) {
   const covered = pod.budgets?.length ? pod.budgets.join(", ") : "no budget";
   const who = pod.pod ?? "a pod of another team";
   const node = h("span", { class: "box", title: `${who}: ${format.count(pod.gpus, "GPU")}, ${covered}`, text: pod.pod?.split("/").pop() ?? "" });
-  attribute(node, "data-hue", pod.pod ? (pod.budgets?.length ? hue(pod.budgets[0]) : "none") : "unseen");
+  attribute(node, "data-hue", pod.pod ? (pod.budgets?.length ? hueOf(pod.budgets[0]) : "none") : "unseen");
   return sized(node, pod.gpus);
 }
 
@@ -187,13 +188,8 @@ function podLine(pod) {
   return h("li", {}, pod.pod ? podLink(pod.pod) : said[0], ` · ${said.slice(1).join(" · ")}`);
 }
 
-const hues = new Map();
-
-/** The same colour for the same budget as long as the page is open; the first eight all differ. */
-function hue(budget) {
-  if (!hues.has(budget)) hues.set(budget, hues.size % HUES);
-  return hues.get(budget);
-}
+/** A budget has the colour of its namespace, as everywhere. */
+const hueOf = (budget) => hue(budget.split("/")[0]);
 
 /** Who has the GPUs of each model, of the nodes that match: by budget, the most first. */
 class Users {
@@ -223,7 +219,7 @@ function holders(nodes) {
     }
   }
   const held = [...sums].filter(([, gpus]) => gpus > 0).sort(([a, one], [b, other]) => other - one || (a < b ? -1 : 1));
-  for (const name of [...sums.keys()].filter(Boolean).sort()) hue(name);
+  for (const name of [...sums.keys()].filter(Boolean).sort()) hueOf(name);
   return held;
 }
 
@@ -232,7 +228,7 @@ function holderName(budget) {
 }
 
 function holderItem([budget, gpus]) {
-  const swatch = h("span", { class: "box swatch", "aria-hidden": "true", "data-hue": budget === null ? "unseen" : budget ? hue(budget) : "none" });
+  const swatch = h("span", { class: "box swatch", "aria-hidden": "true", "data-hue": budget === null ? "unseen" : budget ? hueOf(budget) : "none" });
   return h("li", {}, swatch, holderName(budget), h("span", { class: "quiet", text: ` ${format.number(gpus)}` }));
 }
 
