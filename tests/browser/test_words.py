@@ -246,6 +246,26 @@ def test_a_team_has_one_colour_on_all_pages(page: Page, fleet: Served) -> None:
     assert set(hues) == {str(js(page, "colours", "hue('vision')"))}
 
 
+def test_on_a_phone_queued_pods_are_not_hidden_below_the_edge(page: Page, fleet: Served) -> None:
+    """A few are there without a box that scrolls, and a button says how many there are."""
+    pods = [
+        {"pod": f"team-a/{number}", "gpus": "1", "state": "Queued", "budget": "team-a/one", "since": text(NOON)}
+        for number in range(12)
+    ]
+    page.set_viewport_size({"width": 360, "height": 740})
+    told(page, fleet, "nodes", lambda model: model.update({"waiting": pods, "waitingCount": len(pods)}))
+    opened(page, fleet.url, "#/nodes")
+    box = page.locator("#waiting .wide")
+    rows = box.locator("tbody tr:visible")
+    expect(rows).to_have_count(8)
+    assert box.evaluate("node => node.scrollHeight <= node.clientHeight")
+    page.get_by_role("button", name="Show all 12").click()
+    expect(rows).to_have_count(12)
+    why = box.locator("td[data-title=Why] > span").first
+    assert why.evaluate("node => node.getClientRects().length") == 1
+    expect(why).to_have_text("by budget team-a/one")
+
+
 def test_a_list_that_is_cut_says_of_how_many(page: Page, fleet: Served) -> None:
     told(page, fleet, "overview", lambda model: model.update({"decidedInHour": 7}))
     opened(page, fleet.url)

@@ -11,6 +11,7 @@ export const path = () => "nodes";
 export const title = () => "Nodes";
 
 const MOST_HOLDERS = 12;
+const MOST_CARDS = 8; // as in parts.css
 const POWER = { Off: "asleep", Sleeping: "going to sleep", Booting: "booting" };
 const KINDS = {
   all: ["All nodes", () => true],
@@ -241,7 +242,12 @@ class Waiting {
     this._table = new PlainTable("Pods without a node", ["Pod", { title: "GPUs", figure: true }, "Since", "State", "Estimated start", "Why"]);
     this._rest = h("p", { class: "quiet" });
     const wide = h("div", { class: "wide short", role: "region", tabindex: "0", "aria-label": "Pods without a node" }, this._table.node);
-    this.node = card("Pods without a node", { id: "waiting" }, wide, this._rest);
+    this._every = h("button", { type: "button", class: "more every-row" });
+    this._every.addEventListener("click", () => {
+      wide.classList.add("every");
+      this._every.remove();
+    });
+    this.node = card("Pods without a node", { id: "waiting" }, wide, this._every, this._rest);
   }
 
   draw(model) {
@@ -253,8 +259,10 @@ class Waiting {
       fill(since, pod.since ? time(pod.since) : "");
       fill(state, h("span", { class: "badge", "data-tone": TONES[pod.state], text: pod.state }));
       fill(starts, pod.startsAt ? time(pod.startsAt, "ahead") : pod.state === "Queued" ? "not known yet" : "");
-      fill(why, pod.budget ? ["by budget ", h("a", { href: budgetAddress(...pod.budget.split("/")), text: pod.budget })] : pod.why);
+      fill(why, pod.budget ? h("span", {}, "by budget ", h("a", { href: budgetAddress(...pod.budget.split("/")), text: pod.budget })) : pod.why);
     });
+    text(this._every, `Show all ${format.number(pods.length)}`);
+    show(this._every, pods.length > MOST_CARDS);
     const left = (model.waitingCount ?? pods.length) - pods.length;
     text(this._rest, left > 0 ? `and ${format.number(left)} more` : "");
     show(this._rest, left > 0);
