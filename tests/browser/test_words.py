@@ -266,6 +266,17 @@ def test_on_a_phone_queued_pods_are_not_hidden_below_the_edge(page: Page, fleet:
     expect(why).to_have_text("by budget team-a/one")
 
 
+@pytest.mark.parametrize("width", [984, 1024, 1100])
+def test_no_figure_of_a_narrow_column_is_cut(page: Page, fleet: Served, width: int) -> None:
+    each = {"owner": "Pod/team-a/finetune-detector-1042", "gpus": "1024", "usedGpus": "1012"}
+    each |= {"at": text(NOON - 26 * HOUR - 37 * MINUTE), "until": text(NOON + 27 * MINUTE)}
+    told(page, fleet, BUDGET, lambda model: model.update({"released": [each]}))
+    page.set_viewport_size({"width": width, "height": 800})
+    opened(page, fleet.url, f"#/{BUDGET}")
+    box = page.locator("#released .wide")
+    assert box.evaluate("node => node.scrollWidth - node.clientWidth") <= 0
+
+
 def test_a_list_that_is_cut_says_of_how_many(page: Page, fleet: Served) -> None:
     told(page, fleet, "overview", lambda model: model.update({"decidedInHour": 7}))
     opened(page, fleet.url)
