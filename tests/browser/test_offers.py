@@ -107,6 +107,7 @@ def test_pointing_at_an_offer_reads_it(page: Page, market: Served) -> None:
 def test_rungs_offers_and_reasons_are_told(page: Page, market: Served) -> None:
     opened(page, market.url, POOL)
     expect(page.locator("#rungs tbody tr")).to_have_count(5)
+    expect(page.locator("#rungs")).to_contain_text("so a cheaper one may weigh less")
     expect(page.locator("#rungs tbody tr").first.locator("td[data-title=Weight]")).to_have_text("100")
     resting = page.locator("#rungs tbody tr").filter(has_text="Resting")
     expect(resting).to_contain_text("Why: a launch failed. Tried again in")

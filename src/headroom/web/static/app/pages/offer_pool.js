@@ -38,7 +38,7 @@ export function mount(main, route) {
   const picture = new Scatter("Offers by price and risk");
   const chart = card("Offers by price and risk", { id: "chart", note: "Cheaper is further left, safer is further down. What lies below the line would cost less in the end than the first place." }, picture.node);
   const rungTable = tableOfRungs();
-  const rungs = card("Rungs", { id: "rungs", note: "Each is a Karpenter NodePool. Karpenter tries the heaviest first." }, rungTable.node);
+  const rungs = card("Rungs", { id: "rungs", note: "Each is a Karpenter NodePool. Karpenter tries the heaviest first. A rung keeps its place until another would save enough, so a cheaper one may weigh less." }, rungTable.node);
   const table = tableOfOffers(route);
   const passed = h("p", { class: "quiet", id: "passed" });
   const offers = card("Offers", { id: "offers", note: "Every offer that is ranked now, with the price of the machine and what a useful GPU-hour is expected to cost." }, table.node, passed);
@@ -195,7 +195,7 @@ function remarksCell(cell, row) {
   const said = [];
   if (row.cause) said.push(`Why: ${CAUSES[row.cause] ?? reasonWords(row.cause)}. `);
   if (row.until) said.push("Tried again ", time(row.until, "ahead"), ". ");
-  if (row.interruptionsPerHour !== undefined) said.push(`${format.number(Number(row.interruptionsPerHour) * 1000)} interruptions in 1,000 h, ${format.number(Number(row.failedLaunches ?? 0) * 100)}% of launches fail.`);
+  if (row.interruptionsPerHour !== undefined) said.push(`${format.count(Number(row.interruptionsPerHour) * 1000, "interruption")} in 1,000 h, ${format.number(Number(row.failedLaunches ?? 0) * 100)}% of launches fail.`);
   fill(cell, said.length ? h("span", {}, said) : null);
 }
 

@@ -46,11 +46,11 @@ function headline(model, rows) {
 }
 
 function tilesOf(rows) {
-  const found = [tile("Nodes", format.number(sum(rows, "nodes") ?? 0), `of ${format.count(rows.length, "pool")}`)];
+  const found = [tile("Nodes", format.number(sum(rows, "nodes") ?? 0), `in ${format.count(rows.length, "pool")}`)];
   const saved = sum(rows, "savedUsd");
   if (saved !== undefined) found.push(tile("Saved so far", format.dollars(saved), "against on-demand machines"));
   const rate = sum(rows, "savedUsdPerHour");
-  if (rate !== undefined) found.push(tile("Saved in an hour", dollars(rate), "by the nodes of now"));
+  if (rate !== undefined) found.push(tile("Saved in an hour", dollars(rate), "by the current nodes"));
   found.push(tile("Switches", format.number(sum(rows, "switches") ?? 0), "of the first place so far"));
   return found;
 }
