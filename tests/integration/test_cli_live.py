@@ -180,6 +180,7 @@ def test_the_operator_lives_leads_and_ends_in_good_order(plane: ControlPlane, to
         headroom("stop", *to, "--reason", "a test")
         wait_until(lambda: is_stopped(plane, operator), "the operator has stopped all effects")
         assert read(plane, "configmap", "headroom")["data"]["stop-reason"] == "a test"
+        wait_until(lambda: reason(plane) == "Stopped", "the status says so")
         assert "\nStopped: Within quota: 0.00 of 10" in headroom("explain", "gwb/team-a", "-n", NAMESPACE, *to).stdout
         plane.apply(HOLD)
         again = headroom("stop", *to).stdout
