@@ -178,15 +178,26 @@ def test_who_has_lost_the_right_asks_for_nothing_more(team: Team) -> None:
     team.plane.grant("releaser", "headroom-releaser")
 
 
+def would_be_gated(server: Server) -> bool:
+    """Whether the API server's policies would queue a new pod now."""
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asks", "labels": TEAM | {"step": "hold"}}}
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All"
+    code, answer = server.send("POST", path, json.dumps(pod | {"spec": template(1)["spec"]}))
+    assert code == 201, answer
+    return is_gated(answer)
+
+
 def test_a_job_is_released_without_the_pods_that_only_claim_to_be_its_own(team: Team) -> None:
     """The controller of Jobs takes the owner from some of them and deletes the youngest; one of a group of nobody's stays as it is."""
+    server = Server(team.plane, "editor")
+    wait_for(lambda: would_be_gated(server), "the hold is back after the resume")
     team.job("gang", 2, template(**of("hold", annotations=RUNS_ON)))
     wait_for(lambda: len(team.names(is_gated, "gang-")) == 2, "its pods are queued")
     job = team.get("Job", "gang")
     made = max(moment(each["metadata"]["creationTimestamp"]) for each in team.pods("gang-"))
     wait_for(lambda: time.time() * 1000 > made + 1000, "pods that are made now are younger")
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "gang", "uid": job["metadata"]["uid"], "controller": True}
-    server, labels = Server(team.plane, "editor"), job["spec"]["template"]["metadata"]["labels"]
+    labels = job["spec"]["template"]["metadata"]["labels"]
     claims = {
         "claims-uid": (TEAM | {"step": "hold"}, owner),
         "claims-all": (labels, owner),
