@@ -72,7 +72,7 @@ class Karpented:
 def karpented_cluster(folder: Path) -> Iterator[Karpented]:
     """Everything, while it runs."""
     if why := lab_is_lacking():
-        pytest.skip(why)
+        pytest.skip(why)  # no Karpenter is built here; in CI a skip fails
     with enforced_cluster(folder, *definitions()) as cluster, site_of(cluster, folder) as site:
         node_class = {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass"}
         cluster.plane.apply(node_class | {"metadata": {"name": "default"}, "spec": {}})

@@ -117,7 +117,7 @@ class _Simple:
         yield self._offer, end
 
     def _leaves(self, now: int, best: int) -> bool:
-        raise NotImplementedError
+        raise NotImplementedError  # each rule below has its own
 
 
 class AlwaysCheapest(_Simple):
